@@ -1,0 +1,89 @@
+"""nbgrad: an autograd engine that you can see."""
+
+from typing import Any
+
+from torch import (
+    bfloat16 as bfloat16,
+    bool as bool,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    int32 as int32,
+    int64 as int64,
+    manual_seed as manual_seed,
+)
+
+from nbgrad.core.grad import grad as grad
+from nbgrad.core.graph import AutogradGraph as AutogradGraph
+from nbgrad.core.modes import (
+    enable_grad as enable_grad,
+    is_grad_enabled as is_grad_enabled,
+    no_grad as no_grad,
+    scope as scope,
+)
+from nbgrad.core.op import op as op
+from nbgrad.core.ops import (
+    add as add,
+    amax as amax,
+    argmax as argmax,
+    clone as clone,
+    div as div,
+    eq as eq,
+    exp as exp,
+    gather as gather,
+    ge as ge,
+    gt as gt,
+    le as le,
+    log as log,
+    log_softmax as log_softmax,
+    lt as lt,
+    matmul as matmul,
+    max as max,
+    maximum as maximum,
+    mean as mean,
+    mul as mul,
+    ne as ne,
+    neg as neg,
+    permute as permute,
+    pow as pow,
+    relu as relu,
+    reshape as reshape,
+    sigmoid as sigmoid,
+    softmax as softmax,
+    sqrt as sqrt,
+    squeeze as squeeze,
+    sub as sub,
+    sum as sum,
+    tanh as tanh,
+    transpose as transpose,
+    unsqueeze as unsqueeze,
+    where as where,
+)
+from nbgrad.core.tensor import Tensor as Tensor, tensor as tensor
+
+__version__ = "0.1.0"
+
+
+def _show(graph: AutogradGraph) -> None:
+    """Draw ``graph`` where it is the last expression of a notebook cell, extension or not."""
+    from nbgrad.widgets.describe import describe
+    from nbgrad.widgets.view import show
+
+    show(describe(graph))
+
+
+AutogradGraph._ipython_display_ = _show  # type: ignore[attr-defined]  # here, so that core knows no widgets
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext nbgrad``: the magics, and rich display of graphs."""
+    from nbgrad import magics
+
+    magics.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext nbgrad``: undo what ``%load_ext`` did, no more."""
+    from nbgrad import magics
+
+    magics.unload(shell)

@@ -1,0 +1,39 @@
+"""Undo broadcasting: sum a gradient down to the shape of the input it belongs to, and say what was summed."""
+
+from math import prod
+from typing import Any, NamedTuple
+
+
+class Reduction(NamedTuple):
+    """What was summed to undo a broadcast: a fact of one backward, which the picture shows on the edge."""
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    dims: tuple[int, ...]
+    terms: int
+
+    def __str__(self) -> str:
+        dims = ", ".join(map(str, self.dims))
+        return f"{self.source} -> {self.target}: sum dim{'s' if len(self.dims) > 1 else ''} {dims}"
+
+
+def reduction(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:
+    """The sum that takes a gradient of shape ``source`` to shape ``target``, None if ``target`` does not stretch to it.
+
+    ``dims`` are dimensions of ``source``, ``terms`` is how many numbers are added for each one that is kept.
+    """
+    lead = len(source) - len(target)
+    if lead < 0:
+        return None
+    dims = list(range(lead))
+    for dim, (have, want) in enumerate(zip(source[lead:], target, strict=True), lead):
+        if have != want:
+            if want != 1:
+                return None
+            dims.append(dim)
+    return Reduction(tuple(source), tuple(target), tuple(dims), prod(source[dim] for dim in dims))
+
+
+def sum_to(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """``gradient``, a torch tensor or a ``Tensor``, summed down to ``shape``."""
+    return gradient.sum_to_size(shape)

@@ -1,0 +1,204 @@
+"""Indexing: some of the elements, chosen by position."""
+
+import numpy as np
+import torch
+
+from nbgrad.core.op import install, op
+from nbgrad.core.samples import Make, Sample
+from nbgrad.core.tensor import Tensor
+
+
+def _picks(make: Make):
+    x = make(3, 4, 2)
+    rows, cols = torch.tensor([0, 2, 0]), torch.tensor([1, 1, 3])
+    for index in (
+        1,
+        -1,
+        slice(1, None),
+        slice(None, None, 2),
+        Ellipsis,
+        None,
+        (0, 1),
+        (0, 1, 1),
+        (slice(None), 2),
+        (Ellipsis, 0),
+        (None, 1, slice(1, 3)),
+        (slice(0, 0),),
+        rows,
+        (rows, cols),
+        (slice(None), rows),
+        (rows, slice(1, 3)),
+        (rows, Ellipsis, torch.tensor([0, 1, 1])),
+        (0, rows),
+        (rows, 1),
+        (None, rows, None, cols),
+        torch.tensor([[0, 1], [2, 2]]),
+        torch.tensor([True, False, True]),
+        (slice(None), torch.tensor([True, False, True, True])),
+        torch.tensor([], dtype=torch.int64),
+        x > 0,
+    ):
+        yield Sample.of(x, index=index)
+    yield Sample.of(make(), index=())
+    yield Sample.of(make(5), index=2)
+    yield Sample.of(make(1, 2, 2, 1, 2), index=(0, slice(None), 1))
+    yield Sample.of(make(2, 0, 3), index=(1,))
+
+
+@op(formula=r"x[i]", method=False, samples=_picks, reference=lambda x, index: x[index])
+def getitem(x, *, index):
+    """The elements at ``index``: numbers, slices, None, Ellipsis, masks, integer tensors, and mixtures of them.
+
+    An embedding is a lookup of rows; a mini-batch is one too. An element that is picked twice gets both gradients.
+
+    Shapes: as numpy and torch index. Raises IndexError where ``index`` leaves the tensor.
+    """
+    return x[index]
+
+
+@getitem.rule("x", r"\bar{y} \text{ added at } i \text{, } 0 \text{ elsewhere}")
+def _(g, x_shape, index):
+    return getitem_backward(g, index=index, shape=x_shape)
+
+
+def _unpicks(make: Make):
+    for sample in _picks(make):
+        x, index = sample.args[0], sample.settings["index"]
+        yield Sample.of(make(*x[index].shape), index=index, shape=tuple(x.shape))
+
+
+@op(
+    formula=r"g \text{ added at } i \text{ in zeros}",
+    samples=_unpicks,
+    reference=lambda g, index, shape: _add_at(g, index, shape),  # noqa: PLW0108  # defined below
+)
+def getitem_backward(g, *, index, shape):
+    """Zeros of ``shape`` with g added at ``index``, repeated places included.
+
+    Shapes: g as the elements that ``index`` picks, output as ``shape``.
+    """
+    return _add_at(g, index, shape)
+
+
+@getitem_backward.rule("g", r"\bar{y}[i]")
+def _(g, index):
+    return getitem(g, index=index)
+
+
+def _add_at(g, index, shape):
+    zeros = torch.zeros(shape, dtype=g.dtype, device=g.device)
+    parts = index if isinstance(index, tuple) else (index,)
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+    # Numbers and slices first, with room for what tensors pick: a view into the zeros, as torch itself indexes.
+    room = [_room(part) for part in parts]
+    view = zeros[tuple(part for some in room for part in some)]
+    if not tensors:
+        view.copy_(g)
+        return zeros
+    places = []
+    for part, some in zip(parts, room, strict=True):
+        places += _places(part, some, view.ndim - _used(parts))
+    torch.ops.aten.index_put_(view, places, g, True)
+    return zeros
+
+
+def _room(part):
+    """What stands for a part of an index while tensors wait: a slice per dimension that a tensor picks in."""
+    if isinstance(part, torch.Tensor):
+        return (slice(None),) * (part.ndim if part.dtype in (torch.bool, torch.uint8) else 1)
+    return (part,)
+
+
+def _used(parts):
+    """How many dimensions of the view the parts other than Ellipsis make."""
+    return sum(0 if part is Ellipsis or isinstance(part, int) else len(_room(part)) for part in parts)
+
+
+def _places(part, room, rest):
+    """For each dimension of the view that ``part`` makes, the tensor that picks in it, or None."""
+    if isinstance(part, torch.Tensor):
+        return [part] if part.dtype not in (torch.bool, torch.uint8) else list(part.nonzero(as_tuple=True))
+    if part is Ellipsis:
+        return [None] * rest
+    return [None] * (0 if isinstance(part, int) else len(room))
+
+
+def _getitem(self, index):
+    """``x[index]``: tensors and lists in the index become raw torch tensors, everything else stays."""
+    parts = tuple(_plain(part) for part in index) if isinstance(index, tuple) else _plain(index)
+    return getitem(self, index=parts)
+
+
+def _plain(part):
+    if isinstance(part, Tensor):
+        return part.data
+    return torch.as_tensor(part) if isinstance(part, list | range | np.ndarray) else part
+
+
+install("__getitem__", _getitem)
+
+
+def _gathers(make: Make):
+    yield Sample.of(make(5), make.integers(5, 3), dim=0)
+    yield Sample.of(make(3, 4), make.integers(4, 3, 2), dim=1)
+    yield Sample.of(make(3, 4), make.integers(3, 2, 4), dim=0)
+    yield Sample.of(make(2, 3, 4), make.integers(4, 2, 3, 1), dim=-1)
+    yield Sample.of(make(2, 2, 1, 3), make.integers(2, 2, 2, 1, 3), dim=1)
+    yield Sample.of(make(1, 2, 2, 1, 2), make.integers(2, 1, 2, 2, 1, 5), dim=4)
+    yield Sample.of(make(3, 4), make.integers(4, 3, 0), dim=1)
+
+
+@op(
+    formula=r"x[\ldots, i, \ldots]",
+    name="gather",
+    no_gradient=("index",),
+    method=False,
+    samples=_gathers,
+    reference=lambda x, index, dim: torch.gather(x, dim, index),
+)
+def gather_along(x, index, *, dim):
+    """Along ``dim``, the elements at the numbers in ``index``.
+
+    Cross entropy gathers the log probability of the right class of each row.
+
+    Shapes: x and index of equal rank, output as index. Raises RuntimeError where an index is out of range.
+    """
+    return torch.gather(x, dim, index)
+
+
+@gather_along.rule("x", r"\bar{y} \text{ added at } i \text{, } 0 \text{ elsewhere}")
+def _(g, index, x_shape, dim):
+    return gather_backward(g, index, dim=dim, shape=x_shape)
+
+
+def _scatters(make: Make):
+    for sample in _gathers(make):
+        x, index = sample.args
+        yield Sample.of(make(*index.shape), index, dim=sample.settings["dim"], shape=tuple(x.shape))
+
+
+@op(
+    formula=r"g \text{ added at } i \text{ in zeros}",
+    no_gradient=("index",),
+    samples=_scatters,
+    reference=lambda g, index, dim, shape: torch.zeros(shape, dtype=g.dtype).scatter_add(dim, index, g),
+)
+def gather_backward(g, index, *, dim, shape):
+    """Zeros of ``shape`` with g added along ``dim`` at the numbers in ``index``.
+
+    Shapes: g and index alike, output as ``shape``.
+    """
+    return torch.zeros(shape, dtype=g.dtype, device=g.device).scatter_add_(dim, index, g)
+
+
+@gather_backward.rule("g", r"\bar{y}[\ldots, i, \ldots]")
+def _(g, index, dim):
+    return gather_along(g, index, dim=dim)
+
+
+def gather(input, dim, index):
+    """Along ``dim``, the elements at the numbers in ``index``, in torch's order of arguments."""
+    return gather_along(input, index, dim=dim)
+
+
+install("gather", gather)

@@ -1,0 +1,110 @@
+"""The inputs that the tests run a row on, said on the row: ranks 0 to 5, broadcasting, empty tensors, edges."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Domain(NamedTuple):
+    """An interval that random numbers are drawn from, uniformly, and what is excluded around zero."""
+
+    low: float
+    high: float
+    gap: float = 0.0
+
+
+REALS = Domain(-2.0, 2.0)
+POSITIVE = Domain(0.2, 3.0)
+NONZERO = Domain(-2.0, 2.0, gap=0.3)
+
+SHAPES = ((), (3,), (2, 3), (2, 1, 3), (2, 2, 1, 3), (1, 2, 2, 1, 2), (0,), (2, 0, 3))
+PAIRS = (
+    ((), ()),
+    ((3,), ()),
+    ((), (2, 3)),
+    ((2, 3), (3,)),
+    ((4, 1), (1, 5)),
+    ((2, 3), (2, 3)),
+    ((2, 1, 3), (4, 1)),
+    ((2, 2, 1, 3), (2, 1)),
+    ((1, 2, 2, 1, 2), (3, 1, 2, 2, 1)),
+    ((0,), (1,)),
+    ((2, 0, 3), (1, 3)),
+)
+
+
+class Sample(NamedTuple):
+    """One call of a row: tensor inputs (raw, float64 where differentiable) and settings."""
+
+    args: tuple[Any, ...]
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(cls, *args: Any, **settings: Any) -> "Sample":
+        """A sample written as the call it stands for."""
+        return cls(args, settings)
+
+
+class Make:
+    """Draws random tensors from a domain, the same ones for the same seed."""
+
+    def __init__(self, domain: Domain, seed: int = 0) -> None:
+        self.domain = domain
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, *shape: int, domain: Domain | None = None) -> torch.Tensor:
+        """A float64 tensor of ``shape``."""
+        low, high, gap = domain or self.domain
+        drawn = torch.rand(shape, generator=self._generator, dtype=torch.float64) * (high - low) + low
+        return drawn + gap * torch.where(drawn < 0, -1.0, 1.0) if gap else drawn
+
+    def integers(self, high: int, *shape: int) -> torch.Tensor:
+        """An int64 tensor of ``shape`` with numbers from 0 to ``high - 1``."""
+        return torch.randint(high, shape, generator=self._generator)
+
+
+Samples = Callable[[Make], Iterator[Sample]]
+
+
+def unary(make: Make) -> Iterator[Sample]:
+    """Every shape."""
+    yield from (Sample.of(make(*shape)) for shape in SHAPES)
+
+
+def binary(make: Make) -> Iterator[Sample]:
+    """Every pair of shapes that broadcasts, both ways round, and numbers on either side."""
+    for a, b in PAIRS:
+        yield Sample.of(make(*a), make(*b))
+        yield Sample.of(make(*b), make(*a))
+    yield Sample.of(make(2, 3), 1.5)
+    yield Sample.of(2, make(2, 3))
+
+
+def at(*points: float) -> Samples:
+    """A tensor of special points, after every shape."""
+
+    def samples(make: Make) -> Iterator[Sample]:
+        yield from unary(make)
+        yield Sample.of(torch.tensor(points, dtype=torch.float64))
+
+    return samples
+
+
+def reducing(make: Make) -> Iterator[Sample]:
+    """Every shape without ``dim``, then one, several, negative and all dimensions, with and without ``keepdim``."""
+    yield from unary(make)
+    for shape in ((3,), (2, 3), (2, 1, 3), (2, 2, 1, 3), (1, 2, 2, 1, 2), (2, 0, 3)):
+        for keepdim in (False, True):
+            yield Sample.of(make(*shape), dim=0, keepdim=keepdim)
+            yield Sample.of(make(*shape), dim=-1, keepdim=keepdim)
+            yield Sample.of(make(*shape), dim=tuple(range(len(shape))), keepdim=keepdim)
+            if len(shape) > 2:
+                yield Sample.of(make(*shape), dim=(0, -1), keepdim=keepdim)
+
+
+def along_a_dim(make: Make) -> Iterator[Sample]:
+    """Every shape that has a dimension, along its first and its last one; the last axis of an empty tensor too."""
+    for shape in SHAPES[1:]:
+        yield Sample.of(make(*shape), dim=0)
+        yield Sample.of(make(*shape), dim=-1)
