@@ -1,0 +1,137 @@
+"""Habits of the whole repository, kept by tests because nobody keeps them by hand."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# A file over the limit is a question to answer. Answer it here: path -> reason.
+LINE_LIMIT = 400
+LONG_FILES = {
+    "nbgrad/widgets/src/graph.css": "one declaration a line; a style sheet is searched, not read from top to bottom",
+}
+
+
+@pytest.fixture(scope="module")
+def files() -> list[Path]:
+    """Every file that is, or is about to be, in the repository."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: nobody can say which files belong to the project")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for name in names.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="ignore")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_source_file_is_long_without_a_reason(files: list[Path]) -> None:
+    written = [path for path in files if path.suffix in {".py", ".ts", ".css"} and path.parent.name != "static"]
+    lengths = {name_of(path): len(read(path).splitlines()) for path in written if name_of(path).startswith("nbgrad/")}
+    long = {name: lines for name, lines in lengths.items() if lines > LINE_LIMIT}
+    assert long.keys() == LONG_FILES.keys(), f"over {LINE_LIMIT} lines: {long}; listed with a reason: {LONG_FILES}"
+
+
+def test_every_notebook_is_saved_as_it_ran_and_without_widget_state(files: list[Path]) -> None:
+    for path in files:
+        if path.suffix == ".ipynb":
+            notebook = json.loads(read(path))
+            # Such state makes GitHub refuse the file, and nbconvert draw nothing where the picture would be.
+            assert "widgets" not in notebook["metadata"], f"{name_of(path)}: run it with store_widget_state=False"
+            code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and "".join(cell["source"])]
+            # nbval compares nothing in a cell that was saved without its output.
+            counts = [cell["execution_count"] for cell in code]
+            assert counts == list(range(1, len(code) + 1)), f"{name_of(path)}: run it from top to bottom and save it"
+            kinds = {output["output_type"] for cell in code for output in cell["outputs"]}
+            assert "error" not in kinds, name_of(path)
+
+
+def test_every_local_link_in_the_documents_leads_somewhere(files: list[Path]) -> None:
+    broken = []
+    for path in files:
+        if path.suffix == ".md":
+            prose = re.sub(r"```.*?```|`[^`\n]*`", "", read(path), flags=re.DOTALL)
+            links = re.findall(r"\]\(([^)\s]+)[^)]*\)|(?:src|href)=\"([^\"]+)\"", prose)
+            for link in (markdown or html for markdown, html in links):
+                target = link.split("#")[0]
+                if target and not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
+                    broken.append(f"{name_of(path)}: {link}")
+    assert not broken
+
+
+def test_no_file_names_a_machine_or_a_registry(files: list[Path]) -> None:
+    # Put together here, so that this file does not find itself.
+    folders = "|".join(("work", "root", "home", "Users"))
+    hosts = "|".join(rf"{name}\.org" for name in ("pypi", "pythonhosted", "npmjs", "download.pytorch"))
+    pattern = re.compile(rf"(?<![\w.~$}}-])/(?:{folders})/|{hosts}")
+    found = [
+        f"{name_of(path)}:{number}: {match[0]}"
+        for path in files
+        for number, line in enumerate(read(path).splitlines(), 1)
+        if path.suffix not in {".png", ".whl"}
+        for match in [pattern.search(line)]
+        if match
+    ]
+    assert not found
+
+
+def test_the_npm_lock_file_names_no_registry() -> None:
+    # npm then asks whichever registry the machine is set up with.
+    lock = read(ROOT / "nbgrad" / "widgets" / "package-lock.json")
+    assert '"resolved"' not in lock, "lock again with the .npmrc beside it: omit-lockfile-registry-resolved=true"
+    assert "://" not in read(ROOT / "nbgrad" / "widgets" / "package.json")
+
+
+def test_importing_the_engine_loads_no_notebook() -> None:
+    code = (
+        "import sys, nbgrad\n"
+        "print(*sorted({'IPython', 'anywidget', 'ipywidgets', 'traitlets', 'nbgrad.widgets'} & sys.modules.keys()))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == ""
+
+
+def names(requirements: Iterable[str]) -> set[str]:
+    return {re.split(r"[^\w-]", requirement)[0] for requirement in requirements}
+
+
+def test_every_direct_dependency_is_pinned() -> None:
+    """A direct dependency that constraints.txt forgets is a different program next month."""
+    project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
+    wanted = names(chain(project["dependencies"], *project["optional-dependencies"].values()))
+    assert wanted == set(re.findall(r"^([\w-]+)==", read(ROOT / "constraints.txt"), re.MULTILINE))
+
+
+def test_every_import_of_the_package_is_a_dependency() -> None:
+    """An import that only some other package brings along breaks when that package changes its mind."""
+    imported = set()
+    for path in (ROOT / "nbgrad").rglob("*.py"):
+        if "node_modules" not in path.parts:
+            for node in ast.walk(ast.parse(read(path))):
+                if isinstance(node, ast.Import):
+                    imported |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    imported.add((node.module or "").split(".")[0])
+    owners = packages_distributions()
+    needed = {
+        owner.lower().replace("_", "-")
+        for module in imported - sys.stdlib_module_names - {"nbgrad"}
+        for owner in owners.get(module, [module])
+    }
+    assert needed <= names(tomllib.loads(read(ROOT / "pyproject.toml"))["project"]["dependencies"])

@@ -1,0 +1,181 @@
+"""Run a notebook without a screen and write it as one HTML page that needs nothing else, not even a network.
+
+    python tools/demo.py notebooks/01_tour.ipynb build/tour.html
+
+Every view that a cell displayed stays alive in the page: its picture is taken from the widget's state and handed to the
+same front end that draws it in JupyterLab. Formulas in the text become MathML, which browsers draw by themselves.
+"""
+
+import re
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jinja2 import DictLoader
+from latex2mathml.converter import convert
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+from nbgrad.widgets.page import fragment, runtime
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+
+# nbconvert's page as JupyterLab shows a notebook, without the four scripts that it fetches from elsewhere. The policy
+# makes the browser itself refuse every request of the page, whatever a cell has put into it.
+PAGE = """
+{%- extends 'lab/index.html.j2' -%}
+{%- block html_head_js -%}
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline';
+ style-src 'unsafe-inline'; img-src data:; font-src data:; media-src data:">
+{%- endblock -%}
+{%- block jupyter_widgets -%}{%- endblock -%}
+{%- block html_head_js_mathjax -%}{%- endblock -%}
+{%- block html_head_js_mermaidjs -%}{%- endblock -%}
+"""
+
+
+class MathMLRenderer(IPythonRenderer):
+    """Markdown to HTML, with formulas as MathML instead of text for MathJax to find."""
+
+    def inline_math(self, body: str) -> str:
+        """Return the MathML of ``$x$``."""
+        return str(convert(body))
+
+    def block_math(self, body: str) -> str:
+        """Return the MathML of ``$$x$$``."""
+        return str(convert(body, display="block"))
+
+
+def markdown_to_html(source: str) -> str:
+    """Return the HTML of a markdown cell."""
+    return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
+
+
+def run(notebook: NotebookNode, folder: Path) -> None:
+    """Run every cell, in the environment of this process; the widgets' state is kept in the notebook in memory."""
+    NotebookClient(
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        store_widget_state=True,
+        resources={"metadata": {"path": folder}},
+        extra_arguments=["--log-level=ERROR"],  # the kernel else warns that it talks over loopback
+    ).execute()
+
+
+def make_views_live(notebook: NotebookNode) -> int:
+    """Replace each graph view, and the still picture that stands before it, by a live one; return how many."""
+    states = notebook.metadata.pop("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+    views = 0
+    for cell in notebook.cells:
+        outputs: list[NotebookNode] = []
+        for output in cell.get("outputs", []):
+            model = output.get("data", {}).get(WIDGET_VIEW, {}).get("model_id")
+            picture = states.get(model, {}).get("state", {}).get("picture")
+            if picture is None:
+                outputs.append(output)
+                continue
+            if outputs and "image/svg+xml" in outputs[-1].get("data", {}):
+                outputs.pop()  # the fragment brings its own, for readers without scripts
+            outputs.append(new_output("display_data", data={"text/html": fragment(picture)}))
+            views += 1
+        if "outputs" in cell:
+            cell.outputs = outputs
+    return views
+
+
+def to_page(notebook: NotebookNode, scripts: str = "") -> str:
+    """Return the notebook, as it is, as one HTML page that ends with these script elements."""
+    exporter = HTMLExporter(
+        extra_loaders=[DictLoader({"page.html.j2": PAGE})],
+        template_file="page.html.j2",
+        embed_images=True,
+        filters={"markdown2html": markdown_to_html},
+    )
+    heading = re.search(r"^# +(.+)$", notebook.cells[0].source if notebook.cells else "", re.MULTILINE)
+    name = heading[1] if heading else "nbgrad"
+    html, _ = exporter.from_notebook_node(notebook, resources={"metadata": {"name": name}})
+    before, body, after = html.rpartition("</body>")
+    return before + scripts + body + after
+
+
+class _References(HTMLParser):
+    """Collects what a browser would fetch from elsewhere on its own, without a click."""
+
+    REMOTE = re.compile(r"\s*(?:https?:|wss?:|//)", re.IGNORECASE)
+    FETCHING = frozenset({"src", "srcset", "href", "xlink:href", "data", "poster", "background", "action"})
+    IN_STYLE = re.compile(r"""(?:@import\s*|url\(\s*)["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
+    IN_SCRIPT = re.compile(
+        r"""(?:\bfrom\s*|\bimport\s*\(?\s*|\bfetch\s*\(\s*|\bsrc\s*=\s*|new\s+WebSocket\s*\(\s*)"""
+        r"""["'`]((?:https?:|wss?:)?//[^"'`]+)"""
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = tag
+        for name, value in attrs:
+            if name == "style":
+                self.found += self.IN_STYLE.findall(value or "")
+            elif name in self.FETCHING and tag != "a" and self.REMOTE.match(value or ""):
+                self.found.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 (the name is HTMLParser's)
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        patterns = {"style": self.IN_STYLE, "script": self.IN_SCRIPT}
+        if self.inside in patterns:
+            self.found += patterns[self.inside].findall(data)
+
+
+def remote_references(html: str) -> list[str]:
+    """Return every address that the page would load from a network; a plain link is none."""
+    parser = _References()
+    parser.feed(html)
+    parser.close()
+    return parser.found
+
+
+def build(source: Path, target: Path) -> dict[str, Any]:
+    """Run the notebook ``source`` and write the page ``target``; return what there is to say about it.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell failed.
+        ValueError: the page would load something from a network.
+    """
+    notebook = nbformat.read(source, as_version=4)
+    run(notebook, source.parent)
+    views = make_views_live(notebook)
+    html = to_page(notebook, runtime() if views else "")
+    if remote := remote_references(html):
+        raise ValueError(f"{source} makes a page that loads from a network: {remote}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(html, encoding="utf-8")
+    return {"views": views, "kilobytes": len(html.encode()) // 1000}
+
+
+def main(source: str, target: str) -> None:
+    """Build the page and print where it is."""
+    start = time.perf_counter()
+    print(f"running {source}", flush=True)
+    facts = build(Path(source), Path(target))
+    print(
+        f"{target}: {facts['views']} live views, {facts['kilobytes']} kB, "
+        f"in {time.perf_counter() - start:.0f} s. Open it in any browser:"
+    )
+    print(Path(target).resolve())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
