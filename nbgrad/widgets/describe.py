@@ -92,7 +92,7 @@ def _label(record: Record) -> list[str]:
     if record.value is not None and record.shape == () and record.value.values is not None:
         lines.append(f"value {_scalar(record.value.values)}")
     if record.gradient is not None:
-        lines.append(f"‖grad‖ {number(record.gradient.norm)}")
+        lines.append(f"|grad| {number(record.gradient.norm)}")
     return lines
 
 

@@ -1,0 +1,193 @@
+"""Where everything stands: Description -> Picture.
+
+Graphviz gets boxes of fixed size and ids of our own making, never a name that a user chose, and gives back positions.
+A reduction's mark is a small node between the two ends of its edge, so that graphviz makes room for it. A graph that
+takes too long is drawn coarser; nothing here waits longer than the sum of the time limits.
+"""
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import graphviz
+
+from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
+from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
+from nbgrad.widgets.fold import drawable, scope_path
+from nbgrad.widgets.lettering import text_width
+
+NODES = 300
+"""How many nodes are drawn before scopes are folded: more are slow to pan and too many to read."""
+
+HEAD_SIZE, LINE_SIZE, MARK_SIZE, SCOPE_SIZE = 13.0, 11.0, 11.0, 11.0
+HEAD_HEIGHT, LINE_HEIGHT = 17.0, 14.0
+_PAD_X, _PAD_Y, _MARK_HEIGHT, _EDGE = 14.0, 8.0, 20.0, 10.0
+_COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a scope's label
+
+
+def lay_out(description: Description, *, limit: int = NODES, seconds: float = SECONDS) -> Picture:
+    """Find a place for everything.
+
+    Args:
+        description: the whole graph, of any size.
+        limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
+        seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
+
+    Returns:
+        The description as drawn, with what was folded or left out in its notes, and the coordinates.
+
+    Raises:
+        EngineMissing: there is no graphviz; the message says what to install.
+        EngineError: graphviz fails even on a small part of this graph.
+    """
+    if not description["nodes"]:
+        empty: Layout = {"width": 2 * _EDGE, "height": 2 * _EDGE, "nodes": {}, "edges": {}, "marks": {}, "scopes": {}}
+        return {"description": drawable(description, limit), "layout": empty}
+    tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(description["nodes"])))]
+    for size in tries:
+        drawn = drawable(description, size)
+        try:
+            placed = json.loads(run_graphviz(dot_source(drawn), seconds=seconds))
+        except EngineMissing:
+            raise
+        except EngineError as error:
+            if size == tries[-1]:
+                raise
+            reason = "took too long" if isinstance(error, LayoutTimeout) else "failed"
+            description = {**description, "notes": [*description["notes"], f"A layout of {size} nodes {reason}."]}
+            continue
+        return {"description": drawn, "layout": _read(drawn, placed)}
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
+# --- the DOT text --------------------------------------------------------------------------------------------------
+
+
+def dot_source(description: Description) -> str:
+    """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    homes: defaultdict[str | None, graphviz.Digraph] = defaultdict(graphviz.Digraph)
+    top = homes[None] = graphviz.Digraph(
+        graph_attr={"rankdir": "TB", "nodesep": "0.28", "ranksep": "0.36", "fontname": "Courier", "fontsize": "12"},
+        node_attr={"shape": "box", "fixedsize": "true", "label": ""},
+        edge_attr={"arrowhead": "none"},
+    )
+    for scope in description["scopes"]:
+        # Letters of a known width, as many as the label will need; the label itself is drawn by the renderers.
+        letters = int(text_width(scope["label"], SCOPE_SIZE, bold=True) / (12 * _COURIER)) + 2
+        attributes = {"label": "x" * letters, "labeljust": "l", "labelloc": "t", "margin": "12"}
+        homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
+    scope_of: dict[str, str | None] = {}
+    for node in description["nodes"]:
+        scope_of[node["id"]] = node["scope"]
+        _add_box(homes[node["scope"]], node["id"], *node_size(node))
+    for edge in description["edges"]:
+        if edge["reduction"] is None:
+            top.edge(edge["source"], edge["target"], id=edge["id"])
+            continue
+        paths = [scope_path(scopes, scope_of[edge[end]]) for end in ("source", "target")]
+        common = [one for one, other in zip(*paths, strict=False) if one == other]
+        mark = f"mark-{edge['id']}"
+        _add_box(homes[common[-1] if common else None], mark, *mark_size(edge))
+        top.edge(edge["source"], mark, id=f"{edge['id']}/0")
+        top.edge(mark, edge["target"], id=f"{edge['id']}/1")
+    for before, after in _stacking(description, scope_of):
+        top.edge(before, after, style="invis")
+    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
+        homes[scope["parent"] if scope["parent"] in scopes else None].subgraph(homes[scope["id"]])
+    return str(top.source)
+
+
+def _stacking(description: Description, scope_of: dict[str, str | None]) -> list[tuple[str, str]]:
+    """Say which boxes must stand below which, so that modules that follow each other stand below each other.
+
+    Graphviz puts a weight one row above its op, that is beside the end of the module before, and the two modules'
+    boxes then can't share a column: a deep net would become a staircase. So the first tensor used inside a module goes
+    below what the module had taken from outside before that use. Both come before the use in the record, hence no
+    cycle.
+    """
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    paths = {node: scope_path(scopes, scope) for node, scope in scope_of.items()}
+    position = {node["id"]: index for index, node in enumerate(description["nodes"])}
+    taken: defaultdict[str, set[str]] = defaultdict(set)  # by scope: what came in from outside
+    first_use: dict[str, int] = {}
+    for edge in description["edges"]:
+        source, target = edge["source"], edge["target"]
+        first_use[source] = min(first_use.get(source, position[target]), position[target])
+        for scope in paths[target]:
+            if scope not in paths[source]:
+                taken[scope].add(source)
+    made = {edge["target"] for edge in description["edges"]}
+    pairs: dict[tuple[str, str | None], str] = {}
+    for node in sorted(description["nodes"], key=lambda node: first_use.get(node["id"], 0)):
+        if node["id"] in made or node["id"] not in first_use:
+            continue
+        for scope in reversed(paths[node["id"]]):
+            earlier = [source for source in taken[scope] if position[source] < first_use[node["id"]]]
+            if earlier:
+                # One pair for each module says enough. More pull lines across each other, and one for each enclosing
+                # scope makes graphviz a hundred times slower.
+                pairs.setdefault((max(earlier, key=position.__getitem__), scope_of[node["id"]]), node["id"])
+                break
+    return [(before, after) for (before, _), after in pairs.items()]
+
+
+def _add_box(graph: graphviz.Digraph, name: str, width: float, height: float) -> None:
+    graph.node(name, width=f"{width / 72:.4f}", height=f"{height / 72:.4f}")  # one pixel is one point
+
+
+def node_size(node: Node) -> tuple[float, float]:
+    """Return the width and height of a node's box, in pixels."""
+    head, *lines = node["label"]
+    widest = max([text_width(head, HEAD_SIZE, bold=True), *(text_width(line, LINE_SIZE) for line in lines)])
+    if node["root"]:
+        widest += 14  # its marker
+    if node["kind"] == "leaf":
+        widest += 10  # its round ends
+    return max(56.0, round(widest + 2 * _PAD_X)), HEAD_HEIGHT + LINE_HEIGHT * len(lines) + 2 * _PAD_Y
+
+
+def mark_size(edge: Edge) -> tuple[float, float]:
+    """Return the width and height of the box of an edge's reduction, in pixels."""
+    assert edge["reduction"] is not None
+    return round(text_width(f"Σ {edge['reduction']['text']}", MARK_SIZE) + 18), _MARK_HEIGHT
+
+
+# --- graphviz's answer ---------------------------------------------------------------------------------------------
+
+
+def _read(description: Description, placed: dict[str, Any]) -> Layout:
+    left, bottom, right, top = map(float, placed["bb"].split(","))
+
+    def point(text: str) -> list[float]:
+        x, y = text.split(",")
+        return [round(float(x) - left + _EDGE, 1), round(top - float(y) + _EDGE, 1)]
+
+    objects = {thing["name"]: thing for thing in placed.get("objects", [])}
+    runs = {
+        edge["id"]: [point(pair) for pair in edge["pos"].split(";")[0].split()]
+        for edge in placed.get("edges", [])
+        if "id" in edge  # an invisible edge has none
+    }
+
+    def box(name: str, width: float, height: float) -> Box:
+        x, y = point(objects[name]["pos"])
+        return {"x": round(x - width / 2, 1), "y": round(y - height / 2, 1), "width": width, "height": height}
+
+    marked = [edge for edge in description["edges"] if edge["reduction"] is not None]
+    plain = [edge for edge in description["edges"] if edge["reduction"] is None]
+    edges = {edge["id"]: [runs[edge["id"]]] for edge in plain}
+    edges |= {edge["id"]: [runs[f"{edge['id']}/0"], runs[f"{edge['id']}/1"]] for edge in marked}
+    scopes: dict[str, Box] = {}
+    for scope in description["scopes"]:
+        x0, y0, x1, y1 = objects[f"cluster_{scope['id']}"]["bb"].split(",")
+        (x, y), (x_end, y_end) = point(f"{x0},{y1}"), point(f"{x1},{y0}")
+        scopes[scope["id"]] = {"x": x, "y": y, "width": round(x_end - x, 1), "height": round(y_end - y, 1)}
+    return {
+        "width": round(right - left + 2 * _EDGE, 1),
+        "height": round(top - bottom + 2 * _EDGE, 1),
+        "nodes": {node["id"]: box(node["id"], *node_size(node)) for node in description["nodes"]},
+        "edges": edges,
+        "marks": {edge["id"]: box(f"mark-{edge['id']}", *mark_size(edge)) for edge in marked},
+        "scopes": scopes,
+    }

@@ -1,0 +1,107 @@
+"""Text that is safe to draw, and how wide it will be.
+
+The boxes are sized here, before any font is known: the drawings ask for a Helvetica-like system font, and the widths
+below are Helvetica's with a margin for its wider relatives.
+"""
+
+import unicodedata
+
+FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+"""The font of every drawing. Not the host's: the boxes are measured for this one."""
+
+_MARGIN = 1.06
+_BOLD = 1.07
+
+# Advance widths in thousandths of the font size, from Adobe's published font metrics for Helvetica.
+_WIDTHS = {
+    191: "'",
+    222: "ijl",
+    260: "|",
+    278: " !,./:;I[\\]ft",
+    333: "()-`r",
+    334: "{}",
+    355: '"',
+    389: "*",
+    469: "^",
+    500: "Jckszvxy",
+    556: "#$0123456789?L_abdeghnopqu",
+    584: "+<=>~",
+    611: "FTZ",
+    667: "&ABEKPSVXY",
+    722: "CDHNRUw",
+    778: "GOQ",
+    833: "Mm",
+    889: "%",
+    944: "W",
+    1015: "@",
+}
+_ADVANCE = {character: width for width, characters in _WIDTHS.items() for character in characters}
+
+# Characters that reorder or hide their neighbours: a name could use them to look like another one.
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+_NON_CHARACTERS = frozenset("\ufffe\uffff")
+
+
+def clean(text: str, *, lines: bool = False) -> str:
+    """Replace what XML forbids and what would not stay in its place.
+
+    Args:
+        text: any string, hostile ones included.
+        lines: keep line breaks (details are preformatted; labels have one line each).
+
+    Returns:
+        The text with each control character, lone surrogate and direction override replaced by a middle dot, and tabs
+        (and line breaks unless ``lines``) by a space.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_clean_character(character, lines) for character in text)
+
+
+def _clean_character(character: str, lines: bool) -> str:
+    if character == "\n":
+        return "\n" if lines else " "
+    if character in "\t\r\u2028\u2029":
+        return " "
+    if character in _BIDI or character in _NON_CHARACTERS or unicodedata.category(character) in ("Cc", "Cs"):
+        return "·"
+    return character
+
+
+def clip(text: str, length: int, *, lines: bool = False) -> str:
+    """Clean a text and cut it to ``length`` characters, the last of them an ellipsis if any are missing."""
+    # Cut before cleaning: a name of a million characters costs no more than a short one.
+    text = clean(text[: length + 1], lines=lines)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def text_width(text: str, size: float, *, bold: bool = False) -> float:
+    """Return the width of one line in pixels, rather too much than too little."""
+    thousandths = sum(_advance(character) for character in text)
+    return thousandths / 1000 * size * _MARGIN * (_BOLD if bold else 1.0)
+
+
+def _advance(character: str) -> int:
+    known = _ADVANCE.get(character)
+    if known is not None:
+        return known
+    if unicodedata.combining(character) or character == "\u200d":
+        return 0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1150 if unicodedata.category(character) == "So" else 1000
+    return 1000 if character in "…—→←↦Σ" else 720
+
+
+def wrap(text: str, size: float, width: float) -> list[str]:
+    """Break a sentence into lines no wider than ``width`` pixels; a word that is too long is cut."""
+    rows: list[str] = []
+    for word in text.split():
+        if rows and text_width(f"{rows[-1]} {word}", size) <= width:
+            rows[-1] += f" {word}"
+            continue
+        while text_width(word, size) > width and len(word) > 1:
+            keep = max(1, int(len(word) * width / text_width(word, size)))
+            rows.append(word[:keep])
+            word = word[keep:]
+        rows.append(word)
+    return rows

@@ -1,0 +1,33 @@
+// Small helpers that make elements. Text goes in as text: nothing in this front end parses a string as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+type Attributes = Record<string, string | number>;
+
+function fill<E extends Element>(element: E, attributes: Attributes, children: (Node | string)[]): E {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  element.append(...children); // a string becomes a text node
+  return element;
+}
+
+export function html<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: (Node | string)[]
+): HTMLElementTagNameMap[K] {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function svg<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: (Node | string)[]
+): SVGElementTagNameMap[K] {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+export function button(label: string, title: string, testid: string, click: () => void): HTMLButtonElement {
+  const element = html("button", { type: "button", "aria-label": title, title, "data-testid": testid }, label);
+  element.addEventListener("click", click);
+  return element;
+}

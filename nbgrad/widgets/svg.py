@@ -1,0 +1,315 @@
+"""Picture -> SVG, and SVG -> PNG: the drawing for where no script runs.
+
+Colours are presentation attributes, for renderers that know no style sheet; a media query turns them dark. There is no
+id, script or link in it, so any number of these can stand in one page, and a drawing depends on the picture alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.sax.saxutils import escape, quoteattr
+
+from nbgrad.widgets.description import Box, Edge, Node, Picture, Scope
+from nbgrad.widgets.layout import HEAD_HEIGHT, HEAD_SIZE, LINE_HEIGHT, LINE_SIZE, MARK_SIZE, SCOPE_SIZE
+from nbgrad.widgets.lettering import FONT, text_width, wrap
+
+PNG_WIDTH = 1200
+_PNG_HEIGHT = 4000  # rendering time grows with the area
+
+_MARGIN, _TITLE, _ROW, _MIN_WIDTH = 16.0, 15.0, 16.0, 460.0
+
+
+@dataclass(frozen=True)
+class _Paint:
+    """The colours of one role, on a light and on a dark page (Okabe and Ito's hues, which all eyes tell apart)."""
+
+    fill: str
+    stroke: str
+    dark_fill: str
+    dark_stroke: str
+
+
+_PAINTS = {
+    "card": _Paint("#ffffff", "#e2e8f0", "#14181f", "#2c3440"),
+    "op": _Paint("#ffffff", "#64748b", "#222a35", "#8a99ad"),
+    "parameter": _Paint("#e8f2fb", "#0072b2", "#12304a", "#56b4e9"),
+    "leaf": _Paint("#e6f6f1", "#00805e", "#10362c", "#33c29b"),
+    "constant": _Paint("#f8fafc", "#7b8794", "#1b222b", "#93a1b3"),
+    "outside": _Paint("#fbf1f7", "#a8578b", "#33202c", "#d99ac2"),
+    "folded": _Paint("#eef0fb", "#5b5fc7", "#23254a", "#9ea2f2"),
+    "root": _Paint("#fdeee5", "#c24e00", "#42240f", "#ff9a5c"),
+    "mark": _Paint("#fff3d6", "#b97700", "#43320c", "#f0b840"),
+    "scope": _Paint("#f5f7fa", "#cbd5e1", "#1a2029", "#3a4554"),
+}
+_INK, _MUTED, _WIRE, _FAINT = (
+    ("#1e293b", "#e6ebf2"),
+    ("#526174", "#a3b1c2"),
+    ("#475569", "#a9b6c6"),
+    ("#9aa8b8", "#64748b"),
+)
+
+LEGEND = {
+    "op": "operation",
+    "parameter": "parameter",
+    "leaf": "leaf: needs a gradient",
+    "constant": "constant",
+    "outside": "made before this graph",
+    "folded": "folded module",
+    "root": "backward starts here",
+    "mark": "broadcast undone: summed",
+    "gradient": "gradient came back",
+    "none": "no gradient",
+}
+"""What the signs mean, in the order of the legend."""
+
+
+def svg(picture: Picture) -> str:
+    """Draw a picture as one standalone SVG element; the same picture gives the same bytes."""
+    description, layout = picture["description"], picture["layout"]
+    inner = max(layout["width"], _MIN_WIDTH - 2 * _MARGIN)
+    width = inner + 2 * _MARGIN
+    rows: list[str] = []
+    y = _header(rows, picture, inner)
+    left = _MARGIN + (inner - layout["width"]) / 2
+    rows.append(f'<g transform="translate({_n(left)} {_n(y)})">')
+    rows += _graph(picture)
+    rows.append("</g>")
+    y = _legend(rows, picture, inner, y + layout["height"] + 8)
+    label = quoteattr(f"{description['name']}: {description['summary']}")
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="nbgrad-static" role="img" aria-label={label} '
+        f'width="{_n(width)}" height="{_n(y)}" viewBox="0 0 {_n(width)} {_n(y)}" '
+        f'style="max-width:100%;height:auto" font-family="{FONT}">'
+    )
+    card = _rect({"x": 0.5, "y": 0.5, "width": width - 1, "height": y - 1}, 8, "card")
+    return "\n".join([head, f"<style>{_dark_style()}</style>", card, *rows, "</svg>", ""])
+
+
+def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
+    """Render an SVG of :func:`svg` to PNG bytes, at most ``width`` pixels wide (and as much smaller as it needs).
+
+    Raises:
+        ModuleNotFoundError: ``resvg_py`` is not installed.
+    """
+    import resvg_py
+
+    shown_width, shown_height = _size(drawing)
+    zoom = min(1.0, width / shown_width, _PNG_HEIGHT / shown_height)
+    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96))
+
+
+def _size(drawing: str) -> tuple[float, float]:
+    box = drawing.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()
+    return float(box[0]), float(box[1])
+
+
+# --- around the graph ----------------------------------------------------------------------------------------------
+
+
+def _header(rows: list[str], picture: Picture, width: float) -> float:
+    description = picture["description"]
+    y = _MARGIN + _TITLE
+    for line in wrap(description["name"], _TITLE * 1.05, width):
+        rows.append(_text(line, (_MARGIN, y), _TITLE, "ink", bold=True))
+        y += _TITLE + 4
+    for line in wrap(description["summary"], 12, width):
+        rows.append(_text(line, (_MARGIN, y), 12, "muted"))
+        y += _ROW
+    for note in description["notes"]:
+        for index, line in enumerate(wrap(note, 12, width - 16)):
+            if index == 0:
+                rows.append(_text("!", (_MARGIN + 2, y), 12, "note", bold=True))
+            rows.append(_text(line, (_MARGIN + 12, y), 12, "note"))
+            y += _ROW
+    return y - 4
+
+
+def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
+    edges = picture["description"]["edges"]
+    present: set[str] = {node["kind"] for node in picture["description"]["nodes"]}
+    present |= {"root"} if any(node["root"] for node in picture["description"]["nodes"]) else set()
+    present |= {"mark"} if picture["layout"]["marks"] else set()
+    present |= {"none" if edge["gradient"] is None else "gradient" for edge in edges}
+    x = _MARGIN
+    y += 10
+    for key, meaning in LEGEND.items():
+        if key not in present:
+            continue
+        step = 34 + text_width(meaning, 11) + 16
+        if x > _MARGIN and x + step - 16 > _MARGIN + width:
+            x, y = _MARGIN, y + 20
+        rows += _sample(key, x, y)
+        rows.append(_text(meaning, (x + 34, y + 4), 11, "muted"))
+        x += step
+    return y + 10 + _MARGIN
+
+
+def _sample(key: str, x: float, y: float) -> list[str]:
+    if key in ("gradient", "none"):
+        line = [[x, y], [x + 8, y], [x + 16, y], [x + 26, y]]
+        return _wire([line], key == "gradient")
+    box: Box = {"x": x, "y": y - 7, "width": 26, "height": 14}
+    if key == "mark":
+        return [_rect(box, 7, "mark"), _text("Σ", (x + 13, y + 4), 10, "ink", anchor="middle")]
+    if key == "root":
+        return [_rect(box, 4, "root", 2.5), _marker(x + 13, y)]
+    return _shape(key, box)
+
+
+# --- the graph -----------------------------------------------------------------------------------------------------
+
+
+def _graph(picture: Picture) -> Iterator[str]:
+    description, layout = picture["description"], picture["layout"]
+    for scope in description["scopes"]:
+        yield _rect(layout["scopes"][scope["id"]], 8, "scope")
+    for edge in description["edges"]:
+        yield f"<g>{_title(edge_title(edge))}"
+        yield from _wire(layout["edges"][edge["id"]], edge["gradient"] is not None)
+        yield "</g>"
+    for edge in description["edges"]:
+        if edge["reduction"] is not None:
+            box = layout["marks"][edge["id"]]
+            sum_text = f"Σ {edge['reduction']['text']}"
+            yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
+            yield _text(sum_text, (_middle(box), box["y"] + 14), MARK_SIZE, "ink", anchor="middle")
+            yield "</g>"
+    for scope in description["scopes"]:
+        yield from _scope_label(scope, layout["scopes"][scope["id"]])
+    for node in description["nodes"]:
+        yield from _node(node, layout["nodes"][node["id"]])
+
+
+def edge_title(edge: Edge) -> str:
+    """Say in one line what went along an edge, both ways."""
+    gradient = "no gradient" if edge["gradient"] is None else f"gradient {edge['gradient']}"
+    reduction = "" if edge["reduction"] is None else f"; summed {edge['reduction']['text']}"
+    return f"{edge['input'] or 'inputs'}: {edge['label']}; {gradient}{reduction}"
+
+
+def _scope_label(scope: Scope, box: Box) -> Iterator[str]:
+    # On a patch of its own, over the wires: they may come in through the label.
+    width = min(text_width(scope["label"], SCOPE_SIZE, bold=True) + 8, box["width"] - 8)
+    patch: Box = {"x": box["x"] + 6, "y": box["y"] + 4, "width": width, "height": 16}
+    yield _rect(patch, 3, "scope", 0)
+    yield _text(scope["label"], (box["x"] + 10, box["y"] + 16), SCOPE_SIZE, "muted", bold=True)
+
+
+def _node(node: Node, box: Box) -> Iterator[str]:
+    kind = node["kind"]
+    title = f"{node['label'][0]} ({LEGEND[kind]})"
+    yield f"<g>{_title(title)}"
+    if node["root"]:
+        yield _rect(box, 4, "root", 2.5)
+        yield _marker(box["x"] + 15, box["y"] + 17)
+    else:
+        yield from _shape(kind, box)
+    middle = _middle(box)
+    y = box["y"] + 8 + HEAD_SIZE
+    for index, line in enumerate(node["label"]):
+        if index == 0:
+            aside = 7 if node["root"] else 0  # room for the marker
+            yield _text(line, (middle + aside, y), HEAD_SIZE, "ink", anchor="middle", bold=kind in ("op", "folded"))
+            y += HEAD_HEIGHT - 1
+        else:
+            yield _text(line, (middle, y), LINE_SIZE, "muted", anchor="middle")
+            y += LINE_HEIGHT
+    yield "</g>"
+
+
+def _shape(kind: str, box: Box) -> list[str]:
+    """Each kind has its outline: colour alone would leave some readers out."""
+    if kind == "parameter":
+        inner: Box = {
+            "x": box["x"] + 3, "y": box["y"] + 3, "width": box["width"] - 6, "height": box["height"] - 6,
+        }  # fmt: skip
+        return [_rect(box, 8, kind), _rect(inner, 5, kind, 0.8)]
+    if kind == "folded":
+        behind: Box = {**box, "x": box["x"] + 3, "y": box["y"] + 3}
+        return [_rect(behind, 4, kind), _rect(box, 4, kind)]
+    if kind in ("leaf", "outside"):
+        dots = ' stroke-dasharray="1.5 3" stroke-linecap="round"' if kind == "outside" else ""
+        return [_rect(box, box["height"] / 2 if kind == "leaf" else 8, kind, 1.4, dots)]
+    if kind == "constant":
+        return [_rect(box, 8, kind, 1.2, ' stroke-dasharray="5 3"')]
+    return [_rect(box, 4, "op")]
+
+
+def _wire(runs: list[list[list[float]]], gradient: bool) -> list[str]:
+    look = "" if gradient else ' stroke-dasharray="4 3"'
+    role = "wire" if gradient else "faint"
+    colour = (_WIRE if gradient else _FAINT)[0]
+    path = " ".join(_path(run) for run in runs)
+    tip, base = _tip(runs[-1])
+    (x, y), (dx, dy) = tip, (tip[0] - base[0], tip[1] - base[1])
+    sides = [(x, y), (x - 7 * dx - 3.2 * dy, y - 7 * dy + 3.2 * dx), (x - 7 * dx + 3.2 * dy, y - 7 * dy - 3.2 * dx)]
+    points = " ".join(f"{_n(a)},{_n(b)}" for a, b in sides)
+    return [
+        f'<path class="nbgs-{role}" d="{path}" fill="none" stroke="{colour}" stroke-width="1.3"{look}/>',
+        f'<polygon class="nbgs-{role}-tip" points="{points}" fill="{colour}"/>',
+    ]
+
+
+def _tip(run: list[list[float]]) -> tuple[list[float], list[float]]:
+    """Return the end of a run and a point one pixel before it, in its direction."""
+    x, y = run[-1]
+    for before_x, before_y in reversed(run[:-1]):
+        length = ((x - before_x) ** 2 + (y - before_y) ** 2) ** 0.5
+        if length > 0.5:
+            return run[-1], [x - (x - before_x) / length, y - (y - before_y) / length]
+    return run[-1], [x, y - 1]
+
+
+def _path(run: list[list[float]]) -> str:
+    start, *rest = [f"{_n(x)} {_n(y)}" for x, y in run]
+    return f"M{start}C{' '.join(rest)}"
+
+
+# --- one element ---------------------------------------------------------------------------------------------------
+
+
+def _n(number: float) -> str:
+    """Write a number with one decimal at most."""
+    text = f"{number:.1f}"
+    return text.removesuffix(".0")
+
+
+def _middle(box: Box) -> float:
+    return box["x"] + box["width"] / 2
+
+
+def _rect(box: Box, radius: float, role: str, stroke: float = 1.2, more: str = "") -> str:
+    paint = _PAINTS[role]
+    return (
+        f'<rect class="nbgs-{role}" x="{_n(box["x"])}" y="{_n(box["y"])}" width="{_n(box["width"])}" '
+        f'height="{_n(box["height"])}" rx="{_n(radius)}" fill="{paint.fill}" stroke="{paint.stroke}" '
+        f'stroke-width="{stroke}"{more}/>'
+    )
+
+
+def _marker(x: float, y: float) -> str:
+    """An arrow head pointing up, where the backward sets out."""
+    points = f"{_n(x - 5)},{_n(y + 4)} {_n(x)},{_n(y - 5)} {_n(x + 5)},{_n(y + 4)}"
+    return f'<polygon class="nbgs-root-sign" points="{points}" fill="{_PAINTS["root"].stroke}"/>'
+
+
+def _text(text: str, at: tuple[float, float], size: float, role: str, *, anchor: str = "", bold: bool = False) -> str:
+    colour = {"ink": _INK, "muted": _MUTED, "note": ("#8a4b00", "#f0b840")}[role][0]
+    weight = ' font-weight="bold"' if bold else ""
+    place = f' text-anchor="{anchor}"' if anchor else ""
+    return (
+        f'<text class="nbgs-{role}" x="{_n(at[0])}" y="{_n(at[1])}" font-size="{_n(size)}" fill="{colour}"'
+        f"{weight}{place}>{escape(text)}</text>"
+    )
+
+
+def _title(text: str) -> str:
+    return f"<title>{escape(text)}</title>"
+
+
+def _dark_style() -> str:
+    rules = [f".nbgs-{role}{{fill:{p.dark_fill};stroke:{p.dark_stroke}}}" for role, p in _PAINTS.items()]
+    rules += [f".nbgs-ink{{fill:{_INK[1]}}}", f".nbgs-muted{{fill:{_MUTED[1]}}}", ".nbgs-note{fill:#f0b840}"]
+    rules += [f".nbgs-wire{{stroke:{_WIRE[1]}}}", f".nbgs-wire-tip{{fill:{_WIRE[1]}}}"]
+    rules += [f".nbgs-faint{{stroke:{_FAINT[1]}}}", f".nbgs-faint-tip{{fill:{_FAINT[1]}}}"]
+    rules += [f".nbgs-root-sign{{fill:{_PAINTS['root'].dark_stroke}}}"]
+    return f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"

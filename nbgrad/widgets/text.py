@@ -1,0 +1,87 @@
+"""Description -> a table of plain text: what a terminal, a diff and a screen reader get."""
+
+import unicodedata
+from collections import defaultdict
+
+from nbgrad.widgets.description import Description, Edge, Node
+from nbgrad.widgets.fold import scope_path
+from nbgrad.widgets.lettering import clip
+
+ROWS = 200
+"""How many nodes are listed: the last ones, where the backward starts."""
+
+_COLUMN = 48
+
+
+def text(description: Description, *, rows: int = ROWS) -> str:
+    """Write the graph as a table.
+
+    Args:
+        description: the whole graph, or a drawn part of it.
+        rows: how many nodes, and how many reductions, are listed at most; the last ones are.
+
+    Returns:
+        Lines without trailing blanks: the summary, the notes, one row for each node with what it takes and the
+        gradients that came back, and the broadcast reductions.
+    """
+    nodes = description["nodes"]
+    lines = [f"{clip(description['name'], 120)}: {clip(description['summary'], 500)}"]
+    lines += [f"Note: {clip(note, 500)}" for note in description["notes"]]
+    taken: defaultdict[str, list[Edge]] = defaultdict(list)
+    for edge in description["edges"]:
+        taken[edge["target"]].append(edge)
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    table = [["node", "kind", "label", "scope", "takes"]]
+    for node in nodes[-rows:]:
+        path = " > ".join(clip(scopes[scope]["label"], _COLUMN) for scope in scope_path(scopes, node["scope"]))
+        takes = ", ".join(_take(edge) for edge in taken[node["id"]])
+        table.append([node["id"], _kind(node), _label(node), clip(path, 2 * _COLUMN), clip(takes, 4 * _COLUMN)])
+    lines += ["", *_align(table)]
+    if len(nodes) > rows:
+        lines.append(f"({len(nodes) - rows:,} earlier nodes are not listed)")
+    gradients = [edge for edge in description["edges"] if edge["gradient"] is not None]
+    lines += _section("Gradients", [[_ends(edge), clip(edge["gradient"] or "", _COLUMN)] for edge in gradients], rows)
+    reduced = [[_ends(edge), clip(edge["reduction"]["text"], 72)] for edge in description["edges"] if edge["reduction"]]
+    lines += _section("Broadcast reductions", reduced, rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _section(title: str, table: list[list[str]], rows: int) -> list[str]:
+    if not table:
+        return []
+    rest = [f"({len(table) - rows:,} earlier ones are not listed)"] if len(table) > rows else []
+    return ["", f"{title}:", *(f"  {line}" for line in _align(table[-rows:])), *rest]
+
+
+def _kind(node: Node) -> str:
+    return f"{node['kind']}, root" if node["root"] else node["kind"]
+
+
+def _label(node: Node) -> str:
+    return clip("  ".join(node["label"]), 2 * _COLUMN)
+
+
+def _take(edge: Edge) -> str:
+    return f"{clip(edge['input'], _COLUMN)}={edge['source']}" if edge["input"] else edge["source"]
+
+
+def _ends(edge: Edge) -> str:
+    return f"{edge['source']} -> {edge['target']}" + (f".{clip(edge['input'], _COLUMN)}" if edge["input"] else "")
+
+
+def _align(table: list[list[str]]) -> list[str]:
+    widths = [max(_columns(cell) for cell in column) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(cell + " " * (width - _columns(cell)) for cell, width in zip(row, widths, strict=True))
+        for row in table
+    ]
+
+
+def _columns(cell: str) -> int:
+    """Count the columns that a terminal needs for a cell."""
+    if cell.isascii():
+        return len(cell)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in cell
+    )

