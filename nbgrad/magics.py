@@ -5,12 +5,13 @@ one-shot callback closes the graph when the cell has run. So tracebacks, ``await
 work as in any cell.
 """
 
+import shlex
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import argument, magic_arguments
 
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.widgets.describe import describe
@@ -130,8 +131,8 @@ def unload(shell: InteractiveShell) -> None:
 
 
 def _parse(magic: Any, line: str) -> Any:
-    """The options on ``line``; unknown ones raise a UsageError that shows the usage, and nothing runs."""
+    """The options on ``line``, quoted as in a shell; wrong ones raise a UsageError that shows the usage."""
     try:
-        return parse_argstring(magic, line)
-    except UsageError as error:
+        return magic.parser.parse_args(shlex.split(line))
+    except (UsageError, ValueError) as error:
         raise UsageError(f"{MAGIC}: {error}\n{USAGE}") from None

@@ -46,11 +46,11 @@ def last_graph(shell: InteractiveShell) -> nbgrad.AutogradGraph:
 
 
 def test_the_graph_stands_under_the_cell(shell: InteractiveShell) -> None:
-    result, shown = run(shell, f"%%autograd --name square\n{PRODUCT}")
+    result, shown = run(shell, f"%%autograd --name 'the square'\n{PRODUCT}")
     assert result.success
     assert [SVG in output.data for output in shown.outputs] == [True, False]
     assert VIEW in shown.outputs[1].data
-    assert shown.outputs[0].data["text/plain"].startswith("square: 2 ops, 1 tensor")
+    assert shown.outputs[0].data["text/plain"].startswith("the square: 2 ops, 1 tensor")
     assert "text/html" not in shown.outputs[0].data
 
 
@@ -72,7 +72,7 @@ def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
     assert [record.name for record in last_graph(shell).records] == ["a", None, "loss"]
 
 
-@pytest.mark.parametrize("options", ["--nonsense", "--device tpu", "--name"])
+@pytest.mark.parametrize("options", ["--nonsense", "--device tpu", "--name", "--name 'open"])
 def test_a_wrong_option_prints_usage_and_runs_nothing(shell: InteractiveShell, options: str) -> None:
     result, shown = run(shell, f"%%autograd {options}\nran = True")
     assert not result.success

@@ -37,7 +37,7 @@ def describe(graph: AutogradGraph) -> Description:
     return Description(
         version=1,
         name=graph.name,
-        summary=_summary(records, edges),
+        summary=_summary(graph, records, edges),
         notes=_notes(graph, records),
         nodes=nodes,
         edges=edges,
@@ -133,14 +133,15 @@ def _edge(id: str, record: Record, taken: Input, made: dict[int, Record], ids: d
     )
 
 
-def _summary(records: list[Record], edges: list[Edge]) -> str:
+def _summary(graph: AutogradGraph, records: list[Record], edges: list[Edge]) -> str:
     ops = sum(record.kind == "op" for record in records)
     reductions = sum(edge["reduction"] is not None for edge in edges)
     parts = [_count(ops, "op"), _count(len(records) - ops, "tensor"), _count(reductions, "broadcast reduction")]
     roots = [
         record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
     ]
-    return ", ".join(parts) + (f"; backward from {', '.join(roots)}" if roots else "")
+    last = f", the last of {graph.backwards}" if graph.backwards > 1 else ""
+    return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
 
 
 def _count(many: int, what: str) -> str:
@@ -155,7 +156,7 @@ def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
         ]
     if graph.backwards == 0:
         return ["No backward ran here: call .backward() on a scalar to see gradients."]
-    return [f"The last of {graph.backwards} backward passes is drawn."] if graph.backwards > 1 else []
+    return []
 
 
 def _dtype(record: Record) -> str:
