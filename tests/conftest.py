@@ -1,8 +1,26 @@
 """What all tests share."""
 
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tools.check_tools import chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",  # Chromium refuses to run as root with it, and CI often is root
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    # Chromium's own chatter, which would be mixed up with what the pages load.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,3 +42,17 @@ def _same_numbers_every_run() -> None:
     """Seed torch's generator; a test that never imports torch does not pay for the import."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """The system's Chromium. A machine without one fails here: a browser test that is skipped proves nothing."""
+    from playwright.sync_api import sync_playwright
+
+    path = chromium()
+    if path is None:
+        pytest.fail("no Chromium here: sudo apt-get install -y chromium, or set CHROMIUM to its path")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()

@@ -172,9 +172,10 @@ def _stats(stats: Stats) -> str:
         return _scalar(stats.values)
     parts = [f"norm {number(stats.norm)}"]
     if stats.low is not None and stats.high is not None and stats.mean is not None:
-        parts += [f"min {number(stats.low)}", f"max {number(stats.high)}", f"mean {number(stats.mean)}"]
+        parts[0] += f", mean {number(stats.mean)}"
+        parts.append(f"min {number(stats.low)}, max {number(stats.high)}")
     parts += [f"{count} {what}" for count, what in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count]
-    text = ", ".join(parts)
+    text = "\n".join(parts)
     values = None if stats.values is None else np.array(stats.values)
     if values is None or values.size == 0 or values.size > _SHOWN:
         return text

@@ -1,13 +1,12 @@
-"""One Chromium and one JupyterLab for all browser tests; a fresh page for each."""
+"""One JupyterLab for all browser tests; a fresh page for each."""
 
 import re
 from collections.abc import Generator, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from tests.lab.harness import CHROMIUM_FLAGS, LabServer, NotebookPage, screenshot, watched_page
-from tools.check_tools import chromium
+from tests.lab.harness import LabServer, NotebookPage, screenshot, watched_page
 
 
 @pytest.hookimpl(wrapper=True)
@@ -20,18 +19,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
         if page is not None:
             screenshot(page, "failed_" + re.sub(r"\W+", "_", item.name))
         raise
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """The system's Chromium. A machine without one fails here: a browser test that is skipped proves nothing."""
-    path = chromium()
-    if path is None:
-        pytest.fail("no Chromium here: sudo apt-get install -y chromium, or set CHROMIUM to its path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

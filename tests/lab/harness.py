@@ -26,17 +26,6 @@ from playwright.sync_api import Browser, Locator, Page
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 
-CHROMIUM_FLAGS = [
-    "--no-sandbox",  # Chromium refuses to run as root with it, and CI often is root
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    # Chromium's own chatter, which would be mixed up with what the pages load.
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
 # Lab asks for news at the first start; the command line switch alone does not stop the popup over the corner.
 SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {

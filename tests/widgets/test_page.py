@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from nbgrad.widgets.description import Description, Picture
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.page import fragment, page, runtime
-
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
 
 # --- the text of the page ------------------------------------------------------------------------------------------
 
@@ -41,14 +35,6 @@ def test_several_fragments_share_one_runtime(small: Description) -> None:
 
 
 # --- the page in a browser -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
