@@ -13,6 +13,7 @@ from torch import (
     manual_seed as manual_seed,
 )
 
+from nbgrad import nn as nn, optim as optim
 from nbgrad.core.grad import grad as grad
 from nbgrad.core.graph import AutogradGraph as AutogradGraph
 from nbgrad.core.modes import (

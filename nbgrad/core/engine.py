@@ -26,9 +26,9 @@ def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
             for observer in observers:
                 observer.on_accumulate(leaf, gradient)
             tensor = leaf.ref()
-            if tensor is not None:
+            if tensor is not None and tensor.requires_grad:
                 memory = _memory(gradient)
-                tensor.accumulate(gradient, alone=not observers and memory not in taken, create_graph=create_graph)
+                tensor.accumulate(gradient, alone=memory not in taken, create_graph=create_graph)
                 taken.add(memory)
     for observer in observers:
         observer.on_backward_end()
@@ -84,9 +84,9 @@ def _walk(
             capture[1][origin] = gradient
         if isinstance(origin, Leaf):
             leaves.append((origin, gradient))
-        elif useful is None or origin in useful:
+        elif useful is None or any(parent in useful for parent in _parents(origin)):
             _run_rules(origin, gradient, pending, useful, observers, create_graph=create_graph)
-            if origin.versions and not retain_graph:
+            if origin.plan.keeps_values and not retain_graph:
                 origin.saved = FREED
 
 

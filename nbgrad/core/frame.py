@@ -32,8 +32,9 @@ class Stats:
 def summarise(data: torch.Tensor) -> Stats:
     """The statistics of a tensor of numbers; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``."""
     numbers = data.detach().to(torch.float64).flatten()
-    finite = numbers[numbers.isfinite()]
-    low, high, mean = (finite.min(), finite.max(), finite.mean()) if finite.numel() else (None, None, None)
+    finite = numbers.isfinite()
+    sound = numbers if finite.all() else numbers[finite]
+    low, high, mean = (sound.min(), sound.max(), sound.mean()) if sound.numel() else (None, None, None)
     return Stats(
         shape=tuple(data.shape),
         norm=float(torch.linalg.vector_norm(numbers)),
@@ -47,33 +48,46 @@ def summarise(data: torch.Tensor) -> Stats:
 
 
 class Kept:
-    """Raw tensors kept to be summarised later, within a budget of bytes; beyond it only their norm is kept."""
+    """Raw tensors kept to be summarised later, within a budget of bytes; of the others the norm is kept.
 
-    __slots__ = ("_held", "_room", "_seen")
+    A norm stays where it was computed until it is asked for: keeping one never waits for a GPU.
+    """
+
+    __slots__ = ("_held", "_norms", "_room", "_seen")
 
     def __init__(self, budget: int) -> None:
-        self._held: dict[Any, tuple[torch.Tensor, int] | Stats] = {}
+        self._held: dict[Any, tuple[torch.Tensor, int]] = {}
+        self._norms: dict[Any, tuple[tuple[int, ...], torch.Tensor]] = {}
         self._seen: set[int] = set()
         self._room = budget
 
     def __setitem__(self, key: Any, data: torch.Tensor) -> None:
         size = 0 if id(data) in self._seen else data.nbytes
         if size > self._room:
-            self._held[key] = Stats(tuple(data.shape), float(torch.linalg.vector_norm(data)))
+            self.keep_norms({key: data})
             return
         self._room -= size
         self._seen.add(id(data))
         self._held[key] = (data, data._version)
 
+    def keep_norms(self, tensors: dict[Any, torch.Tensor]) -> None:
+        """Keep the norms of ``tensors``: all that is left of one that is changed in place later."""
+        known = {key: data for key, data in tensors.items() if data.numel()}
+        dtype = torch.float32 if any(data.dtype.itemsize < 4 for data in known.values()) else None
+        norms = torch._foreach_norm(list(known.values()), 2, dtype=dtype) if known else []
+        self._norms.update(
+            {key: (tuple(data.shape), norm) for (key, data), norm in zip(known.items(), norms, strict=True)}
+        )
+
     def summarise(self) -> dict[Any, Stats]:
-        """The statistics of everything kept; a tensor that was changed in place since is left out, not misreported."""
+        """The statistics of everything kept; of a tensor that was changed in place since, its norm if that was kept."""
         known: dict[int, Stats] = {}
-        found: dict[Any, Stats] = {}
-        for key, kept in self._held.items():
-            if isinstance(kept, Stats):
-                found[key] = kept
-            elif kept[0]._version == kept[1]:
-                found[key] = known.setdefault(id(kept[0]), summarise(kept[0]))
+        found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
+        for key, (data, version) in self._held.items():
+            if data._version == version:
+                if id(data) not in known:
+                    known[id(data)] = summarise(data)
+                found[key] = known[id(data)]
         return found
 
 
@@ -99,27 +113,40 @@ class Frame:
 class FrameRecorder:
     """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
 
-    __slots__ = ("_contributions", "_gradients", "number", "reductions", "roots")
+    __slots__ = ("_kept", "_leaves", "number", "reductions", "roots")
 
     def __init__(self, number: int, roots: tuple[int, ...], budget: int) -> None:
         self.number = number
         self.roots = roots
-        self._gradients = Kept(budget)
-        self._contributions = Kept(budget)
+        self._kept = Kept(budget)
+        self._leaves: dict[int, torch.Tensor] = {}
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
     def gradient(self, seq: int, gradient: Any) -> None:
         """The gradient of what ``seq`` made or is arrived."""
-        self._gradients[seq] = gradient if isinstance(gradient, torch.Tensor) else gradient.data
+        self._kept[seq] = _raw(gradient)
 
-    def contribution(self, key: tuple[int, int], gradient: Any, reduction: Reduction | None) -> None:
-        """A rule gave its input ``gradient`` (None: not to be kept), after ``reduction`` if there was one."""
-        if gradient is not None:
-            self._contributions[key] = gradient if isinstance(gradient, torch.Tensor) else gradient.data
-        if reduction is not None:
-            self.reductions[key] = reduction
+    def contribution(self, key: tuple[int, int], gradient: Any) -> None:
+        """A rule gave its input ``gradient``, after undoing a broadcast if there was one."""
+        self._kept[key] = _raw(gradient)
+
+    def leaf(self, seq: int, gradient: Any) -> None:
+        """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
+        self._leaves[seq] = _raw(gradient)
+
+    def end(self) -> None:
+        """The backward is complete: take the norms of what the user can change from now on."""
+        self._kept.keep_norms(self._leaves)
+        self._leaves = {}
 
     def frame(self) -> Frame:
         """The backward as data, no tensor in it."""
-        gradients, contributions = self._gradients.summarise(), self._contributions.summarise()
+        kept = self._kept.summarise()
+        gradients = {key: stats for key, stats in kept.items() if isinstance(key, int)}
+        contributions = {key: stats for key, stats in kept.items() if isinstance(key, tuple)}
         return Frame(self.number, self.roots, gradients, contributions, self.reductions)
+
+
+def _raw(gradient: Any) -> torch.Tensor:
+    """The torch tensor in a gradient, which is a ``Tensor`` when the backward records itself."""
+    return gradient if isinstance(gradient, torch.Tensor) else gradient.data

@@ -4,14 +4,18 @@ A graph keeps light facts, one tuple per op, and owns no tensor that the user dr
 ``rustworkx.PyDiGraph`` in bulk when somebody asks.
 """
 
+import os
 import sys
 from dataclasses import dataclass, field
+from inspect import CO_OPTIMIZED
+from inspect import CO_OPTIMIZED
 from itertools import count
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 from weakref import ref
 
+import numpy as np
 import rustworkx
 import torch
 
@@ -22,7 +26,7 @@ from nbgrad.core.node import Leaf, Node, Origin
 from nbgrad.core.op import Op
 from nbgrad.core.tensor import Tensor, check_device
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _next_number = count(1).__next__
 
 
@@ -119,7 +123,7 @@ class AutogradGraph(Observer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(_user_frame(sys._getframe(1)).f_locals)
+        self.close(_variables(_user_frame(sys._getframe(1))))
 
     def close(self, namespace: dict[str, Any] | None = None) -> None:
         """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor."""
@@ -149,6 +153,8 @@ class AutogradGraph(Observer):
 
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
         """Keep the facts of an op, and its value if it is small."""
+        if self.closed:
+            return  # a task that began inside the graph outlives it
         sources = tuple([self._source(arg) for arg in args])
         frame = _user_frame(sys._getframe(1))
         self._facts[node.seq] = (
@@ -162,6 +168,8 @@ class AutogradGraph(Observer):
 
     def _source(self, arg: Any) -> Any:
         """How the facts refer to an input: the number of the op that made it, its leaf, or a number itself."""
+        if isinstance(arg, np.ndarray):
+            arg = torch.from_numpy(arg)
         if isinstance(arg, torch.Tensor):
             arg = Tensor(arg)
         if not isinstance(arg, Tensor):
@@ -178,15 +186,21 @@ class AutogradGraph(Observer):
         shown = self._shown_ids() if self._backwards else set()
         self._facts = {seq: fact for seq, fact in self._facts.items() if fact[0]() is not None or seq in shown}
         self._values = {seq: value for seq, value in self._values.items() if seq in self._facts}
+        kept = {
+            getattr(source, "seq", source) for fact in self._facts.values() for source in fact[3]
+        } | self._facts.keys()
+        self._names = {seq: name for seq, name in self._names.items() if seq in kept}
+        self._outside = {seq: fact for seq, fact in self._outside.items() if seq in kept}
         self._limit = 2 * len(self._facts) + 4096
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """Start a frame, and learn the names of a function's local variables while they exist."""
-        self._backwards += 1
-        self._running = FrameRecorder(self._backwards, tuple(origin.seq for origin, _ in roots), self._budget)
+        if self.closed:
+            return
+        self._running = FrameRecorder(self._backwards + 1, tuple(origin.seq for origin, _ in roots), self._budget)
         frame = _user_frame(sys._getframe(1))
-        if frame.f_locals is not frame.f_globals:
-            self.name_variables(frame.f_locals)
+        if frame.f_code.co_flags & CO_OPTIMIZED:
+            self.name_variables(_variables(frame))
 
     def on_gradient(self, origin: Origin, gradient: Any) -> None:
         """Keep the gradient of a tensor."""
@@ -194,14 +208,26 @@ class AutogradGraph(Observer):
             self._running.gradient(origin.seq, gradient)
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:  # noqa: ARG002
-        """Keep what a rule gave its input."""
-        if self._running is not None:
-            self._running.contribution((node.seq, position), reduced if self.watch else None, reduction)
+        """Keep what a rule gave its input, and the reduction that undid a broadcast."""
+        if self._running is None:
+            return
+        if reduction is not None:
+            self._running.reductions[node.seq, position] = reduction
+        if self.watch:
+            self._running.contribution((node.seq, position), reduced)
+
+    def on_accumulate(self, leaf: Leaf, gradient: Any) -> None:
+        """Remember which gradients the user can change."""
+        if self._running is not None and self.watch:
+            self._running.leaf(leaf.seq, gradient)
 
     def on_backward_end(self) -> None:
         """The frame is complete and becomes the last one."""
+        if self._running is None:
+            return
+        self._running.end()
         self._last, self._running = self._running, None
-        self._roots = self._last.roots if self._last is not None else ()
+        self._backwards, self._roots = self._last.number, self._last.roots
 
     # What others ask it.
 
@@ -247,9 +273,8 @@ class AutogradGraph(Observer):
         return not rustworkx.is_directed_acyclic_graph(self.rx)
 
     def reverse_toposort(self) -> list[Record]:
-        """Every record, results before what they were computed from: the order in which a backward visits them."""
-        poured = self.rx
-        return [poured[index] for index in reversed(rustworkx.topological_sort(poured))]
+        """Every record, results before what they were computed from: the order in which a backward visits the ops."""
+        return list(reversed(self.records))
 
     def reverse_toposort_from(self, tensor: Tensor) -> list[Record]:
         """Like ``reverse_toposort``, but only what ``tensor`` was computed from, itself included."""
@@ -343,7 +368,7 @@ class AutogradGraph(Observer):
             shape=tuple(leaf.shape),
             dtype=leaf.dtype,
             device=leaf.device,
-            name=leaf.name or self._names.get(leaf.seq),
+            name=(tensor.name if tensor is not None else leaf.name) or self._names.get(leaf.seq),
             scope=scope if leaf.kind == "parameter" else None,
             root=root,
             value=None if tensor is None else summarise(tensor.data),
@@ -370,6 +395,29 @@ class AutogradGraph(Observer):
 
 class _Made(int):
     """The number of the op that made an input, told apart from a number that is an input."""
+
+
+def _variables(frame: FrameType) -> dict[str, Any]:
+    """The tensors among the variables of ``frame``, by name.
+
+    Before Python 3.13 the interpreter keeps the snapshot that it makes of a function's variables until the function
+    returns, and everything in it alive: it is emptied.
+    """
+    snapshot = frame.f_locals
+    found = {name: value for name, value in snapshot.items() if isinstance(value, Tensor)}
+    if frame.f_code.co_flags & CO_OPTIMIZED and sys.version_info < (3, 13):
+        snapshot.clear()
+    return found
+
+
+def _variables(frame: FrameType) -> dict[str, Any]:
+    """The variables of a frame, without making it keep them."""
+    snapshot = frame.f_locals
+    variables = dict(snapshot)
+    # Before Python 3.13 a function keeps this dict, and every tensor in it, until it returns; the user may hold it too.
+    if frame.f_code.co_flags & CO_OPTIMIZED and isinstance(snapshot, dict) and sys.getrefcount(snapshot) <= 3:
+        snapshot.clear()
+    return variables
 
 
 def _user_frame(frame: FrameType) -> FrameType:

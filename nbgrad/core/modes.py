@@ -83,13 +83,15 @@ class Switch:
     ) -> None:
         _STATE.reset(self._tokens.pop())
 
+    def _again(self) -> "Switch":
+        return Switch(**self._changes)
+
     def __call__(self, function: F) -> F:
         """Run ``function`` inside this switch, each call with a fresh one."""
-        changes = self._changes
 
         @wraps(function)
         def switched(*args: Any, **kwargs: Any) -> Any:
-            with Switch(**changes):
+            with self._again():
                 return function(*args, **kwargs)
 
         return switched  # type: ignore[return-value]  # wraps keeps the signature, which mypy cannot see
@@ -121,6 +123,9 @@ class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("e
     def __init__(self, label: str) -> None:
         super().__init__()
         self.label = label
+
+    def _again(self) -> "scope":
+        return scope(self.label)
 
     def __enter__(self) -> Self:
         self._changes = {"scope": Scope(self.label, _STATE.get().scope)}

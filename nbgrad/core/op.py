@@ -8,7 +8,6 @@ backward that is itself recorded.
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from inspect import Parameter, signature
-from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +34,7 @@ class Rule(NamedTuple):
 class Plan:
     """What to save, and which rules to run, when one set of inputs of an op needs gradients."""
 
-    __slots__ = ("broadcasts", "facts", "rules", "saved_names", "settings", "slots")
+    __slots__ = ("broadcasts", "facts", "keeps_values", "rules", "saved_names", "settings", "slots")
 
     def __init__(self, op: "Op", positions: list[int]) -> None:
         chosen = [(position, op.rules[op.inputs[position]]) for position in positions]
@@ -46,6 +45,7 @@ class Plan:
         )
         self.broadcasts = op.broadcasts
         values = [*op.inputs, *op.results]
+        self.keeps_values = any(name in values for name in names)  # what a backward frees, as torch does
         self.settings = tuple(name for name in names if name in op.defaults)
         facts = [name for name in names if name not in values and name not in op.defaults]
         self.facts = tuple((op.inputs.index(name.rpartition("_")[0]), name.rpartition("_")[2]) for name in facts)
@@ -55,8 +55,10 @@ class Plan:
     def save(self, values: list[Any], results: tuple[Any, ...], settings: dict[str, Any]) -> tuple[Any, ...]:
         """What the rules of this plan name, taken from one run of the op."""
         pool = [*values, *results]
-        pool += [settings[name] for name in self.settings]
-        pool += [getattr(values[position], what) for position, what in self.facts]
+        if self.settings:
+            pool += [settings[name] for name in self.settings]
+        if self.facts:
+            pool += [getattr(values[position], what) for position, what in self.facts]
         return tuple([pool[slot] for slot in self.slots])
 
     def unpack(self, node: Node) -> list[Any]:
@@ -107,6 +109,7 @@ class Op:
         self.formula: str = row["formula"]
         tensors = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
         self.inputs = tuple(p.name for p in tensors)
+        self.arity = len(self.inputs)
         self.optional = sum(p.default is None for p in tensors)
         self.defaults = {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
         self.variadic: str | None = row["variadic"]
@@ -148,7 +151,7 @@ class Op:
         return decorate
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
-        if settings or len(args) != len(self.inputs):
+        if settings or len(args) != self.arity:
             args, settings = self._bind(args, settings)
         values, needs, ours = self._unwrap(args)
         if not ours:
@@ -175,13 +178,15 @@ class Op:
         for position, arg in enumerate(args):
             if isinstance(arg, Tensor):
                 ours = True
-                values[position] = arg.data
+                values[position] = arg._data
                 if arg._needs_grad:
                     needs |= 1 << position
             elif isinstance(arg, torch.Tensor):
                 foreign = foreign or arg.requires_grad
             elif isinstance(arg, np.ndarray):
                 values[position] = torch.from_numpy(arg)
+            elif isinstance(arg, np.generic):
+                values[position] = arg.item()
         if ours and foreign:
             raise RuntimeError(
                 f"{self.name}() got a torch tensor that requires grad in torch's own autograd, into which nbgrad does "
@@ -208,7 +213,7 @@ class Op:
         node.settings = {**self.defaults, **settings} if settings else self.defaults
         node.saved = saved = plan.save(values, results, node.settings)
         node.versions = tuple([(i, v._version) for i, v in enumerate(saved) if isinstance(v, torch.Tensor)])
-        node.edges = tuple([arg.origin if needs >> i & 1 else None for i, arg in enumerate(args)])
+        node.edges = tuple([arg._origin or arg.origin if needs >> i & 1 else None for i, arg in enumerate(args)])
         node.seq = next_seq()
         node.shape, node.dtype, node.device = out.shape, out.dtype, out.device
         return node
@@ -227,7 +232,7 @@ class Op:
 
     def _bind(self, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put names to arguments as Python would, with settings also by position as torch allows: ``x.sum(0)``."""
-        arity = len(self.inputs)
+        arity = self.arity
         tensors, extra = list(args[:arity]), args[arity:]
         for position, name in enumerate(self.inputs[len(tensors) :], len(tensors)):
             if name not in settings and position < arity - self.optional:
@@ -333,17 +338,19 @@ def install(name: str, function: Callable[..., Any]) -> None:
 def install_operator(operator: str, function: Op) -> None:
     """Make ``function`` what Python's operator of that name calls, reflected too where it has two operands."""
 
-    def straight(self: Tensor, *others: Any) -> Any:
-        return function(self, *others) if _fits(others) else NotImplemented
+    def straight(self: Tensor, other: Any) -> Any:
+        return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
-        return function(other, self) if _fits((other,)) else NotImplemented
+        return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
-    setattr(TensorMethods, f"__{operator}__", straight)
+    def alone(self: Tensor) -> Any:
+        return function(self)
+
+    setattr(TensorMethods, f"__{operator}__", straight if function.arity == 2 else alone)
     if operator in {"add", "sub", "mul", "truediv", "pow", "matmul"}:
         setattr(TensorMethods, f"__r{operator}__", reflected)
 
 
-def _fits(others: tuple[Any, ...]) -> bool:
-    """Whether an operator knows what to do with its other operand; Python asks the operand itself otherwise."""
-    return all(isinstance(other, Tensor | torch.Tensor | Number | np.ndarray) for other in others)
+_OPERANDS = (Tensor, torch.Tensor, int, float, complex, np.ndarray, np.generic)
+"""What an operator knows as its other operand; Python asks any other operand itself."""

@@ -104,7 +104,7 @@ def reducing(make: Make) -> Iterator[Sample]:
 
 
 def along_a_dim(make: Make) -> Iterator[Sample]:
-    """Every shape that has a dimension, along its first and its last one; the last axis of an empty tensor too."""
-    for shape in SHAPES[1:]:
+    """Every shape along its first and its last dimension, which a single number has too, as torch counts."""
+    for shape in SHAPES:
         yield Sample.of(make(*shape), dim=0)
         yield Sample.of(make(*shape), dim=-1)

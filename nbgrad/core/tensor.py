@@ -18,21 +18,31 @@ class Tensor(TensorMethods):
     Make one with ``nbgrad.tensor``. Operators and methods come from the op table and carry torch's names.
 
     Attributes:
-        data: the raw ``torch.Tensor``, not a copy.
         name: what the picture calls it; variable and parameter names fill it in where it is None.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_needs_grad", "_origin", "data", "name")
+    __slots__ = ("__weakref__", "_data", "_grad", "_needs_grad", "_origin", "name")
 
-    data: torch.Tensor
     name: str | None
 
     def __init__(self, data: torch.Tensor, requires_grad: bool = False, origin: Origin | None = None) -> None:
-        self.data = data
+        self._data = data
         self.name = None
         self._needs_grad = requires_grad
         self._origin = origin
         self._grad: Tensor | None = None
+
+    @property
+    def data(self) -> torch.Tensor:
+        """The raw ``torch.Tensor``, not a copy; assign another one to replace it, as torch allows for leaves."""
+        return self._data
+
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        if not self.is_leaf:
+            raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
+        self._data = value.detach()
+        self._origin = None  # the leaf states shape, dtype and device of its gradients: new data need a new one
 
     @property
     def origin(self) -> Origin:
@@ -61,7 +71,7 @@ class Tensor(TensorMethods):
                 "use y.detach() for a tensor that is cut from the graph"
             )
         if value:
-            _check_differentiable(self.data.dtype)
+            _check_differentiable(self._data.dtype)
         if value != self._needs_grad:
             self._origin = None if self.is_leaf else self._origin
         self._needs_grad = bool(value)
@@ -122,12 +132,17 @@ class Tensor(TensorMethods):
 
         The first gradient becomes ``.grad`` without a copy if it is ``alone`` in its memory and laid out as the data.
         """
+        if gradient.shape != self._data.shape:
+            raise RuntimeError(
+                f"the data of a leaf were replaced between forward and backward: the gradient has shape "
+                f"{tuple(gradient.shape)}, the leaf now {tuple(self._data.shape)}. Replace them before the forward."
+            )
         held = self._grad
         if create_graph:
             self._grad = gradient.clone() if held is None else held + gradient
         elif held is None:
-            fits = gradient.stride() == self.data.stride() and gradient.untyped_storage().nbytes() == gradient.nbytes
-            self._grad = Tensor(gradient if alone and fits else torch.empty_like(self.data).copy_(gradient))
+            fits = gradient.stride() == self._data.stride() and gradient.untyped_storage().nbytes() == gradient.nbytes
+            self._grad = Tensor(gradient if alone and fits else torch.empty_like(self._data).copy_(gradient))
         elif held._needs_grad:
             self._grad = Tensor(held.data + gradient)
         else:
@@ -135,49 +150,49 @@ class Tensor(TensorMethods):
 
     def detach(self) -> "Tensor":
         """The same memory as a tensor without history: no gradient flows through it."""
-        return Tensor(self.data.detach())
+        return Tensor(self._data.detach())
 
     # What is asked of the data alone.
 
     @property
     def shape(self) -> torch.Size:
         """The size of each dimension."""
-        return self.data.shape
+        return self._data.shape
 
     @property
     def dtype(self) -> torch.dtype:
         """The type of the elements."""
-        return self.data.dtype
+        return self._data.dtype
 
     @property
     def device(self) -> torch.device:
         """Where the data lives."""
-        return self.data.device
+        return self._data.device
 
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return self.data.ndim
+        return self._data.ndim
 
     def dim(self) -> int:
         """The number of dimensions."""
-        return self.data.ndim
+        return self._data.ndim
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
-        return self.data.shape if dim is None else self.data.shape[dim]
+        return self._data.shape if dim is None else self._data.shape[dim]
 
     def numel(self) -> int:
         """The number of elements."""
-        return self.data.numel()
+        return self._data.numel()
 
     def item(self) -> Any:
         """The value of a tensor with one element as a Python number."""
-        return self.data.item()
+        return self._data.item()
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
-        return self.data.tolist()
+        return self._data.tolist()
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as a numpy array that shares the memory of a CPU tensor.
@@ -187,43 +202,61 @@ class Tensor(TensorMethods):
         """
         if self._needs_grad:
             raise RuntimeError("numpy() on a tensor that needs a gradient would lose it: use t.detach().numpy()")
-        result: np.ndarray[Any, Any] = self.data.numpy()
+        result: np.ndarray[Any, Any] = self._data.numpy()
         return result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self._data)
 
     def __iter__(self) -> Iterator["Tensor"]:
-        if self.data.ndim == 0:
+        if self._data.ndim == 0:
             raise TypeError("iteration over a 0-d tensor: use t.item() for its value")
-        return (self[index] for index in range(len(self.data)))
+        return (self[index] for index in range(len(self._data)))
 
     def __bool__(self) -> bool:
-        return bool(self.data)
+        return bool(self._data)
 
     def __float__(self) -> float:
-        return float(self.data)
+        return float(self._data)
 
     def __int__(self) -> int:
-        return int(self.data)
+        return int(self._data)
 
     def __index__(self) -> int:
-        return self.data.__index__()
+        return self._data.__index__()
 
     def __format__(self, spec: str) -> str:
-        return format(self.data.item(), spec) if self.data.ndim == 0 and spec else format(str(self), spec)
+        return format(self._data.item(), spec) if self._data.ndim == 0 and spec else format(str(self), spec)
 
     def __repr__(self) -> str:
-        text = repr(self.data)
+        text = repr(self._data)
         if self.grad_fn is not None:
             return f"{text[:-1]}, grad_fn={self.grad_fn})"
         return f"{text[:-1]}, requires_grad=True)" if self._needs_grad else text
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Copies and pickles are leaves of their own: a copied leaf must not give its gradient to the original."""
+        if not self.is_leaf:
+            raise RuntimeError(
+                f"only a leaf can be copied or pickled, not the result of {self.grad_fn}: use y.detach() or y.clone()"
+            )
+        return _rebuilt, (type(self), self._data, self._needs_grad, self.name, self._grad)
+
+    # numpy's operators leave the work to ours: array * x is a Tensor with its history.
+    __array_priority__ = 1000
+
     # Elementwise comparison comes from the table; identity is what a dict or a set of tensors needs.
     __hash__ = object.__hash__
+
+
+def _rebuilt(kind: type[Tensor], data: torch.Tensor, needs: bool, name: str | None, grad: Tensor | None) -> Tensor:
+    made = kind.__new__(kind)
+    Tensor.__init__(made, data, needs)
+    made.name, made._grad = name, grad
+    return made
 
 
 def tensor(

@@ -9,18 +9,18 @@ _aten = torch.ops.aten
 
 
 @op(formula=r"\max(x, 0)", samples=at(-1.0, 0.0, 1.0))
-def relu(x):
+def relu(input):
     """The rectified linear unit: x where it is positive, 0 elsewhere.
 
     The usual activation of deep networks (Nair and Hinton 2010): where it is open the gradient passes undamped, so it
     does not vanish with depth; where it is shut the unit learns nothing. At 0 its gradient is 0, as torch has it.
 
-    Shapes: output as x.
+    Shapes: output as input.
     """
-    return torch.relu(x)
+    return torch.relu(input)
 
 
-@relu.rule("x", r"\bar{y} \text{ where } y > 0 \text{, else } 0")
+@relu.rule("input", r"\bar{y} \text{ where } y > 0 \text{, else } 0")
 def _(g, out):
     return threshold_backward(g, out)
 
@@ -56,17 +56,17 @@ def _(g, x):
 
 
 @op(formula=r"\tanh x", samples=at(-30.0, 0.0, 30.0))
-def tanh(x):
+def tanh(input):
     """Hyperbolic tangent, elementwise: squeezes any number into (-1, 1).
 
     The activation of recurrent networks. Far from 0 it is flat, so its gradient vanishes there.
 
-    Shapes: output as x.
+    Shapes: output as input.
     """
-    return torch.tanh(x)
+    return torch.tanh(input)
 
 
-@tanh.rule("x", r"\bar{y} \odot (1 - y^2)")
+@tanh.rule("input", r"\bar{y} \odot (1 - y^2)")
 def _(g, out):
     return tanh_backward(g, out)
 
@@ -91,18 +91,18 @@ def _(gradient, g, y):
 
 
 @op(formula=r"\frac{1}{1 + e^{-x}}", samples=at(-30.0, 0.0, 30.0))
-def sigmoid(x):
+def sigmoid(input):
     """The logistic function, elementwise: squeezes any number into (0, 1).
 
     It makes a probability of a score and a gate of an LSTM. Its gradient is at most 1/4, so a deep stack of sigmoids
     shrinks gradients layer by layer.
 
-    Shapes: output as x.
+    Shapes: output as input.
     """
-    return torch.sigmoid(x)
+    return torch.sigmoid(input)
 
 
-@sigmoid.rule("x", r"\bar{y} \odot y \odot (1 - y)")
+@sigmoid.rule("input", r"\bar{y} \odot y \odot (1 - y)")
 def _(g, out):
     return sigmoid_backward(g, out)
 

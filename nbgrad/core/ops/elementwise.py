@@ -5,7 +5,7 @@ import operator
 
 import torch
 
-from nbgrad.core.op import op
+from nbgrad.core.op import install, op
 from nbgrad.core.samples import NONZERO, POSITIVE, Make, Sample, binary, unary
 
 
@@ -91,9 +91,9 @@ def _(g, b):
     return g / b
 
 
-@div.rule("b", r"-\bar{y} \odot \frac{y}{b}")
-def _(g, out, b):
-    return -g * (out / b)
+@div.rule("b", r"-\bar{y} \odot \frac{a}{b^2}")
+def _(g, a, b):
+    return -g * (a / b / b)
 
 
 @op(formula=r"-x", operator="neg", samples=unary)
@@ -210,6 +210,7 @@ def _choices(make: Make):
     formula=r"\text{a where condition, else b}",
     broadcasts=True,
     no_gradient=("condition",),
+    method=False,
     samples=_choices,
 )
 def where(condition, a, b):
@@ -230,6 +231,14 @@ def _(g, condition):
 @where.rule("b", r"0 \text{ where condition, else } \bar{y}")
 def _(g, condition):
     return where(condition, 0.0, g)
+
+
+def _where(self, condition, other):
+    """Elements of this tensor where the condition holds, of ``other`` elsewhere, in the order of torch's method."""
+    return where(condition, self, other)
+
+
+install("where", _where)
 
 
 def _comparisons(make: Make):

@@ -41,6 +41,10 @@ def _picks(make: Make):
         yield Sample.of(x, index=index)
     yield Sample.of(make(), index=())
     yield Sample.of(make(5), index=2)
+    yield Sample.of(make(2, 3), index=torch.tensor(True))
+    yield Sample.of(make(2, 3), index=(torch.tensor(False), 1))
+    yield Sample.of(make(2, 2, 1, 3), index=(Ellipsis, torch.tensor([1, 1]), slice(None), None, -1))
+    yield Sample.of(make(2, 3), index=(None, None, None, slice(1, 2)))
     yield Sample.of(make(1, 2, 2, 1, 2), index=(0, slice(None), 1))
     yield Sample.of(make(2, 0, 3), index=(1,))
 
@@ -105,6 +109,8 @@ def _add_at(g, index, shape):
 def _room(part):
     """What stands for a part of an index while tensors wait: a slice per dimension that a tensor picks in."""
     if isinstance(part, torch.Tensor):
+        if part.ndim == 0 and part.dtype is torch.bool:
+            return (None,)  # a single truth value picks in a new dimension of size 1
         return (slice(None),) * (part.ndim if part.dtype in (torch.bool, torch.uint8) else 1)
     return (part,)
 
@@ -117,6 +123,8 @@ def _used(parts):
 def _places(part, room, rest):
     """For each dimension of the view that ``part`` makes, the tensor that picks in it, or None."""
     if isinstance(part, torch.Tensor):
+        if part.ndim == 0 and part.dtype is torch.bool:
+            return [part.reshape(1).nonzero().flatten()]
         return [part] if part.dtype not in (torch.bool, torch.uint8) else list(part.nonzero(as_tuple=True))
     if part is Ellipsis:
         return [None] * rest
@@ -124,7 +132,7 @@ def _places(part, room, rest):
 
 
 def _getitem(self, index):
-    """``x[index]``: tensors and lists in the index become raw torch tensors, everything else stays."""
+    """``x[index]``: tensors, arrays, lists and truth values in the index become raw torch tensors."""
     parts = tuple(_plain(part) for part in index) if isinstance(index, tuple) else _plain(index)
     return getitem(self, index=parts)
 
@@ -132,13 +140,17 @@ def _getitem(self, index):
 def _plain(part):
     if isinstance(part, Tensor):
         return part.data
-    return torch.as_tensor(part) if isinstance(part, list | range | np.ndarray) else part
+    if isinstance(part, bool | list | range | np.ndarray):
+        made = torch.as_tensor(part)
+        return made.to(torch.int64) if made.dtype.is_floating_point and made.numel() == 0 else made
+    return int(part) if isinstance(part, np.integer) else part
 
 
 install("__getitem__", _getitem)
 
 
 def _gathers(make: Make):
+    yield Sample.of(make(), make.integers(1), dim=0)
     yield Sample.of(make(5), make.integers(5, 3), dim=0)
     yield Sample.of(make(3, 4), make.integers(4, 3, 2), dim=1)
     yield Sample.of(make(3, 4), make.integers(3, 2, 4), dim=0)

@@ -48,7 +48,7 @@ def _(g, input, target, reduction):
 
 def _classifications(make: Make):
     weight = torch.tensor([0.5, 1.0, 2.0, 1.5], dtype=torch.float64)
-    for shape in ((3,), (3, 2), (3, 2, 1, 2)):
+    for shape in ((3,), (3, 2), (3, 2, 1), (3, 2, 1, 2)):
         for reduction in _REDUCTIONS:
             scores = make(shape[0], 4, *shape[1:])
             numbers = make.integers(4, *shape)

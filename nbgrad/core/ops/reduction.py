@@ -5,7 +5,7 @@ import torch
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.elementwise import where
 from nbgrad.core.ops.indexing import gather_backward
-from nbgrad.core.samples import Make, Sample, along_a_dim, reducing, unary
+from nbgrad.core.samples import Make, Sample, along_a_dim, binary, reducing, unary
 
 
 def _dims(dim, rank):
@@ -64,10 +64,12 @@ def _(g, x_shape, dim, keepdim):
 
 
 def _with_ties(make: Make):
-    """Reductions of tensors that are not empty, and one with ties."""
+    """Reductions of something, and ties."""
     for sample in reducing(make):
         if sample.args[0].numel():
             yield sample
+    yield Sample.of(make(2, 0, 3), dim=0)
+    yield Sample.of(torch.tensor([3.0, 3.0, 3.0, 1.0], dtype=torch.float64))
     yield Sample.of(torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], dtype=torch.float64))
     yield Sample.of(torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], dtype=torch.float64), dim=1)
 
@@ -87,13 +89,16 @@ def amax(x, *, dim=(), keepdim=False):
 @amax.rule("x", r"\frac{\bar{y}}{\text{number of ties}} \text{ where } x = y \text{, else } 0")
 def _(g, x, out, dim, keepdim):
     shape = x.shape
-    ties = where(x == _stretched(out, shape, dim, keepdim), 1.0, 0.0)
+    ties = (x == _stretched(out, shape, dim, keepdim)).to(dtype=g.dtype)
     shared = ties / ties.sum(_dims(dim, len(shape)), True)
     return _stretched(g, shape, dim, keepdim) * shared
 
 
 def _not_empty_along_a_dim(make: Make):
-    yield from (sample for sample in along_a_dim(make) if sample.args[0].shape[sample.settings["dim"]])
+    for sample in along_a_dim(make):
+        shape = sample.args[0].shape
+        if not shape or shape[sample.settings["dim"]]:
+            yield sample
     yield Sample.of(torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], dtype=torch.float64), dim=1)
     yield Sample.of(make(2, 3), dim=-1, keepdim=True)
 
@@ -123,11 +128,10 @@ def _(g, indices, x_shape, dim, keepdim):
 
 
 def _pairs_to_compare(make: Make):
-    """Tensors of the same and of broadcasting shapes, and a tie."""
-    yield Sample.of(make(2, 3), make(2, 3))
-    yield Sample.of(make(2, 3), make(3))
-    yield Sample.of(make(4, 1), make(1, 5))
-    yield Sample.of(make(), make(3))
+    """Every pair of shapes that broadcasts, and a tie."""
+    for sample in binary(make):
+        if all(isinstance(arg, torch.Tensor) for arg in sample.args):
+            yield sample
     yield Sample.of(torch.tensor([1.0, 2.0], dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64))
 
 
@@ -144,12 +148,12 @@ def maximum(a, b):
 
 @maximum.rule("a", r"\bar{y} \text{ where } a > b \text{, half at a tie, else } 0")
 def _(g, a, b):
-    return where(a == b, g / 2, where(a > b, g, 0.0))
+    return where(a == b, g / 2, where(a < b, 0.0, g))
 
 
 @maximum.rule("b", r"\bar{y} \text{ where } b > a \text{, half at a tie, else } 0")
 def _(g, a, b):
-    return where(a == b, g / 2, where(b > a, g, 0.0))
+    return where(a == b, g / 2, where(b < a, 0.0, g))
 
 
 def max(input, dim=None, keepdim=False):

@@ -33,6 +33,8 @@ def _(g, x_shape):
 
 
 def _swaps(make: Make):
+    yield Sample.of(make(), dim0=0, dim1=-1)
+    yield Sample.of(make(3), dim0=0, dim1=0)
     for shape in (shape for shape in SHAPES if len(shape) > 1):
         yield Sample.of(make(*shape), dim0=0, dim1=1)
         yield Sample.of(make(*shape), dim0=-1, dim1=0)
@@ -89,7 +91,9 @@ def _expansions(make: Make):
     yield Sample.of(make(3), sizes=(2, 3))
     yield Sample.of(make(2, 1), sizes=(2, 4))
     yield Sample.of(make(2, 1, 3), sizes=(5, 2, -1, 3))
+    yield Sample.of(make(2, 2, 1, 3), sizes=(2, 2, 4, 3))
     yield Sample.of(make(1, 2, 2, 1, 2), sizes=(3, 2, 2, 2, 2))
+    yield Sample.of(make(2, 0, 1), sizes=(2, 0, 3))
     yield Sample.of(make(1), sizes=(0,))
     yield Sample.of(make(2, 3), sizes=(2, 3))
 
@@ -116,6 +120,9 @@ def _(g, x_shape):
 
 
 def _contractions(make: Make):
+    yield Sample.of(make(), size=())
+    yield Sample.of(make(3), size=(1,))
+    yield Sample.of(make(2, 2, 1, 3), size=(1, 1, 3))
     yield Sample.of(make(2, 3), size=())
     yield Sample.of(make(2, 3), size=(3,))
     yield Sample.of(make(4, 5), size=(4, 1))

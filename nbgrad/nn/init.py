@@ -1,0 +1,46 @@
+"""Initialisation: torch's own functions, with torch's signatures, on tensors of nbgrad.
+
+Good initial weights keep the size of values and of gradients the same from layer to layer, so that neither vanishes
+nor explodes with depth. Each function fills its tensor in place and returns it; from the same seed, or the same
+``generator=``, the numbers are those that torch draws.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+import torch
+from torch.nn import init as torchs
+
+from nbgrad.core.tensor import Tensor
+
+P = ParamSpec("P")
+T = TypeVar("T", bound=Tensor)
+
+
+def _on_tensor(fill: Callable[Concatenate[torch.Tensor, P], torch.Tensor]) -> Callable[Concatenate[T, P], T]:
+    """``fill`` as a function of a ``Tensor``: recorded nowhere, as it works on the data."""
+
+    @wraps(fill)
+    def filled(tensor: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        fill(tensor.data, *args, **kwargs)
+        return tensor
+
+    return filled
+
+
+calculate_gain = torchs.calculate_gain
+
+constant_ = _on_tensor(torchs.constant_)
+zeros_ = _on_tensor(torchs.zeros_)
+ones_ = _on_tensor(torchs.ones_)
+uniform_ = _on_tensor(torchs.uniform_)
+normal_ = _on_tensor(torchs.normal_)
+
+# Glorot and Bengio 2010: for tanh and other activations that are straight lines around 0.
+xavier_uniform_ = _on_tensor(torchs.xavier_uniform_)
+xavier_normal_ = _on_tensor(torchs.xavier_normal_)
+
+# He et al. 2015: for relu, which halves the variance, so that weights must double it.
+kaiming_uniform_ = _on_tensor(torchs.kaiming_uniform_)
+kaiming_normal_ = _on_tensor(torchs.kaiming_normal_)

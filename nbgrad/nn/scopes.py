@@ -1,0 +1,45 @@
+"""The box that a module call draws around its ops, labelled with where the module is in the model."""
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, ref
+
+from nbgrad.core.modes import Scope
+
+if TYPE_CHECKING:
+    from nbgrad.nn.module import Module
+
+
+class ModuleScope(Scope):
+    """The call of a module. A graph keeps its scopes, so the module is held weakly: a record keeps no model alive."""
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: "Module", parent: Scope | None) -> None:
+        super().__init__(_label(module, parent), parent)
+        self.module = ref(module)
+
+
+_paths: "WeakKeyDictionary[Module, dict[int, str]]" = WeakKeyDictionary()
+"""For each module that was called inside a graph, the path of every module below it, by its id."""
+
+
+def forget_paths() -> None:
+    """A module somewhere gained or lost a child: paths and ids may be stale."""
+    _paths.clear()
+
+
+def _label(module: "Module", parent: Scope | None) -> str:
+    """The class name, after the path of the module in the one whose call encloses it: ``layers.3 (Block)``."""
+    while parent is not None and not isinstance(parent, ModuleScope):
+        parent = parent.parent
+    caller = parent.module() if parent is not None else None
+    path = _paths_below(caller).get(id(module)) if caller is not None else None
+    kind = type(module).__name__
+    return f"{path} ({kind})" if path else kind
+
+
+def _paths_below(module: "Module") -> dict[int, str]:
+    paths = _paths.get(module)
+    if paths is None:
+        _paths[module] = paths = {id(inner): path for path, inner in module.named_modules()}
+    return paths

@@ -1,0 +1,136 @@
+"""Module calls as nested boxes, labelled with the path in the model."""
+
+import pytest
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.core.modes import current
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.linear(x).tanh() + x
+
+
+class Net(nn.Module):
+    """Its blocks stand in a container that is never called itself."""
+
+    def __init__(self, depth=2):
+        super().__init__()
+        self.layers = nn.Sequential(*[Block() for _ in range(depth)])
+        self.head = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def boxes(call):
+    """The op and the labels of the boxes around it, outermost first, of everything that ``call`` ran."""
+    with nbgrad.AutogradGraph() as graph:
+        call(nbgrad.tensor([[1.0, 2.0]], requires_grad=True)).sum().backward()
+    return [(record.op.name, labels(record.scope)) for record in graph.records if record.op is not None]
+
+
+def labels(scope):
+    found = []
+    while scope is not None:
+        found.insert(0, scope.label)
+        scope = scope.parent
+    return found
+
+
+def test_a_single_module_is_one_box():
+    assert boxes(nn.Linear(2, 3)) == [("linear", ["Linear"]), ("sum", [])]
+
+
+def test_children_are_boxes_in_their_parents():
+    block = ["Net", "layers.0 (Block)"], ["Net", "layers.1 (Block)"]
+    assert boxes(Net()) == [
+        ("linear", [*block[0], "linear (Linear)"]),
+        ("tanh", block[0]),
+        ("add", block[0]),
+        ("linear", [*block[1], "linear (Linear)"]),
+        ("tanh", block[1]),
+        ("add", block[1]),
+        ("linear", ["Net", "head (Sequential)", "0 (Linear)"]),
+        ("relu", ["Net", "head (Sequential)", "1 (ReLU)"]),
+        ("sum", []),
+    ]
+
+
+def test_parameters_are_in_the_box_that_uses_them():
+    with nbgrad.AutogradGraph() as graph:
+        Net(depth=1)(nbgrad.tensor([[1.0, 2.0]])).sum().backward()
+    drawn = [(record.name, labels(record.scope)[-1]) for record in graph.records if record.kind == "parameter"]
+    assert drawn == [(name, box) for box in ("linear (Linear)", "0 (Linear)") for name in ("weight", "bias")]
+
+
+def test_a_path_is_found_from_the_enclosing_module_through_a_users_box():
+    class Wrapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.ReLU()
+
+        def forward(self, x):
+            with nbgrad.scope("mine"):
+                return self.inner(x)
+
+    assert boxes(Wrapped())[0] == ("relu", ["Wrapped", "mine", "inner (ReLU)"])
+
+
+def test_a_module_from_elsewhere_has_no_path():
+    outside = nn.ReLU()
+
+    class Borrower(nn.Module):
+        def forward(self, x):
+            return outside(x)
+
+    assert boxes(Borrower())[0] == ("relu", ["Borrower", "ReLU"])
+
+
+def test_a_module_that_calls_itself_has_no_path():
+    class Again(nn.Module):
+        def forward(self, x, depth=2):
+            return self(x * 2, depth - 1) if depth else x
+
+    assert boxes(Again())[:2] == [("mul", ["Again"]), ("mul", ["Again", "Again"])]
+
+
+def test_a_shared_module_has_its_first_path():
+    act = nn.Tanh()
+    assert [box for _, box in boxes(nn.Sequential(act, act))] == [["Sequential", "0 (Tanh)"]] * 2 + [[]]
+
+
+def test_labels_follow_changes_of_the_structure():
+    net = Net()
+    boxes(net)
+    net.head[1] = nn.Tanh()
+    assert boxes(net)[-2] == ("tanh", ["Net", "head (Sequential)", "1 (Tanh)"])
+    net.end = net.head
+    del net.head
+    net.forward = net.end.forward
+    assert boxes(net)[0] == ("linear", ["Net", "end.0 (Linear)"])
+
+
+def test_a_module_that_raises_leaves_its_box():
+    with nbgrad.AutogradGraph():
+        with pytest.raises(RuntimeError, match="expected last dimension 2, got"):
+            Net()(nbgrad.tensor([1.0]))
+        assert current().scope is None
+
+
+def test_without_a_graph_there_are_no_boxes():
+    class Spy(nn.Module):
+        def forward(self):
+            return current().scope
+
+    spy = Spy()
+    assert spy() is None
+    with nbgrad.AutogradGraph():
+        assert labels(spy()) == ["Spy"]

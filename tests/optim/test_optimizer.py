@@ -1,0 +1,193 @@
+"""What all optimizers share: groups, gradients, state, errors."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn, optim
+
+
+def stepped(momentum=0.9):
+    """An optimizer that has made one step on two parameters in two groups."""
+    params = [nn.Parameter([1.0, 2.0]), nn.Parameter([[3.0]])]
+    for param in params:
+        param.grad = torch.ones(param.shape)
+    sgd = optim.SGD([{"params": params[0]}, {"params": params[1:], "lr": 0.5}], lr=0.1, momentum=momentum)
+    sgd.step()
+    return sgd, params
+
+
+def test_groups_have_settings_of_their_own():
+    sgd, params = stepped()
+    assert [group["lr"] for group in sgd.param_groups] == [0.1, 0.5]
+    torch.testing.assert_close(params[0].data, torch.tensor([0.9, 1.9]))
+    torch.testing.assert_close(params[1].data, torch.tensor([[2.5]]))
+    sgd.param_groups[0]["lr"] = 0
+    sgd.step()
+    torch.testing.assert_close(params[0].data, torch.tensor([0.9, 1.9]))
+
+
+def test_a_group_can_be_added_later():
+    sgd = optim.SGD(nn.Linear(2, 3).parameters(), lr=0.1)
+    late = nn.Parameter([1.0])
+    sgd.add_param_group({"params": late, "lr": 1.0})
+    late.grad = torch.ones(1)
+    sgd.step()
+    assert late.item() == 0
+    assert sgd.param_groups[1]["momentum"] == 0
+
+
+def test_zero_grad_drops_or_fills_in_place():
+    sgd, params = stepped()
+    held = params[0].grad.data
+    sgd.zero_grad(set_to_none=False)
+    assert held.eq(0).all()
+    assert params[0].grad.data.data_ptr() == held.data_ptr()
+    sgd.zero_grad()
+    assert [param.grad for param in params] == [None, None]
+    sgd.zero_grad(set_to_none=False)
+    assert params[0].grad is None
+
+
+def test_zero_grad_cuts_a_gradient_from_its_history():
+    param = nn.Parameter([2.0])
+    (param**3).sum().backward(create_graph=True)
+    assert param.grad.requires_grad
+    optim.SGD([param]).zero_grad(set_to_none=False)
+    assert (param.grad.requires_grad, param.grad.item()) == (False, 0)
+
+
+def test_a_step_without_gradients_changes_nothing():
+    param = nn.Parameter([1.0])
+    sgd = optim.SGD([param], lr=1, momentum=0.9, weight_decay=0.1)
+    assert sgd.step() is None
+    assert param.item() == 1
+    assert sgd.state_dict()["state"] == {}
+
+
+def test_a_closure_is_run_with_recording_on_and_its_loss_returned():
+    param = nn.Parameter([3.0])
+    sgd = optim.SGD([param], lr=0.5)
+
+    def closure():
+        sgd.zero_grad()
+        loss = (param**2).sum()
+        loss.backward()
+        return loss
+
+    with nbgrad.no_grad():
+        assert sgd.step(closure).item() == 9
+    assert param.item() == 0
+
+
+def test_any_leaf_tensor_can_be_optimized():
+    x = nbgrad.tensor([4.0], requires_grad=True)
+    (x**2).sum().backward()
+    optim.SGD([x], lr=0.25).step()
+    assert x.item() == 2
+
+
+def test_state_dict_is_torchs():
+    sgd, params = stepped()
+    theirs = [torch.nn.Parameter(param.data.clone()) for param in params]
+    for param in theirs:
+        param.grad = torch.ones_like(param)
+    torchs = torch.optim.SGD([{"params": theirs[0]}, {"params": theirs[1:], "lr": 0.5}], lr=0.1, momentum=0.9)
+    torchs.step()
+    ours, expected = sgd.state_dict(), torchs.state_dict()
+    torch.testing.assert_close(ours["state"], expected["state"])
+    for mine, yours in zip(ours["param_groups"], expected["param_groups"], strict=True):
+        assert mine == {name: yours[name] for name in mine}
+
+
+def test_loaded_state_is_a_copy_in_the_parameters_dtype():
+    sgd, _ = stepped()
+    params = [nn.Parameter(torch.zeros(2, dtype=torch.float64)), nn.Parameter(torch.zeros(1, 1, dtype=torch.float64))]
+    other = optim.SGD([{"params": params[:1]}, {"params": params[1:]}], lr=7)
+    saved = sgd.state_dict()
+    other.load_state_dict(saved)
+    buffer = other.state[params[0]]["momentum_buffer"]
+    assert (buffer.dtype, [group["lr"] for group in other.param_groups]) == (torch.float64, [0.1, 0.5])
+    assert other.param_groups[0]["params"][0] is params[0]
+    buffer.zero_()
+    assert saved["state"][0]["momentum_buffer"].eq(1).all()
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))], ids=["deepcopy", "pickle"]
+)
+def test_a_copy_is_independent(duplicate):
+    sgd, params = stepped()
+    copied = duplicate(sgd)
+    other = copied.param_groups[0]["params"][0]
+    assert other is not params[0]
+    torch.testing.assert_close(copied.state[other], sgd.state[params[0]])
+    other.grad = torch.ones(2)
+    copied.step()
+    torch.testing.assert_close(params[0].data, torch.tensor([0.9, 1.9]))
+
+
+def test_repr_is_torchs_without_its_switches():
+    text = repr(optim.SGD([nn.Parameter(1.0)], lr=0.1))
+    torchs = repr(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1))
+    assert set(text.splitlines()) <= set(torchs.splitlines())
+    assert "    lr: 0.1" in text
+
+
+ERRORS = {
+    "nothing": (lambda: optim.SGD([]), ValueError, "empty parameter list"),
+    "no parameters": (lambda: optim.SGD(nn.ReLU().parameters()), ValueError, "empty parameter list"),
+    "one tensor": (lambda: optim.SGD(nn.Parameter(1.0)), TypeError, "got one Parameter: put it in a list"),
+    "one torch tensor": (lambda: optim.SGD(torch.ones(1)), TypeError, "got one Tensor: put it in a list"),
+    "one group": (lambda: optim.SGD({"params": []}), TypeError, "got one dict: put it in a list"),
+    "torch's parameter": (
+        lambda: optim.SGD(torch.nn.Linear(2, 3).parameters()),
+        TypeError,
+        "can only optimize nbgrad tensors, but got torch.FloatTensor",
+    ),
+    "names": (lambda: optim.SGD(["weight"]), TypeError, "can only optimize nbgrad tensors, but got str"),
+    "not a leaf": (
+        lambda: optim.SGD([nn.Parameter(1.0) * 2]),
+        ValueError,
+        "can't optimize a non-leaf tensor: it was made by <mul>",
+    ),
+    "twice": (
+        lambda: optim.SGD([tied := nn.Parameter([1.0]), tied]),
+        ValueError,
+        r"a parameter of shape \(1,\) appears more than once",
+    ),
+    "in two groups": (
+        lambda: optim.SGD([{"params": [tied := nn.Parameter([1.0])]}, {"params": tied}]),
+        ValueError,
+        r"a parameter of shape \(1,\) appears more than once",
+    ),
+    "group without params": (
+        lambda: optim.SGD([{"lr": 1}]),
+        TypeError,
+        "a group must be a dict with the key 'params', got dict",
+    ),
+    "groups and tensors": (
+        lambda: optim.SGD([{"params": nn.Parameter(1.0)}, nn.Parameter(1.0)]),
+        TypeError,
+        "a group must be a dict with the key 'params', got Parameter",
+    ),
+    "no update": (
+        lambda: optim.Optimizer([stepped()[1][0]], {}).step(),
+        NotImplementedError,
+        'Optimizer has no "update"',
+    ),
+    "other groups": (
+        lambda: stepped()[0].load_state_dict(optim.SGD(nn.Linear(2, 3).parameters()).state_dict()),
+        ValueError,
+        r"the optimizer has groups of \[1, 1\] parameters, the loaded state_dict of \[2\]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("act", "kind", "message"), ERRORS.values(), ids=list(ERRORS))
+def test_errors_say_what_is_wrong(act, kind, message):
+    with pytest.raises(kind, match=message):
+        act()
