@@ -8,7 +8,6 @@ import os
 import sys
 from dataclasses import dataclass, field
 from inspect import CO_OPTIMIZED
-from inspect import CO_OPTIMIZED
 from itertools import count
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -401,23 +400,13 @@ def _variables(frame: FrameType) -> dict[str, Any]:
     """The tensors among the variables of ``frame``, by name.
 
     Before Python 3.13 the interpreter keeps the snapshot that it makes of a function's variables until the function
-    returns, and everything in it alive: it is emptied.
+    returns, and everything in it alive: it is emptied, unless the user holds it too, having called ``locals()``.
     """
     snapshot = frame.f_locals
     found = {name: value for name, value in snapshot.items() if isinstance(value, Tensor)}
-    if frame.f_code.co_flags & CO_OPTIMIZED and sys.version_info < (3, 13):
+    if frame.f_code.co_flags & CO_OPTIMIZED and sys.version_info < (3, 13) and sys.getrefcount(snapshot) <= 3:
         snapshot.clear()
     return found
-
-
-def _variables(frame: FrameType) -> dict[str, Any]:
-    """The variables of a frame, without making it keep them."""
-    snapshot = frame.f_locals
-    variables = dict(snapshot)
-    # Before Python 3.13 a function keeps this dict, and every tensor in it, until it returns; the user may hold it too.
-    if frame.f_code.co_flags & CO_OPTIMIZED and isinstance(snapshot, dict) and sys.getrefcount(snapshot) <= 3:
-        snapshot.clear()
-    return variables
 
 
 def _user_frame(frame: FrameType) -> FrameType:

@@ -105,7 +105,8 @@ class Op:
         parameters = signature(forward).parameters.values()
         self.name: str = row.get("name") or forward.__name__
         self.forward = forward
-        self.doc = forward.__doc__ or ""
+        self.doc = self.__doc__ = forward.__doc__ or ""
+        self.__signature__ = signature(forward)  # what help() and a notebook's tooltip show
         self.formula: str = row["formula"]
         tensors = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
         self.inputs = tuple(p.name for p in tensors)
@@ -332,6 +333,7 @@ def install(name: str, function: Callable[..., Any]) -> None:
         return function(self, *args, **settings)
 
     method.__name__, method.__doc__ = name, function.__doc__
+    method.__signature__ = signature(function)  # type: ignore[attr-defined]
     setattr(TensorMethods, name, method)
 
 

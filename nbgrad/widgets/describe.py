@@ -108,7 +108,6 @@ def _details(record: Record) -> list[Detail]:
         ("dtype", f"{_dtype(record)}, on {record.device}"),
         *((name, str(setting)) for name, setting in record.settings.items() if setting is not None),
         *((taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None),
-        ("module", " / ".join(reversed(list(_path(record.scope))))),
         ("source", _source_line(record)),
         ("value", None if record.value is None else _stats(record.value)),
         ("gradient", None if record.gradient is None else _stats(record.gradient)),
@@ -198,12 +197,6 @@ def _doc(op: Op) -> tuple[str, str]:
     paragraphs = [" ".join(paragraph.split()) for paragraph in op.doc.split("\n\n")]
     why = paragraphs[1] if len(paragraphs) > 2 else ""
     return paragraphs[0], why
-
-
-def _path(scope: CoreScope | None) -> Iterable[str]:
-    while scope is not None:
-        yield scope.label
-        scope = scope.parent
 
 
 def _source_line(record: Record) -> str | None:

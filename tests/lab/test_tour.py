@@ -56,7 +56,7 @@ def test_the_tour_runs_and_its_graphs_are_alive(lab: NotebookPage, lab_server: L
         "(32, 48) -> (48,): sum dim 0",
         "(32, 10) -> (10,): sum dim 0",
     ]
-    assert "Sequential / 0 (Linear)" in details_of(network, "weight")
+    assert "Sequential › 0 (Linear)" in details_of(network, "weight")
     lab.screenshot("tour_details_of_a_weight")
 
 

@@ -247,7 +247,7 @@ def _comparisons(make: Make):
     yield Sample.of(make.integers(3, 4, 5), make.integers(3, 5))
 
 
-def _comparison(name, symbol):
+def _comparison(name, sign, symbol):
     """The row of one comparison: they differ in nothing but the kernel and the symbol."""
     kernel = getattr(torch, name)
 
@@ -255,7 +255,7 @@ def _comparison(name, symbol):
         return kernel(a, b) if isinstance(a, torch.Tensor) else kernel(torch.as_tensor(a, device=b.device), b)
 
     compare.__name__ = name
-    compare.__doc__ = f"""Whether a {symbol} b, elementwise, broadcasting: a bool tensor, which has no gradient.
+    compare.__doc__ = f"""Whether a {sign} b, elementwise, broadcasting: a bool tensor, which has no gradient.
 
     Masks and accuracies are made of comparisons.
 
@@ -271,9 +271,9 @@ def _comparison(name, symbol):
     )(compare)
 
 
-eq = _comparison("eq", "=")
-ne = _comparison("ne", r"\neq")
-lt = _comparison("lt", "<")
-le = _comparison("le", r"\leq")
-gt = _comparison("gt", ">")
-ge = _comparison("ge", r"\geq")
+eq = _comparison("eq", "==", "=")
+ne = _comparison("ne", "!=", r"\neq")
+lt = _comparison("lt", "<", "<")
+le = _comparison("le", "<=", r"\leq")
+gt = _comparison("gt", ">", ">")
+ge = _comparison("ge", ">=", r"\geq")

@@ -30,7 +30,7 @@ def _products(make: Make):
 
 @op(formula=r"a\,b", broadcasts=True, operator="matmul", samples=_products)
 def matmul(a, b):
-    """Matrix product of the last two dimensions, the ones before them broadcasting; vectors count as one row or column.
+    """Matrix product of the last two dimensions, those before them broadcasting; a vector is one row or column.
 
     Nearly all the arithmetic of a network is in its matrix products. Each factor's gradient is the output's gradient
     times the other factor, transposed.

@@ -1,0 +1,81 @@
+"""The statistics of tensors, and the budget for keeping them."""
+
+import math
+
+import pytest
+import torch
+
+from nbgrad.core.broadcast import Reduction
+from nbgrad.core.frame import SMALL, FrameRecorder, Kept, Stats, summarise
+from nbgrad.core.tensor import tensor
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64])
+def test_statistics_of_numbers(dtype: torch.dtype) -> None:
+    stats = summarise(torch.tensor([[3, -4], [0, 1]], dtype=dtype))
+    assert (stats.shape, stats.low, stats.high, stats.mean) == ((2, 2), -4.0, 3.0, 0.0)
+    assert stats.norm == pytest.approx(math.sqrt(26))
+    assert (stats.nan, stats.inf, stats.values) == (0, 0, [[3, -4], [0, 1]])
+
+
+def test_statistics_of_truth_values_and_of_nothing() -> None:
+    assert summarise(torch.tensor([True, False])).mean == 0.5
+    nothing = summarise(torch.zeros(0, 3))
+    assert (nothing.norm, nothing.low, nothing.high, nothing.mean, nothing.values) == (0.0, None, None, None, [])
+
+
+def test_nan_and_inf_are_counted_and_left_out() -> None:
+    stats = summarise(torch.tensor([1.0, math.nan, math.inf, -math.inf, 3.0]))
+    assert (stats.nan, stats.inf) == (1, 2)
+    assert (stats.low, stats.high, stats.mean) == (1.0, 3.0, 2.0)
+    assert summarise(torch.tensor([math.nan])).low is None
+
+
+def test_values_are_kept_of_small_tensors_only() -> None:
+    assert summarise(torch.zeros(SMALL)).values == [0.0] * SMALL
+    assert summarise(torch.zeros(SMALL + 1)).values is None
+
+
+def test_beyond_the_budget_only_the_norm_is_kept() -> None:
+    kept = Kept(budget=100)
+    kept["a"], kept["b"], kept["c"] = torch.ones(20), torch.ones(20), torch.ones(5)
+    found = kept.summarise()
+    assert found["a"].values == [1.0] * 20
+    assert found["b"] == Stats((20,), pytest.approx(math.sqrt(20)))
+    assert found["c"].values == [1.0] * 5, "what still fits is kept"
+
+
+def test_the_same_tensor_is_paid_for_once() -> None:
+    kept, same = Kept(budget=100), torch.ones(20)
+    for key in range(5):
+        kept[key] = same
+    assert all(stats.values is not None for stats in kept.summarise().values())
+
+
+def test_a_tensor_changed_in_place_since_is_left_out() -> None:
+    kept, changed = Kept(budget=1000), torch.ones(2)
+    kept["changed"], kept["same"] = changed, torch.ones(3)
+    changed.add_(1)
+    assert set(kept.summarise()) == {"same"}
+
+
+def test_of_a_leafs_gradient_the_norm_survives_a_change_in_place() -> None:
+    recorder, gradient = FrameRecorder(1, (), budget=1000), torch.tensor([3.0, 4.0])
+    recorder.gradient(5, gradient)
+    recorder.leaf(5, gradient)
+    recorder.end()
+    gradient.mul_(0.1)
+    assert recorder.frame().gradients == {5: Stats((2,), 5.0)}
+
+
+def test_a_frame_is_the_recorder_as_data() -> None:
+    recorder, step = FrameRecorder(3, (7,), budget=1000), Reduction((2, 3), (3,), (0,), 2)
+    recorder.reductions[7, 0] = step
+    recorder.gradient(7, torch.ones(1))
+    recorder.gradient(8, tensor([2.0]))
+    recorder.contribution((7, 0), torch.ones(3))
+    frame = recorder.frame()
+    assert (frame.number, frame.roots) == (3, (7,))
+    assert {seq: stats.values for seq, stats in frame.gradients.items()} == {7: [1.0], 8: [2.0]}
+    assert {key: stats.shape for key, stats in frame.contributions.items()} == {(7, 0): (3,)}
+    assert frame.reductions == {(7, 0): step}

@@ -1,0 +1,173 @@
+"""``nbgrad.grad`` next to ``torch.autograd.grad``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nbgrad.core.grad import grad
+from nbgrad.core.tensor import Tensor, tensor
+from tests.core.programs import OURS, TORCH, Library, agree, both_raise
+
+
+def returns_and_accumulates_nothing(lib: Library) -> tuple[Any, ...]:
+    x, w = lib.leaf(1.0, 2.0), lib.leaf(3.0, 4.0)
+    return (*lib.grad((x * w * w).sum(), [w, x]), x.grad, w.grad)
+
+
+def with_respect_to_a_result(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0)
+    h = x.exp()
+    return lib.grad((h * h).sum(), [h, x])
+
+
+def a_result_and_then_its_own_backward(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0)
+    h = x.exp()
+    (first,) = lib.grad((h * 3).sum(), h)  # what made h does not run, and keeps what it saved
+    h.sum().backward()
+    return first, x.grad
+
+
+def a_result_whose_own_graph_was_freed(lib: Library) -> tuple[Any, ...]:
+    h = lib.leaf(1.0, 2.0).exp()
+    h.sum().backward()
+    return lib.grad((h * 3).sum(), h)
+
+
+def an_output_itself(lib: Library) -> tuple[Any, ...]:
+    y = lib.leaf(1.0) * 2
+    return lib.grad(y, y)
+
+
+def several_outputs(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0)
+    return lib.grad([(x * x).sum(), x * 3], [x], [None, lib.constant(10.0, 20.0)])
+
+
+def the_same_output_twice(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(2.0)
+    y = x * x
+    return lib.grad([y, y], [x, x])
+
+
+def unused_allowed(lib: Library) -> tuple[Any, ...]:
+    x, z = lib.leaf(1.0), lib.leaf(2.0)
+    return lib.grad(x * 2, [x, z], allow_unused=True)
+
+
+def penalty(lib: Library) -> tuple[Any, ...]:
+    x, w = lib.leaf(1.0, 2.0), lib.leaf(3.0, 4.0)
+    (slope,) = lib.grad((x * w).tanh().sum(), x, create_graph=True)
+    (slope**2).sum().backward()
+    return slope, x.grad, w.grad
+
+
+def hessian_vector_product(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0, 3.0)
+    (slope,) = lib.grad((x**3).sum() * x.sum(), x, create_graph=True)
+    return lib.grad(slope, x, lib.constant(1.0, 0.0, -1.0))
+
+
+def fifth_order(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(0.7)
+    y = (x * x).exp().tanh()
+    slopes = []
+    for _ in range(5):
+        (y,) = lib.grad(y, x, create_graph=True)
+        slopes.append(y)
+    return tuple(slopes)
+
+
+def seed_with_a_history(lib: Library) -> tuple[Any, ...]:
+    x, v = lib.leaf(1.0, 2.0), lib.leaf(3.0, 4.0)
+    (product,) = lib.grad(x**2, x, v, create_graph=True)
+    return lib.grad(product.sum(), [v, x])
+
+
+def retained_by_create_graph(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(2.0)
+    y = x**3
+    (first,) = lib.grad(y, x, create_graph=True)
+    return first, *lib.grad(y, x)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        returns_and_accumulates_nothing,
+        with_respect_to_a_result,
+        a_result_and_then_its_own_backward,
+        a_result_whose_own_graph_was_freed,
+        an_output_itself,
+        several_outputs,
+        the_same_output_twice,
+        unused_allowed,
+        penalty,
+        hessian_vector_product,
+        fifth_order,
+        seed_with_a_history,
+        retained_by_create_graph,
+    ],
+    ids=lambda program: program.__name__,
+)
+def test_program_agrees_with_torch(program: Callable[[Library], tuple[Any, ...]]) -> None:
+    agree(program)
+
+
+def unused(lib: Library) -> tuple[Any, ...]:
+    x, z = lib.leaf(1.0), lib.leaf(2.0)
+    return lib.grad(x * 2, [x, z])
+
+
+def needs_none(lib: Library) -> tuple[Any, ...]:
+    return lib.grad(lib.leaf(1.0) * 2, lib.constant(1.0))
+
+
+def twice(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0)
+    y = x * x
+    return (*lib.grad(y, x), *lib.grad(y, x))
+
+
+def seeds_missing(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0)
+    return lib.grad([x * 2, x * 3], x, [None])
+
+
+def not_a_scalar(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0)
+    return lib.grad(x * 2, x)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (unused, ["input 1", "()", "allow_unused=True"]),
+        (needs_none, ["input 0", "requires_grad_()"]),
+        (twice, ["mul", "second time"]),
+        (seeds_missing, ["2 outputs", "1 grad_outputs"]),
+        (not_a_scalar, ["(2,)"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_error_is_torchs_and_says_what_to_do(program: Callable[[Library], tuple[Any, ...]], words: list[str]) -> None:
+    both_raise(program, *words)
+
+
+def test_the_answer_is_tensors_that_need_no_gradient_unless_asked_to() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    (plain,) = grad((x**2).sum(), x, retain_graph=True)
+    (live,) = grad((x**2).sum(), x, create_graph=True)
+    assert isinstance(plain, Tensor)
+    assert isinstance(live, Tensor)
+    assert (plain.requires_grad, live.requires_grad) == (False, True)
+
+
+def test_the_libraries_differ() -> None:
+    """``agree`` compares two libraries, not one with itself."""
+    assert OURS.ops is not TORCH.ops
+    with pytest.raises(AssertionError):
+        agree(lambda lib: (lib.constant(1.0 if lib is OURS else 1.001),))
+    with pytest.raises(AssertionError, match="torch does not raise"):
+        both_raise(lambda _: ())

@@ -1,0 +1,517 @@
+"""``AutogradGraph``: the record of what ran, its view in rustworkx, and that it owns no memory."""
+
+import asyncio
+import contextvars
+import gc
+import sys
+import threading
+import weakref
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import rustworkx
+import torch
+
+import nbgrad
+from nbgrad.core import graph as graph_module
+from nbgrad.core.graph import AutogradGraph, Record
+from nbgrad.core.modes import Observer, current, set_state
+from nbgrad.core.tensor import Tensor, tensor
+from tests.core.programs import garbage
+
+
+def here() -> int:
+    """The line this is called from."""
+    frame = sys._getframe(1)
+    assert isinstance(frame, FrameType)
+    return frame.f_lineno
+
+
+def layer() -> tuple[AutogradGraph, dict[str, Record]]:
+    """A small network's backward, and its records by what they are."""
+    x = tensor(torch.ones(32, 4))
+    w, b = tensor(torch.ones(4, 10), requires_grad=True), tensor(torch.zeros(10), requires_grad=True)
+    with AutogradGraph() as graph:
+        h = x @ w
+        y = h + b
+        loss = y.mean()
+        loss.backward()
+    return graph, {record.name or "": record for record in graph.records}
+
+
+# What is recorded.
+
+
+def test_records_are_the_ops_and_the_tensors_sources_first() -> None:
+    graph, by_name = layer()
+    assert [(r.name, r.kind, r.op.name if r.op else None) for r in graph.records] == [
+        ("x", "constant", None),
+        ("w", "leaf", None),
+        ("h", "op", "matmul"),
+        ("b", "leaf", None),
+        ("y", "op", "add"),
+        ("loss", "op", "mean"),
+    ]
+    y = by_name["y"]
+    assert (y.shape, y.dtype, y.device) == ((32, 10), torch.float32, torch.device("cpu"))
+    assert [(i.name, i.source) for i in y.inputs] == [("a", by_name["h"].id), ("b", by_name["b"].id)]
+    assert [r.name for r in graph.records if r.root] == ["loss"]
+    assert graph.backwards == 1
+
+
+def test_a_record_has_its_line_and_settings() -> None:
+    x = tensor([[1.0, 2.0]], requires_grad=True)
+    with AutogradGraph() as graph:
+        x.sum(1, True)
+        y, line = x.sum(dim=1), here()
+    (record,) = (r for r in graph.records if r.op)
+    assert y.shape == (1,)
+    assert (record.file, record.line) == (__file__, line)
+    assert record.settings == {"dim": 1, "keepdim": False, "dtype": None}
+
+
+def test_values_and_gradients_are_described() -> None:
+    a, b = tensor([1.0, 2.0], requires_grad=True), tensor(3.0, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = a * b
+        y.sum().backward()
+    made = {record.name: record for record in graph.records}
+    assert made["y"].value is not None
+    assert made["y"].value.values == [3.0, 6.0]
+    assert made["y"].gradient is not None
+    assert made["y"].gradient.values == [1.0, 1.0]
+    assert made["b"].value is not None
+    assert made["b"].value.values == 3.0
+    assert made["b"].gradient is not None
+    assert made["b"].gradient.norm == 3.0
+    assert [i.gradient.norm if i.gradient else None for i in made["y"].inputs] == [pytest.approx(18**0.5), 3.0]
+
+
+def test_a_reduction_is_on_the_input_that_was_stretched() -> None:
+    _, by_name = layer()
+    assert [str(i.reduction) if i.reduction else None for i in by_name["y"].inputs] == [
+        None,
+        "(32, 10) -> (10,): sum dim 0",
+    ]
+    assert by_name["y"].inputs[1].reduction is not None
+    assert by_name["y"].inputs[1].reduction.terms == 32
+    assert not any(i.reduction for name in ("h", "loss") for i in by_name[name].inputs)
+
+
+def test_numbers_stand_in_the_record_as_they_are() -> None:
+    x = tensor(2.0, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = 3 * x**2
+    *_, power, product = graph.records
+    assert y.item() == 12.0
+    assert [(i.source, i.literal) for i in power.inputs] == [(power.inputs[0].source, None), (None, 2)]
+    assert [(i.source, i.literal) for i in product.inputs] == [(None, 3), (power.id, None)]
+
+
+@pytest.mark.parametrize(
+    "other", [torch.ones(2), np.ones(2, dtype=np.float32), tensor([1.0, 1.0])], ids=["torch", "numpy", "ours"]
+)
+def test_what_needs_no_gradient_is_a_constant(other: Any) -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        y = x * other
+    constant = next(record for record in graph.records if record.kind == "constant")
+    assert constant.shape == (2,)
+    assert graph.records[-1].inputs[1].source == constant.id
+    assert y.requires_grad
+
+
+def test_an_op_that_ran_before_is_outside() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    before = x.exp()
+    with AutogradGraph() as graph:
+        y = (before * 2).sum()
+        y.backward()
+    outside = graph.records[0]
+    assert (outside.name, outside.kind, outside.op.name if outside.op else None, outside.inputs) == (
+        "before",
+        "outside",
+        "exp",
+        (),
+    )
+    assert outside.gradient is not None
+    assert [record.kind for record in graph.records] == ["outside", "op", "op"]
+
+
+def test_what_ran_in_no_grad_is_not_recorded() -> None:
+    x = tensor([1.0], requires_grad=True)
+    with AutogradGraph() as graph, nbgrad.no_grad():
+        x * 2
+    assert graph.records == []
+    assert graph.frame is None
+    assert graph.backwards == 0
+
+
+def test_before_a_backward_it_is_what_still_exists_and_after_one_what_that_ran_through() -> None:
+    x = tensor([1.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        x.exp()
+        kept = x.tanh()
+        assert [r.op.name for r in graph.records if r.op] == ["tanh"]
+        (x * 3).backward()
+        assert [r.op.name for r in graph.records if r.op] == ["mul"]
+        kept.backward()
+        assert [r.op.name for r in graph.records if r.op] == ["tanh"]
+        assert graph.backwards == 2
+    assert [r.op.name for r in graph.records if r.op] == ["tanh"]
+
+
+def test_a_backward_that_fails_leaves_the_record_of_what_ran() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        y = x * x
+        x.data.add_(1)
+        with pytest.raises(RuntimeError, match="in-place"):
+            y.sum().backward()
+        total = y.sum()
+    assert total.requires_grad
+    assert graph.backwards == 0
+    assert graph.frame is None
+    assert [r.name for r in graph.records] == ["x", "y", "total"]
+
+
+def test_names_are_those_of_the_variables() -> None:
+    def step(inner: Tensor) -> None:
+        hidden = inner * 2
+        hidden.sum().backward()
+
+    first = tensor([1.0], requires_grad=True)
+    first.name = "weight"
+    with AutogradGraph("mine") as graph:
+        step(first)
+    assert graph.name == "mine"
+    assert [record.name for record in graph.records] == ["weight", "hidden", None]
+
+
+def test_scopes_are_recorded() -> None:
+    x = tensor([1.0], requires_grad=True)
+    with AutogradGraph() as graph, nbgrad.scope("outer"), nbgrad.scope("inner"):
+        x * 2
+        y = x * 2
+    scope = graph.records[-1].scope
+    assert y.requires_grad
+    assert scope is not None
+    assert scope.parent is not None
+    assert (scope.label, scope.parent.label, scope.parent.parent) == ("inner", "outer", None)
+
+
+def test_graphs_nest_and_the_outer_one_sees_all() -> None:
+    x = tensor([1.0], requires_grad=True)
+    with AutogradGraph() as outer:
+        a = x * 2
+        with AutogradGraph() as inner:
+            b = a.exp()
+        c = b.tanh()
+        assert len(current().observers) == 1
+    assert current().observers == ()
+    assert c.requires_grad
+    assert [r.op.name for r in outer.records if r.op] == ["mul", "exp", "tanh"]
+    assert [(r.kind, r.op.name) for r in inner.records if r.op] == [("outside", "mul"), ("op", "exp")]
+
+
+def test_the_device_of_a_graph_is_where_tensors_are_made() -> None:
+    with AutogradGraph(device="meta"):
+        assert tensor([1.0]).device.type == "meta"
+        with AutogradGraph():
+            assert tensor([1.0]).device.type == "meta"
+            assert tensor([1.0], device="cpu").device.type == "cpu"
+    assert tensor([1.0]).device.type == "cpu"
+
+
+def test_code_beside_the_package_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = str(Path(graph_module.__file__).parents[1]) + "_course.py"  # starts like the package's folder
+    names: dict[str, Any] = {"x": tensor([1.0], requires_grad=True), "AutogradGraph": AutogradGraph}
+    exec(compile("with AutogradGraph() as graph:\n    y = x * 2\n", file, "exec"), names)
+    record = names["graph"].records[-1]
+    assert (record.file, record.line, record.name) == (file, 2, "y")
+
+
+# Its view in rustworkx.
+
+
+def test_the_view_has_a_node_per_record_and_an_edge_per_use() -> None:
+    x = tensor([3.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        y = x * x
+        z = y - x
+        z.backward()
+    rx = graph.rx
+    assert isinstance(rx, rustworkx.PyDiGraph)
+    assert rx.nodes() == graph.records
+    edges = [(rx[a].name, rx[b].name, position) for a, b, position in rx.weighted_edge_list()]
+    assert sorted(edges) == [("x", "y", 0), ("x", "y", 1), ("x", "z", 1), ("y", "z", 0)]
+    assert not graph.check_cycle()
+
+
+def test_a_view_may_be_changed_at_will() -> None:
+    graph, _ = layer()
+    graph.rx.remove_node(0)
+    assert graph.rx.num_nodes() == len(graph.records) == 6
+
+
+def test_a_cycle_is_found() -> None:
+    graph, _ = layer()
+    first, last = graph._records[0], graph._records[-1]
+    graph._records[0] = Record(**{f: getattr(first, f) for f in Record.__slots__} | {"inputs": (last.inputs[0],)})  # type: ignore[arg-type]
+    assert graph.check_cycle()
+
+
+def test_the_reverse_order_is_the_one_in_which_a_backward_visits() -> None:
+    class Visits(Observer):
+        def __init__(self) -> None:
+            self.seqs: list[int] = []
+
+        def on_gradient(self, origin: Any, _: Any) -> None:
+            self.seqs.append(origin.seq)
+
+    visits = Visits()
+    before = current()
+    set_state(before._replace(observers=(visits,)))
+    try:
+        b, a = tensor([1.0], requires_grad=True), tensor([2.0], requires_grad=True)
+        with AutogradGraph() as graph:
+            left, right = a.exp(), b.tanh()
+            later = (a * 2).sigmoid()
+            ((right * left) + later).backward()
+    finally:
+        set_state(before)
+    order = graph.reverse_toposort()
+    ops = [record.id for record in order if record.op]
+    assert ops == [seq for seq in visits.seqs if seq in ops]
+    place = {record.id: number for number, record in enumerate(order)}
+    assert all(place[record.id] < place[taken.source] for record in order for taken in record.inputs if taken.source)
+
+
+def test_ancestors_and_the_order_from_a_tensor() -> None:
+    x, w = tensor([1.0], requires_grad=True), tensor([2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        h = x * w
+        y = h.exp()
+        side = w.tanh()
+        (y + side).backward()
+    assert [record.name for record in graph.ancestors(y)] == ["x", "w", "h"]
+    assert [record.name for record in graph.reverse_toposort_from(y)] == ["y", "h", "w", "x"]
+    assert graph.ancestors(x) == []
+    with pytest.raises(KeyError, match=r"no record of this tensor of shape \(2,\)"):
+        graph.ancestors(tensor([1.0, 2.0]))
+
+
+# How it ends.
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_exception_closes_it_and_keeps_the_record(error: type[BaseException]) -> None:
+    before = current()
+    x = tensor([1.0], requires_grad=True)
+    graph = AutogradGraph()
+
+    def fail() -> None:
+        with graph:
+            y = x * 2
+            raise error(y)
+
+    with pytest.raises(error):
+        fail()
+    assert graph.closed
+    assert current() is before
+    assert [record.name for record in graph.records] == ["x", "y"]
+
+
+def test_it_opens_once() -> None:
+    graph = AutogradGraph("once")
+    with graph, pytest.raises(RuntimeError, match="'once' was opened before"), graph:
+        pass
+    with pytest.raises(RuntimeError, match="make a new AutogradGraph"), graph:
+        pass
+    assert current().observers == ()
+
+
+def test_closing_it_elsewhere_changes_nothing_there() -> None:
+    graph = AutogradGraph()
+    elsewhere = contextvars.copy_context()
+    with nbgrad.no_grad():
+        graph.__enter__()
+        elsewhere.run(graph.close)
+        assert graph.closed
+        assert not nbgrad.is_grad_enabled()
+    assert nbgrad.is_grad_enabled()
+
+
+def test_a_closed_graph_takes_nothing_from_a_task_that_outlives_it() -> None:
+    async def late(go: asyncio.Event) -> int:
+        await go.wait()
+        y = tensor([1.0], requires_grad=True) * 2
+        y.backward()
+        return len(current().observers)
+
+    async def main() -> tuple[AutogradGraph, int]:
+        go = asyncio.Event()
+        with AutogradGraph() as graph:
+            task = asyncio.create_task(late(go))
+            await asyncio.sleep(0)
+        go.set()
+        return graph, await task
+
+    graph, still_attached = asyncio.run(main())
+    assert still_attached == 1, "the task has the state that it began with"
+    assert (graph.records, graph.backwards) == ([], 0)
+    assert not graph._facts
+    assert not graph._values
+
+
+def test_another_thread_is_not_recorded() -> None:
+    def work() -> None:
+        (x * 2).backward()
+
+    x = tensor([1.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert graph.records == []
+    assert x.grad is not None
+
+
+# What it keeps.
+
+
+def test_it_owns_no_tensor_after_it_is_closed() -> None:
+    gc.disable()
+    try:
+        x, w = tensor(torch.ones(2, 3)), tensor(torch.ones(3), requires_grad=True)
+        with AutogradGraph() as graph:
+            h = x * w
+            loss = h.exp().sum()
+            loss.backward()
+        held = [weakref.ref(thing) for thing in (x, w, h, loss, x.data, h.data, w.grad, h.grad_fn)]
+        del x, w, h, loss
+        assert [ref() for ref in held] == [None] * len(held)
+        assert len(graph.records) == 5
+        assert graph.frame is not None
+        assert graph.frame.gradients
+    finally:
+        gc.enable()
+
+
+def test_reading_a_functions_variables_neither_keeps_nor_changes_them() -> None:
+    x = tensor(torch.ones(2000), requires_grad=True)
+    mine = locals()
+    with AutogradGraph():
+        (x * 2).sum().backward()
+    assert mine["x"] is x, "a snapshot that the user took is the user's"
+    assert "graph" not in mine
+
+
+def test_it_keeps_no_tensor_that_the_user_drops_while_it_is_open() -> None:
+    x = tensor(torch.ones(2000), requires_grad=True)
+    with AutogradGraph():
+        dropped = [weakref.ref((x * 2).data) for _ in range(10)]
+        assert not any(ref() is not None for ref in dropped)
+
+
+def test_a_graph_leaves_the_collector_nothing() -> None:
+    with garbage() as found:
+        w = tensor(torch.ones(3), requires_grad=True)
+        with AutogradGraph() as outer, AutogradGraph() as inner:
+            for _ in range(3):
+                (w * w).sum().backward()
+            list(outer.rx.nodes())
+        outer.rx, inner.reverse_toposort()
+        with pytest.raises(RuntimeError, match="must be equal"), AutogradGraph():
+            (w * w).backward(torch.ones(5))
+        del w, outer, inner
+    assert found == []
+
+
+def test_a_training_loop_keeps_the_record_bounded() -> None:
+    def step(number: float) -> None:
+        batch = tensor([number, 1.0])
+        loss = ((batch * w).tanh() ** 2).mean()
+        loss.backward()
+
+    w = tensor([1.0, 2.0], requires_grad=True)
+    sizes = []
+    with AutogradGraph() as graph:
+        for number in range(4000):
+            step(number)
+            if number % 500 == 499:
+                sizes.append(max(len(graph._facts), len(graph._values), len(graph._names), len(graph._outside)))
+    assert max(sizes) <= 4096 + 8
+    assert graph.backwards == 4000
+    assert [record.name for record in graph.records] == ["batch", "w", None, None, None, "loss"]
+
+
+def test_forward_only_keeps_the_record_bounded() -> None:
+    w = tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        for _ in range(6000):
+            last = w * 2
+        assert len(graph._facts) <= 4096 + 1
+    assert last.requires_grad
+    assert [record.name for record in graph.records] == ["w", "last"]
+
+
+def test_unwatched_it_keeps_no_value_and_no_gradient_but_the_reductions() -> None:
+    a, b = tensor(torch.ones(2, 3), requires_grad=True), tensor(torch.ones(3), requires_grad=True)
+    with AutogradGraph(watch=False) as graph:
+        y = a * b
+        y.sum().backward()
+        assert not graph._values
+    record = next(record for record in graph.records if record.name == "y")
+    assert record.value is None
+    assert [(i.gradient, str(i.reduction)) for i in record.inputs] == [
+        (None, "None"),
+        (None, "(2, 3) -> (3,): sum dim 0"),
+    ]
+    assert all(record.gradient is None for record in graph.records if record.kind == "op")
+
+
+def test_beyond_the_budget_gradients_are_norms() -> None:
+    x = tensor(torch.ones(100), requires_grad=True)
+    for budget, kept in ((0, False), (1 << 20, True)):
+        with AutogradGraph(budget=budget) as graph:
+            y = x * 2
+            y.sum().backward()
+        gradient = next(record.gradient for record in graph.records if record.name == "y")
+        assert gradient is not None
+        assert gradient.norm == pytest.approx(10.0)
+        assert (gradient.values is not None) is kept
+
+
+def test_what_was_changed_in_place_is_not_misreported() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    g = torch.tensor([1.0, 1.0])
+    with AutogradGraph() as graph:
+        y = x + 1
+        y.backward(g)
+        y.data.mul_(100)
+        g.mul_(100)
+    record = next(record for record in graph.records if record.name == "y")
+    assert record.value is None
+    assert record.gradient is None or record.gradient.norm == pytest.approx(2**0.5)
+
+
+def test_graphs_are_counted_and_say_what_they_are() -> None:
+    first, second = AutogradGraph(), AutogradGraph()
+    assert int(second.name.removeprefix("graph ")) == int(first.name.removeprefix("graph ")) + 1
+    graph, _ = layer()
+    assert repr(graph) == f"<AutogradGraph {graph.name!r}: 3 ops, 1 backwards>"
+
+
+def test_a_backward_with_create_graph_is_recorded_too() -> None:
+    x = tensor([2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        (slope,) = nbgrad.grad(x**3, x, create_graph=True)
+        slope.backward()
+    assert graph.backwards == 2
+    assert [record.op.name for record in graph.records if record.op] == ["pow", "mul", "mul"]
+    assert x.grad is not None
+    assert x.grad.item() == 12.0

@@ -1,0 +1,236 @@
+"""The tensor itself: what it is made from, what it tells, what it refuses."""
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core.node import Leaf, Node
+from nbgrad.core.tensor import Tensor, tensor
+from tests.core.programs import Library, agree, both_raise
+
+
+@pytest.fixture
+def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [1, 1.5, True, [1, 2], [[1.0, 2.0], [3.0, 4.0]], [], (1.0, 2.0), np.float32(2), np.arange(3), np.ones((2, 2))],
+    ids=repr,
+)
+def test_data_becomes_what_torch_makes_of_it(data: Any) -> None:
+    made = tensor(data)
+    expected = torch.tensor(data)
+    assert torch.equal(made.data, expected)
+    assert (made.dtype, made.shape, made.device) == (expected.dtype, expected.shape, expected.device)
+    assert not made.requires_grad
+
+
+def test_a_torch_tensor_shares_its_memory_and_leaves_its_history_behind() -> None:
+    source = torch.ones(2, requires_grad=True)
+    made = tensor(source, requires_grad=True)
+    assert made.data.data_ptr() == source.data_ptr()
+    assert not made.data.requires_grad
+    source.detach().add_(1)
+    assert made.tolist() == [2.0, 2.0]
+    assert made.data._version == source._version, "a change through either name is seen by both"
+
+
+def test_numbers_and_arrays_are_copied() -> None:
+    array = np.ones(2)
+    made = tensor(array)
+    array[0] = 5.0
+    assert made.tolist() == [1.0, 1.0]
+
+
+def test_dtype_device_and_tensor_are_taken() -> None:
+    assert tensor([1, 2], dtype=nbgrad.float64).dtype is torch.float64
+    assert tensor(torch.ones(2), dtype=nbgrad.float16).dtype is torch.float16
+    assert tensor([1.0], device="meta").device.type == "meta"
+    first = tensor([1.0], requires_grad=True)
+    again = tensor(first)
+    assert again is not first
+    assert not again.requires_grad
+    assert again.data.data_ptr() == first.data.data_ptr()
+
+
+def test_cuda_asked_for_without_cuda_says_so(no_cuda: None) -> None:
+    for ask in (
+        lambda: tensor([1.0], device="cuda"),
+        lambda: tensor([1.0], device=torch.device("cuda:1")),
+        lambda: nbgrad.AutogradGraph(device="cuda"),
+    ):
+        with pytest.raises(
+            RuntimeError, match=r"'cuda(:1)?' was asked for, but torch finds no CUDA device .* device='cpu'"
+        ):
+            ask()
+
+
+def integers_requiring_grad(lib: Library) -> tuple[Any, ...]:
+    return (lib.ops.tensor([1, 2], requires_grad=True),)
+
+
+def booleans_requiring_grad_later(lib: Library) -> tuple[Any, ...]:
+    return (lib.ops.tensor([True]).requires_grad_(),)
+
+
+def result_switched_off(lib: Library) -> tuple[Any, ...]:
+    y = lib.leaf(1.0) * 2
+    y.requires_grad = False
+    return (y,)
+
+
+def gradient_of_another_shape_assigned(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0)
+    x.grad = lib.constant(1.0, 2.0, 3.0)
+    return (x,)
+
+
+def numpy_of_what_needs_a_gradient(lib: Library) -> tuple[Any, ...]:
+    return (lib.leaf(1.0).numpy(),)
+
+
+def shapes_that_do_not_broadcast(lib: Library) -> tuple[Any, ...]:
+    return (lib.leaf(1.0, 2.0, 3.0) * lib.leaf(1.0, 2.0, 3.0, 4.0),)
+
+
+def matrices_that_do_not_fit(lib: Library) -> tuple[Any, ...]:
+    return (lib.leaf([[1.0, 2.0, 3.0]]) @ lib.leaf([[1.0, 2.0]]),)
+
+
+def copy_of_a_result(lib: Library) -> tuple[Any, ...]:
+    return (copy.deepcopy(lib.leaf(1.0) * 2),)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (integers_requiring_grad, ["floating point", "torch.int64", "dtype=torch.float32"]),
+        (booleans_requiring_grad_later, ["floating point", "torch.bool"]),
+        (result_switched_off, ["mul", "detach()"]),
+        (gradient_of_another_shape_assigned, ["(3,)", "(2,)"]),
+        (numpy_of_what_needs_a_gradient, ["detach().numpy()"]),
+        (shapes_that_do_not_broadcast, ["mul(", "a of shape (3,)", "b of shape (4,)", "float64"]),
+        (matrices_that_do_not_fit, ["matmul(", "(1, 3)", "(1, 2)"]),
+        (copy_of_a_result, ["leaf", "mul", "detach()"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_error_is_torchs_and_says_what_to_do(program: Any, words: list[str]) -> None:
+    both_raise(program, *words)
+
+
+def test_complex_gradients_are_refused_by_name() -> None:
+    with pytest.raises(NotImplementedError, match=r"torch\.complex64.*real and imaginary"):
+        tensor([1j], requires_grad=True)
+
+
+def test_a_tensor_in_torchs_own_autograd_is_refused_by_the_op() -> None:
+    with pytest.raises(RuntimeError, match=r"mul\(\).*torch's own autograd.*nbgrad\.tensor\(t, requires_grad=True\)"):
+        tensor([1.0]) * torch.ones(1, requires_grad=True)
+
+
+def test_an_index_out_of_range_is_an_index_error_that_names_the_op() -> None:
+    with pytest.raises(IndexError, match=r"softmax\(\w+ of shape \(2,\).*Dimension out of range"):
+        tensor([1.0, 2.0]).softmax(3)
+    with pytest.raises(IndexError, match=r"getitem\(\w+ of shape \(2,\)"):
+        tensor([1.0, 2.0])[5]
+
+
+def what_data_tells(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf([[1.0, 2.0, 3.0]])
+    return (
+        (x.shape, x.ndim, x.dim(), x.size(), x.size(1), x.numel(), x.dtype, x.device),
+        (len(x), x.tolist(), x.is_leaf, x.requires_grad),
+        (x * 2).is_leaf,
+        (float(x.detach()[0, 0]), int(x.detach()[0, 1]), x[0, 2].item(), bool(x[0, 0] > 2), f"{x[0, 0].detach():.2f}"),
+        [1, 2, 3][lib.constant(1, dtype=torch.int64)],
+        [part.tolist() for part in x[0]],
+        x.detach().requires_grad,
+        x.detach().numpy().tolist(),
+        np.asarray(x.detach(), dtype=np.float32).dtype.name,
+    )
+
+
+def test_what_a_tensor_tells_is_what_torchs_tells() -> None:
+    agree(what_data_tells)
+
+
+def test_iterating_over_a_number_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="item"):
+        iter(tensor(1.0))
+    with pytest.raises(TypeError):
+        len(tensor(1.0))
+
+
+def test_a_tensor_is_a_key_by_identity() -> None:
+    a, b = tensor([1.0]), tensor([1.0])
+    assert {a: 1, b: 2}[a] == 1
+    assert len({a, b, a}) == 2
+
+
+def test_repr_says_how_it_was_made_and_has_no_address() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    assert repr(tensor([1.0, 2.0])) == "tensor([1., 2.])"
+    assert repr(x) == "tensor([1., 2.], requires_grad=True)"
+    assert repr(x * 2) == "tensor([2., 4.], grad_fn=<mul>)"
+    assert f"{x.sum():.1f}" == "3.0"
+    assert f"{x}" == repr(x)
+
+
+def test_kind_and_origin() -> None:
+    x, c = tensor(1.0, requires_grad=True), tensor(1.0)
+    y = x * c
+    assert (x.kind, c.kind, y.kind) == ("leaf", "constant", "op")
+    assert isinstance(x.origin, Leaf)
+    assert x.origin is x.origin
+    assert isinstance(y.origin, Node)
+    assert y.grad_fn is y.origin
+    assert x.grad_fn is None
+    assert x.origin.seq < y.origin.seq
+    assert (repr(x.origin), repr(y.origin)) == ("<leaf ()>", "<mul>")
+
+
+def test_grad_takes_a_torch_tensor_and_none() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    x.grad = torch.tensor([3.0, 4.0])
+    assert isinstance(x.grad, Tensor)
+    assert x.grad.tolist() == [3.0, 4.0]
+    x.grad = None
+    assert x.grad is None
+
+
+def test_detach_shares_memory_and_the_version_that_errors_rest_on() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    y = x.exp()
+    y.detach().data.add_(1)
+    with pytest.raises(RuntimeError, match="in-place"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "deepcopy", "pickle"]
+)
+def test_a_copy_is_a_leaf_of_its_own(copied: Any) -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    x.name = "w"
+    (x * 5).sum().backward()
+    twin = copied(x)
+    assert (twin.tolist(), twin.requires_grad, twin.name, twin.grad.tolist()) == ([1.0, 2.0], True, "w", [5.0, 5.0])
+    twin.grad = None
+    (twin * 3).sum().backward()
+    assert twin.grad.tolist() == [3.0, 3.0]
+    assert x.grad is not None
+    assert x.grad.tolist() == [5.0, 5.0], "the copy gave its gradient to the original"
+
+
+def test_a_deep_copy_has_memory_of_its_own() -> None:
+    x = tensor([1.0, 2.0])
+    copy.deepcopy(x).data.zero_()
+    assert x.tolist() == [1.0, 2.0]
