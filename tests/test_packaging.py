@@ -44,7 +44,8 @@ def test_the_wheel_is_pure(wheel: Path) -> None:
 
 def test_the_wheel_holds_every_module_the_bundle_and_nothing_else(wheel: Path) -> None:
     sources = ROOT / "nbgrad"
-    wanted = {path for path in sources.rglob("*.py") if "node_modules" not in path.parts}
+    wanted = {path for path in sources.rglob("*.py*") if path.suffix in {".py", ".pyi"}}
+    wanted = {path for path in wanted if "node_modules" not in path.parts}
     wanted |= {path for path in (sources / "widgets" / "static").iterdir() if path.is_file()}
     wanted.add(sources / "py.typed")
     names = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}

@@ -4,13 +4,8 @@ A graph keeps light facts, one tuple per op, and owns no tensor that the user dr
 ``rustworkx.PyDiGraph`` in bulk when somebody asks.
 """
 
-import os
-import sys
-from dataclasses import dataclass, field
-from inspect import CO_OPTIMIZED
 from itertools import count
-from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 from weakref import ref
 
@@ -19,50 +14,14 @@ import rustworkx
 import torch
 
 from nbgrad.core.broadcast import Reduction
+from nbgrad.core.caller import in_a_function, tensor_variables, user_frame
 from nbgrad.core.frame import SMALL, Frame, FrameRecorder, Stats, summarise
 from nbgrad.core.modes import Observer, Scope, State, current, set_state
 from nbgrad.core.node import Leaf, Node, Origin
-from nbgrad.core.op import Op
+from nbgrad.core.record import Input, Record
 from nbgrad.core.tensor import Tensor, check_device
 
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _next_number = count(1).__next__
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """One input of an op: where its tensor came from, or the number that stood there."""
-
-    name: str
-    source: int | None
-    literal: Any = None
-    gradient: Stats | None = None
-    reduction: Reduction | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A node of the record: an op with the tensor it made, or a tensor that no op in the graph made.
-
-    ``kind`` is "op", "parameter", "leaf" (needs a gradient), "constant" or "outside" (an op that ran before the graph
-    was opened). ``file`` and ``line`` are the user's line that ran it.
-    """
-
-    id: int
-    kind: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-    name: str | None = None
-    op: Op | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: tuple[Input, ...] = ()
-    scope: Scope | None = None
-    file: str | None = None
-    line: int | None = None
-    root: bool = False
-    value: Stats | None = None
-    gradient: Stats | None = None
 
 
 class AutogradGraph(Observer):
@@ -122,7 +81,7 @@ class AutogradGraph(Observer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(_variables(_user_frame(sys._getframe(1))))
+        self.close(tensor_variables(user_frame()))
 
     def close(self, namespace: dict[str, Any] | None = None) -> None:
         """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor."""
@@ -155,7 +114,7 @@ class AutogradGraph(Observer):
         if self.closed:
             return  # a task that began inside the graph outlives it
         sources = tuple([self._source(arg) for arg in args])
-        frame = _user_frame(sys._getframe(1))
+        frame = user_frame()
         self._facts[node.seq] = (
             *(ref(node), node.op, node.settings, sources, node.shape, node.dtype, node.device),
             *(current().scope, frame.f_code.co_filename, frame.f_lineno),
@@ -197,9 +156,9 @@ class AutogradGraph(Observer):
         if self.closed:
             return
         self._running = FrameRecorder(self._backwards + 1, tuple(origin.seq for origin, _ in roots), self._budget)
-        frame = _user_frame(sys._getframe(1))
-        if frame.f_code.co_flags & CO_OPTIMIZED:
-            self.name_variables(_variables(frame))
+        frame = user_frame()
+        if in_a_function(frame):
+            self.name_variables(tensor_variables(frame))
 
     def on_gradient(self, origin: Origin, gradient: Any) -> None:
         """Keep the gradient of a tensor."""
@@ -394,23 +353,3 @@ class AutogradGraph(Observer):
 
 class _Made(int):
     """The number of the op that made an input, told apart from a number that is an input."""
-
-
-def _variables(frame: FrameType) -> dict[str, Any]:
-    """The tensors among the variables of ``frame``, by name.
-
-    Before Python 3.13 the interpreter keeps the snapshot that it makes of a function's variables until the function
-    returns, and everything in it alive: it is emptied, unless the user holds it too, having called ``locals()``.
-    """
-    snapshot = frame.f_locals
-    found = {name: value for name, value in snapshot.items() if isinstance(value, Tensor)}
-    if frame.f_code.co_flags & CO_OPTIMIZED and sys.version_info < (3, 13) and sys.getrefcount(snapshot) <= 3:
-        snapshot.clear()
-    return found
-
-
-def _user_frame(frame: FrameType) -> FrameType:
-    """The innermost frame that is not nbgrad's own."""
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame

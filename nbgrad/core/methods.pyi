@@ -101,7 +101,7 @@ class TensorMethods:
 
     def __ge__(self, other: Operand) -> Tensor: ...
     def __getitem__(self, index: Any) -> Tensor:
-        """``x[index]``: tensors, arrays, lists and truth values in the index become raw torch tensors."""
+        """``x[index]``: tensors, arrays and lists in the index become raw torch tensors, everything else stays."""
 
     def gather(self, dim: int, index: Tensor | torch.Tensor) -> Tensor:
         """Along ``dim``, the elements at the numbers in ``index``, in torch's order of arguments."""

@@ -9,9 +9,10 @@ import numpy as np
 from latex2mathml.converter import convert
 
 from nbgrad.core.frame import Stats
-from nbgrad.core.graph import AutogradGraph, Input, Record
+from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope as CoreScope
 from nbgrad.core.op import Op
+from nbgrad.core.record import Input, Record
 from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, Reduction, Scope
 
 _SHOWN = 64

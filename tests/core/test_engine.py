@@ -747,3 +747,15 @@ def test_cpu_and_cuda_in_one_graph() -> None:
     assert x.grad is not None
     assert x.grad.device.type == "cpu"
     assert x.grad.tolist() == [3.0, 6.0]
+
+
+@pytest.mark.parametrize("wrap", [lambda i: i, lambda i: (i,), lambda i: (slice(None), i)])
+def test_an_index_that_changes_after_its_use_moves_no_gradient(wrap: Callable[[torch.Tensor], Any]) -> None:
+    x = tensor(torch.zeros(3, 3, dtype=torch.float64), requires_grad=True)
+    index = torch.tensor([0, 1])
+    picked = x[wrap(index)]
+    expected = torch.zeros(3, 3, dtype=torch.float64)
+    expected[wrap(index.clone())] = 1
+    index.fill_(2)
+    picked.sum().backward()
+    torch.testing.assert_close(x.grad.data, expected)

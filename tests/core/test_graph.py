@@ -17,8 +17,9 @@ import torch
 
 import nbgrad
 from nbgrad.core import graph as graph_module
-from nbgrad.core.graph import AutogradGraph, Record
+from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Observer, current, set_state
+from nbgrad.core.record import Record
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.programs import garbage
 

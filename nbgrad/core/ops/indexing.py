@@ -132,17 +132,22 @@ def _places(part, room, rest):
 
 
 def _getitem(self, index):
-    """``x[index]``: tensors, arrays, lists and truth values in the index become raw torch tensors."""
+    """``x[index]``: tensors, arrays and lists in the index become raw torch tensors, everything else stays.
+
+    A rule keeps the index, so tensors in it are copied: changed in place later, they would move the gradient elsewhere.
+    """
     parts = tuple(_plain(part) for part in index) if isinstance(index, tuple) else _plain(index)
     return getitem(self, index=parts)
 
 
 def _plain(part):
     if isinstance(part, Tensor):
-        return part.data
+        part = part.data
     if isinstance(part, bool | list | range | np.ndarray):
-        made = torch.as_tensor(part)
+        made = torch.tensor(part)
         return made.to(torch.int64) if made.dtype.is_floating_point and made.numel() == 0 else made
+    if isinstance(part, torch.Tensor):
+        return part.clone()
     return int(part) if isinstance(part, np.integer) else part
 
 
