@@ -14,13 +14,34 @@ from torch import (
 )
 
 from nbgrad import nn as nn, optim as optim
+from nbgrad.core.anomaly import AnomalyError as AnomalyError, detect_anomaly as detect_anomaly
+from nbgrad.core.autocast import autocast as autocast
+from nbgrad.core.check import (
+    GradcheckError as GradcheckError,
+    gradcheck as gradcheck,
+    gradgradcheck as gradgradcheck,
+)
+from nbgrad.core.checkpoint import checkpoint as checkpoint
+from nbgrad.core.function import Function as Function, once_differentiable as once_differentiable
+from nbgrad.core.functional import (
+    hessian as hessian,
+    hvp as hvp,
+    jacobian as jacobian,
+    jvp as jvp,
+    vhp as vhp,
+    vjp as vjp,
+)
 from nbgrad.core.grad import grad as grad
 from nbgrad.core.graph import AutogradGraph as AutogradGraph
+from nbgrad.core.interop import from_dlpack as from_dlpack, from_numpy as from_numpy
 from nbgrad.core.modes import (
     enable_grad as enable_grad,
+    inference_mode as inference_mode,
     is_grad_enabled as is_grad_enabled,
+    is_inference_mode_enabled as is_inference_mode_enabled,
     no_grad as no_grad,
     scope as scope,
+    set_grad_enabled as set_grad_enabled,
 )
 from nbgrad.core.op import op as op
 from nbgrad.core.ops import (
@@ -31,6 +52,7 @@ from nbgrad.core.ops import (
     div as div,
     eq as eq,
     exp as exp,
+    fill as fill,
     gather as gather,
     ge as ge,
     gt as gt,
@@ -60,6 +82,7 @@ from nbgrad.core.ops import (
     unsqueeze as unsqueeze,
     where as where,
 )
+from nbgrad.core.strict import BroadcastError as BroadcastError, strict_broadcast as strict_broadcast
 from nbgrad.core.tensor import Tensor as Tensor, tensor as tensor
 
 __version__ = "0.1.0"

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 
-from nbgrad.core.methods import TensorMethods  # noqa: E402
+from nbgrad.core.methods import Conversions, TensorMethods  # noqa: E402
 from nbgrad.core.op import OPS, Op  # noqa: E402
 
 STUB = ROOT / "nbgrad" / "core" / "methods.pyi"
@@ -36,7 +37,12 @@ class ValuesAndIndices(NamedTuple):
     values: Tensor
     indices: Tensor
 
-class TensorMethods:
+class Conversions:
+    """The methods called as Python's own types, ``x.float()``: apart, so that these keep their names elsewhere."""
+'''
+
+METHODS = '''
+class TensorMethods(Conversions):
     """Base of ``Tensor``: every operator and method that is a row of the op table."""
 '''
 
@@ -62,12 +68,15 @@ EXCEPTIONS = {
     ("sum", "dim"): "int | Sequence[int] | None",
 }
 
-NO_NUMBERS = {"matmul", "maximum"}
+NO_NUMBERS = {"copy", "matmul", "maximum"}
 """Rows of two tensors, where a number is an error."""
 
 # Methods that are no row but choose one: what they take cannot be read off the table.
 CHOOSING = {
     "__getitem__": ["def __getitem__(self, index: Any) -> Tensor"],
+    "__setitem__": ["def __setitem__(self, index: Any, value: Operand) -> None"],
+    "cpu": ["def cpu(self) -> Tensor"],
+    "cuda": ["def cuda(self, device: torch.device | str | int | None = None) -> Tensor"],
     "gather": ["def gather(self, dim: int, index: Tensor | torch.Tensor) -> Tensor"],
     "max": [
         "def max(self) -> Tensor",
@@ -77,17 +86,27 @@ CHOOSING = {
     "to": [
         "def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Tensor",
         "def to(self, dtype: torch.dtype) -> Tensor",
+        "def to(self, other: Tensor | torch.Tensor) -> Tensor",
         "def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Tensor",
     ],
+    "type_as": ["def type_as(self, other: Tensor | torch.Tensor) -> Tensor"],
+    "zero_": ["def zero_(self) -> Tensor"],
     "where": ["def where(self, condition: Tensor | torch.Tensor, other: Operand) -> Tensor"],
 }
 
 
 def stub() -> str:
     """The text of the whole file, laid out as the linter wants it."""
-    text = HEADER + "".join(f"\n{text}" for name in vars(TensorMethods) for text in method(name))
+    conversions = [written(f"def {name}(self) -> Tensor", made.__doc__ or "") for name, made in functions(Conversions)]
+    methods = [text for name, _ in functions(TensorMethods) for text in method(name)]
+    text = HEADER + "".join(f"\n{text}" for text in [*conversions, METHODS, *methods])
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(STUB), "-"]
     return subprocess.run(command, input=text, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def functions(kind: type) -> list[tuple[str, FunctionType]]:
+    """What is a method in the class itself, by name."""
+    return [(name, value) for name, value in vars(kind).items() if isinstance(value, FunctionType)]
 
 
 def method(name: str) -> Iterator[str]:
@@ -99,8 +118,8 @@ def method(name: str) -> Iterator[str]:
         ways = CHOOSING[name]
         for way in ways:
             yield written(way, function.__doc__ or "", overloaded=len(ways) > 1)
-    elif name in OPS:
-        yield written(f"def {name}({', '.join(['self', *parameters(OPS[name])])}) -> Tensor", OPS[name].doc)
+    elif (row := OPS.get(name) or OPS.get(name.removesuffix("_"))) is not None:
+        yield written(f"def {name}({', '.join(['self', *parameters(row)])}) -> Tensor", function.__doc__ or "")
     else:
         yield operator(name, function)
 

@@ -1,23 +1,82 @@
 """Where in the user's code something happens, and what the variables there are called."""
 
+import linecache
 import os
 import sys
+from collections.abc import Callable
 from inspect import CO_OPTIMIZED
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.methods import TensorMethods
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+
+class Place:
+    """A line of the user's code: an instruction, whose line number is looked up when somebody asks."""
+
+    __slots__ = ("_code", "_offset")
+
+    def __init__(self, code: CodeType, offset: int) -> None:
+        self._code = code
+        self._offset = offset
+
+    @property
+    def file(self) -> str:
+        """The file name of the code."""
+        return self._code.co_filename
+
+    @property
+    def line(self) -> int:
+        """The number of the line, from 1."""
+        lines = (line for start, end, line in self._code.co_lines() if start <= self._offset < end and line)
+        return next(lines, self._code.co_firstlineno)
+
+    @property
+    def cell(self) -> bool:
+        """Whether the line is in a notebook cell, which has no file name that a reader knows."""
+        return "ipykernel_" in self.file or self.file.startswith("<ipython-input")
+
+    @property
+    def text(self) -> str:
+        """The line itself; empty where Python does not know it, as in code given to ``exec``."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        where = f"line {self.line} of the cell" if self.cell else f"{_shortened(self.file)}:{self.line}"
+        return f"{where}, `{self.text}`" if self.text else where
+
+
+def _shortened(file: str) -> str:
+    """The path from the current folder, where the file is below it."""
+    here = os.getcwd() + os.sep  # noqa: PTH109  # compared as text: a file name of Python may be no path at all
+    return file.removeprefix(here)
+
+
+def user_place() -> Place:
+    """The line of the user's that runs now."""
+    frame = user_frame()
+    return Place(frame.f_code, frame.f_lasti)
 
 
 def user_frame() -> FrameType:
     """The innermost running frame that is not nbgrad's own."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
+    while True:
+        file = frame.f_code.co_filename
+        ours = _OURS.get(file)
+        if ours is None:
+            ours = _OURS[file] = file.startswith(_PACKAGE)
+        above = frame.f_back if ours else None
+        if above is None:
+            return frame
+        frame = above
+
+
+_OURS: dict[str, bool] = {}
+"""Whether a file of running code is one of nbgrad's, which every op that is recorded asks of a few files."""
 
 
 def in_a_function(frame: FrameType) -> bool:
@@ -32,7 +91,38 @@ def tensor_variables(frame: FrameType) -> dict[str, Any]:
     returns, and everything in it alive: it is emptied, unless the user holds it too, having called ``locals()``.
     """
     snapshot = frame.f_locals
-    found = {name: value for name, value in snapshot.items() if isinstance(value, Tensor)}
+    found = {name: value for name, value in snapshot.items() if isinstance(value, TensorMethods)}
     if in_a_function(frame) and sys.version_info < (3, 13) and sys.getrefcount(snapshot) <= 3:
         snapshot.clear()
     return found
+
+
+def variable_name(wanted: Callable[[Any], bool]) -> str | None:
+    """What the user calls a tensor that is ``wanted``: its own name, or a variable's in the frames that run now.
+
+    Only for messages: it looks at every variable of every frame.
+    """
+    innermost = user_frame()
+    namespaces = [innermost.f_globals]
+    frame: FrameType | None = innermost
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
+            namespaces.insert(-1, tensor_variables(frame))
+        frame = frame.f_back
+    for namespace in namespaces:
+        for name, value in list(namespace.items()):
+            if isinstance(value, TensorMethods) and not name.startswith("_") and wanted(value):
+                return str(getattr(value, "name", None) or name)
+    return None
+
+
+def called_by_user() -> bool:
+    """Whether the op or method that runs now was called by the user, not by a block or function of nbgrad's own."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename in _MACHINERY:
+        frame = frame.f_back
+    return not frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+_MACHINERY = {f"{_PACKAGE}core{os.sep}{name}.py" for name in ("caller", "graph", "op", "strict", "tensor", "unreached")}
+"""What stands between a call of the user's and the code that asks who called."""

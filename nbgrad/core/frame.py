@@ -1,5 +1,7 @@
 """What one backward did: the gradients that arrived, the reductions that were made, and their statistics."""
 
+import math
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +11,12 @@ from nbgrad.core.broadcast import Reduction
 
 SMALL = 1024
 """Tensors with at most this many elements are kept to be shown; of larger ones the statistics are."""
+
+VALUES = 2 << 20
+"""How many bytes of values of results a graph keeps."""
+
+_OBJECT = 512
+"""What a tensor takes besides its elements, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,8 @@ class Stats:
 
 def summarise(data: torch.Tensor) -> Stats:
     """The statistics of a tensor of numbers; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``."""
+    if data.numel() == 1 and not data.dtype.is_complex:
+        return _summarise_one(data)
     numbers = data.detach().to(torch.float64).flatten()
     finite = numbers.isfinite()
     sound = numbers if finite.all() else numbers[finite]
@@ -45,6 +55,55 @@ def summarise(data: torch.Tensor) -> Stats:
         inf=int(numbers.isinf().sum()),
         values=data.tolist() if data.numel() <= SMALL else None,
     )
+
+
+def _summarise_one(data: torch.Tensor) -> Stats:
+    """The same for one number: a graph of a million of them is closed in seconds."""
+    number = float(data)
+    shape, values = tuple(data.shape), data.tolist()
+    if math.isfinite(number):
+        return Stats(shape, abs(number), number, number, number, 0, 0, values)
+    nan = math.isnan(number)
+    return Stats(shape, abs(number), nan=int(nan), inf=int(not nan), values=values)
+
+
+class Values:
+    """The values of small results, to show them: the newest ones, within a fixed number of bytes.
+
+    A window into larger memory is copied, so that two megabytes is all that they keep alive.
+    """
+
+    __slots__ = ("_held", "_room")
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[torch.Tensor, int, int]] = {}
+        self._room = VALUES
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, id: int, data: torch.Tensor) -> None:
+        """Keep ``data``, if they are small, as the values of ``id``."""
+        if data.numel() > SMALL:
+            return
+        size = data.untyped_storage().nbytes()
+        if size > 2 * data.nbytes + _OBJECT:
+            data = data.clone()
+            size = data.nbytes
+        self._held[id] = (data, data._version, size + _OBJECT)
+        self._room -= size + _OBJECT
+        if self._room < 0:
+            self.keep(set(list(self._held)[len(self._held) // 2 :]))
+
+    def keep(self, ids: Container[int]) -> None:
+        """Let go of all but those of ``ids``."""
+        self._held = {id: held for id, held in self._held.items() if id in ids}
+        self._room = VALUES - sum(size for *_, size in self._held.values())
+
+    def get(self, id: int) -> Stats | None:
+        """The statistics of the values of ``id``; None if they are not kept or were changed in place since."""
+        data, version, _ = self._held.get(id, (None, 0, 0))
+        return summarise(data) if data is not None and data._version == version else None
 
 
 class Kept:
@@ -62,12 +121,13 @@ class Kept:
         self._room = budget
 
     def __setitem__(self, key: Any, data: torch.Tensor) -> None:
-        size = 0 if id(data) in self._seen else data.nbytes
-        if size > self._room:
-            self.keep_norms({key: data})
-            return
-        self._room -= size
-        self._seen.add(id(data))
+        if id(data) not in self._seen:
+            size = data.untyped_storage().nbytes()  # a window into larger memory keeps all of it
+            if size > self._room:
+                self.keep_norms({key: data})
+                return
+            self._room -= size
+            self._seen.add(id(data))
         self._held[key] = (data, data._version)
 
     def keep_norms(self, tensors: dict[Any, torch.Tensor]) -> None:
@@ -79,8 +139,16 @@ class Kept:
             {key: (tuple(data.shape), norm) for (key, data), norm in zip(known.items(), norms, strict=True)}
         )
 
+    def get(self, key: Any) -> Stats | None:
+        """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
+        data, version = self._held.get(key, (None, 0))
+        if data is not None and data._version == version:
+            return summarise(data)
+        shape, norm = self._norms.get(key, (None, None))
+        return None if shape is None or norm is None else Stats(shape, float(norm))
+
     def summarise(self) -> dict[Any, Stats]:
-        """The statistics of everything kept; of a tensor that was changed in place since, its norm if that was kept."""
+        """The statistics of everything kept."""
         known: dict[int, Stats] = {}
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
         for key, (data, version) in self._held.items():
@@ -109,17 +177,27 @@ class Frame:
     contributions: dict[tuple[int, int], Stats] = field(default_factory=dict)
     reductions: dict[tuple[int, int], Reduction] = field(default_factory=dict)
 
+    def gradient_of(self, id: int) -> Stats | None:
+        """The gradient of what ``id`` made or is, if the backward came by."""
+        return self.gradients.get(id)
+
+    def contribution_of(self, key: tuple[int, int]) -> Stats | None:
+        """What the rule of an input gave it."""
+        return self.contributions.get(key)
+
 
 class FrameRecorder:
     """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
 
-    __slots__ = ("_kept", "_leaves", "number", "reductions", "roots")
+    __slots__ = ("_kept", "_leaves", "arrived", "number", "outer", "reductions", "roots")
 
-    def __init__(self, number: int, roots: tuple[int, ...], budget: int) -> None:
-        self.number = number
+    def __init__(self, roots: tuple[int, ...], budget: int, outer: "FrameRecorder | None" = None) -> None:
+        self.number = 0  # it has one when it has ended: a hook may run another backward in the middle
+        self.outer = outer
         self.roots = roots
         self._kept = Kept(budget)
         self._leaves: dict[int, torch.Tensor] = {}
+        self.arrived: set[int] = set()
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
     def gradient(self, seq: int, gradient: Any) -> None:
@@ -134,10 +212,19 @@ class FrameRecorder:
         """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
         self._leaves[seq] = _raw(gradient)
 
-    def end(self) -> None:
-        """The backward is complete: take the norms of what the user can change from now on."""
+    def end(self, number: int) -> None:
+        """The backward is complete, the ``number``-th: take the norms of what the user can change from now on."""
+        self.number = number
         self._kept.keep_norms(self._leaves)
         self._leaves = {}
+
+    def gradient_of(self, id: int) -> Stats | None:
+        """The gradient of what ``id`` made or is, if the backward came by."""
+        return self._kept.get(id)
+
+    def contribution_of(self, key: tuple[int, int]) -> Stats | None:
+        """What the rule of an input gave it."""
+        return self._kept.get(key)
 
     def frame(self) -> Frame:
         """The backward as data, no tensor in it."""

@@ -1,6 +1,7 @@
 """Gradients as values: ``nbgrad.grad`` returns what ``backward`` would accumulate."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -14,7 +15,8 @@ def grad(
     grad_outputs: "Tensor | torch.Tensor | Sequence[Tensor | torch.Tensor | None] | None" = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``, returned and not accumulated.
 
@@ -24,23 +26,25 @@ def grad(
         grad_outputs: the gradient to start from at each output, of its shape; 1 for an output with one element.
         retain_graph: keep what the ops saved, for another backward; default: the value of ``create_graph``.
         create_graph: record the backward itself, so that the gradients can be differentiated again.
-        allow_unused: return None for an input that no output depends on, instead of raising.
+        allow_unused: return None for an input that no output depends on, instead of raising; default: the value of
+            ``materialize_grads``.
+        materialize_grads: return zeros for an input that no output depends on.
 
     Returns:
         One gradient per input, of its shape.
 
     Raises:
-        RuntimeError: an input is not used, needs no gradient, or a backward could not run from the outputs.
+        RuntimeError: there are no inputs, one is not used or needs no gradient, or a backward could not run from the
+            outputs.
+        ValueError: ``materialize_grads`` together with ``allow_unused=False``.
     """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad(): materialize_grads=True gives zeros for unused inputs: leave allow_unused out")
     ends = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    seeds: list[Tensor | torch.Tensor | None]
-    if grad_outputs is None or isinstance(grad_outputs, Tensor | torch.Tensor):
-        seeds = [grad_outputs] * len(ends)
-    else:
-        seeds = list(grad_outputs)
-    if len(seeds) != len(ends):
-        raise RuntimeError(f"grad() got {len(ends)} outputs but {len(seeds)} grad_outputs: give one for each")
+    if not wanted:
+        raise RuntimeError("grad() got no inputs: name the tensors whose gradients it is to return")
+    seeds = _seeds(grad_outputs, len(ends))
     for position, tensor in enumerate(wanted):
         if not tensor.requires_grad:
             raise RuntimeError(
@@ -53,10 +57,23 @@ def grad(
     results: list[Tensor | None] = []
     for position, origin in enumerate(origins):
         gradient = found.get(origin)
-        if gradient is None and not allow_unused:
+        if gradient is None and materialize_grads:
+            zeros = torch.zeros(origin.shape, dtype=origin.dtype, device=origin.device)
+            gradient = Tensor(zeros, requires_grad=create_graph)
+        elif gradient is None and not allow_unused:
             raise RuntimeError(
                 f"grad(): no output depends on input {position}, of shape {tuple(origin.shape)}: "
                 "pass allow_unused=True to get None for it"
             )
         results.append(gradient if gradient is None or isinstance(gradient, Tensor) else Tensor(gradient))
     return tuple(results)
+
+
+def _seeds(grad_outputs: Any, outputs: int) -> "list[Tensor | torch.Tensor | None]":
+    """What was given to start from, one for each output."""
+    if grad_outputs is None:
+        return [None] * outputs
+    seeds = [grad_outputs] if isinstance(grad_outputs, Tensor | torch.Tensor) else list(grad_outputs)
+    if len(seeds) != outputs:
+        raise RuntimeError(f"grad() got {outputs} outputs but {len(seeds)} grad_outputs: give one for each")
+    return seeds

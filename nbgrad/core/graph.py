@@ -1,7 +1,7 @@
-"""The record of what ran inside a context, and its view as a rustworkx graph.
+"""The record of what ran inside a context.
 
-A graph keeps light facts, one tuple per op, and owns no tensor that the user dropped. It pours them into a
-``rustworkx.PyDiGraph`` in bulk when somebody asks.
+A graph keeps light facts, one ``Record`` per op, and owns no tensor that the user dropped, but for small values and the
+gradients of the last backward, both within a budget. It is poured into rustworkx in bulk when somebody asks.
 """
 
 from itertools import count
@@ -10,21 +10,24 @@ from typing import Any, Self
 from weakref import ref
 
 import numpy as np
-import rustworkx
 import torch
 
+from nbgrad.core.advice import Changes
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.caller import in_a_function, tensor_variables, user_frame
-from nbgrad.core.frame import SMALL, Frame, FrameRecorder, Stats, summarise
-from nbgrad.core.modes import Observer, Scope, State, current, set_state
-from nbgrad.core.node import Leaf, Node, Origin
-from nbgrad.core.record import Input, Record
+from nbgrad.core.caller import Place, in_a_function, tensor_variables, user_frame, user_place
+from nbgrad.core.frame import SMALL, Frame, FrameRecorder
+from nbgrad.core.modes import Observer, State, current, set_state
+from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
+from nbgrad.core.op import Op
+from nbgrad.core.queries import Queries, Subject
+from nbgrad.core.record import NOTHING, Literal, Notes, Record, described
 from nbgrad.core.tensor import Tensor, check_device
+from nbgrad.core.unreached import Fact, Paths, Unreached, Uses, named_tensors
 
 _next_number = count(1).__next__
 
 
-class AutogradGraph(Observer):
+class AutogradGraph(Observer, Queries):
     """A context that records the ops that run inside it and what each backward does to them.
 
     Example:
@@ -36,8 +39,10 @@ class AutogradGraph(Observer):
     Args:
         name: what the picture calls it; default: graph 1, graph 2, ...
         device: where ``nbgrad.tensor`` and parameters are made inside it; default: torch's default device.
-        watch: keep gradients and small values of intermediate tensors to show them.
-        budget: how many bytes of gradients it may keep; beyond it only their norms are kept.
+        watch: keep gradients and small values of intermediate tensors to show them. Without it the graph holds no
+            tensor at all.
+        budget: how many bytes of gradients of the last backward it may keep; beyond it only their norms are kept. Of
+            values of at most 1,024 elements it keeps the newest two megabytes.
 
     Raises:
         RuntimeError: a CUDA device is asked for where there is none; or the graph is opened twice.
@@ -54,20 +59,23 @@ class AutogradGraph(Observer):
         self.name = name or f"graph {_next_number()}"
         self.device = None if device is None else check_device(device)
         self.watch = watch
+        self.closed = False
         self._budget = budget
-        self._facts: dict[int, tuple[Any, ...]] = {}
-        self._outside: dict[int, tuple[Any, ...]] = {}
-        self._names: dict[int, str] = {}
-        self._values: dict[int, tuple[torch.Tensor, int]] = {}
+        self._uses = Uses()
+        self._changes = Changes()
+        self._paths: Paths | None = None
+        self._before: State | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._notes = Notes()
+        self._ops: dict[int, Record] = {}
+        self._outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
+        self._constants: dict[Any, tuple[ref[Any], int]] = {}
         self._limit = 4096
         self._running: FrameRecorder | None = None
-        self._last: FrameRecorder | None = None
         self._backwards = 0
-        self._roots: tuple[int, ...] = ()
-        self._frame: Frame | None = None
-        self._before: State | None = None
         self._records: list[Record] = []
-        self.closed = False
 
     # The context.
 
@@ -92,20 +100,27 @@ class AutogradGraph(Observer):
         if self._before is not None and self in current().observers:
             set_state(self._before)
         self.name_variables(namespace or {})
-        if self._last is not None:
-            self._frame, self._last = self._last.frame(), None
-        self._running = None
-        self._records = self._make_records()
-        self._values.clear()
-        self._facts.clear()
+        notes = self._notes
+        self._records = self._shown()
+        notes.settled = {record.id: record.value for record in self._records}
+        if isinstance(notes.frame, FrameRecorder):
+            notes.frame = notes.frame.frame()
+        notes.values.keep(())
+        self._paths = self._make_paths()
+        self._ops, self._outer, self._constants, self._running = {}, {}, {}, None
         if self.check_cycle():
             raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
+        names = self._notes.names
         for name, value in list(namespace.items()):
             if isinstance(value, Tensor) and not name.startswith("_") and value._origin is not None:
-                self._names.setdefault(value._origin.seq, name)
+                names.setdefault(record_id(value._origin), name)
+
+    def clear(self) -> None:
+        """Forget everything recorded so far; an open graph goes on recording."""
+        self._forget()
 
     # What the engine tells it.
 
@@ -113,57 +128,127 @@ class AutogradGraph(Observer):
         """Keep the facts of an op, and its value if it is small."""
         if self.closed:
             return  # a task that began inside the graph outlives it
+        state = current()
+        if self._running is not None and not state.walking:
+            self._running = None  # a backward that raised
+        seq, op, settings, notes = node.seq, node.op, node.settings, self._notes
         sources = tuple([self._source(arg) for arg in args])
+        if settings is not op.defaults:
+            settings = {name: described(value) for name, value in settings.items()}
         frame = user_frame()
-        self._facts[node.seq] = (
-            *(ref(node), node.op, node.settings, sources, node.shape, node.dtype, node.device),
-            *(current().scope, frame.f_code.co_filename, frame.f_lineno),
+        node.place = place = Place(frame.f_code, frame.f_lasti)
+        self._ops[seq] = Record(
+            *(seq, "op", tuple(node.shape), node.dtype, node.device, notes, op, settings, sources),
+            *(state.scope, place, ref(node)),
         )
-        if self.watch and out.numel() <= SMALL:
-            self._values[node.seq] = (out, out._version)
-        if len(self._facts) > self._limit:
+        if self.watch:
+            notes.values.add(seq, out)
+        if len(self._ops) > self._limit:
             self._sweep()
 
     def _source(self, arg: Any) -> Any:
-        """How the facts refer to an input: the number of the op that made it, its leaf, or a number itself."""
-        if isinstance(arg, np.ndarray):
-            arg = torch.from_numpy(arg)
-        if isinstance(arg, torch.Tensor):
-            arg = Tensor(arg)
-        if not isinstance(arg, Tensor):
-            return arg
-        origin = arg.origin
+        """The id of the record of an input, which is made if this is the first use; or the number that it is."""
+        if isinstance(arg, Tensor):
+            origin = arg._origin or arg.origin
+            id = origin.node.seq if type(origin) is Output else origin.seq
+            if id not in self._ops and id not in self._outer:
+                self._meet(id, origin, arg)
+            return id
+        if isinstance(arg, torch.Tensor | np.ndarray):
+            return self._constant(arg)
+        return NOTHING if arg is None else Literal(described(arg))
+
+    def _meet(self, id: int, origin: Origin, tensor: Tensor) -> None:
+        """Make the record of a tensor that no op in the graph made."""
+        facts = (tuple(origin.shape), origin.dtype, origin.device, self._notes)
         if isinstance(origin, Leaf):
-            return origin
-        if origin.seq not in self._facts:
-            self._outside[origin.seq] = (origin.op, origin.shape, origin.dtype, origin.device)
-        return _Made(origin.seq)
+            self._outer[id] = Record(id, origin.kind, *facts, thing=ref(tensor), name=origin.name)
+        else:
+            self._outer[id] = Record(id, "outside", *facts, origin.op)
+
+    def _constant(self, data: "torch.Tensor | np.ndarray[Any, Any]") -> int:
+        """The id of the record of a raw tensor or array: one for all uses of the same memory."""
+        shape, dtype, device = tuple(data.shape), data.dtype, torch.device("cpu")
+        if isinstance(data, torch.Tensor):
+            device = data.device
+            address = data.data_ptr() if data.layout is torch.strided else 0
+            key = (address, shape, data.stride(), dtype) if address else id(data)
+        else:
+            dtype = torch.from_numpy(np.empty(0, dtype)).dtype
+            key = (data.__array_interface__["data"][0], shape, data.strides, dtype)
+        known, found = self._constants.get(key, (None, 0))
+        if known is None or known() is None or found not in self._outer:
+            found = next_seq()
+            self._constants[key] = (ref(data), found)
+            self._outer[found] = Record(found, "constant", shape, dtype, device, self._notes)
+            small = torch.tensor(data) if isinstance(data, np.ndarray) and data.size <= SMALL else data
+            if self.watch and isinstance(small, torch.Tensor) and not small.is_inference():
+                self._notes.values.add(found, small)
+        return found
 
     def _sweep(self) -> None:
         """Drop the facts of ops whose results are gone and that the last backward did not reach."""
-        shown = self._shown_ids() if self._backwards else set()
-        self._facts = {seq: fact for seq, fact in self._facts.items() if fact[0]() is not None or seq in shown}
-        self._values = {seq: value for seq, value in self._values.items() if seq in self._facts}
-        kept = {
-            getattr(source, "seq", source) for fact in self._facts.values() for source in fact[3]
-        } | self._facts.keys()
-        self._names = {seq: name for seq, name in self._names.items() if seq in kept}
-        self._outside = {seq: fact for seq, fact in self._outside.items() if seq in kept}
-        self._limit = 2 * len(self._facts) + 4096
+        notes, shown = self._notes, self._reached() if self._backwards else set()
+        self._ops = {id: record for id, record in self._ops.items() if id in shown or record.alive}
+        used = {source for record in self._ops.values() for source in record._sources}
+        self._outer = {id: record for id, record in self._outer.items() if id in used}
+        self._constants = {key: value for key, value in self._constants.items() if value[1] in self._outer}
+        kept = self._ops.keys() | self._outer.keys()
+        notes.values.keep(kept)
+        notes.names = {id: name for id, name in notes.names.items() if id in kept}
+        notes.deleted &= kept
+        notes.cut = {key for key in notes.cut if key[0] in kept}
+        self._limit = 2 * len(self._ops) + 4096
+
+    def on_result(
+        self,
+        op: Op,
+        args: tuple[Any, ...],
+        settings: dict[str, Any],  # noqa: ARG002
+        results: tuple[Any, ...],  # noqa: ARG002
+        node: Node | None,
+    ) -> None:
+        """Remember where a path ends because an op was not recorded."""
+        state = current()
+        if node is None and not self.closed and not state.walking:
+            self._uses.unrecorded(op, args, enabled=state.grad_enabled)
+
+    def on_detach(self, tensor: Tensor, detached: Tensor) -> None:  # noqa: ARG002
+        """Remember that a path ends."""
+        if not self.closed:
+            self._uses.detached(tensor)
+
+    def on_change(self, data: torch.Tensor, what: str) -> None:
+        """Remember who changed data in place, for the message of a backward that needs them as they were."""
+        if not self.closed:
+            self._changes.note(data, what, user_place())
+
+    def change_of(self, data: torch.Tensor) -> str | None:
+        """Who brought ``data`` to their version."""
+        return self._changes.find(data)
+
+    def backward_label(self) -> str | None:
+        """The number of the backward that starts now."""
+        return None if self.closed else f"backward {self._backwards + 1} of {self.name!r}"
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """Start a frame, and learn the names of a function's local variables while they exist."""
         if self.closed:
             return
-        self._running = FrameRecorder(self._backwards + 1, tuple(origin.seq for origin, _ in roots), self._budget)
+        started = tuple(dict.fromkeys(record_id(origin) for origin, _ in roots))
+        self._running = FrameRecorder(started, self._budget, self._running)
         frame = user_frame()
         if in_a_function(frame):
             self.name_variables(tensor_variables(frame))
 
     def on_gradient(self, origin: Origin, gradient: Any) -> None:
         """Keep the gradient of a tensor."""
-        if self._running is not None and self.watch:
-            self._running.gradient(origin.seq, gradient)
+        if self._running is None:
+            return
+        id = record_id(origin)
+        self._running.arrived.add(id)
+        if self.watch:
+            self._running.gradient(id, gradient)
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:  # noqa: ARG002
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
@@ -183,16 +268,19 @@ class AutogradGraph(Observer):
         """The frame is complete and becomes the last one."""
         if self._running is None:
             return
-        self._running.end()
-        self._last, self._running = self._running, None
-        self._backwards, self._roots = self._last.number, self._last.roots
+        self._uses.reached = self._running.arrived
+        self._backwards += 1
+        self._running.end(self._backwards)
+        self._notes.frame, self._running = self._running, self._running.outer
+        self._notes.frame.outer = None
 
     # What others ask it.
 
     @property
     def frame(self) -> Frame | None:
         """The last backward that ran inside the graph, as data; None before the first."""
-        return self._last.frame() if self._last is not None else self._frame
+        frame = self._notes.frame
+        return frame.frame() if isinstance(frame, FrameRecorder) else frame
 
     @property
     def backwards(self) -> int:
@@ -205,151 +293,94 @@ class AutogradGraph(Observer):
 
         After a backward: what it ran through. Before one: everything whose result still exists.
         """
-        return self._records if self.closed else self._make_records()
+        deleted = self._notes.deleted
+        records = self._records if self.closed else self._shown()
+        return [record for record in records if record.id not in deleted] if deleted else list(records)
 
-    @property
-    def rx(self) -> "rustworkx.PyDiGraph[Record, int]":
-        """The graph poured into rustworkx: a ``Record`` per node, the position of the input on each edge.
+    def delete_node(self, subject: Subject) -> None:
+        """Take a record, and its edges, out of the graph: it is neither drawn nor found again.
 
-        ``x * x`` makes two parallel edges. Each call pours a new one, so it may be changed at will.
-        """
-        poured: rustworkx.PyDiGraph[Record, int] = rustworkx.PyDiGraph(multigraph=True)
-        records = self.records
-        index = dict(zip((record.id for record in records), poured.add_nodes_from(records), strict=True))
-        poured.add_edges_from(
-            [
-                (index[taken.source], index[record.id], position)
-                for record in records
-                for position, taken in enumerate(record.inputs)
-                if taken.source is not None
-            ]
-        )
-        return poured
-
-    def check_cycle(self) -> bool:
-        """Whether the graph has a cycle, which no program can record."""
-        return not rustworkx.is_directed_acyclic_graph(self.rx)
-
-    def reverse_toposort(self) -> list[Record]:
-        """Every record, results before what they were computed from: the order in which a backward visits the ops."""
-        return list(reversed(self.records))
-
-    def reverse_toposort_from(self, tensor: Tensor) -> list[Record]:
-        """Like ``reverse_toposort``, but only what ``tensor`` was computed from, itself included."""
-        within = {record.id for record in self.ancestors(tensor)} | {tensor.origin.seq}
-        return [record for record in self.reverse_toposort() if record.id in within]
-
-    def ancestors(self, tensor: Tensor) -> list[Record]:
-        """Everything that ``tensor`` was computed from, in record order.
+        Only the record changes, never a tensor, and no backward takes notice. All other records keep their ids; the
+        inputs that came from it have no source any more.
 
         Raises:
-            KeyError: the graph has no record of the tensor.
+            KeyError: the graph has no record of ``subject``.
         """
-        poured = self.rx
-        for index in poured.node_indices():
-            if poured[index].id == tensor.origin.seq:
-                return [poured[above] for above in sorted(rustworkx.ancestors(poured, index))]
-        raise KeyError(f"{self.name!r} has no record of this tensor of shape {tuple(tensor.shape)}")
+        self._notes.deleted.add(self.record(subject).id)
+
+    def delete_edge(self, source: Subject, result: Subject, input: int | None = None) -> None:
+        """Take the edges from ``source`` to ``result`` out of the graph, as ``delete_node`` takes a node.
+
+        Args:
+            source: where they come from.
+            result: the op that took it as an input.
+            input: the position of the one input to cut; default: every one, both of ``x * x``.
+
+        Raises:
+            KeyError: the graph has no such edge.
+        """
+        above, below = self.record(source), self.record(result)
+        cut = {
+            (below.id, position)
+            for position, taken in enumerate(below._sources)
+            if taken == above.id and input in (None, position) and (below.id, position) not in self._notes.cut
+        }
+        if not cut:
+            where = "" if input is None else f" at input {input}"
+            raise KeyError(f"{self.name!r} has no edge from {above} to {below}{where}")
+        self._notes.cut |= cut
+
+    def unreached(self, module: Any = None) -> list[Unreached]:
+        """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.
+
+        Args:
+            module: look at its parameters, used or not; also a dict, pairs of name and tensor, or tensors. Default: the
+                leaves that ops in this graph used.
+        """
+        paths = self._paths if self._paths is not None else self._make_paths()
+        return paths.unreached(None if module is None else named_tensors(module))
+
+    def _make_paths(self) -> Paths:
+        facts = {
+            id: Fact(record.op.name, tuple([s for s in record._sources if type(s) is int]), record.place)
+            for id, record in self._ops.items()
+            if record.op is not None
+        }
+        tensors = {id: record._thing for id, record in self._outer.items()}
+        tensors.update({id: raw for raw, id in self._constants.values() if isinstance(raw(), torch.Tensor)})
+        return Paths(facts, tensors, self._uses, self._backwards)
 
     def __repr__(self) -> str:
-        ops = sum(record.op is not None for record in self.records)
+        ops = sum(record.kind == "op" for record in self.records)
         return f"<AutogradGraph {self.name!r}: {ops} ops, {self._backwards} backwards>"
 
-    # From facts to records.
+    # From facts to what is shown.
 
-    def _shown_ids(self) -> set[int]:
-        """The ops that the last backward started from and everything they were computed from; all if there was none."""
-        if self._backwards == 0:
-            return {seq for seq, fact in self._facts.items() if fact[0]() is not None}
-        waiting = list(self._roots)
-        found = set(waiting)
+    def _reached(self) -> set[int]:
+        """The ops that the last backward started from and everything they were computed from."""
+        waiting = list(self._notes.roots)
+        found, ops = set(waiting), self._ops
         while waiting:
-            fact = self._facts.get(waiting.pop())
-            for source in fact[3] if fact is not None else ():
-                if isinstance(source, _Made) and source not in found:
-                    found.add(int(source))
-                    waiting.append(int(source))
+            record = ops.get(waiting.pop())
+            for source in record._sources if record is not None else ():
+                if source in ops and source not in found:
+                    found.add(source)
+                    waiting.append(source)
         return found
 
-    def _make_records(self) -> list[Record]:
-        shown = self._shown_ids()
-        frame = self.frame
-        gradients = frame.gradients if frame is not None else {}
-        roots = frame.roots if frame is not None else ()
-        made: dict[int, Record] = {}
-        for seq in sorted(shown):
-            fact = self._facts.get(seq)
-            if fact is None:
-                continue
-            _, op, settings, sources, shape, dtype, device, scope, file, line = fact
-            for source in sources:
-                if isinstance(source, Leaf) and source.seq not in made:
-                    made[source.seq] = self._leaf_record(source, scope, gradients, source.seq in roots)
-                elif isinstance(source, _Made) and source not in self._facts and source in self._outside:
-                    made.setdefault(int(source), self._outside_record(int(source), gradients))
-            made[seq] = Record(
-                id=seq,
-                kind="op",
-                shape=tuple(shape),
-                dtype=dtype,
-                device=device,
-                name=self._names.get(seq),
-                op=op,
-                settings=settings,
-                inputs=tuple(self._input(seq, i, op.inputs[i], source, frame) for i, source in enumerate(sources)),
-                scope=scope,
-                file=file,
-                line=line,
-                root=seq in roots,
-                value=self._value(seq),
-                gradient=gradients.get(seq),
-            )
-        return list(made.values())
-
-    def _input(self, seq: int, position: int, name: str, source: Any, frame: Frame | None) -> Input:
-        key = (seq, position)
-        gradient = frame.contributions.get(key) if frame is not None else None
-        reduction = frame.reductions.get(key) if frame is not None else None
-        if isinstance(source, Leaf):
-            return Input(name, source.seq, None, gradient, reduction)
-        return (
-            Input(name, int(source), None, gradient, reduction)
-            if isinstance(source, _Made)
-            else Input(name, None, source)
-        )
-
-    def _leaf_record(self, leaf: Leaf, scope: Scope | None, gradients: dict[int, Stats], root: bool) -> Record:
-        tensor = leaf.ref()
-        return Record(
-            id=leaf.seq,
-            kind=leaf.kind,
-            shape=tuple(leaf.shape),
-            dtype=leaf.dtype,
-            device=leaf.device,
-            name=(tensor.name if tensor is not None else leaf.name) or self._names.get(leaf.seq),
-            scope=scope if leaf.kind == "parameter" else None,
-            root=root,
-            value=None if tensor is None else summarise(tensor.data),
-            gradient=gradients.get(leaf.seq),
-        )
-
-    def _outside_record(self, seq: int, gradients: dict[int, Stats]) -> Record:
-        op, shape, dtype, device = self._outside[seq]
-        return Record(
-            id=seq,
-            kind="outside",
-            shape=tuple(shape),
-            dtype=dtype,
-            device=device,
-            name=self._names.get(seq),
-            op=op,
-            gradient=gradients.get(seq),
-        )
-
-    def _value(self, seq: int) -> Stats | None:
-        data, version = self._values.get(seq, (None, 0))
-        return summarise(data) if data is not None and data._version == version else None
-
-
-class _Made(int):
-    """The number of the op that made an input, told apart from a number that is an input."""
+    def _shown(self) -> list[Record]:
+        """What the last backward ran through, or what exists if there was none; a tensor before its first use."""
+        if self._backwards:
+            reached = self._reached()
+            ops = [record for id, record in self._ops.items() if id in reached]
+        else:
+            ops = [record for record in self._ops.values() if record.alive]
+        outer, seen, shown = self._outer, set[int](), list[Record]()
+        for record in ops:
+            for source in record._sources:
+                if source in outer and source not in seen:
+                    seen.add(source)
+                    taken = outer[source]
+                    shown.append(taken.placed(record.scope) if taken.kind == "parameter" else taken)
+            shown.append(record)
+        return shown

@@ -4,7 +4,13 @@ What type checkers and editors read is ``methods.pyi``, which a script writes fr
 """
 
 
-class TensorMethods:
+class Conversions:
+    """The methods called as Python's own types, ``x.float()``: apart, so that these keep their names elsewhere."""
+
+    __slots__ = ()
+
+
+class TensorMethods(Conversions):
     """Base of ``Tensor``: every operator and method that is a row of the op table."""
 
     __slots__ = ()

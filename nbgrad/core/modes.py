@@ -4,16 +4,19 @@ One immutable state in one context variable, so that an op looks up everything i
 threads and async tasks never see each other's graph.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextvars import ContextVar, Token
 from functools import wraps
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 if TYPE_CHECKING:
     import torch
 
     from nbgrad.core.node import Leaf, Node, Origin
+    from nbgrad.core.op import Op
+    from nbgrad.core.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +36,14 @@ class Observer:
 
     __slots__ = ()
 
+    def on_call(self, op: "Op", args: tuple[Any, ...]) -> None:
+        """``op`` is about to run on ``args``, recorded or not; what this raises, the caller of the op gets."""
+
+    def on_result(
+        self, op: "Op", args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: "Node | None"
+    ) -> None:
+        """``op`` ran and made the raw ``results``; ``node`` is None where it was not recorded."""
+
     def on_record(self, node: "Node", args: tuple[Any, ...], out: "torch.Tensor") -> None:
         """An op ran and was recorded as ``node``: ``args`` are its inputs as passed, ``out`` the data it made."""
 
@@ -46,16 +57,37 @@ class Observer:
         """The rule of input ``position`` gave ``gradient``; ``reduced`` is it after undoing a broadcast, if any."""
 
     def on_accumulate(self, leaf: "Leaf", gradient: Any) -> None:
-        """``gradient`` is about to be added to the ``.grad`` of ``leaf``'s tensor."""
+        """``gradient`` is about to be added to the ``.grad`` of ``leaf``'s tensor.
+
+        It may become that ``.grad`` itself, without a copy: to keep its values, clone it; never change it in place.
+        """
 
     def on_backward_end(self) -> None:
         """The backward is complete; not called when it raised."""
 
+    def on_detach(self, tensor: "Tensor", detached: "Tensor") -> None:
+        """``detached`` was cut from the graph of ``tensor``."""
+
+    def on_change(self, data: "torch.Tensor", what: str) -> None:
+        """``what``, an in-place method or an optimizer, has changed ``data``."""
+
+    # What error messages ask.
+
+    def backward_label(self) -> str | None:
+        """What the backward that runs now is called."""
+        return None
+
+    def change_of(self, data: "torch.Tensor") -> str | None:  # noqa: ARG002
+        """What made ``data`` the version that they are now, and where."""
+        return None
+
 
 class State(NamedTuple):
-    """Everything that is scoped: replaced as a whole, never changed."""
+    """Everything that is scoped: replaced as a whole, never changed. ``walking``: a backward runs."""
 
     grad_enabled: bool = True
+    walking: bool = False
+    inference: bool = False
     scope: Scope | None = None
     device: "torch.device | None" = None
     observers: tuple[Observer, ...] = ()
@@ -68,51 +100,167 @@ current: Callable[[], State] = _STATE.get
 class Switch:
     """A context manager, decorator and nestable switch that changes fields of the state and restores them."""
 
-    __slots__ = ("_changes", "_tokens")
+    __slots__ = ("_changes", "_entered")
 
     def __init__(self, **changes: Any) -> None:
         self._changes = changes
-        self._tokens: list[Token[State]] = []
+        self._entered: list[tuple[State, Token[State]]] = []
 
     def __enter__(self) -> Self:
-        self._tokens.append(_STATE.set(_STATE.get()._replace(**self._changes)))
+        state = _STATE.get()._replace(**self._changes)
+        self._entered.append((state, _STATE.set(state)))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _STATE.reset(self._tokens.pop())
+        state, token = self._entered.pop()
+        if _STATE.get() is state:
+            _STATE.reset(token)
+            return
+        enabled = _STATE.get().grad_enabled  # set_grad_enabled(...) may have been called inside
+        _STATE.reset(token)
+        if "grad_enabled" not in self._changes:
+            _STATE.set(_STATE.get()._replace(grad_enabled=enabled))
 
     def _again(self) -> "Switch":
         return Switch(**self._changes)
 
     def __call__(self, function: F) -> F:
-        """Run ``function`` inside this switch, each call with a fresh one."""
+        """Run ``function`` inside this switch, each call with a fresh one.
 
-        @wraps(function)
-        def switched(*args: Any, **kwargs: Any) -> Any:
-            with self._again():
-                return function(*args, **kwargs)
+        A generator is inside it whenever it runs, not while it waits for its caller; so is a coroutine, whose task has
+        a state of its own.
 
-        return switched  # type: ignore[return-value]  # wraps keeps the signature, which mypy cannot see
+        Raises:
+            TypeError: ``function`` is no function, or an asynchronous generator.
+        """
+        return _switched(type(self).__name__, self._again, function)
+
+
+def _switched(name: str, again: Callable[[], Switch], function: F) -> F:
+    """``function``, each call inside a switch that ``again`` makes."""
+    given: Any = function
+    if isinstance(given, type) or not callable(given) or isasyncgenfunction(given):
+        kind = "an async generator" if isasyncgenfunction(given) else f"the {type(given).__name__} {given!r}"
+        raise TypeError(f"{name} cannot decorate {kind}: write a with block inside it instead")
+
+    @wraps(function)
+    def switched(*args: Any, **kwargs: Any) -> Any:
+        with again():
+            return function(*args, **kwargs)
+
+    @wraps(function)
+    def resumed(*args: Any, **kwargs: Any) -> Any:
+        return _resumed(again(), function(*args, **kwargs))
+
+    @wraps(function)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        with again():
+            return await function(*args, **kwargs)
+
+    made: Any = resumed if isgeneratorfunction(function) else awaited if iscoroutinefunction(function) else switched
+    return cast("F", made)  # wraps keeps the signature, which mypy cannot see
+
+
+def _resumed(switch: Switch, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """``generator``, each of its steps inside ``switch``: between two steps the caller's state holds."""
+    step, given = generator.send, None
+    while True:
+        try:
+            with switch:
+                made = step(given)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            step, given = generator.send, (yield made)
+        except GeneratorExit:
+            with switch:
+                generator.close()
+            raise
+        except BaseException as error:  # thrown in by the caller, for the generator to handle
+            step, given = generator.throw, error
 
 
 class no_grad(Switch):  # noqa: N801  # torch's name
-    """Inside it nothing is recorded and results need no gradient; works as ``with no_grad():`` and ``@no_grad()``."""
+    """Inside it nothing is recorded and results need no gradient.
+
+    Works as ``with no_grad():``, ``@no_grad()`` and ``@no_grad``.
+    """
 
     __slots__ = ()
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        """A switch; or ``function`` inside one, for the bare decorator."""
+        return super().__new__(cls) if function is None else _switched(cls.__name__, cls, function)
 
     def __init__(self) -> None:
         super().__init__(grad_enabled=False)
 
 
 class enable_grad(Switch):  # noqa: N801  # torch's name
-    """Inside it recording is on, also within a ``no_grad`` block."""
+    """Inside it recording is on, also within a ``no_grad`` block; works as a decorator as ``no_grad`` does."""
 
     __slots__ = ()
 
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        """A switch; or ``function`` inside one, for the bare decorator."""
+        return super().__new__(cls) if function is None else _switched(cls.__name__, cls, function)
+
     def __init__(self) -> None:
         super().__init__(grad_enabled=True)
+
+
+class set_grad_enabled(Switch):  # noqa: N801  # torch's name
+    """Recording on or off from this call on: ``set_grad_enabled(training)``.
+
+    Works as ``with set_grad_enabled(mode):`` and ``@set_grad_enabled(mode)`` too: then only inside. Called plainly it
+    holds until the next call, or until the ``with`` block around it that sets the mode itself ends; in its thread or
+    task alone.
+    """
+
+    __slots__ = ("mode",)
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(grad_enabled=_STATE.get().grad_enabled)
+        self.mode = bool(mode)
+        _STATE.set(_STATE.get()._replace(grad_enabled=self.mode))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _STATE.set(_STATE.get()._replace(**self._changes))
+
+    def _again(self) -> Switch:
+        return Switch(grad_enabled=self.mode)
+
+    def __call__(self, function: F) -> F:
+        """Run ``function`` in this mode; outside of it the mode is what it was."""
+        self.__exit__(None, None, None)
+        return super().__call__(function)
+
+
+class inference_mode(Switch):  # noqa: N801  # torch's name
+    """Inside it nothing is recorded, and what is made can never be saved for a backward.
+
+    It goes further than ``no_grad``: results are torch's inference tensors, which are cheaper to make. Outside of the
+    block they may be read and computed with, and ``clone()`` makes an ordinary tensor of one; where a recorded op
+    would have to save one, where it is to get ``requires_grad=True``, or to be changed in place, there is an error.
+    ``inference_mode(False)`` is ordinary recording, inside another such block too. Works as ``with inference_mode():``,
+    ``@inference_mode()`` and ``@inference_mode``.
+    """
+
+    __slots__ = ("mode",)
+
+    def __new__(cls, mode: "bool | Callable[..., Any]" = True) -> Any:
+        """A switch; or a function inside one, for the bare decorator."""
+        return super().__new__(cls) if isinstance(mode, bool) else _switched(cls.__name__, cls, mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(grad_enabled=not mode, inference=mode)
 
 
 class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("encoder"):
@@ -137,6 +285,26 @@ def is_grad_enabled() -> bool:
     return _STATE.get().grad_enabled
 
 
+def is_inference_mode_enabled() -> bool:
+    """Whether results here and now are inference tensors."""
+    return _STATE.get().inference
+
+
 def set_state(state: State) -> None:
     """Make ``state`` the current one, for a context that ends elsewhere than it began, as a notebook cell's does."""
     _STATE.set(state)
+
+
+def restoring(function: F) -> F:
+    """``function``, and whatever it raises, the state is then what it was: Ctrl-C may hit a switch at work."""
+
+    @wraps(function)
+    def restored(*args: Any, **kwargs: Any) -> Any:
+        before = _STATE.get()
+        try:
+            return function(*args, **kwargs)
+        except BaseException:
+            _STATE.set(before)
+            raise
+
+    return restored  # type: ignore[return-value]  # wraps keeps the signature, which mypy cannot see

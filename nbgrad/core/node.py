@@ -4,13 +4,19 @@ References run from output to input only: a tensor holds its origin, a node hold
 graph that the user drops is gone at once, without the garbage collector.
 """
 
+from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
+from torch.utils.hooks import RemovableHandle
+
+from nbgrad.core.hooks import Hooks, add
+
 if TYPE_CHECKING:
     import torch
 
+    from nbgrad.core.caller import Place
     from nbgrad.core.op import Op, Plan
     from nbgrad.core.tensor import Tensor
 
@@ -19,12 +25,28 @@ next_seq: Final = count(1).__next__
 
 
 class Freed:
-    """Stands in ``Node.saved`` when a backward has released what the node had saved."""
+    """Stands in ``Node.saved`` when a backward has released what the node had saved.
+
+    Attributes:
+        place: the line that called that backward.
+        label: what a graph calls that backward; None where none was active.
+    """
+
+    __slots__ = ("label", "place")
+
+    def __init__(self, place: "Place", label: str | None) -> None:
+        self.place = place
+        self.label = label
+
+
+class Deferred:
+    """Stands in ``Node.saved`` for values that are computed again when a backward needs them."""
 
     __slots__ = ()
 
-
-FREED: Final = Freed()
+    def restore(self, node: "Node") -> Any:
+        """Put back what ``node`` had saved, and return it."""
+        raise NotImplementedError
 
 
 class Node:
@@ -34,11 +56,15 @@ class Node:
         op: the row of the table that ran.
         plan: which rules a backward runs, and what each takes from ``saved``.
         settings: the op's settings, defaults filled in.
-        saved: the values that the rules named, nothing else; ``FREED`` after a backward.
+        saved: the values that the rules named, nothing else; ``Freed`` after a backward,
+            ``Deferred`` inside a checkpoint.
         versions: for each saved tensor its slot in ``saved`` and torch's version counter when it was saved.
         edges: the origin of each input that needs a gradient, None for the others.
         seq: the sequence number.
-        shape, dtype, device: of the differentiable output.
+        shape, dtype, device: of the differentiable output, the first one if there are several.
+        outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
+        hooks: the user's hooks, None where there are none.
+        place: the line of the user's that ran it; only there if somebody watched.
     """
 
     __slots__ = (
@@ -46,7 +72,10 @@ class Node:
         "device",
         "dtype",
         "edges",
+        "hooks",
         "op",
+        "outputs",
+        "place",
         "plan",
         "saved",
         "seq",
@@ -58,16 +87,58 @@ class Node:
     op: "Op"
     plan: "Plan"
     settings: dict[str, Any]
-    saved: tuple[Any, ...] | Freed
+    saved: tuple[Any, ...] | Freed | Deferred
     versions: tuple[tuple[int, int], ...]
     edges: "tuple[Origin | None, ...]"
     seq: int
     shape: "torch.Size"
     dtype: "torch.dtype"
     device: "torch.device"
+    outputs: int
+    hooks: Hooks | None
+    place: "Place"
 
     def __repr__(self) -> str:
         return f"<{self.op.name}>"
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(grad_inputs, grad_outputs)`` in each backward after the rules of this node have run.
+
+        Both are tuples of ``Tensor`` or None. A tuple that the hook returns replaces ``grad_inputs``.
+        """
+        self.hooks = self.hooks or Hooks()
+        return add(self.hooks.after, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(grad_outputs)`` in each backward before the rules of this node run.
+
+        It gets a tuple of ``Tensor`` or None; a tuple that it returns replaces it.
+        """
+        self.hooks = self.hooks or Hooks()
+        return add(self.hooks.before, hook)
+
+
+class Output:
+    """One output of an op that has several with a gradient; it leads to the op's node, where it fills a slot."""
+
+    __slots__ = ("__weakref__", "device", "dtype", "hooks", "index", "node", "seq", "shape")
+
+    def __init__(self, node: Node, index: int, data: "torch.Tensor") -> None:
+        self.node = node
+        self.index = index
+        self.seq = next_seq()
+        self.shape = data.shape
+        self.dtype = data.dtype
+        self.device = data.device
+        self.hooks: Hooks | None = None
+
+    @property
+    def op(self) -> "Op":
+        """The row that made it."""
+        return self.node.op
+
+    def __repr__(self) -> str:
+        return f"<{self.node.op.name} output {self.index}>"
 
 
 class Leaf:
@@ -76,7 +147,7 @@ class Leaf:
     It carries what the picture shows of the tensor, so that the record of a graph need not keep the tensor itself.
     """
 
-    __slots__ = ("__weakref__", "device", "dtype", "kind", "name", "ref", "seq", "shape")
+    __slots__ = ("__weakref__", "device", "dtype", "hooks", "kind", "name", "ref", "seq", "shape")
 
     def __init__(self, tensor: "Tensor") -> None:
         self.ref = ref(tensor)
@@ -86,9 +157,15 @@ class Leaf:
         self.device = tensor.data.device
         self.name: str | None = tensor.name
         self.kind = tensor.kind
+        self.hooks: Hooks | None = None
 
     def __repr__(self) -> str:
         return f"<leaf {self.name or tuple(self.shape)}>"
 
 
-Origin = Node | Leaf
+Origin = Node | Output | Leaf
+
+
+def record_id(origin: Origin) -> int:
+    """The number under which a graph records what ``origin`` made: an output goes by its op's."""
+    return origin.node.seq if isinstance(origin, Output) else origin.seq

@@ -13,8 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from nbgrad.core.alias import link
+from nbgrad.core.autocast import any_enabled, cast
+from nbgrad.core.binding import bind
+from nbgrad.core.inplace import InPlace
 from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import current
+from nbgrad.core.modes import Observer, current
 from nbgrad.core.node import Node, next_seq
 from nbgrad.core.samples import REALS, Domain, Make, Sample
 from nbgrad.core.tensor import Tensor
@@ -35,6 +39,9 @@ class Plan:
     """What to save, and which rules to run, when one set of inputs of an op needs gradients."""
 
     __slots__ = ("broadcasts", "facts", "keeps_values", "rules", "saved_names", "settings", "slots")
+
+    joint: Callable[..., Any] | None = None
+    """One rule for all inputs, where the op has one: it gets the gradient, which inputs need theirs, and ``saved``."""
 
     def __init__(self, op: "Op", positions: list[int]) -> None:
         chosen = [(position, op.rules[op.inputs[position]]) for position in positions]
@@ -99,6 +106,7 @@ class Op:
         domain: where random test inputs are drawn from.
         samples: the inputs that the tests run the row on.
         reference: torch's own function, where it is not the one called like this row.
+        plan: how it makes plans.
     """
 
     def __init__(self, forward: Callable[..., Any], **row: Any) -> None:
@@ -123,11 +131,14 @@ class Op:
         self.broadcasts = frozenset(self.inputs.index(name) for name in stretched)
         self.differentiable: bool = row["differentiable"]
         self.no_gradient: tuple[str, ...] = row["no_gradient"]
+        self.view: bool = row["view"]
+        self._in_place: InPlace | None = None
         self.domain: Domain = row["domain"]
         self.samples: Callable[[Make], Iterator[Sample]] = row["samples"]
         self.reference: Callable[..., Any] | None = row["reference"]
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
+        self.plan = Plan
 
     def rule(self, input: str, formula: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate the rule of ``input``: ``rule(g, ...)`` gives its gradient from ``g``, the gradient of the output.
@@ -147,6 +158,7 @@ class Op:
             if unknown := [name for name in needs if name not in known]:
                 raise ValueError(f"the rule of {self.name!r} for {input!r} names {unknown}: known are {sorted(known)}")
             self.rules[input] = Rule(function, needs, formula)
+            self._plans.clear()  # made from the rule before, if there was one
             return function
 
         return decorate
@@ -157,17 +169,27 @@ class Op:
         values, needs, ours = self._unwrap(args)
         if not ours:
             return self._shown(self.forward(*values, **settings))
+        state = current()
+        if needs and state.grad_enabled and any_enabled():
+            args = cast(self, args, values, settings)
+        for observer in state.observers:
+            observer.on_call(self, args)
         try:
-            result = self.forward(*values, **settings)
+            if state.inference:
+                with torch.inference_mode():  # for this op alone: torch's mode is a thread's, ours is a task's
+                    result = self.forward(*values, **settings)
+            else:
+                result = self.forward(*values, **settings)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise self._explained(error, values) from None
         results = result if isinstance(result, tuple) else (result,)
-        state = current()
-        node = self._record(args, values, results, settings, needs) if needs and state.grad_enabled else None
-        if node is not None:
-            for observer in state.observers:
-                observer.on_record(node, args, results[0])
+        records = needs and state.grad_enabled and not state.inference
+        node = self._record(args, values, results, settings, needs) if records else None
+        if state.observers:
+            _tell(state.observers, self, args, settings, results, node)
         first = Tensor(results[0], node is not None, node)
+        if self.view:
+            link(first, args[0], self, settings, state.grad_enabled)
         if self.returns is None:
             return first
         return self.returns(first, *[Tensor(other) for other in results[1 : self.shown]])
@@ -213,9 +235,13 @@ class Op:
         node.plan = plan
         node.settings = {**self.defaults, **settings} if settings else self.defaults
         node.saved = saved = plan.save(values, results, node.settings)
-        node.versions = tuple([(i, v._version) for i, v in enumerate(saved) if isinstance(v, torch.Tensor)])
+        try:
+            node.versions = tuple([(i, v._version) for i, v in enumerate(saved) if isinstance(v, torch.Tensor)])
+        except RuntimeError:
+            raise RuntimeError(_INFERENCE.format(op=self.name)) from None
         node.edges = tuple([arg._origin or arg.origin if needs >> i & 1 else None for i, arg in enumerate(args)])
         node.seq = next_seq()
+        node.outputs, node.hooks = 0, None
         node.shape, node.dtype, node.device = out.shape, out.dtype, out.device
         return node
 
@@ -228,37 +254,18 @@ class Op:
                         f"op {self.name!r} has no gradient rule for {self.inputs[position]!r}: "
                         "detach() it if it is to be a constant"
                     )
-        self._plans[needs] = Plan(self, wanted) if wanted and self.differentiable else None
+        self._plans[needs] = self.plan(self, wanted) if wanted and self.differentiable else None
         return self._plans[needs]
 
     def _bind(self, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put names to arguments as Python would, with settings also by position as torch allows: ``x.sum(0)``."""
-        arity = self.arity
-        tensors, extra = list(args[:arity]), args[arity:]
-        for position, name in enumerate(self.inputs[len(tensors) :], len(tensors)):
-            if name not in settings and position < arity - self.optional:
-                raise TypeError(f"{self.name}() needs {name!r}: its inputs are {', '.join(self.inputs)}")
-            tensors.append(settings.pop(name, None))
-        if extra and self.variadic:
-            packed = extra[0] if len(extra) == 1 and isinstance(extra[0], list | tuple) else extra
-            extra = (packed,)
-        if len(extra) > len(self.defaults):
-            raise TypeError(f"{self.name}() got {len(args)} arguments: {self._usage()}")
-        settings = {**dict(zip(self.defaults, extra, strict=False)), **settings}
-        for name, value in settings.items():
-            if name not in self.defaults:
-                raise TypeError(f"{self.name}() got an unexpected argument {name!r}: {self._usage()}")
-            if isinstance(value, list):
-                settings[name] = tuple(value)
-        if missing := [
-            name for name, value in self.defaults.items() if value is Parameter.empty and name not in settings
-        ]:
-            raise TypeError(f"{self.name}() needs {', '.join(map(repr, missing))}: {self._usage()}")
-        return tuple(tensors), settings
+        return bind(self, args, settings)
 
-    def _usage(self) -> str:
-        settings = f", *, {', '.join(self.defaults)}" if self.defaults else ""
-        return f"its signature is {self.name}({', '.join(self.inputs)}{settings})"
+    @property
+    def in_place(self) -> InPlace:
+        """The twin that changes its first input and returns it."""
+        if self._in_place is None:
+            raise AttributeError(f"op {self.name!r} has no in-place twin: declare it with @op(..., inplace=True)")
+        return self._in_place
 
     def _explained(self, error: Exception, values: list[Any]) -> Exception:
         """The same kind of error, naming the op and what it was given."""
@@ -292,6 +299,8 @@ def op(
     operator: str | None = None,
     method: bool | None = None,
     reference: Callable[..., Any] | None = None,
+    view: bool = False,
+    inplace: bool | Callable[..., None] = False,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Decorate the forward of an op: positional parameters are tensors, keyword-only ones are settings.
 
@@ -309,18 +318,27 @@ def op(
         operator: Python's operator for it, as ``add`` for ``+``.
         method: whether ``Tensor`` has it as a method; default: whether torch's has.
         reference: torch's own function, if it is not the one of the same name.
+        view: whether the output may share the memory of the first input.
+        inplace: whether there is an in-place twin, a method with an underscore; or what changes a raw tensor so, if
+            torch has no method of that name.
     """
-    row = {name: value for name, value in locals().items() if name not in {"operator", "method"}}
+    row = {name: value for name, value in locals().items() if name not in {"operator", "method", "inplace"}}
 
     def decorate(forward: Callable[..., Any]) -> Op:
         made = Op(forward, **row)
-        if made.name in OPS:
+        if made.name in OPS and forward.__module__ != "__main__":  # a cell of a notebook is run again and again
             raise ValueError(f"the op table already has a row {made.name!r}")
         OPS[made.name] = made
         if method or (method is None and hasattr(torch.Tensor, made.name)):
             install(made.name, made)
         if operator is not None:
             install_operator(operator, made)
+        if inplace:
+            made._in_place = in_place = InPlace(made, inplace, OPS)
+            if method is not False:
+                install(f"{made.name}_", in_place)
+            if operator is not None and made.arity == 2:
+                install_operator(f"i{operator}", in_place)
         return made
 
     return decorate
@@ -337,7 +355,7 @@ def install(name: str, function: Callable[..., Any]) -> None:
     setattr(TensorMethods, name, method)
 
 
-def install_operator(operator: str, function: Op) -> None:
+def install_operator(operator: str, function: "Op | InPlace") -> None:
     """Make ``function`` what Python's operator of that name calls, reflected too where it has two operands."""
 
     def straight(self: Tensor, other: Any) -> Any:
@@ -349,9 +367,29 @@ def install_operator(operator: str, function: Op) -> None:
     def alone(self: Tensor) -> Any:
         return function(self)
 
-    setattr(TensorMethods, f"__{operator}__", straight if function.arity == 2 else alone)
+    setattr(TensorMethods, f"__{operator}__", straight if len(signature(function).parameters) > 1 else alone)
     if operator in {"add", "sub", "mul", "truediv", "pow", "matmul"}:
         setattr(TensorMethods, f"__r{operator}__", reflected)
+
+
+_INFERENCE = (
+    "{op} would have to save a tensor that was made in inference_mode() for its backward, which cannot be: make an "
+    "ordinary tensor of it with clone() first, or use no_grad() instead of inference_mode()"
+)
+
+
+def _tell(
+    observers: tuple[Observer, ...],
+    op: Op,
+    args: tuple[Any, ...],
+    settings: dict[str, Any],
+    results: tuple[Any, ...],
+    node: Node | None,
+) -> None:
+    for observer in observers:
+        if node is not None:
+            observer.on_record(node, args, results[0])
+        observer.on_result(op, args, settings, results, node)
 
 
 _OPERANDS = (Tensor, torch.Tensor, int, float, complex, np.ndarray, np.generic)

@@ -1,19 +1,30 @@
-"""What a graph tells about one op or one tensor: typed data, no tensor in it."""
+"""What a graph tells about one op or one tensor: typed facts, which hold no tensor.
 
-from dataclasses import dataclass, field
+The facts are taken when the op runs. What is larger, the statistics of values and gradients, is looked up and computed
+when somebody asks, so that a question about the structure of a graph costs nothing of it.
+"""
+
+from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
+import numpy as np
 import torch
 
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.frame import Stats
+from nbgrad.core.caller import Place
+from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
 from nbgrad.core.modes import Scope
 from nbgrad.core.op import Op
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input of an op: where its tensor came from, or the number that stood there."""
+    """One input of an op: the id of the record its tensor came from, or the number that stood there.
+
+    Both are None for an optional input that was left out, and where ``delete_node`` or ``delete_edge`` cut the edge.
+    ``gradient`` is what the rule of this input gave in the last backward, ``reduction`` the sum that undid a broadcast.
+    """
 
     name: str
     source: int | None
@@ -23,25 +34,202 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A node of the record: an op with the tensor it made, or a tensor that no op in the graph made.
+class Described:
+    """Stands in the settings of a record for a tensor, such as an index, which the record does not keep."""
 
-    ``kind`` is "op", "parameter", "leaf" (needs a gradient), "constant" or "outside" (an op that ran before the graph
-    was opened). ``file`` and ``line`` are the user's line that ran it.
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.shape}"
+
+
+class Literal:
+    """An input that is no tensor, told apart from an id."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+NOTHING = Literal(None)
+
+
+class Notes:
+    """What a graph learns about its records after it has made them, by id; it holds no record, so there is no cycle.
+
+    Attributes:
+        names: variables and parameters.
+        values: small values while the graph is open; ``settled`` holds the statistics of all once it is closed.
+        frame: the last backward.
+        deleted, cut: the records, and the inputs of records, that the user took out of the graph.
     """
 
-    id: int
-    kind: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-    name: str | None = None
-    op: Op | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: tuple[Input, ...] = ()
-    scope: Scope | None = None
-    file: str | None = None
-    line: int | None = None
-    root: bool = False
-    value: Stats | None = None
-    gradient: Stats | None = None
+    __slots__ = ("cut", "deleted", "frame", "names", "settled", "values")
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.values = Values()
+        self.settled: dict[int, Stats | None] | None = None
+        self.frame: FrameRecorder | Frame | None = None
+        self.deleted: set[int] = set()
+        self.cut: set[tuple[int, int]] = set()
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """What the last backward started from."""
+        return self.frame.roots if self.frame is not None else ()
+
+
+class Record:
+    """A node of the graph: an op with the tensor it made, or a tensor that no op in the graph made.
+
+    Two records are equal if they are of the same thing in the same graph.
+
+    Attributes:
+        id: a number that stays its own, unlike an index of rustworkx, which is given again after a removal.
+        kind: "op", "parameter", "leaf" (needs a gradient), "constant", or "outside" (an op that ran before the graph
+            was opened).
+        shape, dtype, device: of the tensor.
+        op: the row of the table; None for a tensor that no op made.
+        settings: what the op was called with besides its inputs; a ``Described`` stands for a tensor.
+        scope: the module call or ``nbgrad.scope`` that it ran in.
+        place: the user's line that ran it.
+    """
+
+    __slots__ = (
+        *("_name", "_notes", "_sources", "_thing"),
+        *("device", "dtype", "id", "kind", "op", "place", "scope", "settings", "shape"),
+    )
+
+    def __init__(
+        self,
+        id: int,
+        kind: str,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        device: torch.device,
+        notes: Notes,
+        op: Op | None = None,
+        settings: dict[str, Any] | None = None,
+        sources: tuple[Any, ...] = (),
+        scope: Scope | None = None,
+        place: Place | None = None,
+        thing: "ref[Any] | None" = None,
+        name: str | None = None,
+    ) -> None:
+        self.id = id
+        self.kind = kind
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self._notes = notes
+        self.op = op
+        self.settings: dict[str, Any] = settings or {}
+        self._sources = sources  # for each input an id or a Literal
+        self.scope = scope
+        self.place = place
+        self._thing = thing  # the node of an op, or the tensor of a leaf
+        self._name = name
+
+    @property
+    def name(self) -> str | None:
+        """The parameter's name, the tensor's ``name``, or the variable that held it."""
+        thing = self._thing() if self.op is None and self._thing is not None else None
+        return (thing.name if thing is not None else self._name) or self._notes.names.get(self.id)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The inputs of an op in order; empty for everything else."""
+        notes, op = self._notes, self.op
+        if op is None or not self._sources:
+            return ()
+        found = []
+        for position, source in enumerate(self._sources):
+            name, key = op.inputs[min(position, op.arity - 1)], (self.id, position)
+            if isinstance(source, Literal):
+                found.append(Input(name, None, source.value))
+            elif key in notes.cut or source in notes.deleted:
+                found.append(Input(name, None))
+            else:
+                frame = notes.frame
+                gradient = frame.contribution_of(key) if frame is not None else None
+                found.append(Input(name, source, None, gradient, frame.reductions.get(key) if frame else None))
+        return tuple(found)
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The ids of the records that the inputs came from, one per use; without their statistics."""
+        notes = self._notes
+        return tuple(
+            source
+            for position, source in enumerate(self._sources)
+            if type(source) is int and source not in notes.deleted and (self.id, position) not in notes.cut
+        )
+
+    @property
+    def file(self) -> str | None:
+        """The file of the user's line that ran the op."""
+        return self.place.file if self.place is not None else None
+
+    @property
+    def line(self) -> int | None:
+        """The number of that line."""
+        return self.place.line if self.place is not None else None
+
+    @property
+    def root(self) -> bool:
+        """Whether the last backward started here."""
+        return self.id in self._notes.roots
+
+    @property
+    def value(self) -> Stats | None:
+        """The statistics of the tensor's values, where they are known.
+
+        While the graph is open: of a leaf its values now, of a result those that the graph keeps, unless they were
+        changed in place since. Once it is closed: what they were then.
+        """
+        if self._notes.settled is not None:
+            return self._notes.settled.get(self.id)
+        tensor = self._thing() if self.op is None and self._thing is not None else None
+        return summarise(tensor.data) if tensor is not None else self._notes.values.get(self.id)
+
+    @property
+    def gradient(self) -> Stats | None:
+        """The statistics of the gradient that the last backward brought here; None where it did not come by."""
+        return self._notes.frame.gradient_of(self.id) if self._notes.frame is not None else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the tensor, or something that was computed from it, still exists."""
+        return self._thing is not None and self._thing() is not None
+
+    def placed(self, scope: Scope | None) -> "Record":
+        """The same record, drawn in ``scope``."""
+        made = Record.__new__(Record)
+        for slot in Record.__slots__:
+            setattr(made, slot, getattr(self, slot))
+        made.scope = scope
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and other.id == self.id and other._notes is self._notes
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        what = self.kind if self.op is None else self.op.name
+        return f"<Record {self.id}: {what}{f' {self.name!r}' if self.name else ''} {tuple(self.shape)}>"
+
+
+def described(value: Any) -> Any:
+    """``value`` of a setting or a literal with a ``Described`` in the place of every tensor."""
+    if isinstance(value, list | tuple):
+        return tuple(described(part) for part in value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return Described(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+    return value

@@ -1,18 +1,25 @@
 """The tensor of nbgrad: a raw torch tensor, whether it needs a gradient, and where it came from."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from threading import RLock
 from typing import Any
+from weakref import ref
 
-import numpy as np
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core import engine
+from nbgrad.core.alias import View, Views, part
+from nbgrad.core.contents import Contents
+from nbgrad.core.hooks import Hooks, add
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current
-from nbgrad.core.node import Leaf, Node, Origin
+from nbgrad.core.node import Leaf, Node, Origin, Output
 
 
-class Tensor(TensorMethods):
+class Tensor(Contents, TensorMethods):
     """A multi-dimensional array that remembers how it was computed.
 
     Make one with ``nbgrad.tensor``. Operators and methods come from the op table and carry torch's names.
@@ -21,7 +28,7 @@ class Tensor(TensorMethods):
         name: what the picture calls it; variable and parameter names fill it in where it is None.
     """
 
-    __slots__ = ("__weakref__", "_data", "_grad", "_needs_grad", "_origin", "name")
+    __slots__ = ("__weakref__", "_alias", "_data", "_grad", "_needs_grad", "_origin", "name")
 
     name: str | None
 
@@ -31,6 +38,7 @@ class Tensor(TensorMethods):
         self._needs_grad = requires_grad
         self._origin = origin
         self._grad: Tensor | None = None
+        self._alias: View | Views | None = None
 
     @property
     def data(self) -> torch.Tensor:
@@ -42,13 +50,21 @@ class Tensor(TensorMethods):
         if not self.is_leaf:
             raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
         self._data = value.detach()
+        part(self)
         self._origin = None  # the leaf states shape, dtype and device of its gradients: new data need a new one
 
     @property
     def origin(self) -> Origin:
         """The node that made this tensor, or its leaf; a leaf is made when it is first asked for."""
-        if self._origin is None:
+        if self._known_origin() is None:
             self._origin = Leaf(self)
+        return self._origin  # type: ignore[return-value]  # there is one now
+
+    def _known_origin(self) -> Origin | None:
+        """The origin; for a view whose base was changed in place, made anew. None for a leaf that was not asked."""
+        alias = self._alias
+        if self._origin is None and isinstance(alias, View) and alias.stale:
+            self._origin = alias.origin(self)
         return self._origin
 
     @property
@@ -72,6 +88,11 @@ class Tensor(TensorMethods):
             )
         if value:
             _check_differentiable(self._data.dtype)
+            if self._data.is_inference() and not current().inference:
+                raise RuntimeError(
+                    "requires_grad=True on a tensor that was made in inference_mode(): no backward can save it. Make "
+                    "an ordinary tensor of it with clone() first"
+                )
         if value != self._needs_grad:
             self._origin = None if self.is_leaf else self._origin
         self._needs_grad = bool(value)
@@ -83,13 +104,27 @@ class Tensor(TensorMethods):
 
     @property
     def grad(self) -> "Tensor | None":
-        """The gradient that backwards have accumulated here, of this tensor's shape; None before the first."""
+        """The gradient that backwards have accumulated here, of this tensor's shape; None before the first.
+
+        A tensor that an op made gets none unless it asks with ``retain_grad()``.
+        """
+        if self._grad is None and not self.is_leaf and not self.retains_grad:
+            warnings.warn(
+                f"the .grad of a tensor made by {self.grad_fn} is asked for, but only leaves keep their gradients: "
+                "call retain_grad() on it before the backward, or ask for that of a leaf",
+                stacklevel=2,
+            )
         return self._grad
 
     @grad.setter
     def grad(self, value: "Tensor | torch.Tensor | None") -> None:
         if isinstance(value, torch.Tensor):
             value = Tensor(value.detach())
+        if not isinstance(value, Tensor | None):
+            raise TypeError(
+                f"a gradient must be a tensor of shape {tuple(self.shape)} or None, not {type(value).__name__}: write "
+                f"x.grad = nbgrad.tensor(...), or x.grad = None to drop it"
+            )
         if value is not None and value.shape != self.shape:
             raise RuntimeError(
                 f"a gradient of shape {tuple(value.shape)} cannot be assigned to a tensor of shape {tuple(self.shape)}"
@@ -99,12 +134,13 @@ class Tensor(TensorMethods):
     @property
     def grad_fn(self) -> Node | None:
         """The node of the op that made this tensor; None for a leaf."""
-        return self._origin if isinstance(self._origin, Node) else None
+        origin = self._known_origin()
+        return origin.node if isinstance(origin, Output) else origin if isinstance(origin, Node) else None
 
     @property
     def is_leaf(self) -> bool:
         """Whether the user made this tensor, not a recorded op."""
-        return not isinstance(self._origin, Node)
+        return self.grad_fn is None
 
     def backward(
         self,
@@ -137,99 +173,88 @@ class Tensor(TensorMethods):
                 f"the data of a leaf were replaced between forward and backward: the gradient has shape "
                 f"{tuple(gradient.shape)}, the leaf now {tuple(self._data.shape)}. Replace them before the forward."
             )
-        held = self._grad
-        if create_graph:
-            self._grad = gradient.clone() if held is None else held + gradient
-        elif held is None:
-            fits = gradient.stride() == self._data.stride() and gradient.untyped_storage().nbytes() == gradient.nbytes
-            self._grad = Tensor(gradient if alone and fits else torch.empty_like(self._data).copy_(gradient))
-        elif held._needs_grad:
-            self._grad = Tensor(held.data + gradient)
-        else:
-            held.data.add_(gradient)
+        with _WRITING:
+            held = self._grad
+            if create_graph:
+                self._grad = gradient.clone() if held is None else held + gradient
+            elif held is None:
+                fits = (
+                    gradient.stride() == self._data.stride() and gradient.untyped_storage().nbytes() == gradient.nbytes
+                )
+                self._grad = Tensor(gradient if alone and fits else torch.empty_like(self._data).copy_(gradient))
+            elif held._needs_grad:
+                self._grad = Tensor(held.data + gradient)
+            else:
+                held.data.add_(gradient)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether a tensor that an op made keeps its gradient; False for a leaf, which always does."""
+        hooks = None if self._origin is None or self.is_leaf else self._origin.hooks
+        return hooks is not None and hooks.retained is not None and hooks.retained() is self
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this tensor in its ``.grad``, as a leaf does.
+
+        Raises:
+            RuntimeError: the tensor needs no gradient.
+        """
+        if not self._needs_grad:
+            raise RuntimeError("retain_grad() on a tensor that needs no gradient: there will be none to keep")
+        if not self.is_leaf:
+            self._hooks().retained = ref(self)
+
+    def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> RemovableHandle:
+        """Call ``hook(grad)`` in each backward when the gradient of this tensor is complete.
+
+        A tensor that the hook returns goes on in its place. The handle takes the hook away with ``remove()``.
+
+        Raises:
+            RuntimeError: the tensor needs no gradient; in the backward: the hook returned another shape.
+        """
+        if not self._needs_grad:
+            raise RuntimeError("register_hook() on a tensor that needs no gradient: the hook would never be called")
+        shape = self.shape
+
+        def on_gradient(gradient: Any) -> Any:
+            recorded = isinstance(gradient, Tensor)
+            returned: Any = hook(gradient if recorded else Tensor(gradient))
+            if returned is None:
+                return gradient
+            if not isinstance(returned, Tensor) or returned.shape != shape:
+                got = f"shape {tuple(returned.shape)}" if isinstance(returned, Tensor) else type(returned).__name__
+                raise RuntimeError(f"a hook must return None or a tensor of shape {tuple(shape)}, not {got}")
+            return returned if recorded else returned._data
+
+        return add(self._hooks().gradient, on_gradient)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[["Tensor"], None]) -> RemovableHandle:
+        """Call ``hook(tensor)`` in each backward after the ``.grad`` of this leaf has been written.
+
+        Raises:
+            RuntimeError: the tensor is no leaf that needs a gradient.
+        """
+        if not self.is_leaf or not self._needs_grad:
+            raise RuntimeError("register_post_accumulate_grad_hook() needs a leaf with requires_grad=True")
+        return add(self._hooks().accumulated, hook)
+
+    def _hooks(self) -> Hooks:
+        origin = self.origin
+        if origin.hooks is None:
+            origin.hooks = Hooks()
+        return origin.hooks
 
     def detach(self) -> "Tensor":
         """The same memory as a tensor without history: no gradient flows through it."""
-        return Tensor(self._data.detach())
-
-    # What is asked of the data alone.
-
-    @property
-    def shape(self) -> torch.Size:
-        """The size of each dimension."""
-        return self._data.shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of the elements."""
-        return self._data.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the data lives."""
-        return self._data.device
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return self._data.ndim
-
-    def dim(self) -> int:
-        """The number of dimensions."""
-        return self._data.ndim
-
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one dimension."""
-        return self._data.shape if dim is None else self._data.shape[dim]
-
-    def numel(self) -> int:
-        """The number of elements."""
-        return self._data.numel()
-
-    def item(self) -> Any:
-        """The value of a tensor with one element as a Python number."""
-        return self._data.item()
-
-    def tolist(self) -> Any:
-        """The values as nested lists of Python numbers."""
-        return self._data.tolist()
-
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """The values as a numpy array that shares the memory of a CPU tensor.
-
-        Raises:
-            RuntimeError: the tensor needs a gradient, which numpy would lose: use ``t.detach().numpy()``.
-        """
-        if self._needs_grad:
-            raise RuntimeError("numpy() on a tensor that needs a gradient would lose it: use t.detach().numpy()")
-        result: np.ndarray[Any, Any] = self._data.numpy()
-        return result
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
-
-    def __len__(self) -> int:
-        return len(self._data)
+        detached = Tensor(self._data.detach())
+        for observer in current().observers:
+            observer.on_detach(self, detached)
+        return detached
 
     def __iter__(self) -> Iterator["Tensor"]:
         if self._data.ndim == 0:
             raise TypeError("iteration over a 0-d tensor: use t.item() for its value")
         return (self[index] for index in range(len(self._data)))
-
-    def __bool__(self) -> bool:
-        return bool(self._data)
-
-    def __float__(self) -> float:
-        return float(self._data)
-
-    def __int__(self) -> int:
-        return int(self._data)
-
-    def __index__(self) -> int:
-        return self._data.__index__()
-
-    def __format__(self, spec: str) -> str:
-        return format(self._data.item(), spec) if self._data.ndim == 0 and spec else format(str(self), spec)
 
     def __repr__(self) -> str:
         text = repr(self._data)
@@ -259,6 +284,10 @@ def _rebuilt(kind: type[Tensor], data: torch.Tensor, needs: bool, name: str | No
     return made
 
 
+_WRITING = RLock()
+"""Held while a gradient is added to a ``.grad``: two threads that share a leaf must not lose one of theirs."""
+
+
 def tensor(
     data: Any,
     *,
@@ -285,10 +314,38 @@ def tensor(
     if isinstance(source, torch.Tensor):
         raw = source.detach().to(device=wanted or source.device, dtype=dtype or source.dtype)
     else:
-        raw = torch.tensor(source, dtype=dtype, device=wanted or current().device)
+        state = current()
+        with torch.inference_mode() if state.inference else nullcontext():
+            raw = _made(source, dtype, wanted or state.device)
     result = Tensor(raw)
     result.requires_grad = requires_grad
     return result
+
+
+def _made(source: Any, dtype: torch.dtype | None, device: torch.device | None) -> torch.Tensor:
+    with suppress(TypeError, ValueError):  # torch takes a Tensor in a list for a sequence
+        return torch.tensor(source, dtype=dtype, device=device)
+    return torch.tensor(_numbers(source), dtype=dtype, device=device)
+
+
+def _numbers(source: Any) -> Any:
+    """``source``, with the tensors in its nested lists as the numbers they hold, as torch takes them."""
+    if isinstance(source, list | tuple):
+        return [_numbers(one) for one in source]
+    if not isinstance(source, Tensor):
+        return source
+    if source.numel() != 1:
+        raise ValueError(
+            f"a list for nbgrad.tensor() holds a tensor of shape {tuple(source.shape)}: only those with one element "
+            "are numbers. Pass t.tolist() for the values of a larger one."
+        )
+    if source.requires_grad:
+        warnings.warn(
+            "a tensor that needs a gradient becomes a number in the list for nbgrad.tensor(), and no gradient flows "
+            "through it: pass t.detach() if that is meant",
+            stacklevel=3,
+        )
+    return source.item()
 
 
 def check_device(device: torch.device | str) -> torch.device:

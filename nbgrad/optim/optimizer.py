@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.modes import enable_grad
+from nbgrad.core.modes import current, enable_grad
 from nbgrad.core.tensor import Tensor
 
 Tensors = list[torch.Tensor] | tuple[torch.Tensor, ...]
@@ -94,6 +94,9 @@ class Optimizer:
             params = [param for param in group["params"] if param.grad is not None]
             if params:
                 self.update(params, [param.grad.data for param in params], group)
+                for observer in current().observers:
+                    for param in params:
+                        observer.on_change(param.data, f"{type(self).__name__}.step()")
         return loss
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:

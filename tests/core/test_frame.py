@@ -60,20 +60,21 @@ def test_a_tensor_changed_in_place_since_is_left_out() -> None:
 
 
 def test_of_a_leafs_gradient_the_norm_survives_a_change_in_place() -> None:
-    recorder, gradient = FrameRecorder(1, (), budget=1000), torch.tensor([3.0, 4.0])
+    recorder, gradient = FrameRecorder((), budget=1000), torch.tensor([3.0, 4.0])
     recorder.gradient(5, gradient)
     recorder.leaf(5, gradient)
-    recorder.end()
+    recorder.end(1)
     gradient.mul_(0.1)
     assert recorder.frame().gradients == {5: Stats((2,), 5.0)}
 
 
 def test_a_frame_is_the_recorder_as_data() -> None:
-    recorder, step = FrameRecorder(3, (7,), budget=1000), Reduction((2, 3), (3,), (0,), 2)
+    recorder, step = FrameRecorder((7,), budget=1000), Reduction((2, 3), (3,), (0,), 2)
     recorder.reductions[7, 0] = step
     recorder.gradient(7, torch.ones(1))
     recorder.gradient(8, tensor([2.0]))
     recorder.contribution((7, 0), torch.ones(3))
+    recorder.end(3)
     frame = recorder.frame()
     assert (frame.number, frame.roots) == (3, (7,))
     assert {seq: stats.values for seq, stats in frame.gradients.items()} == {7: [1.0], 8: [2.0]}

@@ -187,6 +187,8 @@ def on_both(row: Op, program: Callable[[list[Any], Any, torch.Tensor], Any]) -> 
 
 DIFFERENT = {
     ("twice", "getitem_backward"): "no op of torch: what stands for it saves its index",
+    ("twice", "setitem"): "torch frees a node that it made of a clone and a change in place, we save an index",
+    ("twice", "view_scatter"): "no op of torch: what stands for it saves its places",
     ("in place", "gather", 0): "torch saves x for its shape, we save the shape",
     ("in place", "cross_entropy", 0): "torch saves the log probabilities, we save the scores",
 }
@@ -454,6 +456,23 @@ def test_a_row_that_is_there_already_is_refused(cube: Callable[..., Op]) -> None
     cube(lambda g: g)
     with pytest.raises(ValueError, match="already has a row 'cube_for_a_test'"):
         cube(lambda g: g)
+
+
+def test_a_rule_that_is_written_again_counts_from_then_on(cube: Callable[..., Op]) -> None:
+    row = cube(lambda g, x: g)
+    x = tensor([2.0], requires_grad=True)
+    row(x).sum().backward()
+    row.rule("x", "")(lambda g, x: g * 100)
+    row(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.item() == 101
+
+
+def test_a_cell_that_makes_a_row_can_run_again(cube: Callable[..., Op], monkeypatch: pytest.MonkeyPatch) -> None:
+    row = cube(lambda g, x: g)
+    monkeypatch.setattr(row.forward, "__module__", "__main__")
+    again = op(formula="x^3", samples=unary)(row.forward)
+    assert OPS[row.name] is again
 
 
 def test_a_rule_for_an_unknown_input_or_with_an_unknown_need_is_refused(cube: Callable[..., Op]) -> None:

@@ -7,6 +7,13 @@ from nbgrad.core.ops.activation import (
     softmax as softmax,
     tanh as tanh,
 )
+from nbgrad.core.ops.assignment import (
+    copy as copy,
+    fill as fill,
+    setitem as setitem,
+    view_scatter as view_scatter,
+)
+from nbgrad.core.ops.conversion import to as to
 from nbgrad.core.ops.elementwise import (
     add as add,
     div as div,

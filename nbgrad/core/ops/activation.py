@@ -8,7 +8,7 @@ from nbgrad.core.samples import Make, Sample, along_a_dim, at, unary
 _aten = torch.ops.aten
 
 
-@op(formula=r"\max(x, 0)", samples=at(-1.0, 0.0, 1.0))
+@op(formula=r"\max(x, 0)", samples=at(-1.0, 0.0, 1.0), inplace=True)
 def relu(input):
     """The rectified linear unit: x where it is positive, 0 elsewhere.
 
@@ -55,7 +55,7 @@ def _(g, x):
     return threshold_backward(g, x)
 
 
-@op(formula=r"\tanh x", samples=at(-30.0, 0.0, 30.0))
+@op(formula=r"\tanh x", samples=at(-30.0, 0.0, 30.0), inplace=True)
 def tanh(input):
     """Hyperbolic tangent, elementwise: squeezes any number into (-1, 1).
 
@@ -90,7 +90,7 @@ def _(gradient, g, y):
     return -2 * (gradient * g) * y
 
 
-@op(formula=r"\frac{1}{1 + e^{-x}}", samples=at(-30.0, 0.0, 30.0))
+@op(formula=r"\frac{1}{1 + e^{-x}}", samples=at(-30.0, 0.0, 30.0), inplace=True)
 def sigmoid(input):
     """The logistic function, elementwise: squeezes any number into (0, 1).
 

@@ -5,11 +5,12 @@ import operator
 
 import torch
 
-from nbgrad.core.op import install, op
+from nbgrad.core.op import Plan, install, op
 from nbgrad.core.samples import NONZERO, POSITIVE, Make, Sample, binary, unary
+from nbgrad.core.strict import unpaired, warn_unpaired
 
 
-@op(formula=r"a + b", broadcasts=True, operator="add", samples=binary)
+@op(formula=r"a + b", broadcasts=True, operator="add", inplace=True, samples=binary)
 def add(a, b):
     """Sum of two tensors, elementwise, broadcasting.
 
@@ -32,7 +33,7 @@ def _(g):
     return g
 
 
-@op(formula=r"a - b", broadcasts=True, operator="sub", samples=binary)
+@op(formula=r"a - b", broadcasts=True, operator="sub", inplace=True, samples=binary)
 def sub(a, b):
     """Difference of two tensors, elementwise, broadcasting.
 
@@ -53,7 +54,22 @@ def _(g):
     return -g
 
 
-@op(formula=r"a \odot b", broadcasts=True, operator="mul", samples=binary)
+class _Error(Plan):
+    """A difference from a constant may be the error of a prediction, which is to be of the target's shape."""
+
+    __slots__ = ()
+
+    def save(self, values, results, settings):
+        out = results[0]
+        if out.ndim == 2 and out.size(0) == out.size(1) and len(self.rules) == 1 and unpaired(*values):
+            warn_unpaired("sub", *values)
+        return super().save(values, results, settings) if self.slots else ()  # a difference saves nothing
+
+
+sub.plan = _Error
+
+
+@op(formula=r"a \odot b", broadcasts=True, operator="mul", inplace=True, samples=binary)
 def mul(a, b):
     """Product of two tensors, elementwise, broadcasting.
 
@@ -75,7 +91,7 @@ def _(g, a):
     return g * a
 
 
-@op(formula=r"\frac{a}{b}", broadcasts=True, operator="truediv", domain=NONZERO, samples=binary)
+@op(formula=r"\frac{a}{b}", broadcasts=True, operator="truediv", inplace=True, domain=NONZERO, samples=binary)
 def div(a, b):
     """True quotient of two tensors, elementwise, broadcasting; integers give floating point numbers.
 
@@ -96,7 +112,7 @@ def _(g, a, b):
     return -g * (a / b / b)
 
 
-@op(formula=r"-x", operator="neg", samples=unary)
+@op(formula=r"-x", operator="neg", inplace=True, samples=unary)
 def neg(x):
     """The tensor with its sign changed.
 
@@ -123,7 +139,7 @@ def _powers(make: Make):
     yield Sample.of(edges, torch.tensor([2.0, 1.0, 3.0], dtype=torch.float64))
 
 
-@op(formula=r"a^{b}", broadcasts=True, operator="pow", domain=POSITIVE, samples=_powers)
+@op(formula=r"a^{b}", broadcasts=True, operator="pow", inplace=True, domain=POSITIVE, samples=_powers)
 def pow(a, b):
     """The power a to the b, elementwise, broadcasting.
 
@@ -147,11 +163,11 @@ def _(g, out, a, b):
     if isinstance(a, int | float):
         slope = out * (math.log(a) if a > 0 else -math.inf if a == 0 else math.nan)
         return g * (where(b >= 0, 0.0, slope) if a == 0 else slope)
-    slope = out * log(a)
+    slope = out * log(a.to(dtype=out.dtype))
     return g * where(a == 0, where(b >= 0, 0.0, slope), slope)
 
 
-@op(formula=r"e^{x}", samples=unary)
+@op(formula=r"e^{x}", inplace=True, samples=unary)
 def exp(x):
     """The exponential function, elementwise.
 
@@ -167,7 +183,7 @@ def _(g, out):
     return g * out
 
 
-@op(formula=r"\ln x", domain=POSITIVE, samples=unary)
+@op(formula=r"\ln x", inplace=True, domain=POSITIVE, samples=unary)
 def log(x):
     """Natural logarithm, elementwise; NaN for negative x, -inf at 0.
 
@@ -183,7 +199,7 @@ def _(g, x):
     return g / x
 
 
-@op(formula=r"\sqrt{x}", domain=POSITIVE, samples=unary)
+@op(formula=r"\sqrt{x}", inplace=True, domain=POSITIVE, samples=unary)
 def sqrt(x):
     """Square root, elementwise; NaN for negative x.
 

@@ -8,7 +8,8 @@ from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
 
 
-def _picks(make: Make):
+def picks(make: Make):
+    """Every kind of index."""
     x = make(3, 4, 2)
     rows, cols = torch.tensor([0, 2, 0]), torch.tensor([1, 1, 3])
     for index in (
@@ -49,7 +50,7 @@ def _picks(make: Make):
     yield Sample.of(make(2, 0, 3), index=(1,))
 
 
-@op(formula=r"x[i]", method=False, samples=_picks, reference=lambda x, index: x[index])
+@op(formula=r"x[i]", method=False, view=True, samples=picks, reference=lambda x, index: x[index])
 def getitem(x, *, index):
     """The elements at ``index``: numbers, slices, None, Ellipsis, masks, integer tensors, and mixtures of them.
 
@@ -66,7 +67,7 @@ def _(g, x_shape, index):
 
 
 def _unpicks(make: Make):
-    for sample in _picks(make):
+    for sample in picks(make):
         x, index = sample.args[0], sample.settings["index"]
         yield Sample.of(make(*x[index].shape), index=index, shape=tuple(x.shape))
 
@@ -136,11 +137,12 @@ def _getitem(self, index):
 
     A rule keeps the index, so tensors in it are copied: changed in place later, they would move the gradient elsewhere.
     """
-    parts = tuple(_plain(part) for part in index) if isinstance(index, tuple) else _plain(index)
+    parts = tuple(plain(part) for part in index) if isinstance(index, tuple) else plain(index)
     return getitem(self, index=parts)
 
 
-def _plain(part):
+def plain(part):
+    """A part of an index as the row keeps it."""
     if isinstance(part, Tensor):
         part = part.data
     if isinstance(part, bool | list | range | np.ndarray):

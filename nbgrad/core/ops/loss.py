@@ -8,6 +8,7 @@ from nbgrad.core.op import op
 from nbgrad.core.ops.activation import log_softmax, softmax
 from nbgrad.core.ops.indexing import gather_backward
 from nbgrad.core.samples import Make, Sample
+from nbgrad.core.strict import unpaired, warn_one_class, warn_unpaired
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -25,13 +26,16 @@ def mse_loss(input, target, *, reduction="mean"):
 
     The loss of regression: its gradient is twice the error, so large errors pull hardest.
 
-    Shapes: input and target alike; output (), or as input with ``reduction="none"``. torch warns where they broadcast.
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
     """
+    if input.shape != target.shape:
+        warn_unpaired("mse_loss", input, target)
+        input, target = torch.broadcast_tensors(input, target)
     return torch.nn.functional.mse_loss(input, target, reduction=reduction)
 
 
 def _error_gradient(g, input, target, reduction):
-    error = input - target
+    error = input.to(dtype=g.dtype) - target.to(dtype=g.dtype)  # of two types, or bool, which has no difference
     scale = 2 / prod(error.shape) if reduction == "mean" and prod(error.shape) else 2
     return g * (error * scale)
 
@@ -76,8 +80,10 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
 
     Shapes: input (C,), (N, C) or (N, C, d1, ...) scores; target class numbers of that shape without C, or probabilities
     of that shape; weight (C,). Output (), or as the class numbers with ``reduction="none"``. Raises IndexError for a
-    class number out of range.
+    class number out of range. Warns where there is one class, whose loss is always 0.
     """
+    if unpaired(input, target):
+        warn_one_class("cross_entropy", input, target)
     return torch.nn.functional.cross_entropy(
         input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
     )

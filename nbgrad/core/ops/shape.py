@@ -1,8 +1,8 @@
-"""Shape: the same numbers seen in another shape, order, type or place."""
+"""Shape: the same numbers seen in another shape or order."""
 
 import torch
 
-from nbgrad.core.op import install, op
+from nbgrad.core.op import op
 from nbgrad.core.samples import SHAPES, Make, Sample, unary
 
 
@@ -16,7 +16,7 @@ def _reshapes(make: Make):
     yield Sample.of(make(2, 0, 3), shape=(0, 5))
 
 
-@op(formula=r"x \text{ in shape } s", variadic="shape", samples=_reshapes)
+@op(formula=r"x \text{ in shape } s", variadic="shape", samples=_reshapes, view=True)
 def reshape(x, *, shape):
     """The same elements, in the same order, in another shape; one size may be -1 and is worked out.
 
@@ -41,7 +41,7 @@ def _swaps(make: Make):
     yield Sample.of(make(2, 3), dim0=1, dim1=1)
 
 
-@op(formula=r"x^{\top}", samples=_swaps)
+@op(formula=r"x^{\top}", samples=_swaps, view=True)
 def transpose(x, *, dim0, dim1):
     """Two dimensions swapped, without copying.
 
@@ -67,7 +67,7 @@ def _permutations(make: Make):
     yield Sample.of(make(2, 0, 3), dims=(1, 2, 0))
 
 
-@op(formula=r"x \text{ with its dimensions reordered}", variadic="dims", samples=_permutations)
+@op(formula=r"x \text{ with its dimensions reordered}", variadic="dims", samples=_permutations, view=True)
 def permute(x, *, dims):
     """The dimensions in another order, without copying.
 
@@ -103,6 +103,7 @@ def _expansions(make: Make):
     variadic="sizes",
     samples=_expansions,
     reference=lambda x, sizes: x.expand(sizes),
+    view=True,
 )
 def expand(x, *, sizes):
     """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size.
@@ -136,6 +137,7 @@ def _contractions(make: Make):
     variadic="size",
     samples=_contractions,
     reference=torch.Tensor.sum_to_size,
+    view=True,
 )
 def sum_to_size(x, *, size):
     """Sum over leading dimensions, and over those that are 1 in ``size``: the undoing of a broadcast.
@@ -155,7 +157,7 @@ def _new_dims(make: Make):
     yield from (Sample.of(make(*shape), dim=-1) for shape in SHAPES)
 
 
-@op(formula=r"x \text{ with a new dimension}", samples=_new_dims)
+@op(formula=r"x \text{ with a new dimension}", samples=_new_dims, view=True)
 def unsqueeze(x, *, dim):
     """A new dimension of size 1 at ``dim``, without copying.
 
@@ -176,7 +178,7 @@ def _ones(make: Make):
     yield Sample.of(make(1, 0, 1), dim=-1)
 
 
-@op(formula=r"x \text{ without dimensions of size 1}", samples=_ones)
+@op(formula=r"x \text{ without dimensions of size 1}", samples=_ones, view=True)
 def squeeze(x, *, dim=None):
     """The dimensions of size 1 removed, all of them or ``dim`` alone, without copying.
 
@@ -202,35 +204,3 @@ def clone(x):
 @clone.rule("x", r"\bar{y}")
 def _(g):
     return g
-
-
-def _moves(make: Make):
-    yield from (Sample.of(make(*shape), dtype=torch.float64) for shape in SHAPES)
-    yield Sample.of(make(2, 3), device=torch.device("cpu"))
-
-
-@op(formula=r"x", samples=_moves, reference=torch.Tensor.to)
-def to(x, *, device=None, dtype=None):
-    """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
-
-    Shapes: output as x.
-    """
-    return x.to(device=device, dtype=dtype)
-
-
-@to.rule("x", r"\bar{y} \text{ on the device of } x")
-def _(g, x_device):
-    return g.to(device=x_device)
-
-
-def _move(self, *args, device=None, dtype=None):
-    """``x.to(device)``, ``x.to(dtype)``, ``x.to(device, dtype)``, in any order, as torch allows."""
-    for arg in args:
-        if isinstance(arg, torch.dtype):
-            dtype = arg
-        else:
-            device = arg
-    return to(self, device=None if device is None else torch.device(device), dtype=dtype)
-
-
-install("to", _move)

@@ -1,0 +1,119 @@
+"""The texts of errors that a backward raises, which look for names, lines and causes only when something is wrong."""
+
+from typing import Any
+
+from nbgrad.core.caller import Place, variable_name
+from nbgrad.core.modes import current
+from nbgrad.core.node import Freed, Leaf, Node, Origin, Output
+
+
+def name_of(origin: Origin | None) -> str | None:
+    """What the user calls the tensor that came from ``origin``, as far as a name or a variable says."""
+    if isinstance(origin, Leaf):
+        tensor = origin.ref()
+        if tensor is not None and tensor.name:
+            return str(tensor.name)
+    return variable_name(lambda tensor: tensor._origin is origin) if origin is not None else None
+
+
+def name_of_data(data: Any) -> str | None:
+    """What the user calls the tensor that holds ``data``."""
+    return variable_name(lambda tensor: tensor._data is data)
+
+
+def place_of(node: Node | Output) -> Place | None:
+    """The line that ran the op; None where nobody watched."""
+    return getattr(node.node if isinstance(node, Output) else node, "place", None)
+
+
+def freed(node: Node, saved: Freed) -> RuntimeError:
+    """A backward goes a second time through ``node``, whose values are gone."""
+    plan = node.plan
+    values = {*node.op.inputs, *node.op.results}
+    names = " and ".join(repr(name) for name in sorted(plan.saved_names) if name in values or "[" in name)
+    by = f"by {saved.label} ({saved.place})" if saved.label else f"by the backward at {saved.place}"
+    return RuntimeError(
+        f"backward through {node.op.name}{_made_at(node)} a second time: its saved {names} {_were(names)} freed {by}. "
+        "Either keep them there with retain_graph=True, or compute the result anew before this backward."
+    )
+
+
+def check_versions(node: Node, saved: tuple[Any, ...]) -> None:
+    """An error if a value that ``node`` saved was changed in place since: the gradient would be wrong."""
+    for slot, version in node.versions:
+        if saved[slot]._version != version:
+            raise _changed(node, node.plan.saved_names[slot], version, saved[slot])
+
+
+def _changed(node: Node, name: str, version: int, value: Any) -> RuntimeError:
+    """The value that ``node`` had saved as ``name`` was changed in place since it had ``version``."""
+    op, place, variable = node.op.name, place_of(node), name_of_data(value)
+    facts = [_role(node, name, named=variable is not None), _made_by(node, name), f"of shape {tuple(value.shape)}"]
+    where = f" at {place}" if place is not None else ""
+    called = variable if variable and variable.isidentifier() else "y"
+    known = ", ".join(filter(None, facts))
+    return RuntimeError(
+        f"the gradient of {op}{where} needs {variable or name!r} ({known}) as it was when {op} saved it, but "
+        f"{_who(value)} (it is version {value._version}, saved was version {version}). Change a clone, as in "
+        f"{called} = {called}.clone(), call backward() before the change, or write the change as a new tensor."
+        f"{'' if place is not None else _WATCH.format(op=op)}"
+    )
+
+
+def _role(node: Node, name: str, *, named: bool) -> str:
+    role = "its input" if name in node.op.inputs else "its output" if name == "out" else "what it saved"
+    return f"{role} {name!r}" if named else role
+
+
+def _made_by(node: Node, name: str) -> str:
+    """The op that made an input; empty for a leaf and for everything else."""
+    origin = node.edges[node.op.inputs.index(name)] if name in node.op.inputs else None
+    return f"a result of {origin.op.name}" if isinstance(origin, Node | Output) else ""
+
+
+def _who(value: Any) -> str:
+    observers = current().observers
+    for observer in observers:
+        if by := observer.change_of(value):
+            return f"{by} has changed it in-place since"
+    unseen = "an in-place operation has changed it since"
+    return f"{unseen}, outside of nbgrad, for example through .data or a view of it" if observers else unseen
+
+
+_WATCH = (
+    " Run the forward and the change inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly() to see here the line of "
+    "{op}, and what changed the value on which line."
+)
+
+
+def _made_at(node: Node) -> str:
+    place = place_of(node)
+    return f" ({place})" if place is not None else ""
+
+
+def _were(names: str) -> str:
+    return "were" if " and " in names else "was"
+
+
+class Changes:
+    """The last in-place change of each tensor that was changed while somebody watched: numbers, no tensor."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, str, Place]] = {}
+
+    def note(self, data: Any, what: str, place: Place) -> None:
+        """``what`` has just changed ``data``."""
+        if len(self._last) >= _MOST:
+            self._last.clear()
+        self._last[data.untyped_storage().data_ptr()] = (data._version, what, place)
+
+    def find(self, data: Any) -> str | None:
+        """What brought ``data`` to the version they have; None if that happened unseen."""
+        version, what, place = self._last.get(data.untyped_storage().data_ptr(), (-1, "", None))
+        return f"{what} at {place}" if version == data._version else None
+
+
+_MOST = 4096
+"""How many changed tensors are remembered: of a larger network the message names no change."""

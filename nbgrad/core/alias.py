@@ -1,0 +1,146 @@
+"""Tensors that share memory: a view knows its base and the ops that lead there, the base knows its views weakly.
+
+An op that changes one of them in place changes what all of them hold. The one that was changed and its base get a new
+origin at once; the other views lose theirs and get one from the base when somebody asks, so that ops that change
+nothing pay nothing.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from nbgrad.core.modes import Switch
+
+if TYPE_CHECKING:
+    from nbgrad.core.node import Origin
+    from nbgrad.core.op import Op
+    from nbgrad.core.tensor import Tensor
+
+
+# One op that made a view, its settings, and the steps before it: a list that later views share and lengthen.
+Step = tuple["Step | None", "Op", dict[str, Any]]
+
+
+class Path:
+    """The ops that lead from a base to a view, with their settings; as text: ``transpose(dim0=0, dim1=1)``."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: "Iterable[tuple[Op, dict[str, Any]]]") -> None:
+        self.steps = tuple(steps)
+
+    def follow(self, x: Any) -> Any:
+        """What the ops of the path make of ``x``, a raw torch tensor or a ``Tensor``."""
+        for op, settings in self.steps:
+            x = op(x, **settings)
+        return x
+
+    def __repr__(self) -> str:
+        return ", ".join(
+            f"{op.name}({', '.join(f'{name}={value}' for name, value in settings.items())})"
+            for op, settings in self.steps
+        )
+
+
+class View:
+    """What a view holds.
+
+    Attributes:
+        base: the tensor that is no view itself and whose memory this is.
+        last: the last step that leads to the view.
+        recorded: whether all of the steps ran where ops are recorded.
+        stale: whether the base was changed in place since the origin of the view was made.
+    """
+
+    __slots__ = ("base", "last", "recorded", "stale")
+
+    def __init__(self, base: "Tensor", last: Step, recorded: bool) -> None:
+        self.base = base
+        self.last = last
+        self.recorded = recorded
+        self.stale = False
+
+    def path(self) -> Path:
+        """The steps from the base to the view."""
+        steps: list[tuple[Op, dict[str, Any]]] = []
+        step: Step | None = self.last
+        while step is not None:
+            step, op, settings = step
+            steps.append((op, settings))
+        return Path(reversed(steps))
+
+    def origin(self, view: "Tensor") -> "Origin":
+        """The origin of ``view`` after a change: the same steps, recorded again from the base as it is now."""
+        if not self.recorded:
+            raise RuntimeError(
+                "a view that was made inside no_grad() has no history, but its base, or another view of it, was "
+                "changed in place where ops are recorded. Make the view and the change both inside no_grad() or both "
+                "outside, or make the view of x.detach()."
+            )
+        with Switch(grad_enabled=True):
+            again: Tensor = self.path().follow(self.base)
+        self.stale = False
+        _views(self.base).add(view)
+        return again.origin
+
+
+class Views:
+    """What a base holds: weak references to the views whose origin is up to date."""
+
+    __slots__ = ("_limit", "_refs")
+
+    def __init__(self) -> None:
+        self._refs: list[ref[Tensor]] = []
+        self._limit = 16
+
+    def add(self, view: "Tensor") -> None:
+        """Remember a view; references to views that are gone leave as the list grows."""
+        refs = self._refs
+        refs.append(ref(view))
+        if len(refs) > self._limit:
+            self._refs = [held for held in refs if held() is not None]
+            self._limit = 2 * len(self._refs) + 16
+
+    def take(self) -> "list[Tensor]":
+        """The views that live, and forget them."""
+        views = [view for held in self._refs if (view := held()) is not None]
+        self._refs = []
+        return views
+
+
+def link(view: "Tensor", source: "Tensor", op: "Op", settings: dict[str, Any], recorded: bool) -> None:
+    """Remember that ``op`` made ``view`` of ``source``, if it did: a reshape may have to copy."""
+    raw = view._data
+    if raw._base is None and raw is not source._data:
+        return
+    alias = source._alias
+    if isinstance(alias, View):
+        base, before, recorded = alias.base, alias.last, recorded and alias.recorded
+        views = _views(base)
+    else:
+        base, before = source, None
+        views = alias or _views(source)
+    view._alias = View(base, (before, op, settings), recorded)
+    views.add(view)
+
+
+def outdate(base: "Tensor") -> None:
+    """The base was changed in place and recorded it: its views take their origin from it, when they are asked next."""
+    for view in _views(base).take():
+        view._origin, view._needs_grad = None, True
+        if isinstance(view._alias, View):
+            view._alias.stale = True
+
+
+def part(tensor: "Tensor") -> None:
+    """``tensor`` gets other memory: it is no view any more, and no base of the views it had."""
+    if isinstance(tensor._alias, Views):
+        for view in tensor._alias.take():
+            view._alias = None
+    tensor._alias = None
+
+
+def _views(base: "Tensor") -> Views:
+    if not isinstance(base._alias, Views):
+        base._alias = Views()
+    return base._alias

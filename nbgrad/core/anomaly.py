@@ -1,0 +1,302 @@
+"""detect_anomaly: the first op that makes a NaN or an Inf, in the forward or the backward, and why.
+
+It observes the engine and costs nothing where it is not switched on. An op is to blame if what it made holds a NaN or
+an Inf and what it was given does not; the others only pass it on.
+"""
+
+from typing import Any
+
+import torch
+
+from nbgrad.core import nonfinite
+from nbgrad.core.advice import Changes, name_of, place_of
+from nbgrad.core.caller import Place, user_place, variable_name
+from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.core.node import Leaf, Node, Origin, Output
+from nbgrad.core.op import Op
+from nbgrad.core.tensor import Tensor
+
+
+class AnomalyError(RuntimeError):
+    """An op made a NaN or an Inf; the message says which, where, from what and why.
+
+    Attributes:
+        op: the name of the op; None if the bad number was there before any op ran.
+        phase: "forward" or "backward".
+        kind: "nan" or "inf".
+        index: of the first bad element.
+        place: the line of the op; None where it is not known.
+        cause: why, in words.
+        id: the number of the op's record in a graph; None if it was not recorded.
+    """
+
+    def __init__(
+        self,
+        lines: list[str],
+        cause: str,
+        *,
+        phase: str,
+        kind: str,
+        index: tuple[int, ...],
+        place: Place | None,
+        op: str | None = None,
+        id: int | None = None,
+    ) -> None:
+        super().__init__("\n  ".join([*lines, f"cause: {cause}"]))
+        self.op = op
+        self.phase = phase
+        self.kind = kind
+        self.index = index
+        self.place = place
+        self.cause = cause
+        self.id = id
+
+
+class detect_anomaly(Switch):  # noqa: N801  # torch's name
+    """Inside it the first op that makes a NaN or an Inf raises, in the forward and in the backward.
+
+    Ops that are not recorded are checked as well. An Inf in a constant or a number, as in a mask of -inf, may pass
+    through ops; a NaN may not, and an input that holds one is named. Works as ``with detect_anomaly():`` and
+    ``@detect_anomaly()``. It is for debugging: every result is read once more, and on a GPU waited for.
+
+    Args:
+        check_nan: False only notes the lines of ops, which other messages then name.
+
+    Raises:
+        AnomalyError: a RuntimeError, as torch raises. Every ``.grad`` is then as it was before the backward.
+    """
+
+    __slots__ = ("_check",)
+
+    def __init__(self, check_nan: bool = True) -> None:
+        super().__init__()
+        self._check = check_nan
+
+    def _again(self) -> "detect_anomaly":
+        return detect_anomaly(self._check)
+
+    def __enter__(self) -> "detect_anomaly":
+        self._changes = {"observers": (*current().observers, _Watch(self._check))}
+        return super().__enter__()
+
+
+class _Watch(Observer):
+    """Checks every result and every gradient; remembers of each op its line, of each backward what came in."""
+
+    __slots__ = ("_changes", "_check", "_first", "_incoming", "_last", "_passed", "_roots")
+
+    def __init__(self, check: bool) -> None:
+        self._check = check
+        self._first = 0
+        self._changes = Changes()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Start anew, also after a backward that raised."""
+        self._incoming: dict[Node, dict[int, Any]] = {}
+        self._last: Node | None = None
+        self._passed = False
+        self._roots: set[Origin] = set()
+
+    def on_change(self, data: torch.Tensor, what: str) -> None:
+        self._changes.note(data, what, user_place())
+
+    def change_of(self, data: torch.Tensor) -> str | None:
+        return self._changes.find(data)
+
+    # The forward.
+
+    def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:  # noqa: ARG002
+        node.place = user_place()
+        self._first = self._first or node.seq
+
+    def on_result(
+        self, op: Op, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
+    ) -> None:
+        if not self._check or current().walking:
+            return  # a rule that records itself is checked as a rule
+        for name, out in zip(op.results[: op.shown], results, strict=False):
+            if not nonfinite.finite(out):
+                self._forward(op, args, {**op.defaults, **settings}, name, out, node)
+
+    def _forward(
+        self, op: Op, args: tuple[Any, ...], settings: dict[str, Any], name: str, out: torch.Tensor, node: Node | None
+    ) -> None:
+        """Raise unless ``op`` has only passed on what it was given."""
+        kind = "nan" if nonfinite.holds("nan", out) else "inf"
+        values = [_raw(arg) for arg in args]
+        for arg, value, input in zip(args, values, op.inputs, strict=False):
+            if nonfinite.holds(kind, value):
+                if kind == "nan" or self._suspect(arg):
+                    raise self._given(op, kind, arg, value, input)
+                return
+        if any(nonfinite.holds(kind, value) for value in settings.values()):
+            return
+        index = nonfinite.first(kind, out)
+        named = [(_name(arg) or input, value) for arg, value, input in zip(args, values, op.inputs, strict=False)]
+        found = list(nonfinite.operands(op, named, index, tuple(out.shape)))
+        place, id = user_place(), None if node is None else node.seq
+        lines = [f"{op.name} made {kind} in the forward: {place}", _bad(name, kind, out)]
+        lines.append(f"operands: {_listed(found, named)}")
+        cause = nonfinite.cause(op, kind, found, values, settings, out.dtype)
+        raise AnomalyError(lines, cause, phase="forward", kind=kind, index=index, place=place, op=op.name, id=id)
+
+    def _suspect(self, arg: Any) -> bool:
+        """Whether an Inf in ``arg`` is unlikely to be meant: it is learned, or was computed before anybody looked."""
+        if not isinstance(arg, Tensor) or not arg.requires_grad:
+            return False
+        return isinstance(arg.origin, Leaf) or not self._first or arg.origin.seq < self._first
+
+    def _given(self, op: Op, kind: str, arg: Any, value: Any, input: str) -> AnomalyError:
+        """The error that names an input which was bad before any op ran."""
+        name = _name(arg) or input
+        index = nonfinite.first(kind, value) if isinstance(value, torch.Tensor) else ()
+        bad = _bad(name, kind, value) if isinstance(value, torch.Tensor) else f"{name} = {value}"
+        origin = arg._origin if isinstance(arg, Tensor) else None
+        made = f"the result of an earlier {origin.op.name}" if isinstance(origin, Node | Output) else "an input"
+        place = user_place()
+        cause = "it was there before detect_anomaly() could see it made, or was written in place"
+        lines = [f"{name!r}, {made}, holds {kind} before {op.name} runs: {place}", bad]
+        return AnomalyError(lines, cause, phase="forward", kind=kind, index=index, place=place)
+
+    # The backward.
+
+    def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
+        self._forget()
+        self._roots = {origin for origin, _ in roots}
+
+    def on_backward_end(self) -> None:
+        self._forget()
+
+    def on_gradient(self, origin: Origin, gradient: Any) -> None:
+        self._incoming.pop(self._last, None)  # type: ignore[arg-type]  # None is no key: nothing is there to pop
+        if isinstance(origin, Output):
+            self._incoming.setdefault(origin.node, {})[origin.index] = _raw(gradient)
+        elif isinstance(origin, Node):
+            self._incoming[origin] = {0: _raw(gradient)}
+        if self._check and not self._passed and not nonfinite.finite(_raw(gradient)):
+            self._sum(origin, _raw(gradient))
+
+    def _sum(self, origin: Origin, gradient: torch.Tensor) -> None:
+        """Raise for a gradient that no rule made bad: it was given, changed by a hook, or is a sum that overflowed."""
+        kind = "nan" if nonfinite.holds("nan", gradient) else "inf"
+        if origin in self._roots:
+            cause = "backward() was given it to start from"
+        elif origin.hooks is not None and (origin.hooks.gradient or origin.hooks.before):
+            cause = "a hook returned it, or the sum of the gradients of its uses overflowed"
+        else:
+            cause = f"overflow in the sum of the gradients of its uses, in {_type(gradient)}"
+        index = nonfinite.first(kind, gradient)
+        made = f"the result of {origin.op.name}" if isinstance(origin, Node | Output) else "a leaf"
+        name = name_of(origin)
+        what = f"{name!r}, {made}" if name else made
+        place = None if isinstance(origin, Leaf) else place_of(origin)
+        lines = [f"the gradient of {what}, holds {kind}{_ran(origin)}", _bad("grad", kind, gradient)]
+        raise AnomalyError(lines, cause, phase="backward", kind=kind, index=index, place=place)
+
+    def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Any) -> None:
+        self._last = node
+        full, end = _raw(gradient), _raw(reduced)
+        if not self._check or nonfinite.finite(end):
+            return
+        saved = list(node.saved) if isinstance(node.saved, tuple) else []
+        sources = [*self._incoming.get(node, {}).values(), *saved]
+        sound = nonfinite.finite(full)
+        bad = end if sound else full
+        kind = "nan" if nonfinite.holds("nan", bad) else "inf"
+        if any(nonfinite.holds(kind, source) for source in sources):
+            self._passed = True  # as a mask of -inf does in the forward
+            return
+        index = nonfinite.first(kind, bad)
+        name, input = name_of(node.edges[position]), node.op.inputs[min(position, node.op.arity - 1)]
+        whose = f"{input!r} ({name})" if name and name != input else repr(input)
+        lines = [f"the backward of {node.op.name} made {kind}, as the gradient of its input {whose}{_ran(node)}"]
+        lines.append(_bad("grad", kind, bad))
+        if sound:
+            summed = f"in the sum that undoes the broadcast {reduction}" if reduction is not None else "when converted"
+            cause = f"overflow {summed}, in {_type(end)}"
+        else:
+            details, cause = self._explained(node, position, full, index)
+            lines += details
+        facts: dict[str, Any] = {"op": node.op.name, "place": place_of(node), "id": node.seq}
+        raise AnomalyError(lines, cause, phase="backward", kind=kind, index=index, **facts)
+
+    def _explained(
+        self, node: Node, position: int, full: torch.Tensor, index: tuple[int, ...]
+    ) -> tuple[list[str], str]:
+        """What came in, what was saved, and the local derivative at ``index``, which the rule gives for gradient 1."""
+        details: list[str] = []
+        incoming = self._incoming.get(node, {})
+        came = incoming[0] if len(incoming) == 1 and node.outputs == 0 else None
+        here: float | None = None
+        if came is not None and (came.shape == full.shape or came.numel() == 1):
+            here = (came[index] if came.shape == full.shape else came.reshape(())).item()
+            details.append(f"incoming gradient: {nonfinite.shown(here)}")
+        elif came is not None:
+            details.append(nonfinite.summary("incoming gradient", came))
+        assert isinstance(node.saved, tuple)
+        named = [(n, v) for n, v in zip(node.plan.saved_names, node.saved, strict=True) if isinstance(v, torch.Tensor)]
+        found = list(nonfinite.operands(node.op, named, index, tuple(full.shape)))
+        if named:
+            details.append(f"saved by the forward: {_listed(found, named)}")
+        slope = _slope(node, position, full, index)
+        if slope is not None:
+            details.append(f"local derivative: {nonfinite.shown(slope)}")
+        return details, nonfinite.backward_cause(node.op, here, slope, full.dtype)
+
+
+def _slope(node: Node, position: int, full: torch.Tensor, index: tuple[int, ...]) -> float | None:
+    """What the rule gives at ``index`` for an incoming gradient of 1 there; None where that is not to be had."""
+    if node.outputs or not isinstance(node.saved, tuple):
+        return None
+    unit = torch.ones(node.shape, dtype=node.dtype, device=node.device)
+    if full.shape == node.shape:
+        unit = torch.zeros_like(unit)
+        unit[index] = 1
+    elif unit.numel() != 1:
+        return None  # an element of the input has many paths to the output, and each has a derivative of its own
+    result: Any = None
+    if node.plan.joint is not None:
+        needed = tuple(edge is not None for edge in node.edges)
+        result = node.plan.joint(unit, needed, *node.saved)[position]
+    for at, rule, needs in node.plan.rules:
+        if at == position and result is None:
+            result = rule(unit, *[node.saved[slot] for slot in needs])
+    return None if result is None else float(_raw(result)[index].item())
+
+
+def _raw(value: Any) -> Any:
+    return value._data if isinstance(value, Tensor) else value
+
+
+def _type(value: torch.Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _name(arg: Any) -> str | None:
+    """The tensor's own name, or a variable's."""
+    if not isinstance(arg, Tensor):
+        return None
+    return arg.name or variable_name(lambda tensor: tensor is arg)
+
+
+def _ran(origin: Origin) -> str:
+    """Where the op ran, or how to get to know it."""
+    if isinstance(origin, Leaf):
+        return ""
+    place = place_of(origin)
+    return f"; it ran at {place}" if place else "; its line is not known: run the forward inside detect_anomaly() too"
+
+
+def _bad(name: str, kind: str, value: torch.Tensor) -> str:
+    """The first bad element, and how many there are if it is not all there is."""
+    index = nonfinite.first(kind, value)
+    more = f" ({nonfinite.count(kind, value)} of {value.numel()} are {kind})" if value.numel() > 1 else ""
+    return f"first bad element: {nonfinite.spot(name, index)} = {value[index].item()}{more}"
+
+
+def _listed(found: list[nonfinite.Operand], named: list[tuple[str, Any]]) -> str:
+    """The numbers that met at the bad element; else the operands as wholes."""
+    if found:
+        return ", ".join(map(str, found))
+    return "; ".join(nonfinite.summary(name, value) for name, value in named if value is not None)

@@ -1,0 +1,117 @@
+"""torch's autocast around nbgrad's ops: what it casts is recorded, so that the rules see what the kernels saw.
+
+``torch.autocast`` works below our ops, in torch's dispatcher: a forward runs in bfloat16 without our doing, but what we
+would save are the inputs before the cast. Here torch is asked once per op and element types what it casts; from then on
+the same casts run as recorded ops of their own. No list of ops is kept: torch's policy, device by device, is the rule.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+any_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
+"""Whether autocast is on for any kind of device in this thread."""
+
+autocast = torch.autocast
+"""``nbgrad.autocast`` is torch's: both names open the same context, and either works around both kinds of tensors."""
+
+Casts = tuple[tuple[int, torch.dtype], ...]
+
+_KINDS = ("cpu", "cuda", "mps", "xpu")
+_known: "WeakKeyDictionary[Any, dict[Any, Casts]]" = WeakKeyDictionary()
+
+
+def cast(op: Any, args: tuple[Any, ...], values: list[Any], settings: dict[str, Any]) -> tuple[Any, ...]:
+    """``args`` as autocast makes them for ``op``: a ``Tensor`` that it casts is the result of a recorded ``to``.
+
+    Args:
+        op: the row that is about to run.
+        args: its inputs as they were passed.
+        values: the same as raw torch tensors, numbers and None; changed to what is returned.
+        settings: its settings.
+    """
+    key = tuple([(v.dtype, v.device.type) if isinstance(v, torch.Tensor) else type(v) for v in values])
+    known = _known.setdefault(op, {})
+    modes = tuple([torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in _KINDS])
+    if (key, modes) not in known:
+        try:
+            known[key, modes] = _ask(op.forward, values, settings)
+        except (RuntimeError, IndexError, TypeError, ValueError):  # the call that follows raises it again, explained
+            return args
+    changed = list(args)
+    for position, dtype in known[key, modes]:
+        changed[position] = changed[position].to(dtype=dtype)
+        values[position] = changed[position].data
+    return tuple(changed)
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """Rules run in the element types of the forward, also where ``backward()`` is called under autocast."""
+    with ExitStack() as stack:
+        for kind in _KINDS if any_enabled() else ():
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+class Settings:
+    """What autocast is set to when this is made; ``restored()`` sets it again."""
+
+    __slots__ = ("_cache", "_modes")
+
+    def __init__(self) -> None:
+        self._cache = torch.is_autocast_cache_enabled()
+        self._modes = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _KINDS]
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Inside it autocast is what it was."""
+        with ExitStack() as stack:
+            for kind, enabled, dtype in self._modes:
+                if enabled or torch.is_autocast_enabled(kind):
+                    stack.enter_context(torch.autocast(kind, dtype, enabled, self._cache))
+            yield
+
+
+def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> Casts:
+    """What autocast casts when ``forward`` runs: what is cast with it on, less what ``forward`` casts by itself."""
+    with_it = _casts(forward, values, settings)
+    if not with_it:
+        return ()
+    with switched_off():
+        try:
+            without = _casts(forward, values, settings)
+        except (RuntimeError, IndexError, TypeError, ValueError):  # element types that only autocast makes agree
+            without = {}
+    return tuple(sorted((place, dtype) for place, dtype in with_it.items() if without.get(place) != dtype))
+
+
+def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> dict[int, torch.dtype]:
+    """The element type that each tensor input is cast to while ``forward`` runs, on copies and with no trace left.
+
+    torch's own autograd records a cast as a node between its input and the op: that is where this is read from.
+    """
+    copies, ends = list(values), {}
+    with torch.inference_mode(False), torch.enable_grad():
+        for place, value in enumerate(values):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                copies[place] = value.clone().requires_grad_().clone()  # no leaf: the forward may change it in place
+                ends[copies[place].grad_fn] = place
+        devices = {value.device.index for value in copies if isinstance(value, torch.Tensor) and value.is_cuda}
+        with torch.random.fork_rng(devices=list(devices)):
+            results = forward(*copies, **settings)
+    found, seen = {}, set()
+    stack = [one.grad_fn for one in (results if isinstance(results, tuple) else (results,)) if one.grad_fn is not None]
+    while stack:
+        node = stack.pop()
+        for source, _ in node.next_functions:
+            if source in ends and node.name().startswith("ToCopyBackward"):
+                found[ends[source]] = node._input_metadata[0].dtype
+            elif source is not None and source not in seen and source not in ends:
+                seen.add(source)
+                stack.append(source)
+    return found

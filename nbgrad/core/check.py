@@ -1,0 +1,326 @@
+"""gradcheck and gradgradcheck: gradients against differences of values, and an explanation where they disagree.
+
+A failure is narrowed down: every op that ran is checked alone, at the values it saw, so that the error names the rule
+that is wrong, and the shape of its error names the probable cause.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from nbgrad.core.caller import Place, user_place
+from nbgrad.core.cause import cause, circumstance, kink, mistake
+from nbgrad.core.engine import reachable
+from nbgrad.core.function import FunctionPlan
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.core.node import Node
+from nbgrad.core.op import Op
+from nbgrad.core.probe import Limits, Probe, Problem, floats, gradient_of
+from nbgrad.core.tensor import Tensor, tensor
+
+_LARGEST = 1 << 20
+"""Jacobians with more entries are not made to check an op alone."""
+
+
+class GradcheckError(RuntimeError):
+    """A gradient is wrong; the message says where, by how much, by which op's rule, and what the probable cause is."""
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+) -> bool:
+    """Check the gradients of ``func`` against central differences, in float64.
+
+    Args:
+        func: takes the inputs as arguments and returns a tensor or a tuple of tensors; a row made with ``@nbgrad.op``
+            too, on torch tensors as well.
+        inputs: one or a tuple. Those that require grad are checked, and every floating point torch tensor that is given
+            to a row; of other types than float64 a float64 copy is. All others are passed on.
+        eps: how far each element is moved to either side.
+        atol: how far the two may differ where the difference quotient is 0.
+        rtol: how far they may differ in proportion. The default overlooks an error of 0.1 %; 1e-4 finds it.
+        raise_exception: raise on failure, instead of returning False.
+        nondet_tol: how far two backwards at the same point may differ.
+
+    Returns:
+        True if every element of every gradient agrees.
+
+    Raises:
+        GradcheckError: a gradient is wrong, not the same in each backward, or not linear in the incoming one.
+        ValueError: no input requires grad, or ``func`` uses one that had to be copied through a variable.
+    """
+    limits = Limits(eps, atol, rtol, nondet_tol)
+    with _unobserved():
+        args, leaves, names = _prepared(func, inputs)
+        probe = Probe(lambda: func(*args), leaves, names, limits)
+        problem = probe.problem()
+        if problem is not None and raise_exception:
+            calls = [(call, 1) for call in _recorded(probe.run)]
+            raise GradcheckError(_explained("gradcheck", problem, calls))
+    return problem is None
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+) -> bool:
+    """Check the gradients of the gradients of ``func`` against differences of its gradients, in float64.
+
+    Args:
+        func: as for ``gradcheck``.
+        inputs: as for ``gradcheck``.
+        grad_outputs: the gradients that start the first backward, shaped as the outputs; default: random numbers.
+        eps: as for ``gradcheck``.
+        atol: as for ``gradcheck``.
+        rtol: as for ``gradcheck``.
+        raise_exception: as for ``gradcheck``.
+        nondet_tol: as for ``gradcheck``.
+
+    Returns:
+        True if every element agrees.
+
+    Raises:
+        GradcheckError: a second-order gradient is wrong.
+        ValueError: as for ``gradcheck``.
+    """
+    limits = Limits(eps, atol, rtol, nondet_tol)
+    with _unobserved():
+        args, leaves, names = _prepared(func, inputs)
+        first = Probe(lambda: func(*args), leaves, names, limits)
+        second = gradient_of(first, grad_outputs)
+        problem = second.problem()
+        if problem is not None and raise_exception:
+            calls = [(call, 1) for call in _recorded(second.run)] + [(call, 2) for call in _recorded(first.run)]
+            raise GradcheckError(_explained("gradgradcheck", problem, calls))
+    return problem is None
+
+
+def _unobserved() -> Switch:
+    """Gradients on, and no graph that records the hundreds of runs of a check."""
+    watching = tuple(observer for observer in current().observers if not isinstance(observer, AutogradGraph))
+    return Switch(grad_enabled=True, observers=watching)
+
+
+def _prepared(func: Callable[..., Any], inputs: Any) -> tuple[list[Any], list[Tensor], list[str]]:
+    """The arguments to call ``func`` with, those of them that are moved, in contiguous float64, and their names."""
+    given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
+    rules = [name in func.rules for name in func.inputs] if isinstance(func, Op) else []
+    args, originals = [], []
+    for value, ruled in zip(given, [*rules, *[False] * len(given)], strict=False):
+        if isinstance(value, torch.Tensor) and (value.requires_grad or (ruled and value.is_floating_point())):
+            value = tensor(value, requires_grad=True)
+        checked = value
+        if isinstance(value, Tensor) and value.dtype.is_floating_point:
+            raw = value.data
+            if raw.dtype is not torch.float64 or not raw.is_contiguous():
+                checked = tensor(raw.to(torch.float64, copy=True).contiguous(), requires_grad=value.requires_grad)
+                originals += [value] if value.requires_grad else []
+        args.append(checked)
+    moved = [i for i, arg in enumerate(args) if isinstance(arg, Tensor) and arg.requires_grad]
+    if not moved:
+        raise ValueError("gradcheck needs an input that requires grad: nbgrad.tensor(..., requires_grad=True)")
+    if originals:
+        _check_uses_arguments(func, args, originals)
+    called = {i: f" ({name!r})" for i, name in enumerate(func.inputs)} if isinstance(func, Op) else {}
+    return args, [args[i] for i in moved], [f"input {i}{called.get(i, '')}" for i in moved]
+
+
+def _check_uses_arguments(func: Callable[..., Any], args: list[Any], originals: list[Tensor]) -> None:
+    """An error if ``func`` reaches past the float64 copies in its arguments: moving those would show nothing."""
+    try:
+        outputs = floats(func(*args))
+    except RuntimeError as error:
+        error.add_note("gradcheck passes float64 copies: func must take every floating point tensor as an argument")
+        raise
+    reached = set(reachable([out.origin for out in outputs if out.requires_grad]))
+    for value in originals:
+        if value.origin in reached:
+            raise ValueError(
+                f"func uses a {str(value.dtype).removeprefix('torch.')} input of shape {tuple(value.shape)} through a "
+                "variable, where gradcheck checks a float64 copy: use the argument, or make the input float64"
+            )
+
+
+# Which op it is.
+
+
+class _Call(NamedTuple):
+    """An op that ran: how to run it again on copies of what it saw, and the user's line that ran it."""
+
+    op: Op
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    needs: tuple[int, ...]
+    dtype: torch.dtype
+    place: Place
+
+    def alone(self, order: int, limits: Limits) -> Probe | None:
+        """The op, or with ``order`` 2 its gradient, as a function of its own inputs; None if it is too large."""
+        args = [_float64(arg, requires_grad=i in self.needs) for i, arg in enumerate(self.args)]
+        leaves = [args[i] for i in self.needs]
+        probe = Probe(lambda: self.function(*args), leaves, [repr(self.op.inputs[i]) for i in self.needs], limits)
+        if sum(leaf.numel() for leaf in leaves) * sum(out.numel() for out in probe.run()) > _LARGEST:
+            return None
+        return probe if order == 1 else gradient_of(probe)
+
+
+class _Recorder(Observer):
+    """Keeps the ops that run, with copies of what they saw."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls: list[_Call] = []
+
+    def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
+        """Keep one op."""
+        op, plan = node.op, node.plan
+        function = plan.function.apply if isinstance(plan, FunctionPlan) else partial(op, **node.settings)
+        needs = tuple(i for i, edge in enumerate(node.edges) if edge is not None and op.inputs[i] in op.rules)
+        self.calls.append(_Call(op, function, tuple(map(_float64, args)), needs, out.dtype, user_place()))
+
+
+def _float64(value: Any, requires_grad: bool = False) -> Any:
+    """A copy of a tensor, in float64 if it is floating point; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value)
+    if not isinstance(value, Tensor | torch.Tensor):
+        return value
+    raw = value.data.detach()
+    dtype = torch.float64 if raw.dtype.is_floating_point else raw.dtype
+    copy = raw.to(dtype, copy=True).contiguous()
+    return tensor(copy, requires_grad=requires_grad) if isinstance(value, Tensor) or requires_grad else copy
+
+
+def _recorded(run: Callable[[], Any]) -> list[_Call]:
+    recorder = _Recorder()
+    with Switch(observers=(*current().observers, recorder)):
+        run()
+    return recorder.calls
+
+
+def _culprit(calls: Sequence[tuple[_Call, int]], limits: Limits) -> tuple[_Call, int, Problem] | None:
+    """The first op whose own rule is wrong at the values it saw; one at a kink only if there is no other."""
+    at_a_kink = None
+    for call, order in calls:
+        probe = call.alone(order, limits)
+        problem = None if probe is None else probe.problem()
+        if problem is None:
+            continue
+        if not kink(problem):
+            return call, order, problem
+        at_a_kink = at_a_kink or (call, order, problem)
+    return at_a_kink
+
+
+# What the error says.
+
+
+def _explained(title: str, problem: Problem, calls: Sequence[tuple[_Call, int]]) -> str:
+    limits = problem.probe.limits
+    culprit = _culprit(calls, limits)
+    return "\n".join(
+        [
+            f"{title}: {problem.probe.results[problem.output]} by {problem.name}: {_WHAT[problem.kind]}",
+            *_numbers(problem),
+            *_blamed(culprit),
+            *wrap("  probable cause  " + _why(problem, culprit, calls), 112, subsequent_indent=" " * 18),
+        ]
+    )
+
+
+_WHAT = {
+    "wrong": "the gradient is wrong",
+    "nondeterministic": "the gradient is not the same each time",
+    "not linear": "the gradient does not grow with the incoming gradient",
+}
+
+_LABELS = {
+    "wrong": ("analytic", "numeric", "from the rules", "central difference, eps = {eps:g}"),
+    "nondeterministic": ("first backward", "second backward", "from the rules", "from the rules"),
+    "not linear": ("analytic", "expected", "from the rules, for a random incoming gradient", "what the Jacobian gives"),
+}
+
+
+def _numbers(problem: Problem) -> list[str]:
+    """The worst entry and both its values."""
+    got, want = problem.values
+    first, second, origin, other = _LABELS[problem.kind]
+    shape, input = problem.shapes
+    rows = "" if problem.kind == "not linear" else _index(problem.row, shape, "the output")
+    at = ", ".join(filter(None, [rows, _index(problem.column, input, "the input")]))
+    digits = 17 if problem.kind == "nondeterministic" else 8
+    return [
+        f"  worst at        {at or 'the single number'}",
+        f"  {first:<15} {got:.{digits}g} ({origin})",
+        f"  {second:<15} {want:.{digits}g} ({other.format(eps=problem.probe.limits.eps)})",
+        f"  ratio           {got / want:.6g}" if want else "  ratio           none: divided by 0",
+    ]
+
+
+def _index(element: int, shape: tuple[int, ...], of: str) -> str:
+    """The place of an element, nothing where there is only one."""
+    place = ", ".join(str(int(part)) for part in np.unravel_index(element, shape))
+    return place and f"[{place}] of {of}"
+
+
+def _blamed(culprit: tuple[_Call, int, Problem] | None) -> list[str]:
+    """The op whose rule it is, and what that gives alone, at the values it saw."""
+    if culprit is None:
+        return ["  op              none: the rule of each is right alone, at the values it saw"]
+    call, order, problem = culprit
+    got, want = problem.values
+    digits = 17 if problem.kind == "nondeterministic" else 8
+    rule = "the rule" if order == 1 else "differentiating its rule"
+    by = f"for {problem.name} of shape {problem.shapes[1]}" if order == 1 else f"by {problem.name}"
+    return [
+        f"  op              {call.op.name}",
+        f"  called at       {call.place}",
+        f"  alone           {rule} {by} gives {got:.{digits}g} for {want:.{digits}g}",
+    ]
+
+
+def _why(problem: Problem, culprit: tuple[_Call, int, Problem] | None, calls: Sequence[tuple[_Call, int]]) -> str:
+    for call, _ in calls:
+        if call.dtype.is_floating_point and call.dtype is not torch.float64:
+            kind = str(call.dtype).removeprefix("torch.")
+            return (
+                f"{call.op.name} at {call.place} computes in {kind}, too coarse for differences: use float64 throughout"
+            )
+    if culprit is not None:
+        return cause(culprit[2]) if culprit[1] == 1 else circumstance(culprit[2]) or _CUT_RULE
+    if text := circumstance(problem):
+        return text
+    large = [call.op.name for call, order in calls if call.alone(order, problem.probe.limits) is None]
+    if large:
+        return f"{mistake(problem)}; too large to be checked alone: {', '.join(dict.fromkeys(large))}"
+    return _CUT_FUNCTION
+
+
+_CUT_RULE = (
+    "the rule is right at first order and cannot be differentiated: a part of it is not recorded (.data, detach(), "
+    "item(), or a torch function that is no row of the table)"
+)
+_CUT_FUNCTION = (
+    "every rule is right, so a part of func is not recorded (.data, detach(), item(), no_grad(), or a torch function "
+    "that is no row of the table)"
+)

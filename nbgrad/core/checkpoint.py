@@ -1,0 +1,209 @@
+"""Checkpointing: memory for time. What a part of a graph saved is computed again when a backward needs it.
+
+Inside ``checkpoint(fn, ...)`` ops are recorded as anywhere: the graph has all its nodes and edges, those to parameters
+that ``fn`` knows by itself included. What the nodes saved is let go at once. The first of them that a backward comes to
+runs ``fn`` again and hands each node what its twin in the second run saved.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+
+from nbgrad.core.autocast import Settings
+from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.core.node import Deferred, Node
+from nbgrad.core.tensor import Tensor
+
+R = TypeVar("R")
+
+
+def checkpoint(fn: Callable[..., R], *args: Any, preserve_rng_state: bool = True, **kwargs: Any) -> R:
+    """Run ``fn(*args, **kwargs)`` without keeping what its ops save; a backward runs it a second time to have it.
+
+    Of a chain of n equal blocks, each in a checkpoint of its own, the inputs of the blocks stay in memory and, while
+    the backward is in it, the inside of one block. Gradients are those without it, also of parameters that ``fn`` uses.
+
+    ``fn`` must do the same both times: whatever it reads besides its arguments must not change before the backward. It
+    may be nested, return any number of tensors, and be differentiated to any order.
+
+    Args:
+        fn: what to run: a function or a module.
+        args: its arguments, tensors or not.
+        preserve_rng_state: draw the same random numbers the second time, as dropout needs; False saves the time.
+        kwargs: its named arguments.
+
+    Raises:
+        RuntimeError: in the backward: an argument was changed in place since, or ``fn`` did not record the same ops.
+    """
+    state = current()
+    if not state.grad_enabled or any(isinstance(observer, _Forgets) for observer in state.observers):
+        return fn(*args, **kwargs)  # nothing is recorded, or a checkpoint around this one forgets it all
+    segment = Segment(fn, args, kwargs, preserve_rng_state)
+    with Switch(observers=(*state.observers, _Forgets(segment))):
+        return fn(*args, **kwargs)
+
+
+class Segment:
+    """One call of ``fn``: everything that it takes to run it again, and what its ops saved once it has run again."""
+
+    def __init__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve_rng_state: bool
+    ) -> None:
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.count = 0
+        self._state = current()
+        self._autocast = Settings()
+        self._versions = [(tensor, tensor._version) for tensor in _tensors([args, kwargs])]
+        devices = {tensor.device for tensor, _ in self._versions if tensor.device.type == "cuda"}
+        self._random = _random_state(devices) if preserve_rng_state else None
+        self._again: list[tuple[Any, Any]] | None = None
+
+    def saved(self, node: Node, index: int) -> Any:
+        """What the twin of ``node``, the op number ``index`` of the segment, saved; given away, not kept."""
+        if self._again is None or self._again[index : index + 1] == [_GIVEN]:
+            self._again = self._run()
+        twins = self._again[index : index + 1]
+        if not twins or twins[0][0] is not node.op:
+            twin = twins[0][0].name if twins else "nothing"
+            raise RuntimeError(
+                f"checkpoint: {_name(self.fn)} recorded {node.op.name} as op {index + 1} in the forward, but {twin} "
+                "when the backward ran it again. It must do the same both times: it may not depend on anything that "
+                "has changed since (a counter, a training flag, random numbers that torch does not draw)."
+            )
+        saved = self._again[index][1]
+        self._again[index] = _GIVEN
+        return saved
+
+    def _run(self) -> list[tuple[Any, Any]]:
+        """Run ``fn`` as the forward did, unseen by graphs and hooks; the ops it records and what they saved."""
+        for tensor, version in self._versions:
+            if tensor._version != version:
+                raise RuntimeError(
+                    f"checkpoint: an argument of {_name(self.fn)}, of shape {tuple(tensor.shape)}, was changed in "
+                    f"place after the forward (version {version}, now {tensor._version}), so the backward cannot run "
+                    "it again. Change a clone instead, or call backward() before the change."
+                )
+        collects = _Collects()
+        state = self._state._replace(observers=(collects,))
+        with Switch(**state._asdict()), self._autocast.restored(), _drawing(self._random):
+            try:
+                self.fn(*self.args, **self.kwargs)
+            except Exception as error:
+                error.add_note(
+                    f"raised when a backward ran {_name(self.fn)} again, which is inside nbgrad.checkpoint; its "
+                    "forward had run without an error"
+                )
+                raise
+        return [(node.op, _taken_from(node)) for node in collects.nodes]
+
+
+class _Later(Deferred):
+    """Stands in ``Node.saved`` for what the op number ``index`` of a segment has let go."""
+
+    __slots__ = ("_index", "_segment")
+
+    def __init__(self, segment: Segment, index: int) -> None:
+        self._segment = segment
+        self._index = index
+
+    def restore(self, node: Node) -> Any:
+        """Run the segment again if need be, and put back what the node had saved."""
+        saved = self._segment.saved(node, self._index)
+        node.saved = saved.restore(node) if isinstance(saved, Deferred) else saved
+        return node.saved
+
+
+class _Taken(Deferred):
+    """Stands in ``Node.saved`` of a second run, whose values went to the nodes of the first."""
+
+    __slots__ = ()
+
+    def restore(self, node: Node) -> Any:
+        """A tensor that the second run left somewhere has no gradient of its own."""
+        raise RuntimeError(
+            f"backward through {node.op.name} of the second run of a checkpoint, which only serves the backward that "
+            "started it: use what the checkpoint returned, not what its function has put elsewhere"
+        )
+
+
+def _taken_from(node: Node) -> Any:
+    """What ``node`` has saved; it no longer holds it, as tensors that lead to the node may live on."""
+    saved, node.saved = node.saved, _Taken()
+    return saved
+
+
+class _Forgets(Observer):
+    """Watches the forward of a segment: lets go what each op has saved."""
+
+    __slots__ = ("_segment",)
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+
+    def on_record(self, node: Node, _args: tuple[Any, ...], _out: torch.Tensor) -> None:
+        if node.plan.keeps_values:
+            node.saved = _Later(self._segment, self._segment.count)
+            self._segment.count += 1
+
+
+class _Collects(Observer):
+    """Watches the second run of a segment: keeps the nodes, in the order of the first run."""
+
+    __slots__ = ("nodes",)
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def on_record(self, node: Node, _args: tuple[Any, ...], _out: torch.Tensor) -> None:
+        if node.plan.keeps_values:
+            self.nodes.append(node)
+
+
+_GIVEN = (None, None)
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return getattr(fn, "__qualname__", type(fn).__name__)
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    """The raw tensors in ``values`` and in the lists, tuples and dicts there."""
+    stack = [values]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Tensor | torch.Tensor):
+            yield value.data if isinstance(value, Tensor) else value
+        elif isinstance(value, list | tuple):
+            stack += value
+        elif isinstance(value, dict):
+            stack += value.values()
+
+
+Random = tuple[torch.Tensor, dict[torch.device, torch.Tensor]]
+
+
+def _random_state(devices: set[torch.device]) -> Random:
+    """The state of torch's generators: the CPU's, and those of the CUDA ``devices``."""
+    return torch.get_rng_state(), {device: torch.cuda.get_rng_state(device) for device in devices}
+
+
+@contextmanager
+def _drawing(state: Random | None) -> Iterator[None]:
+    """Inside it the generators go on from ``state``; after it from where they were."""
+    if state is None:
+        yield
+        return
+    before = _random_state(set(state[1]))
+    _set_random_state(state)
+    try:
+        yield
+    finally:
+        _set_random_state(before)
+
+
+def _set_random_state(state: Random) -> None:
+    torch.set_rng_state(state[0])
+    for device, numbers in state[1].items():
+        torch.cuda.set_rng_state(numbers, device)

@@ -1,0 +1,321 @@
+"""Functions of the user's own: a forward and a backward written by hand, recorded as one op."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from nbgrad.core.modes import current, no_grad
+from nbgrad.core.node import Node, Output, next_seq
+from nbgrad.core.op import Op, Plan, Rule
+from nbgrad.core.tensor import Tensor
+
+
+class Context:
+    """What a forward keeps for its backward: the ``ctx`` of a ``Function``. Other attributes may be set freely.
+
+    Attributes:
+        needs_input_grad: for each input of ``apply``, whether its gradient is asked for.
+    """
+
+    needs_input_grad: tuple[bool, ...]
+
+    def __init__(self) -> None:
+        self._saved: tuple[Any, ...] = ()
+        self._tensors: tuple[Tensor | None, ...] | None = None
+        self._constant: tuple[int, ...] = ()
+        self._materialize = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep inputs or outputs for ``backward``, where ``saved_tensors`` gives them back.
+
+        A tensor that is changed in place in between is noticed, and the memory is freed after the backward: neither
+        holds for a tensor kept as an attribute.
+        """
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor | None):
+                raise TypeError(f"save_for_backward() takes tensors, not {type(tensor).__name__}: set ctx.name = value")
+        self._saved = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What ``save_for_backward`` kept, in order; only inside ``backward``."""
+        if self._tensors is None:
+            raise RuntimeError("ctx.saved_tensors is only there inside backward()")
+        return self._tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """These outputs have no gradient: integers, masks."""
+        self._constant = tuple(id(tensor) for tensor in tensors)
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether ``backward`` gets zeros (the default) or None for an output that no gradient reached."""
+        self._materialize = value
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Not supported: an input that the forward changes in place."""
+        raise NotImplementedError(
+            "mark_dirty is not supported: a Function may not change its inputs in place. "
+            "Work on a clone and return that."
+        )
+
+
+class Function:
+    """Base of an op with a gradient written by hand.
+
+    Write static methods ``forward(ctx, ...)`` and ``backward(ctx, *grad_outputs)``, and run it with ``apply``::
+
+        class Cube(nbgrad.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x**3
+
+            @staticmethod
+            def backward(ctx, g):
+                (x,) = ctx.saved_tensors
+                return g * 3 * x**2
+
+        y = Cube.apply(x)
+
+    ``forward`` gets ``Tensor`` objects and anything else as it was passed, and records nothing of its own. It may
+    return several tensors. ``backward`` gets one gradient per output and returns one per input of ``apply``, None for
+    what is no tensor or needs none. Written in nbgrad's ops it can be differentiated again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        """Compute the output."""
+        raise NotImplementedError("a Function needs a static method forward(ctx, ...)")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Compute the gradient of each input from those of the outputs."""
+        raise NotImplementedError("a Function needs a static method backward(ctx, *grad_outputs) to be differentiated")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run the forward and record it as one op.
+
+        Returns:
+            What ``forward`` returned: a tensor, or a tuple of tensors and other values.
+        """
+        context = Context()
+        needs = tuple(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
+        context.needs_input_grad = needs
+        with no_grad():
+            result = cls.forward(context, *[arg.detach() if isinstance(arg, Tensor) else arg for arg in args])
+        recorded = any(needs) and current().grad_enabled
+        returned = result if isinstance(result, tuple) else (result,)
+        raw = any(isinstance(one, torch.Tensor) for one in returned)
+        if raw or not any(isinstance(one, Tensor) for one in returned):
+            kinds = ", ".join(type(one).__qualname__ for one in returned)
+            raise TypeError(
+                f"{cls.__name__}.forward returned {kinds}{' of torch' if raw else ''}: return an nbgrad Tensor, or a "
+                "tuple with at least one. nbgrad.tensor(t) wraps a torch tensor."
+            )
+        outputs = _record(cls, context, args, returned) if recorded else [_plain(one) for one in returned]
+        return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a ``backward`` that cannot be differentiated: trying to is an error instead of a wrong gradient."""
+
+    @wraps(backward)
+    def once(context: Any, *gradients: Any) -> Any:
+        with no_grad():
+            results = backward(context, *gradients)
+        if not current().grad_enabled:
+            return results
+        returned = results if isinstance(results, tuple) else (results,)
+        return tuple(one if one is None else _Dead.apply(one, *_history(context, gradients)) for one in returned)
+
+    return once
+
+
+def _history(context: Context, gradients: tuple[Any, ...]) -> list[Tensor]:
+    """What a gradient of a gradient would depend on."""
+    sources = [*gradients, *(context._tensors or ())]
+    return [source for source in sources if isinstance(source, Tensor) and source.requires_grad]
+
+
+class _Dead(Function):
+    """The end of the road that ``once_differentiable`` builds."""
+
+    @staticmethod
+    def forward(_ctx: Any, result: Tensor, *_history: Tensor) -> Tensor:
+        return result
+
+    @staticmethod
+    def backward(_ctx: Any, *_grad_outputs: Any) -> Any:
+        raise RuntimeError(
+            "the gradient of a gradient goes through a function marked with once_differentiable: write its backward in "
+            "nbgrad's ops and remove the mark to differentiate it again"
+        )
+
+
+Zeros = Callable[[], torch.Tensor]
+"""Makes the gradient of an output that no gradient reached."""
+
+
+class FunctionOp(Op):
+    """The row that stands for a ``Function``: what the record and the picture know of it."""
+
+    def __init__(self, function: type[Function], arity: int) -> None:
+        self.name = function.__name__
+        self.doc = function.__doc__ if function.__doc__ and function is not Function else ""
+        self.formula = rf"\text{{{self.name.replace('_', ' ')}}}"
+        self.inputs = _names(function.forward, arity)
+        self.arity = arity
+        self.results = ("out",)
+        self.defaults = {}
+        self.broadcasts = frozenset()
+        self.differentiable = True
+        self.no_gradient = ()
+        formula = rf"\text{{{self.name.replace('_', ' ')}.backward}}(\bar{{y}})"
+        self.rules = {name: Rule(function.backward, (), formula) for name in self.inputs}
+
+
+class FunctionPlan(Plan):
+    """How a backward runs the hand-written rule of one call of a ``Function``."""
+
+    __slots__ = ("function", "origins", "outputs")
+
+    def __init__(
+        self, function: type[Function], origins: tuple[Any, ...], outputs: tuple[tuple[int | None, Zeros | None], ...]
+    ) -> None:
+        self.function = function
+        self.origins = origins
+        self.outputs = outputs
+        self.rules = ()
+        self.broadcasts = frozenset()
+        self.keeps_values = bool(origins)
+        self.saved_names = ("ctx", *(f"saved_tensors[{i}]" for i in range(len(origins))))
+
+    def unpack(self, node: Node) -> list[Any]:
+        """The context, and the saved tensors with their history."""
+        assert isinstance(node.saved, tuple)
+        context, *saved = node.saved
+        return [context, *(_restored(node, value, origin) for value, origin in zip(saved, self.origins, strict=True))]
+
+    def joint(self, gradient: Any, needed: tuple[bool, ...], context: Context, *saved: Any) -> list[Any]:
+        """Call the user's backward with tensors, and check and unwrap what it returns."""
+        recorded = current().grad_enabled
+        context.needs_input_grad = needed
+        arrived = gradient if isinstance(gradient, list) else [gradient]
+        given = [None if slot is None else arrived[slot] for slot, _ in self.outputs]
+        if context._materialize:
+            given = [
+                zeros() if one is None and zeros is not None else one
+                for one, (_, zeros) in zip(given, self.outputs, strict=True)
+            ]
+        context._tensors = tuple(self.lift(one) if isinstance(one, torch.Tensor) else one for one in saved)
+        try:
+            returned = self.function.backward(context, *(None if one is None else self.lift(one) for one in given))
+        finally:
+            context._tensors = None
+        results = list(returned) if isinstance(returned, tuple) else [returned]
+        if len(results) < len(needed) or any(one is not None for one in results[len(needed) :]):
+            raise RuntimeError(
+                f"{self.function.__name__}.backward returned {len(results)} gradients for {len(needed)} inputs: return "
+                "one for each, None for an input that is no tensor or needs no gradient"
+            )
+        return [self._checked(one, saved, recorded=recorded) for one in results[: len(needed)]]
+
+    def _checked(self, result: Any, saved: tuple[Any, ...], *, recorded: bool) -> Any:
+        if result is None or recorded:
+            return result
+        if not isinstance(result, Tensor | torch.Tensor):
+            kind = type(result).__name__
+            raise TypeError(f"{self.function.__name__}.backward returned a {kind}: return tensors or None")
+        raw = result.data
+        # A saved tensor that is returned as it is must not become somebody's .grad, to be changed in place.
+        shared = {one.untyped_storage().data_ptr() for one in saved if isinstance(one, torch.Tensor)}
+        return raw.clone() if raw.untyped_storage().data_ptr() in shared else raw
+
+
+def _record(function: type[Function], context: Context, args: tuple[Any, ...], returned: tuple[Any, ...]) -> list[Any]:
+    """Make the node of one call, and the outputs that lead to it."""
+    raws: list[Any] = [one._data if isinstance(one, Tensor) else None for one in returned]
+    live = [
+        position
+        for position, one in enumerate(returned)
+        if isinstance(one, Tensor) and id(one) not in context._constant and one.dtype.is_floating_point
+    ]
+    if not live:
+        return [_plain(one) for one in returned]
+    saved, context._saved = context._saved, ()
+    datas = [None if tensor is None else tensor._data for tensor in saved]
+    node = Node()
+    node.op = _row(function, len(args))
+    node.settings = {}
+    node.saved = (context, *datas)
+    node.versions = tuple((i, data._version) for i, data in enumerate(datas, 1) if data is not None)
+    node.edges = tuple(arg.origin if isinstance(arg, Tensor) and arg.requires_grad else None for arg in args)
+    node.seq = next_seq()
+    first = raws[live[0]]
+    node.shape, node.dtype, node.device = first.shape, first.dtype, first.device
+    node.outputs, node.hooks = (len(live) if len(live) > 1 else 0), None
+    memory = {_address(arg._data): edge for arg, edge in zip(args, node.edges, strict=True) if edge is not None}
+    slots = {_address(raws[position]): slot for slot, position in enumerate(live)}
+    origins = tuple(None if data is None else memory.get(_address(data), slots.get(_address(data))) for data in datas)
+    makers = [None if raw is None else _zeros(raw) for raw in raws]
+    places = [live.index(position) if position in live else None for position in range(len(raws))]
+    node.plan = FunctionPlan(function, origins, tuple(zip(places, makers, strict=True)))
+    for observer in current().observers:
+        observer.on_record(node, args, first)
+    outputs = [_plain(one) for one in returned]
+    for slot, position in enumerate(live):
+        raw = raws[position]
+        outputs[position] = Tensor(raw, True, Output(node, slot, raw) if node.outputs else node)
+    return outputs
+
+
+_rows: "WeakKeyDictionary[type[Function], dict[int, FunctionOp]]" = WeakKeyDictionary()
+
+
+def _row(function: type[Function], arity: int) -> FunctionOp:
+    """The row of a function called with ``arity`` inputs, made once."""
+    rows = _rows.setdefault(function, {})
+    if arity not in rows:
+        rows[arity] = FunctionOp(function, arity)
+    return rows[arity]
+
+
+def _names(forward: Callable[..., Any], arity: int) -> tuple[str, ...]:
+    """What the user's forward calls its inputs, after ``ctx``; ``args[0]`` and so on where it does not."""
+    names: list[str] = []
+    for parameter in list(signature(forward).parameters.values())[1:]:
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{i}]" for i in range(arity - len(names))]
+        elif parameter.kind is Parameter.POSITIONAL_OR_KEYWORD:
+            names.append(parameter.name)
+    return tuple(names[:arity])
+
+
+def _restored(node: Node, value: Any, origin: Any) -> Any:
+    """A saved value with its history: an input's, the output's own, or none."""
+    if value is None:
+        return None
+    if isinstance(origin, int):
+        origin = Output(node, origin, value) if node.outputs else node
+    return Tensor(value, origin is not None, origin)
+
+
+def _zeros(like: torch.Tensor) -> Zeros:
+    """Makes the gradient of an output that no gradient reached, without keeping the output."""
+    shape, dtype, device = like.shape, like.dtype, like.device
+    return lambda: torch.zeros(shape, dtype=dtype, device=device)
+
+
+def _address(data: torch.Tensor) -> tuple[Any, ...]:
+    """What tells one tensor's memory from another's."""
+    return data.data_ptr(), data.shape, data.stride()
+
+
+def _plain(value: Any) -> Any:
+    """A result without history; a tensor is a new one, because the user's forward may still hold its own."""
+    return Tensor(value._data) if isinstance(value, Tensor) else value

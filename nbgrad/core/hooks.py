@@ -1,0 +1,79 @@
+"""Hooks: functions of the user's that see, and may replace, a gradient on its way."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from torch.utils.hooks import RemovableHandle
+
+if TYPE_CHECKING:
+    from nbgrad.core.node import Node
+
+Table = OrderedDict[int, Callable[..., Any]]
+
+
+class Hooks:
+    """The hooks of one origin; made when the first is registered, so that an origin without hooks costs nothing.
+
+    Attributes:
+        gradient: run on the gradient of a tensor when it is complete; each may replace it.
+        before: run on the gradients of a node's outputs before its rules.
+        after: run on the gradients that the rules of a node gave, and those of its outputs.
+        accumulated: run on a leaf after its ``.grad`` has been written.
+        retained: the tensor that asked to keep this gradient as its ``.grad``, weakly.
+    """
+
+    __slots__ = ("accumulated", "after", "before", "gradient", "retained")
+
+    def __init__(self) -> None:
+        self.gradient: Table = OrderedDict()
+        self.before: Table = OrderedDict()
+        self.after: Table = OrderedDict()
+        self.accumulated: Table = OrderedDict()
+        self.retained: ref[Any] | None = None
+
+
+def add(table: Table, hook: Callable[..., Any]) -> RemovableHandle:
+    """Put ``hook`` in ``table``; its handle takes it out again with ``remove()`` or at the end of a ``with`` block."""
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    return handle
+
+
+def run_before(node: "Node", table: Table, gradient: Any, *, create_graph: bool) -> Any:
+    """The gradients of a node's outputs after its prehooks."""
+    several = isinstance(gradient, list)
+    given = gradient if several else [gradient]
+    for hook in list(table.values()):
+        given = _replaced(node, "prehook", hook(_lifted(node, given)), given, create_graph=create_graph)
+    return given if several else given[0]
+
+
+def run_after(
+    node: "Node", table: Table, gradient: Any, given: list[tuple[int, Any]], *, create_graph: bool
+) -> Iterator[tuple[int, Any]]:
+    """The gradients of a node's inputs, by position, after its hooks."""
+    outputs = _lifted(node, gradient if isinstance(gradient, list) else [gradient])
+    found = dict(given)
+    results = [found.get(position) for position in range(len(node.edges))]
+    for hook in list(table.values()):
+        results = _replaced(node, "hook", hook(_lifted(node, results), outputs), results, create_graph=create_graph)
+    return ((position, one) for position, one in enumerate(results) if one is not None and node.edges[position])
+
+
+def _lifted(node: "Node", gradients: list[Any]) -> tuple[Any, ...]:
+    return tuple(None if one is None else node.plan.lift(one) for one in gradients)
+
+
+def _replaced(node: "Node", kind: str, returned: Any, given: list[Any], *, create_graph: bool) -> list[Any]:
+    """What a hook returned in place of ``given``, raw unless the backward records itself; ``given`` if it was None."""
+    if returned is None:
+        return given
+    new = list(returned) if isinstance(returned, list | tuple) else [returned]
+    if len(new) != len(given):
+        raise RuntimeError(
+            f"a {kind} of {node.op.name} returned {len(new)} gradients, but it was given {len(given)}: "
+            "return a tuple with one for each, or None to leave them as they are"
+        )
+    return [one if one is None or create_graph else one.data for one in new]

@@ -1,0 +1,163 @@
+"""Ops that write into their first input: the same rules as the row they belong to, and a new origin for the tensor."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbgrad.core.alias import View, outdate
+from nbgrad.core.modes import current
+from nbgrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from nbgrad.core.node import Node
+    from nbgrad.core.op import Op, Plan
+
+Kernel = Callable[..., Any]
+
+
+class InPlace:
+    """The in-place twin of a row. Call it: it changes its first argument and returns it.
+
+    Attributes:
+        row: the row under the twin's name, such as ``add_``; it is what the picture shows. Called, it changes nothing
+            and returns a new tensor.
+        kernel: changes a raw torch tensor.
+    """
+
+    def __init__(self, row: "Op", kernel: Kernel | bool, table: "dict[str, Op]") -> None:
+        self.row = copy(row)
+        self.row.name = f"{row.name}_"
+        self.row._plans = {}
+        self.row.doc = self.__doc__ = f"In place: {row.doc[:1].lower()}{row.doc[1:]}"
+        self.__signature__ = row.__signature__
+        self.kernel: Kernel = kernel if callable(kernel) else _kernel(row)
+        self._table = table
+
+    def __call__(self, *args: Any, **settings: Any) -> Tensor:
+        row = self.row
+        if settings or len(args) != row.arity:
+            args, settings = row._bind(args, settings)
+        target: Tensor = args[0]
+        values, needs, _ = row._unwrap(args)
+        state = current()
+        plan = None
+        if state.grad_enabled:
+            _check(target, row.name, needs)
+            plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
+        for observer in state.observers:
+            observer.on_call(row, args)
+        node = None
+        if plan is None:
+            self._write(values[0], values, settings)
+        else:
+            node = self._record(plan, args, values, settings, needs)
+        for observer in state.observers:
+            observer.on_change(target._data, row.name)
+            observer.on_result(row, args, settings, (target._data,), node)
+        if node is not None:
+            self._rebase(target, node, args)
+        return target
+
+    def _record(
+        self, plan: "Plan", args: tuple[Any, ...], values: list[Any], settings: dict[str, Any], needs: int
+    ) -> "Node | None":
+        """Change the data, and make the node that remembers what the rules need of before and after."""
+        raw = values[0]
+        if 0 in raw.stride() and any(not step and size > 1 for step, size in zip(raw.stride(), raw.shape, strict=True)):
+            raise RuntimeError(_STRETCHED.format(op=self.row.name, shape=tuple(raw.shape)))
+        if 0 in plan.slots:  # a rule needs the value that is about to be overwritten
+            values[0] = raw.clone()
+        before = [_version(value) for value in values]
+        self._write(raw, values, settings)
+        node = self.row._record(args, values, (raw,), settings, needs)
+        if node is not None:
+            # What was saved before the change has the version of then, also where it shares the memory changed.
+            node.versions = tuple(
+                [(i, before[plan.slots[i]] if plan.slots[i] < len(before) else version) for i, version in node.versions]
+            )
+        return node
+
+    def _write(self, raw: torch.Tensor, values: list[Any], settings: dict[str, Any]) -> None:
+        try:
+            with torch.inference_mode() if current().inference else nullcontext():
+                self.kernel(raw, *values[1:], **settings)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise self.row._explained(error, values) from None
+
+    def _rebase(self, target: Tensor, node: "Node", args: tuple[Any, ...]) -> None:
+        """From now on ``target`` is the result of ``node``, and what shares its memory depends on that."""
+        _tell(node, args, target._data)
+        alias = target._alias
+        if isinstance(alias, View):
+            base = alias.base
+            changed = Tensor(target._data, True, node)
+            row, settings = self._table["view_scatter"], {"path": alias.path()}
+            needs = 0b11 if base._needs_grad else 0b10
+            made = row._record((base, changed), [base._data, target._data], (base._data,), settings, needs)
+            assert made is not None
+            _tell(made, (base, changed), base._data)
+            target, node = base, made
+        before, retained = target._origin, target.retains_grad
+        target._origin, target._needs_grad = node, True
+        if retained and before is not None and before.hooks is not None:
+            before.hooks.retained = None  # what is kept is the gradient of the value as it is now
+            target.retain_grad()
+        if target._alias is not None:
+            outdate(target)
+
+
+def _version(value: Any) -> int:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+
+
+def _tell(node: "Node", args: tuple[Any, ...], out: torch.Tensor) -> None:
+    for observer in current().observers:
+        observer.on_record(node, args, out)
+
+
+def _kernel(row: "Op") -> Kernel:
+    """The method of torch of that name; for a row that torch lacks, the forward and a copy of what it gives."""
+    torchs: Kernel | None = getattr(torch.Tensor, f"{row.name}_", None)
+    if torchs is not None:
+        return torchs
+
+    def kernel(raw: torch.Tensor, *values: Any, **settings: Any) -> None:
+        result = row.forward(raw, *values, **settings)
+        result = result[0] if isinstance(result, tuple) else result
+        if result.shape != raw.shape:
+            raise RuntimeError(f"the result has shape {tuple(result.shape)}, the tensor itself {tuple(raw.shape)}")
+        if not torch.can_cast(result.dtype, raw.dtype):
+            raise RuntimeError(f"the result has dtype {result.dtype}, which {raw.dtype} cannot hold")
+        raw.copy_(result)
+
+    return kernel
+
+
+def _check(target: Tensor, name: str, needs: int) -> None:
+    """An error where a change that is recorded would lose a leaf, or has no history to change."""
+    alias = target._alias
+    if isinstance(alias, View):
+        if alias.base._needs_grad and alias.base.is_leaf:
+            raise RuntimeError(_LEAF.format(op=name, what="a view of a leaf", shape=tuple(alias.base.shape)))
+        if needs and not alias.recorded:
+            raise RuntimeError(_UNRECORDED.format(op=name))
+    if target._needs_grad and target.is_leaf:
+        raise RuntimeError(_LEAF.format(op=name, what="a leaf", shape=tuple(target.shape)))
+
+
+_LEAF = (
+    "{op} changes {what} that requires grad, of shape {shape}, in-place: the value that its gradient belongs to would "
+    "be lost. Compute a new tensor, as in x = x + y instead of x += y; or write the change inside "
+    "'with nbgrad.no_grad():', where only the data change and nothing is recorded."
+)
+_STRETCHED = (
+    "{op} changes a stretched tensor of shape {shape} in-place, several of whose elements are one place in memory, as "
+    "expand() makes them: what each of them is to become is unclear. Change a clone() of it, or what was stretched."
+)
+_UNRECORDED = (
+    "{op} changes a view in-place that was made inside no_grad(): whether its base is to have a history is unclear. "
+    "Make the view and the change both inside no_grad() or both outside."
+)

@@ -1,0 +1,218 @@
+"""Where a NaN or an Inf comes from, in words: what was computed from which numbers."""
+
+from collections.abc import Callable, Iterator
+from math import inf, isfinite, isinf, isnan
+from typing import Any, NamedTuple
+
+import torch
+
+from nbgrad.core.op import Op
+
+
+class Operand(NamedTuple):
+    """A number that went into the bad one: ``x[2] = -1.0``."""
+
+    name: str
+    at: tuple[int, ...]
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{spot(self.name, self.at)} = {shown(self.value)}"
+
+
+def spot(name: str, index: tuple[int, ...]) -> str:
+    """An element as Python writes it; the name alone for a number."""
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
+def shown(value: Any) -> str:
+    """A number, with the digits that a reader needs."""
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:.6g}"
+    return text if any(letter in text for letter in ".en") else f"{text}.0"
+
+
+def finite(value: Any) -> bool:
+    """Whether ``value`` holds neither NaN nor Inf; integers, settings and None never do."""
+    if isinstance(value, torch.Tensor):
+        return not _inexact(value) or bool(value.isfinite().all())
+    return not isinstance(value, float) or isfinite(value)
+
+
+def holds(kind: str, value: Any) -> bool:
+    """Whether ``value``, a tensor or a number, holds a "nan" or an "inf"."""
+    if isinstance(value, torch.Tensor):
+        return _inexact(value) and bool(_mask(kind, value).any())
+    return isinstance(value, float) and (isnan(value) if kind == "nan" else isinf(value))
+
+
+def first(kind: str, value: torch.Tensor) -> tuple[int, ...]:
+    """The index of the first element that is a "nan" or an "inf"."""
+    return tuple(_mask(kind, value).nonzero()[0].tolist())
+
+
+def count(kind: str, value: torch.Tensor) -> int:
+    """How many elements are."""
+    return int(_mask(kind, value).sum())
+
+
+def _mask(kind: str, value: torch.Tensor) -> torch.Tensor:
+    return value.isnan() if kind == "nan" else value.isinf()
+
+
+def _inexact(value: torch.Tensor) -> bool:
+    return value.dtype.is_floating_point or value.dtype.is_complex
+
+
+# The operands at an index of the output.
+
+
+def operands(op: Op, named: list[tuple[str, Any]], index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Operand]:
+    """The numbers that meet at ``index`` of a result of ``shape``, broadcasting resolved; none if many do."""
+    family = getattr(getattr(op, "forward", None), "__module__", "")  # a Function of the user's has no forward
+    if family.rpartition(".")[2] in _MIXING:
+        return
+    for name, value in named:
+        if isinstance(value, torch.Tensor):
+            own = _own_index(tuple(value.shape), index, shape)
+            if own is not None:
+                yield Operand(name, own, value[own].item())
+        elif isinstance(value, int | float | complex) and not isinstance(value, bool):
+            yield Operand(name, (), value)
+
+
+_MIXING = ("linalg", "conv", "attention", "recurrent")
+"""Families in which an element of the output comes from many of the input, also where the shapes are equal."""
+
+
+def _own_index(own: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    lead = len(shape) - len(own)
+    if lead < 0 or any(size not in {1, full} for size, full in zip(own, shape[lead:], strict=True)):
+        return None
+    return tuple(0 if size == 1 else at for size, at in zip(own, index[lead:], strict=True))
+
+
+def summary(name: str, value: Any) -> str:
+    """An operand as a whole, where no single element can be named."""
+    if not isinstance(value, torch.Tensor):
+        return f"{name} = {value}"
+    sound = value.detach()[value.isfinite()] if _inexact(value) else value
+    if not sound.numel() or sound.dtype is torch.bool or sound.dtype.is_complex:
+        return f"{name} of shape {tuple(value.shape)}"
+    low, high = sound.min().item(), sound.max().item()
+    return f"{name} of shape {tuple(value.shape)}, from {shown(low)} to {shown(high)}"
+
+
+# The cause.
+
+_BELOW_0 = lambda x: x < 0  # noqa: E731  # read in the table as words
+_AT_0 = lambda x: x == 0  # noqa: E731
+_BEYOND_1 = lambda x: abs(x) > 1  # noqa: E731
+_AT_1 = lambda x: abs(x) == 1  # noqa: E731
+
+Undefined = tuple[Callable[[Any], bool], str]
+
+_LOG: tuple[Undefined, ...] = ((_BELOW_0, "log of a negative number"), (_AT_0, "log of 0"))
+_ROOT: Undefined = (_BELOW_0, "square root of a negative number")
+
+UNARY: dict[str, tuple[Undefined, ...]] = {
+    "log": _LOG,
+    "log2": _LOG,
+    "log10": _LOG,
+    "log1p": ((lambda x: x < -1, "log1p of a number below -1"), (lambda x: x == -1, "log1p of -1, the log of 0")),
+    "sqrt": (_ROOT,),
+    "rsqrt": (_ROOT, (_AT_0, "division by 0: 1 / sqrt(0)")),
+    "reciprocal": ((_AT_0, "division by 0"),),
+    "asin": ((_BEYOND_1, "asin of a number outside of -1 to 1"),),
+    "acos": ((_BEYOND_1, "acos of a number outside of -1 to 1"),),
+    "atanh": ((_BEYOND_1, "atanh of a number outside of -1 to 1"), (_AT_1, "atanh of -1 or 1 is infinite")),
+    "acosh": ((lambda x: x < 1, "acosh of a number below 1"),),
+}
+"""For ops of one operand, which numbers have no finite result."""
+
+
+def cause(op: Op, kind: str, found: list[Operand], values: list[Any], settings: dict[str, Any], dtype: Any) -> str:
+    """Why ``op`` made a "nan" or an "inf" of ``dtype``, from ``values`` of which ``found`` met in it."""
+    numbers = [operand.value for operand in found if isinstance(operand.value, int | float)]
+    places = ", ".join(map(str, found))
+    words = None
+    if len(numbers) == 1:
+        words = next((text for applies, text in UNARY.get(op.name, ()) if applies(numbers[0])), None)
+    elif len(numbers) == 2:
+        words = _binary(op.name, numbers[0], numbers[1])
+    if words is None:
+        words = _of_many(op.name, kind, values, settings)
+    if words is not None:
+        return f"{words}: {places}" if places else words
+    if kind == "nan" and any(map(isinf, numbers)):
+        return f"inf among the operands: {places}"
+    if kind == "nan":
+        return f"not defined for {places}" if places else "inf - inf, after an overflow on the way to the result"
+    call = f"{op.name}({', '.join(shown(number) for number in numbers)})" if numbers else op.name
+    largest = f"{torch.finfo(dtype).max:.3g}"
+    return f"overflow: {call} in {str(dtype).removeprefix('torch.')}, whose largest number is {largest}"
+
+
+_BINARY: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
+    ("div remainder fmod", lambda a, b: a == 0 and b == 0, "0 / 0"),
+    ("div remainder fmod", lambda _, b: b == 0, "division by 0"),
+    ("div", lambda a, b: isinf(a) and isinf(b), "inf / inf"),
+    ("mul", lambda a, b: {abs(a), abs(b)} == {0, inf}, "0 * inf"),
+    ("sub", lambda a, b: a == b and isinf(a), "inf - inf"),
+    ("add", lambda a, b: a == -b and isinf(a), "inf - inf"),
+    ("pow", lambda a, b: a < 0 and b != round(b), "a negative number to a power that is no whole number"),
+    ("pow", lambda a, b: a == 0 and b < 0, "division by 0: 0 to a negative power"),
+)
+"""For ops of two operands, which pairs have no finite result."""
+
+
+def _binary(name: str, a: float, b: float) -> str | None:
+    """Why an op of two numbers has no finite result."""
+    return next((text for names, applies, text in _BINARY if name in names.split() and applies(a, b)), None)
+
+
+def _of_many(name: str, kind: str, values: list[Any], settings: dict[str, Any]) -> str | None:
+    """Why a reduction or a loss of whole tensors has no finite result."""
+    if kind == "inf":
+        return None
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if any(value.numel() == 0 for value in tensors):
+        return f"{name} of no elements"
+    if name in {"var", "std"}:
+        return f"{name} of too few elements: their number minus the correction is 0"
+    if name in {"cross_entropy", "nll_loss"} and len(tensors) > 1:
+        ignored = settings.get("ignore_index", -100)
+        if not tensors[1].dtype.is_floating_point and bool((tensors[1] == ignored).all()):
+            return f"0 / 0: every target is {ignored}, which is ignored"
+    if name in {"softmax", "log_softmax"} and any(holds("inf", value) for value in tensors):
+        return "inf - inf: a row that holds inf, or -inf everywhere"
+    return None
+
+
+# The backward.
+
+_SLOPES = {
+    "sqrt": "the slope of the square root is infinite at 0",
+    "log": "the slope of log, 1 / x, is infinite at 0",
+    "div": "division by 0",
+    "pow": "the slope of a power below 1 is infinite at 0",
+    "rsqrt": "the slope of 1 / sqrt(x) is infinite at 0",
+}
+
+
+def backward_cause(op: Op, incoming: Any, slope: Any, dtype: Any) -> str:
+    """Why a rule made a gradient that is not finite, from the incoming gradient and the local derivative there."""
+    if slope is None or incoming is None:
+        return f"the rule of {op.name} makes it from these values"
+    if isnan(slope):
+        return "the local derivative is not a number here"
+    if isinf(slope) and incoming == 0:
+        return (
+            f"0 * inf: incoming gradient 0, local derivative {slope}. A gradient of 0, as where() gives the side that "
+            f"was not chosen, does not undo it: keep the operand away from this value before {op.name}"
+        )
+    if isinf(slope):
+        return f"local derivative {slope}: {_SLOPES.get(op.name, f'the slope of {op.name} is infinite here')}"
+    name = str(dtype).removeprefix("torch.")
+    return f"overflow: incoming gradient {shown(incoming)} * local derivative {shown(slope)} in {name}"

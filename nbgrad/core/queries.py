@@ -1,0 +1,114 @@
+"""What can be asked of the structure of a graph, answered by rustworkx."""
+
+from abc import abstractmethod
+from operator import attrgetter
+
+import rustworkx
+from rustworkx.visit import BFSVisitor
+
+from nbgrad.core.node import record_id
+from nbgrad.core.record import Record
+from nbgrad.core.tensor import Tensor
+
+Subject = Tensor | Record | int
+"""What a question may be about: a tensor, its record, or the id of that."""
+
+
+class _Way(BFSVisitor):
+    """From where a breadth-first search first came to each node: rustworkx's shortest paths are all paths at once."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, int] = {}
+
+    def tree_edge(self, edge: tuple[int, int, int]) -> None:
+        """The search goes on along ``edge``."""
+        self.before[edge[1]] = edge[0]
+
+
+class Queries:
+    """Questions about a graph of records: each names a tensor, a record or an id, and is answered with records.
+
+    They all raise ``KeyError`` if the graph has no record of what they are asked about.
+    """
+
+    name: str
+
+    @property
+    @abstractmethod
+    def records(self) -> list[Record]:
+        """Every record in an order that has sources before results."""
+
+    @property
+    def rx(self) -> "rustworkx.PyDiGraph[Record, int]":
+        """The graph poured into rustworkx: a ``Record`` per node, the position of the input on each edge.
+
+        Edges lead from a source to what was computed from it; ``x * x`` makes two parallel ones. The index of a node is
+        the place of its record in ``records``. Each call pours a new graph, so it may be changed at will.
+        """
+        records = self.records
+        poured: rustworkx.PyDiGraph[Record, int] = rustworkx.PyDiGraph(multigraph=True)
+        index = dict(zip(map(attrgetter("id"), records), poured.add_nodes_from(records), strict=True))
+        edges = [
+            (index[source], target, position)
+            for target, record in enumerate(records)
+            for position, source in enumerate(record._sources)
+            if source in index  # a literal is no key of it
+        ]
+        if records and (cut := records[0]._notes.cut):
+            edges = [edge for edge in edges if (records[edge[1]].id, edge[2]) not in cut]
+        poured.extend_from_weighted_edge_list(edges)  # type: ignore[misc]  # its stub asks for nodes that may be None
+        return poured
+
+    def record(self, subject: Subject) -> Record:
+        """The record of a tensor, or that with an id."""
+        records = self.records
+        return records[self._index(subject, records)]
+
+    def check_cycle(self) -> bool:
+        """Whether the graph has a cycle, which no program can record."""
+        return not rustworkx.is_directed_acyclic_graph(self.rx)
+
+    def reverse_toposort(self) -> list[Record]:
+        """Every record, results before what they were computed from: the order in which a backward visits the ops."""
+        return self.records[::-1]
+
+    def reverse_toposort_from(self, subject: Subject) -> list[Record]:
+        """Like ``reverse_toposort``, but only ``subject`` and what it was computed from."""
+        return [self.record(subject), *reversed(self.ancestors(subject))]
+
+    def ancestors(self, subject: Subject) -> list[Record]:
+        """Everything that ``subject`` was computed from, itself left out, sources first."""
+        poured = self.rx
+        return [poured[index] for index in sorted(rustworkx.ancestors(poured, self._index(subject, poured.nodes())))]
+
+    def descendants(self, subject: Subject) -> list[Record]:
+        """Everything that was computed from ``subject``, itself left out, sources first."""
+        poured = self.rx
+        return [poured[index] for index in sorted(rustworkx.descendants(poured, self._index(subject, poured.nodes())))]
+
+    def path(self, a: Subject, b: Subject) -> list[Record] | None:
+        """A shortest way from ``a`` to ``b``, both included; None if ``b`` was not computed from ``a``."""
+        poured = self.rx
+        start, end = self._index(a, poured.nodes()), self._index(b, poured.nodes())
+        if start == end:
+            return [poured[start]]
+        way = _Way()
+        rustworkx.bfs_search(poured, [start], way)
+        if end not in way.before:
+            return None
+        steps = [end]
+        while steps[-1] != start:
+            steps.append(way.before[steps[-1]])
+        return [poured[index] for index in reversed(steps)]
+
+    def _index(self, subject: Subject, records: list[Record]) -> int:
+        """The place of ``subject`` among ``records``."""
+        if isinstance(subject, Tensor):
+            wanted = record_id(subject._origin) if subject._origin is not None else None
+        else:
+            wanted = subject.id if isinstance(subject, Record) else subject
+        for index, record in enumerate(records):
+            if record.id == wanted:
+                return index
+        what = f"this tensor of shape {tuple(subject.shape)}" if isinstance(subject, Tensor) else repr(subject)
+        raise KeyError(f"{self.name!r} has no record of {what}")

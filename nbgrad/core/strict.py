@@ -1,0 +1,141 @@
+"""Broadcasting that is probably a mistake: an error where the user asked for one, a warning in a loss."""
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbgrad.core.caller import called_by_user, user_frame, variable_name
+from nbgrad.core.methods import TensorMethods
+from nbgrad.core.modes import Observer, Switch, current
+
+if TYPE_CHECKING:
+    from nbgrad.core.op import Op
+
+Shape = tuple[int, ...]
+
+
+class BroadcastError(RuntimeError):
+    """An op would stretch a tensor inside ``strict_broadcast``."""
+
+
+class strict_broadcast(Switch):  # noqa: N801  # named as no_grad is
+    """Inside it an op that would stretch a tensor to fit another one raises, recorded or not.
+
+    Numbers and 0-d tensors go with every shape, and what an op stretches by definition is no broadcast: the bias of
+    ``linear``, a matrix that multiplies a batch, and what nbgrad's own blocks do inside. Works as
+    ``with strict_broadcast():`` and ``@strict_broadcast()``.
+
+    Raises:
+        BroadcastError: names the op, the shapes and what to write instead.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _again(self) -> "strict_broadcast":
+        return strict_broadcast()
+
+    def __enter__(self) -> "strict_broadcast":
+        self._changes = {"observers": (*current().observers, _Strict())}
+        return super().__enter__()
+
+
+class _Strict(Observer):
+    """Looks at the shapes before an op runs, so that a huge result is never made."""
+
+    __slots__ = ()
+
+    def on_call(self, op: "Op", args: tuple[Any, ...]) -> None:
+        """Raise if ``op`` would stretch one of ``args``."""
+        if len(op.broadcasts) < 2 or current().walking:
+            return
+        given = {position: tuple(args[position].shape) for position in sorted(op.broadcasts) if _ndim(args[position])}
+        # A matrix product stretches what comes before the last two dimensions; a single matrix goes with any batch.
+        shapes = {p: s[:-2] if op.name == "matmul" else s for p, s in given.items() if op.name != "matmul" or s[2:]}
+        if len(set(shapes.values())) < 2:
+            return
+        result = _broadcast(*shapes.values())
+        if result is not None and called_by_user():
+            stretched = {position: shape for position, shape in shapes.items() if shape != result}
+            raise BroadcastError(_strict_text(op, args, given, stretched, result))
+
+
+def _strict_text(
+    op: "Op", args: tuple[Any, ...], given: dict[int, Shape], stretched: dict[int, Shape], result: Shape
+) -> str:
+    names = {position: _name(args[position]) or op.inputs[position] for position in given}
+    listed = " and ".join(f"{names[position]} of shape {shape}" for position, shape in given.items())
+    full = {position: (*result, *given[position][len(shape) :]) for position, shape in stretched.items()}
+    remedy = " and ".join(f"{names[p]}.expand({', '.join(map(str, shape))})" for p, shape in full.items())
+    those = " and ".join(names[position] for position in stretched)
+    text = f"strict_broadcast: {op.name} of {listed} would stretch {those} to {result}. If that is meant, write"
+    text = f"{text} {remedy}"
+    return f"{text}; {_paired(*[(names[p], given[p]) for p in given][:2])}" if len(stretched) > 1 else f"{text}."
+
+
+def warn_unpaired(op: str, input: Any, target: Any) -> None:
+    """Warn, once per line, that a loss compares tensors of two shapes: each prediction with several targets."""
+    a, b = tuple(input.shape), tuple(target.shape)
+    result = _broadcast(a, b)
+    if result is None:
+        return
+    first = _name(input, raw=True) or "input"
+    second = _name(target, raw=True) or "target"
+    pairs = _paired((first, a), (second, b))
+    _warn(f"{op} compares {first} of shape {a} with {second} of shape {b}, which broadcast to {result}: {pairs}")
+
+
+def warn_one_class(op: str, input: Any, target: Any) -> None:
+    """Warn, once per line, that a choice among one class costs nothing, whatever the scores."""
+    _warn(
+        f"{op} has scores of shape {tuple(input.shape)} for targets of shape {tuple(target.shape)}: with one class the "
+        "loss is always 0. Give a score for each of two classes, or use a loss that takes one number, such as mse_loss "
+        "with targets of the scores' shape."
+    )
+
+
+def _warn(text: str) -> None:
+    frame = user_frame()
+    warnings.warn_explicit(
+        *(text, UserWarning, frame.f_code.co_filename, frame.f_lineno),
+        module=frame.f_globals.get("__name__", "__main__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def unpaired(input: Any, target: Any) -> bool:
+    """Whether one is of shape (N, 1) and the other of shape (N,), so that they broadcast to (N, N)."""
+    a: Shape = getattr(input, "shape", ())
+    b: Shape = getattr(target, "shape", ())
+    column, row = (a, b) if len(a) == 2 else (b, a)
+    return len(column) == 2 and len(row) == 1 and column[1] == 1 and column[0] == row[0] > 1
+
+
+def _paired(a: tuple[str, Shape], b: tuple[str, Shape]) -> str:
+    """How to make two tensors fit one to one."""
+    (column, shape), (row, other) = (a, b) if len(a[1]) >= len(b[1]) else (b, a)
+    if len(shape) == len(other) + 1 and shape[-1] == 1:
+        return (
+            "every element of one meets every element of the other. If they are to be paired one by one, give both one "
+            f"shape: {column}.squeeze(-1) or {row}.unsqueeze(-1)."
+        )
+    return "if they are to be paired one by one, give both one shape."
+
+
+def _broadcast(*shapes: Shape) -> Shape | None:
+    """The shape that tensors of ``shapes`` broadcast to; None where they do not, as the op itself will say."""
+    try:
+        return tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return None
+
+
+def _ndim(value: Any) -> int:
+    return value.ndim if isinstance(value, TensorMethods | torch.Tensor) else 0  # type: ignore[union-attr]
+
+
+def _name(value: Any, *, raw: bool = False) -> str | None:
+    return variable_name(lambda tensor: (tensor._data if raw else tensor) is value)

@@ -1,0 +1,192 @@
+"""Tensors that a backward gave no gradient, and for each where the path from the loss to it breaks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import ref
+
+import torch
+
+from nbgrad.core.advice import name_of
+from nbgrad.core.caller import Place, called_by_user, user_place
+from nbgrad.core.node import Leaf, Origin, Output, record_id
+from nbgrad.core.op import Op
+from nbgrad.core.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """A leaf or parameter that the last backward did not reach.
+
+    Attributes:
+        name: the parameter's or the variable's; None if it has none.
+        shape: its size in each dimension.
+        kind: "frozen" (requires_grad is False), "unused", "no_grad", "detached", "no gradient" (it went through an op
+            that has none), "elsewhere" (what was made of it does not lead to the loss) or "no backward".
+        reason: the same in words, with the op and the line where the path breaks.
+        place: that line, if there is one.
+    """
+
+    name: str | None
+    shape: tuple[int, ...]
+    kind: str
+    reason: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name or 'a tensor'} {self.shape}: {self.reason}"
+
+    __repr__ = __str__
+
+
+Break = tuple[str, str, Place | None]
+"""A kind of ``Unreached``, its reason and its place."""
+
+
+class Uses:
+    """What a graph remembers of uses that its record has not: those without history, and what a backward reached.
+
+    Attributes:
+        reached: the ids of everything that the last backward reached.
+    """
+
+    def __init__(self) -> None:
+        self.reached: set[int] = set()
+        self._breaks: dict[int, tuple[ref[Any], Break]] = {}
+
+    def unrecorded(self, op: Op, args: tuple[Any, ...], *, enabled: bool) -> None:
+        """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
+        for arg in args:
+            if isinstance(arg, Tensor) and arg.requires_grad:
+                place = user_place()
+                if enabled:
+                    why = f"{op.name} has no gradient"
+                    self._note(arg.origin, ("no gradient", f"used by {op.name} at {place}, and {why}", place))
+                else:
+                    self._note(arg.origin, ("no_grad", f"used by {op.name} inside no_grad(), at {place}", place))
+
+    def detached(self, tensor: Tensor) -> None:
+        """The user has detached ``tensor``."""
+        if tensor.requires_grad and called_by_user():
+            place = user_place()
+            self._note(tensor.origin, ("detached", f"cut off by detach() at {place}", place))
+
+    def _note(self, origin: Origin, found: Break) -> None:
+        if len(self._breaks) >= _MOST:
+            self._breaks = {seq: known for seq, known in self._breaks.items() if known[0]() is not None}
+        key = origin.node if isinstance(origin, Output) else origin
+        self._breaks.setdefault(record_id(origin), (ref(key), found))
+
+    def breaks(self) -> dict[int, Break]:
+        """Where the path to what was used without history breaks, by the id of the tensor that was used."""
+        return {seq: found for seq, (_, found) in self._breaks.items()}
+
+    def leaves(self) -> "dict[int, ref[Any]]":
+        """The leaves among what was used without history, by id."""
+        origins = [known() for known, _ in self._breaks.values()]
+        return {origin.seq: origin.ref for origin in origins if isinstance(origin, Leaf)}
+
+
+_MOST = 4096
+"""How many uses without history are remembered before those of tensors that are gone are dropped."""
+
+
+class Fact(NamedTuple):
+    """An op of the record, as far as paths need it: its name, the ids of what its inputs came from, and its line."""
+
+    name: str
+    sources: tuple[int, ...]
+    place: Place | None
+
+
+class Paths:
+    """Where the tensors of a graph went. It holds no tensor, so a closed graph may keep it.
+
+    Args:
+        facts: the ops of the record, by id.
+        tensors: the leaves and constants of the record, weakly, by id.
+        uses: what the record has not.
+        backwards: how many ran.
+    """
+
+    def __init__(
+        self, facts: dict[int, Fact], tensors: "dict[int, ref[Any] | None]", uses: Uses, backwards: int
+    ) -> None:
+        self._facts = facts
+        self._reached = uses.reached
+        self._breaks = uses.breaks()
+        self._backwards = backwards
+        self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
+        self._consumers: dict[int, list[int]] = {}
+        for id, fact in facts.items():
+            for source in fact.sources:
+                self._consumers.setdefault(source, []).append(id)
+        self._constants = {
+            _memory(tensor): self._consumers.get(id, [0])[0]
+            for id, held in self._leaves.items()
+            if (tensor := held()) is not None and not tensor.requires_grad
+        }
+
+    def unreached(self, named: Iterable[tuple[str | None, Tensor]] | None) -> list[Unreached]:
+        """Those of ``named``, or of the leaves in the record, that the last backward did not reach."""
+        if named is None:
+            tensors = [held() for _, held in sorted(self._leaves.items())]
+            named = [(None, tensor) for tensor in tensors if tensor is not None and tensor.requires_grad]
+        return [
+            Unreached(name or name_of(tensor.origin), tuple(tensor.shape), *self._why(tensor))
+            for name, tensor in named
+            if not (tensor.requires_grad and record_id(tensor.origin) in self._reached)
+        ]
+
+    def _why(self, tensor: Tensor) -> Break:
+        """Where the path to ``tensor`` breaks, looking from it towards the loss."""
+        if not tensor.requires_grad:
+            return "frozen", "its requires_grad is False", None
+        if not self._backwards:
+            return "no backward", "no backward has run in this graph", None
+        waiting = [record_id(tensor.origin)]
+        seen = set(waiting)
+        for seq in waiting:  # grows while it is walked: nearest first
+            if seq in self._breaks and seq not in self._reached:
+                kind, reason, place = self._breaks[seq]
+                return kind, self._through(seq, reason), place
+            for consumer in self._consumers.get(seq, ()):
+                if consumer not in seen:
+                    seen.add(consumer)
+                    waiting.append(consumer)
+        return self._dead_end(tensor, waiting)
+
+    def _dead_end(self, tensor: Tensor, path: list[int]) -> Break:
+        """``path`` are the tensor and everything made of it, none of it cut off."""
+        if len(path) == 1:
+            constant = self._facts.get(self._constants.get(_memory(tensor), 0))
+            if constant is not None:
+                reason = f"{constant.name} at {constant.place} uses its memory, but as a constant: made with .data?"
+                return "detached", reason, constant.place
+            return "unused", "no op in this graph uses it", None
+        for seq in path[1:]:
+            if seq in self._reached:
+                fact = self._facts[seq]
+                reason = f"{fact.name} at {fact.place} leads to the loss, but gives this input no gradient"
+                return "no gradient", reason, fact.place
+        last = self._facts[path[-1]]
+        return "elsewhere", f"it ends at {last.name} at {last.place}, which does not lead to the loss", last.place
+
+    def _through(self, seq: int, reason: str) -> str:
+        fact = self._facts.get(seq)
+        return reason if fact is None else f"the result of {fact.name} is {reason}"
+
+
+def named_tensors(of: Any) -> list[tuple[str | None, Tensor]]:
+    """The tensors of a module with their names, of a dict, of pairs of name and tensor, or of tensors alone."""
+    if isinstance(of, Tensor):
+        return [(of.name, of)]
+    if hasattr(of, "named_parameters"):
+        return list(of.named_parameters())
+    pairs = of.items() if isinstance(of, dict) else of
+    return [(one.name, one) if isinstance(one, Tensor) else tuple(one) for one in pairs]
+
+
+def _memory(tensor: Tensor) -> int:
+    data: torch.Tensor = tensor.data
+    return data.untyped_storage().data_ptr()

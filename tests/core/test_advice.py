@@ -1,0 +1,557 @@
+"""Errors that teach: what happened, to which tensor, by which op on which line, and what to write instead."""
+
+import asyncio
+import re
+import sys
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core.strict import BroadcastError
+from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.unreached import Unreached
+from tests.core.programs import Library, agree, both_raise
+
+
+def leaf(*values: Any) -> Tensor:
+    return tensor(list(values), requires_grad=True)
+
+
+def here() -> int:
+    """The line this is called from."""
+    return sys._getframe(1).f_lineno
+
+
+def message(run: Callable[[], Any]) -> str:
+    """The text of the RuntimeError that ``run`` raises."""
+    with pytest.raises(RuntimeError) as raised:
+        run()
+    return str(raised.value)
+
+
+def place(line: int, text: str) -> str:
+    return f"tests/core/test_advice.py:{line}, `{text}`"
+
+
+# Modified in place after being saved.
+
+
+def test_in_place_the_message_names_the_variable_and_the_op_that_saved_it() -> None:
+    y = leaf(1.0, 2.0).exp()
+    loss = (y * y).sum()
+    y.data.add_(1)
+    text = message(loss.backward)
+    assert "the gradient of mul needs 'y' (its input 'b', a result of exp, of shape (2,)) as it was when mul" in text
+    assert "an in-place operation has changed it since (it is version 1, saved was version 0)" in text
+    assert "y = y.clone()" in text
+    assert "inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly() to see here the line of mul" in text
+
+
+def test_in_place_both_lines_are_there_inside_a_graph() -> None:
+    with nbgrad.AutogradGraph():
+        y = leaf(1.0, 2.0).exp()
+        saved = here() + 1
+        loss = (y * y).sum()
+        changed = here() + 1
+        y += 1
+        text = message(loss.backward)
+    assert f"the gradient of mul at {place(saved, 'loss = (y * y).sum()')} needs 'y'" in text
+    assert f"add_ at {place(changed, 'y += 1')} has changed it in-place since" in text
+    assert "to see here" not in text
+
+
+def test_in_place_the_line_of_the_op_is_known_after_the_graph_has_closed() -> None:
+    y = leaf(1.0, 2.0).exp()
+    with nbgrad.AutogradGraph():
+        loss = (y * y).sum()
+    y.data.add_(1)
+    assert "`loss = (y * y).sum()`" in message(loss.backward)
+
+
+def test_in_place_an_optimizer_is_named() -> None:
+    w = leaf(1.0, 2.0)
+    w.name = "layer.weight"
+    step = nbgrad.optim.SGD([w], lr=0.1)
+    with nbgrad.AutogradGraph():
+        loss = (w * w).sum()
+        loss.backward(retain_graph=True)
+        line = here() + 1
+        step.step()
+        text = message(loss.backward)
+    assert "needs 'layer.weight' (its input 'b', of shape (2,)) as it was" in text
+    assert f"SGD.step() at {place(line, 'step.step()')} has changed it" in text
+
+
+def test_in_place_a_change_that_nobody_saw_is_said_to_be_outside() -> None:
+    with nbgrad.AutogradGraph():
+        x = leaf(1.0, 2.0)
+        loss = (x * x).sum()
+        x.data.add_(1)
+        text = message(loss.backward)
+    assert (
+        "an in-place operation has changed it since, outside of nbgrad, for example through .data or a view of it"
+        in text
+    )
+
+
+def test_in_place_anomaly_mode_knows_both_lines_too() -> None:
+    with nbgrad.detect_anomaly():
+        y = leaf(1.0, 2.0).exp()
+        y.mul_(2)
+        text = message(y.sum().backward)
+    assert "the gradient of exp at" in text
+    assert "`y = leaf(1.0, 2.0).exp()` needs 'y' (its output 'out', of shape (2,)) as" in text
+    assert "`y.mul_(2)` has changed it in-place since" in text
+
+
+def test_in_place_a_value_without_a_name_is_told_by_its_shape() -> None:
+    made = [leaf(1.0, 2.0).exp()]
+    loss = (made[0] * made[0]).sum()
+    made[0].data.add_(1)
+    text = message(loss.backward)
+    assert "needs 'b' (its input, a result of exp, of shape (2,)) as it was" in text
+    assert "y = y.clone()" in text
+
+
+def in_place_after_saved(lib: Library) -> tuple[Any, ...]:
+    y = lib.leaf(1.0, 2.0).exp()
+    z = (y * y).sum()
+    y += 1
+    z.backward()
+    return ()
+
+
+def test_in_place_raises_where_torch_raises() -> None:
+    both_raise(in_place_after_saved, "mul", "'y'")
+
+
+# Second backward.
+
+
+def test_second_backward_says_what_was_freed_by_which_line_and_both_remedies() -> None:
+    x = leaf(1.0, 2.0)
+    y = (x * x).sum()
+    line = here() + 1
+    y.backward()
+    text = message(y.backward)
+    assert "backward through mul a second time: its saved 'a' and 'b' were freed by" in text
+    assert f"by the backward at {place(line, 'y.backward()')}" in text
+    assert "keep them there with retain_graph=True" in text
+    assert "compute the result anew before this backward" in text
+
+
+def test_second_backward_says_the_number_of_the_first_in_its_graph_and_the_line_of_the_op() -> None:
+    with nbgrad.AutogradGraph("training"):
+        x = leaf(1.0, 2.0)
+        (x * 2).sum().backward()
+        made = here() + 1
+        y = x.exp().sum()
+        y.backward()
+    text = message(y.backward)
+    assert f"backward through exp ({place(made, 'y = x.exp().sum()')}) a second time: its saved 'out' was" in text
+    assert "freed by backward 2 of 'training' (tests/core/test_advice.py" in text
+
+
+def test_second_backward_inside_a_notebook_names_the_line_of_the_cell() -> None:
+    code = compile("y = (x * x).sum()\ny.backward()", "/tmp/ipykernel_1/2.py", "exec")
+    namespace: dict[str, Any] = {"x": leaf(1.0, 2.0)}
+    exec(code, namespace)
+    assert "freed by the backward at line 2 of the cell." in message(namespace["y"].backward)
+
+
+# Parameters without gradient.
+
+
+class Net(nbgrad.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = nbgrad.nn.Linear(2, 2)
+        self.idle = nbgrad.nn.Linear(2, 2)
+        self.frozen = nbgrad.nn.Linear(2, 2, bias=False)
+        self.frozen.weight.requires_grad_(False)
+
+    def forward(self, x: Any) -> Any:
+        return self.frozen(self.used(x))
+
+
+def test_unreached_lists_the_parameters_of_a_module_by_name() -> None:
+    net = Net()
+    with nbgrad.AutogradGraph() as graph:
+        net(tensor([[1.0, 2.0]])).sum().backward()
+        inside = graph.unreached(net)
+    assert [(found.name, found.shape, found.kind) for found in inside] == [
+        ("idle.weight", (2, 2), "unused"),
+        ("idle.bias", (2,), "unused"),
+        ("frozen.weight", (2, 2), "frozen"),
+    ]
+    assert graph.unreached(net) == inside, "it stays known when the graph has closed"
+    assert str(inside[0]) == repr(inside[0]) == "idle.weight (2, 2): no op in this graph uses it"
+
+
+def only(graph: nbgrad.AutogradGraph, **named: Tensor) -> Unreached:
+    (found,) = graph.unreached(named)
+    return found
+
+
+def test_unreached_says_where_a_path_was_detached() -> None:
+    w, v = leaf(1.0), leaf(2.0)
+    with nbgrad.AutogradGraph() as graph:
+        h = w * 2
+        line = here() + 1
+        cut = h.detach()
+        (cut * v).sum().backward()
+    found = only(graph, w=w)
+    assert (found.name, found.kind) == ("w", "detached")
+    assert found.reason == f"the result of mul is cut off by detach() at {place(line, 'cut = h.detach()')}"
+    assert found.place is not None
+    assert found.place.line == line
+    assert graph.unreached({"v": v}) == []
+
+
+def test_unreached_says_what_was_used_through_data() -> None:
+    w, v = leaf(1.0), leaf(2.0)
+    with nbgrad.AutogradGraph() as graph:
+        (v * w.data).sum().backward()
+    found = only(graph, w=w)
+    assert found.kind == "detached"
+    assert re.match(r"mul at .* uses its memory, but as a constant: made with .data\?", found.reason)
+
+
+def test_unreached_says_what_was_used_inside_no_grad() -> None:
+    w, v = leaf(1.0), leaf(2.0)
+    with nbgrad.AutogradGraph() as graph:
+        with nbgrad.no_grad():
+            scale = w.exp()
+        (v * scale).sum().backward()
+    found = only(graph, w=w)
+    assert found.kind == "no_grad"
+    assert found.reason.startswith("used by exp inside no_grad(), at ")
+    assert "`scale = w.exp()`" in found.reason
+
+
+def test_unreached_says_which_op_has_no_gradient() -> None:
+    w, v = leaf(1.0, 3.0), leaf(2.0)
+    with nbgrad.AutogradGraph() as graph:
+        best = (w * 2).argmax()
+        (v * best).sum().backward()
+    found = only(graph, w=w)
+    assert found.kind == "no gradient"
+    assert found.reason.startswith("the result of mul is used by argmax at ")
+    assert found.reason.endswith("and argmax has no gradient")
+
+
+def test_unreached_says_where_what_was_made_of_it_ends() -> None:
+    w, v = leaf(1.0), leaf(2.0)
+    with nbgrad.AutogradGraph() as graph:
+        forgotten = w.exp() * 3
+        (v * 2).sum().backward()
+    found = only(graph, w=w)
+    assert found.kind == "elsewhere"
+    assert re.fullmatch(
+        r"it ends at mul at .*`forgotten = w.exp\(\) \* 3`, which does not lead to the loss", found.reason
+    )
+    assert forgotten.shape == (1,)
+
+
+def test_unreached_before_a_backward_says_so() -> None:
+    w = leaf(1.0)
+    with nbgrad.AutogradGraph() as graph:
+        y = w * 2
+        assert only(graph, w=w).kind == "no backward"
+        y.backward()
+        assert graph.unreached() == []
+
+
+def test_unreached_without_arguments_lists_the_leaves_of_the_graph() -> None:
+    w, v = leaf(1.0), leaf(2.0)
+    with nbgrad.AutogradGraph() as graph:
+        loss = v * 2 + (w * 3).detach()
+        loss.backward()
+        assert [found.name for found in graph.unreached()] == ["w"]
+        (w * 2).backward()
+        assert [found.name for found in graph.unreached()] == ["v"], "it is about the last backward"
+
+
+def test_unreached_takes_tensors_and_pairs() -> None:
+    w = leaf(1.0)
+    with nbgrad.AutogradGraph() as graph:
+        (leaf(2.0) * 2).backward()
+    assert [found.name for found in graph.unreached([w])] == ["w"]
+    assert [found.name for found in graph.unreached([("mine", w)])] == ["mine"]
+    assert [found.name for found in graph.unreached(w)] == ["w"]
+
+
+def test_unreached_agrees_with_the_grads_that_are_none() -> None:
+    net = Net()
+    with nbgrad.AutogradGraph() as graph:
+        net(tensor([[1.0, 2.0]])).sum().backward()
+    missing = {name for name, parameter in net.named_parameters() if parameter.grad is None}
+    assert {found.name for found in graph.unreached(net)} == missing
+
+
+# strict_broadcast.
+
+
+def test_strict_broadcast_names_the_op_the_shapes_and_the_remedy() -> None:
+    x, b = tensor(torch.ones(3, 4)), tensor(torch.ones(4))
+    with nbgrad.strict_broadcast(), pytest.raises(BroadcastError) as raised:
+        x + b
+    assert str(raised.value) == (
+        "strict_broadcast: add of x of shape (3, 4) and b of shape (4,) would stretch b to (3, 4). "
+        "If that is meant, write b.expand(3, 4)."
+    )
+    with nbgrad.strict_broadcast():
+        assert (x + b.expand(3, 4)).shape == (3, 4)
+
+
+def test_strict_broadcast_lets_numbers_and_0d_tensors_go_with_every_shape() -> None:
+    x = tensor(torch.ones(3, 4), requires_grad=True)
+    with nbgrad.strict_broadcast():
+        y = ((x * 2 - tensor(1.0)) ** 2 / x).mean()
+        y.backward()
+    assert x.grad is not None
+
+
+def test_strict_broadcast_leaves_what_an_op_stretches_by_definition() -> None:
+    with nbgrad.strict_broadcast():
+        model = nbgrad.nn.Sequential(nbgrad.nn.Linear(4, 3), nbgrad.nn.ReLU(), nbgrad.nn.Linear(3, 2))
+        loss = nbgrad.nn.functional.cross_entropy(model(tensor(torch.ones(5, 4))), tensor([0, 1, 0, 1, 0]))
+        loss.backward()
+        batch, matrix = tensor(torch.ones(5, 2, 3)), tensor(torch.ones(3, 4), requires_grad=True)
+        (batch @ matrix).sum().backward()
+        nbgrad.grad((batch.softmax(dim=-1) @ matrix).sum(), matrix, create_graph=True)
+    assert matrix.grad is not None
+
+
+def test_strict_broadcast_looks_at_the_batch_of_a_matrix_product() -> None:
+    a, b = tensor(torch.ones(5, 2, 3)), tensor(torch.ones(1, 3, 4))
+    with nbgrad.strict_broadcast(), pytest.raises(BroadcastError, match=re.escape("write b.expand(5, 3, 4)")):
+        a @ b
+
+
+def test_strict_broadcast_checks_what_is_not_recorded_and_the_backward_of_torchs_shapes() -> None:
+    with nbgrad.strict_broadcast(), nbgrad.no_grad(), pytest.raises(BroadcastError):
+        tensor(torch.ones(2, 1)) * tensor(torch.ones(2, 3))
+    with nbgrad.strict_broadcast(), pytest.raises(BroadcastError, match=re.escape("a.squeeze(-1) or b.unsqueeze(-1)")):
+        nbgrad.sub(*[tensor(torch.ones(shape)) for shape in ((4, 1), (4,))])
+
+
+def test_strict_broadcast_leaves_shapes_that_do_not_fit_to_the_op() -> None:
+    with nbgrad.strict_broadcast(), pytest.raises(RuntimeError, match=r"add\(a of shape \(3,\)"):
+        tensor(torch.ones(3)) + tensor(torch.ones(4))
+
+
+def test_strict_broadcast_ends_with_its_block() -> None:
+    @nbgrad.strict_broadcast()
+    def add() -> Tensor:
+        return tensor(torch.ones(3, 1)) + tensor(torch.ones(3))
+
+    with pytest.raises(BroadcastError):
+        add()
+    assert (tensor(torch.ones(3, 1)) + tensor(torch.ones(3))).shape == (3, 3)
+
+
+# (N, 1) against (N,).
+
+
+def test_an_error_of_unpaired_shapes_warns_once_for_a_line() -> None:
+    p, t = tensor(torch.ones(4, 1), requires_grad=True), tensor(torch.ones(4))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            line = here() + 1
+            loss = ((p - t) ** 2).mean()
+        loss.backward()
+    (found,) = caught
+    assert (found.category, found.filename, found.lineno) == (UserWarning, __file__, line)
+    assert str(found.message) == (
+        "sub compares p of shape (4, 1) with t of shape (4,), which broadcast to (4, 4): every element of one meets "
+        "every element of the other. If they are to be paired one by one, give both one shape: p.squeeze(-1) or "
+        "t.unsqueeze(-1)."
+    )
+
+
+@pytest.mark.parametrize("shapes", [((4, 1), (4,)), ((4,), (4, 1)), ((2, 3), (3,))])
+def test_mse_loss_of_unequal_shapes_warns_where_torch_warns(shapes: tuple[Any, Any]) -> None:
+    scores, target = (torch.ones(shape) for shape in shapes)
+    with pytest.warns(UserWarning, match="different to the input size"):
+        expected = torch.nn.functional.mse_loss(scores, target)
+    with pytest.warns(UserWarning, match=r"^mse_loss compares .* of shape .* with .* of shape .*, which broadcast to"):
+        found = nbgrad.nn.functional.mse_loss(tensor(scores), tensor(target))
+    assert found.item() == expected.item()
+
+
+def test_cross_entropy_of_one_class_warns() -> None:
+    with pytest.warns(UserWarning, match="with one class the loss is always 0"):
+        nbgrad.nn.functional.cross_entropy(tensor(torch.ones(3, 1)), tensor([0, 0, 0]))
+
+
+def test_other_differences_do_not_warn() -> None:
+    p, rows = tensor(torch.ones(4, 1), requires_grad=True), tensor(torch.ones(4))
+    square = tensor(torch.ones(4, 4), requires_grad=True)
+    assert [
+        (p - p.reshape(4)).shape,  # pairs of all with all: both sides are learned
+        (rows.unsqueeze(1) - rows).shape,  # nothing is learned
+        (square - rows).shape,
+        (square - square.mean(dim=1, keepdim=True).detach()).shape,
+        (p - 1).shape,
+        (p - rows.unsqueeze(1)).shape,
+    ] == [(4, 4), (4, 4), (4, 4), (4, 4), (4, 1), (4, 1)]
+
+
+# What reviewers tripped over.
+
+
+def list_of_tensors(lib: Library) -> tuple[Any, ...]:
+    one, two = lib.ops.tensor(1.0), lib.ops.tensor([2.0])
+    return lib.ops.tensor([one, two, 3.0]), lib.ops.tensor([[1.0, one], [two, 4]])
+
+
+def axis(lib: Library) -> tuple[Any, ...]:
+    x = lib.constant([1.0, 5.0], [3.0, 4.0])
+    return (
+        x.sum(axis=0),
+        x.mean(axis=1, keepdims=True),
+        x.amax(axis=-1),
+        lib.ops.sum(x, axis=0, keepdim=True),
+        x.argmax(axis=0),
+        x.softmax(axis=1) if lib.ops is nbgrad else x.softmax(dim=1),
+    )
+
+
+def to_another_tensor(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0)
+    y = x.to(lib.constant(1.0, dtype=torch.float32))
+    y.sum().backward()
+    return str(y.dtype), x.grad
+
+
+@pytest.mark.parametrize("program", [list_of_tensors, axis, to_another_tensor], ids=lambda program: program.__name__)
+def test_it_works_as_in_torch(program: Callable[[Library], tuple[Any, ...]]) -> None:
+    agree(program)
+
+
+def test_a_list_of_larger_tensors_is_an_error_as_in_torch() -> None:
+    with pytest.raises(ValueError, match="only one element tensors"):
+        torch.tensor([torch.ones(2), torch.ones(2)])
+    with pytest.raises(ValueError, match=r"holds a tensor of shape \(2,\): only those with one element are numbers"):
+        tensor([tensor([1.0, 2.0]), tensor([1.0, 2.0])])
+
+
+def test_a_list_of_tensors_that_need_gradients_warns_as_in_torch() -> None:
+    with pytest.warns(UserWarning, match="no gradient flows through it: pass t.detach"):
+        assert tensor([leaf(1.0)]).tolist() == [1.0]
+
+
+def test_a_list_that_is_wrong_for_another_reason_raises_torchs_error() -> None:
+    with pytest.raises(ValueError, match="expected sequence of length 2"):
+        tensor([[1.0, 2.0], [3.0]])
+    with pytest.raises(ValueError, match="too many dimensions 'str'"):
+        tensor(["a"])
+
+
+@pytest.mark.parametrize("value", [3, "x", [1.0]])
+def test_a_grad_that_is_no_tensor_is_a_type_error_as_in_torch(value: Any) -> None:
+    with pytest.raises(TypeError, match="assigned grad expected to be a Tensor or None"):
+        torch.ones(1).grad = value
+    with pytest.raises(TypeError, match=f"a gradient must be a tensor of shape .* or None, not {type(value).__name__}"):
+        tensor([1.0]).grad = value
+
+
+def test_dim_and_axis_together_are_an_error_as_in_torch() -> None:
+    for x in (torch.ones(2), tensor([1.0, 1.0])):
+        with pytest.raises(TypeError):
+            x.sum(dim=0, axis=0)  # type: ignore[call-overload]
+
+
+# Switches as decorators.
+
+
+def bare(lib: Library) -> tuple[Any, ...]:
+    @lib.ops.no_grad
+    def off(x: Any) -> Any:
+        return x * 2
+
+    @lib.ops.enable_grad
+    def on(x: Any) -> Any:
+        return x * 2
+
+    x = lib.leaf(1.0)
+    with lib.ops.no_grad():
+        inside = on(x).requires_grad
+    return off(x).requires_grad, inside, off.__name__, lib.ops.is_grad_enabled()
+
+
+def generators(lib: Library) -> tuple[Any, ...]:
+    seen: list[Any] = []
+
+    @lib.ops.no_grad()
+    def steps() -> Iterator[Any]:
+        try:
+            got = yield lib.ops.is_grad_enabled()
+            seen.append(got)
+            try:
+                yield lib.ops.is_grad_enabled()
+            except KeyError:
+                seen.append(lib.ops.is_grad_enabled())
+            yield "thrown"
+        finally:
+            seen.append(("closed", lib.ops.is_grad_enabled()))
+        return
+
+    run: Any = steps()
+    first = next(run)
+    outside = lib.ops.is_grad_enabled()
+    second = run.send("sent")
+    third = run.throw(KeyError())
+    run.close()
+    return first, outside, second, third, tuple(seen), lib.ops.is_grad_enabled()
+
+
+def results_of_generators(lib: Library) -> tuple[Any, ...]:
+    @lib.ops.no_grad
+    def steps() -> Iterator[int]:
+        yield 1
+        return 2
+
+    def outer() -> Iterator[Any]:
+        result = yield from steps()
+        yield result
+
+    return tuple(outer())
+
+
+@pytest.mark.parametrize("program", [bare, generators, results_of_generators], ids=lambda program: program.__name__)
+def test_switches_decorate_as_in_torch(program: Callable[[Library], tuple[Any, ...]]) -> None:
+    agree(program)
+
+
+def test_a_switch_around_a_coroutine_holds_while_it_runs_and_in_no_other_task() -> None:
+    @nbgrad.no_grad()
+    async def off() -> list[bool]:
+        before = nbgrad.is_grad_enabled()
+        await asyncio.sleep(0)
+        return [before, nbgrad.is_grad_enabled()]
+
+    async def both() -> tuple[list[bool], bool]:
+        task = asyncio.create_task(off())
+        await asyncio.sleep(0)
+        return await task, nbgrad.is_grad_enabled()
+
+    assert asyncio.run(both()) == ([False, False], True)
+
+
+def test_a_switch_around_what_it_cannot_hold_for_says_so() -> None:
+    async def values() -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match="no_grad cannot decorate an async generator: write a with block inside it"):
+        nbgrad.no_grad()(values)
+    with pytest.raises(TypeError, match="no_grad cannot decorate the type"):
+        nbgrad.no_grad(Net)
+    with pytest.raises(TypeError, match="no_grad cannot decorate the int 3"):
+        nbgrad.no_grad(3)  # type: ignore[arg-type]

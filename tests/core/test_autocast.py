@@ -1,0 +1,209 @@
+"""autocast: the values, gradients and element types of the same program under torch's own."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.core.op import OPS, Op, op
+from nbgrad.core.samples import Make, Sample
+from nbgrad.core.tensor import Tensor, tensor
+from tests.core import rows
+from tests.core.programs import OURS, TORCH, Library, plain
+
+every_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS)
+every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+HALVES = (torch.bfloat16, torch.float16)
+
+
+def outcome(run: Callable[..., Any], args: list[Any], sample: Sample, autocast: Any) -> list[torch.Tensor]:
+    """What ``run`` gives under autocast, and the gradients of a backward outside of it."""
+    with autocast:
+        out = run(*args, **sample.settings)
+    first = out[0] if isinstance(out, tuple) else out
+    if not first.requires_grad:
+        return [plain(first)]
+    inputs = [arg for arg in args if isinstance(arg, Tensor | torch.Tensor) and arg.requires_grad]
+    seed = torch.ones_like(plain(first))
+    if isinstance(first, Tensor):
+        return [first.data, *(g.data for g in nbgrad.grad(first, inputs, seed))]
+    return [first.detach(), *torch.autograd.grad(first, inputs, seed)]
+
+
+def compare(row: Op, sample: Sample, half: torch.dtype, device: str) -> None:
+    """The row on one sample, by torch and by nbgrad."""
+    positions = rows.differentiable(row, sample)
+    raw = [(arg, i in positions) if isinstance(arg, torch.Tensor) else (arg, None) for i, arg in enumerate(sample.args)]
+    theirs = [arg if needs is None else arg.clone().requires_grad_(needs) for arg, needs in raw]
+    ours = [arg if needs is None else tensor(arg.clone(), requires_grad=needs) for arg, needs in raw]
+    try:
+        expected = outcome(rows.reference(row), theirs, sample, torch.autocast(device, half))
+    except (RuntimeError, IndexError):  # torch has no such kernel
+        return
+    found = outcome(row, ours, sample, nbgrad.autocast(device, half))
+    assert [part.dtype for part in found] == [part.dtype for part in expected]
+    tolerance = {torch.bfloat16: 1e-2, torch.float16: 4e-3}[half]
+    for mine, yours in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, yours, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@every_device
+@every_row
+def test_every_row_under_autocast_is_torchs(row: Op, device: str) -> None:
+    for sample in rows.samples(row):
+        places = [i for i, arg in enumerate(sample.args) if isinstance(arg, torch.Tensor) and arg.is_floating_point()]
+        for half in HALVES:
+            for dtypes in product((half, torch.float32), repeat=min(len(places), 3)):
+                args = list(sample.args)
+                for place, dtype in zip(places, dtypes, strict=False):
+                    args[place] = args[place].to(dtype)
+                given = rows.on(Sample(tuple(args), sample.settings), device)
+                try:
+                    compare(row, given, half, device)
+                except Exception as error:
+                    raise AssertionError(f"{row.name}({rows.describe(given)}) in {half}: {error}") from error
+
+
+def network(lib: Library, device: str, *, backward_inside: bool = False) -> dict[str, Any]:
+    """A small classifier with float32 parameters, one step."""
+    generator = torch.Generator().manual_seed(5)
+
+    def draw(*shape: int) -> Any:
+        return lib.ops.tensor(torch.randn(shape, generator=generator).tolist(), device=device)
+
+    functional = nbgrad.nn.functional if lib is OURS else torch.nn.functional
+    x, target = draw(16, 8), lib.ops.tensor([i % 4 for i in range(16)], device=device)
+    weights = {"a": draw(8, 8).requires_grad_(), "b": draw(8).requires_grad_(), "c": draw(4, 8).requires_grad_()}
+    with lib.ops.autocast(device, torch.bfloat16):
+        h = functional.relu(functional.linear(x, weights["a"], weights["b"]))
+        h = h + functional.softmax(h, dim=1) * 0.5
+        scores = functional.linear(h, weights["c"])
+        loss = functional.cross_entropy(scores, target)
+        if backward_inside:
+            loss.backward()
+    if not backward_inside:
+        loss.backward()
+    return {"h": h, "scores": scores, "loss": loss, **{name: weight.grad for name, weight in weights.items()}}
+
+
+@every_device
+def test_a_network_is_torchs_type_by_type_and_its_gradients_are_float32(device: str) -> None:
+    ours, theirs = network(OURS, device), network(TORCH, device)
+    assert {name: value.dtype for name, value in ours.items()} == {name: value.dtype for name, value in theirs.items()}
+    assert ours["scores"].dtype is torch.bfloat16
+    assert all(ours[name].dtype is torch.float32 for name in "abc")
+    for name, value in ours.items():
+        torch.testing.assert_close(plain(value), plain(theirs[name]), rtol=2e-2, atol=2e-3, msg=name)
+
+
+def test_a_backward_under_autocast_is_the_one_outside_of_it() -> None:
+    inside, outside = network(OURS, "cpu", backward_inside=True), network(OURS, "cpu")
+    assert all(torch.equal(inside[name].data, outside[name].data) for name in "abc")
+
+
+def test_rules_run_in_the_type_of_the_forward() -> None:
+    w = tensor(torch.randn(4, 4), requires_grad=True)
+    y = w @ w
+    (wanted,) = nbgrad.grad(y.sum(), w, retain_graph=True)
+    with nbgrad.autocast("cpu", torch.bfloat16):
+        (found,) = nbgrad.grad(y.sum(), w)
+        assert torch.is_autocast_enabled("cpu")
+    assert torch.equal(found.data, wanted.data), "a rule of a float32 product ran in bfloat16"
+
+
+def test_second_order_through_autocast() -> None:
+    torch.manual_seed(0)
+    start = torch.randn(4, 4)
+
+    def penalty(lib: Library) -> Any:
+        w = lib.ops.tensor(start.tolist(), requires_grad=True)
+        with lib.ops.autocast("cpu", torch.bfloat16):
+            y = (w @ w).tanh()
+        (g,) = lib.grad(y.sum(), [w], create_graph=True)
+        (gg,) = lib.grad((g * g).sum(), [w])
+        return gg
+
+    torch.testing.assert_close(penalty(OURS).data, penalty(TORCH), rtol=5e-2, atol=5e-2)
+
+
+def test_a_cast_is_an_op_of_the_graph() -> None:
+    w = tensor(torch.randn(3, 3), requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        with nbgrad.autocast("cpu", torch.bfloat16):
+            y = w @ tensor(torch.ones(3, 3))
+        names = [record.op.name for record in graph.records if record.op is not None]
+    assert names == ["to", "matmul"]
+    assert y.dtype is torch.bfloat16
+    saved = [value for value in y.grad_fn.saved if isinstance(value, torch.Tensor)]
+    assert [value.dtype for value in saved] == [torch.bfloat16], "the rule would not see what the kernel saw"
+
+
+def test_nothing_is_cast_where_autocast_is_off() -> None:
+    w = tensor(torch.randn(3, 3), requires_grad=True)
+    for quiet in (nbgrad.autocast("cpu", enabled=False), nbgrad.autocast("cpu", torch.float16)):
+        with quiet, nbgrad.autocast("cpu", enabled=False):
+            assert (w @ w).dtype is torch.float32
+    assert (w @ w).grad_fn.edges[0] is w.origin
+
+
+def test_autocast_decorates() -> None:
+    @nbgrad.autocast("cpu", dtype=torch.bfloat16)
+    def product_of(a: Tensor, b: Tensor) -> Tensor:
+        return a @ b
+
+    w = tensor(torch.randn(3, 3), requires_grad=True)
+    assert product_of(w, w).dtype is torch.bfloat16
+
+
+def test_a_module_under_autocast_trains() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.randn(32, 4)
+    t = x.sum(1, keepdim=True)
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        with nbgrad.autocast("cpu", torch.bfloat16):
+            loss = nn.functional.mse_loss(net(tensor(x)), t)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 4
+    assert all(parameter.dtype is parameter.grad.dtype is torch.float32 for parameter in net.parameters())
+
+
+def test_a_row_of_ones_own_is_cast_as_its_kernels_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forward that casts by itself is not mistaken for autocast, and random numbers are not drawn twice."""
+
+    def samples(make: Make) -> Any:
+        yield Sample.of(make(2, 2), make(2, 2))
+
+    try:
+
+        @op(formula=r"a b + \text{noise}", samples=samples)
+        def noisy_product(a: Any, b: Any) -> Any:
+            """Product in two precisions. Shapes: square."""
+            return a @ b + (b.double() * torch.rand(())).to(torch.bfloat16)
+
+        for name in "ab":
+            noisy_product.rule(name, r"\bar{y}")(lambda g: g)
+        a, b = torch.randn(2, 2), torch.randn(2, 2)
+        with nbgrad.autocast("cpu", torch.bfloat16):
+            torch.manual_seed(1)
+            ours = noisy_product(tensor(a, requires_grad=True), tensor(b))
+            torch.manual_seed(1)
+            theirs = noisy_product(a, b)
+        torch.testing.assert_close(ours.data, theirs, rtol=2e-2, atol=2e-2)
+        assert [edge is not None for edge in ours.grad_fn.edges] == [True, False]
+    finally:
+        monkeypatch.delitem(OPS, "noisy_product")
+
+
+@pytest.mark.cuda
+def test_torchs_scaler_is_for_torchs_tensors() -> None:
+    with pytest.raises(Exception, match=r"iter|Tensor"):
+        torch.amp.GradScaler("cuda").scale(tensor(1.0, device="cuda"))

@@ -1,0 +1,191 @@
+"""Hooks on tensors and nodes, and gradients of tensors that an op made: as in torch."""
+
+import weakref
+from typing import Any
+
+import pytest
+
+from nbgrad.core.tensor import tensor
+from tests.core.programs import OURS, Library, agree, both_raise, garbage
+
+
+def test_a_hook_sees_the_complete_gradient_and_may_replace_it() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        y = x * 3
+        seen: list[Any] = []
+        y.register_hook(lambda g: seen.append(g * 1))
+        y.register_hook(lambda g: g * 10)
+        y.register_hook(lambda g: seen.append(g * 1))
+        (y * y + y).sum().backward()
+        return x.grad, *seen
+
+    agree(program)
+
+
+def test_a_hook_on_a_leaf_runs_before_its_gradient_is_added() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        x.register_hook(lambda g: g * 2)
+        for _ in range(2):
+            (x * x).sum().backward()
+        return (x.grad,)
+
+    agree(program)
+
+
+def test_a_removed_hook_runs_no_more() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0)
+        calls: list[int] = []
+        handle = x.register_hook(lambda _: calls.append(1))
+        (x * 2).sum().backward()
+        handle.remove()
+        handle.remove()
+        with x.register_hook(lambda _: calls.append(2)):
+            (x * 2).sum().backward()
+        (x * 2).sum().backward()
+        return x.grad, calls
+
+    agree(program)
+
+
+def test_a_hook_can_be_part_of_a_second_order_gradient() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        y = x**3
+        y.register_hook(lambda g: g * g)
+        (first,) = lib.grad((y * y).sum(), [x], create_graph=True)
+        (second,) = lib.grad(first.sum(), [x])
+        return first, second
+
+    agree(program)
+
+
+def test_retain_grad_keeps_the_gradient_of_what_an_op_made_and_accumulates() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        y = x * 3
+        before = y.retains_grad, x.retains_grad
+        y.retain_grad()
+        y.retain_grad()
+        x.retain_grad()
+        y.register_hook(lambda g: g * 5)
+        loss = (y * y).sum()
+        loss.backward(retain_graph=True)
+        once = y.grad * 1
+        loss.backward()
+        return once, y.grad, x.grad, *before, y.retains_grad, x.retains_grad
+
+    agree(program)
+
+
+def test_asking_for_a_gradient_that_is_not_kept_warns() -> None:
+    y = tensor([1.0], requires_grad=True) * 2
+    with pytest.warns(UserWarning, match=r"<mul>.*retain_grad\(\)"):
+        assert y.grad is None
+
+
+def test_a_hook_after_accumulation_sees_the_gradient() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        seen: list[Any] = []
+        x.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad * 1))
+        (x * x).sum().backward()
+        (x * x).sum().backward()
+        return tuple(seen)
+
+    agree(program)
+
+
+def test_hooks_of_a_node_see_and_replace_gradients_on_both_sides() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        a, b = lib.leaf(1.0, 2.0), lib.leaf(3.0, 4.0)
+        y = a * b
+        seen: list[Any] = []
+
+        def after(inputs: Any, outputs: Any) -> Any:
+            seen.extend(gradient * 1 for gradient in (*inputs, *outputs))
+            return tuple(gradient * 2 for gradient in inputs)
+
+        y.grad_fn.register_hook(after)
+        y.grad_fn.register_prehook(lambda outputs: tuple(gradient * 10 for gradient in outputs))
+        y.sum().backward()
+        return a.grad, b.grad, *seen
+
+    agree(program)
+
+
+def test_a_node_hook_may_return_nothing_and_can_be_removed() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        a = lib.leaf(1.0, 2.0)
+        y = a * 2
+        calls: list[str] = []
+        first = y.grad_fn.register_hook(lambda *_: calls.append("after"))
+        second = y.grad_fn.register_prehook(lambda *_: calls.append("before"))
+        loss = y.sum()
+        loss.backward(retain_graph=True)
+        first.remove()
+        second.remove()
+        loss.backward()
+        return a.grad, sorted(calls)
+
+    agree(program)
+
+
+def test_misuse_raises_where_torch_raises() -> None:
+    def no_gradient(lib: Library) -> tuple[Any, ...]:
+        lib.constant(1.0).register_hook(lambda g: g)
+        return ()
+
+    def nothing_to_retain(lib: Library) -> tuple[Any, ...]:
+        lib.constant(1.0).retain_grad()
+        return ()
+
+    def no_leaf(lib: Library) -> tuple[Any, ...]:
+        (lib.leaf(1.0) * 2).register_post_accumulate_grad_hook(lambda leaf: None)
+        return ()
+
+    def wrong_shape(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        x.register_hook(lambda _: lib.constant(1.0, 2.0, 3.0))
+        (x * 2).sum().backward()
+        return ()
+
+    def wrong_count(lib: Library) -> tuple[Any, ...]:
+        y = lib.leaf(1.0) * 2
+        y.grad_fn.register_hook(lambda inputs, outputs: (*inputs, *inputs, *inputs))
+        y.sum().backward()
+        return ()
+
+    both_raise(no_gradient, "register_hook()", "never be called")
+    both_raise(nothing_to_retain, "retain_grad()")
+    both_raise(no_leaf, "leaf")
+    both_raise(wrong_shape, "(2,)", "(3,)")
+    both_raise(wrong_count, "hook of mul", "returned")
+
+
+def test_a_hook_that_raises_leaves_every_gradient_as_it_was() -> None:
+    def explode(_: Any) -> None:
+        raise ValueError("mine")
+
+    x, w = tensor([1.0], requires_grad=True), tensor([2.0], requires_grad=True)
+    y = x * w
+    y.register_hook(explode)
+    with pytest.raises(ValueError, match="mine"):
+        (y * w).sum().backward()
+    assert (x.grad, w.grad) == (None, None)
+
+
+def test_hooks_hold_no_tensor_beyond_their_origin() -> None:
+    with garbage() as left:
+        x = OURS.leaf(1.0, 2.0)
+        y = x * 2
+        y.retain_grad()
+        y.register_hook(lambda g: g * 2)
+        y.sum().backward()
+        dead = weakref.ref(y)
+        del y
+        assert dead() is None
+        del x
+    assert left == []

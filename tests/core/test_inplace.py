@@ -1,0 +1,490 @@
+"""In-place ops: the same program on torch and on nbgrad, values, gradients, and whether and when it raises."""
+
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core.alias import Views
+from nbgrad.core.methods import TensorMethods
+from nbgrad.core.op import OPS, Op, op
+from nbgrad.core.samples import Sample, unary
+from nbgrad.core.tensor import Tensor, tensor
+from tests.core import rows
+from tests.core.programs import OURS, TORCH, Library, agree, both_raise, error, garbage, plain
+from tests.core.random_programs import outcome
+
+TWINS = [name for name, row in OPS.items() if row._in_place is not None]
+
+
+# Programs drawn at random.
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["gradient", "second order"])
+@pytest.mark.parametrize("steps", [8, 25])
+def test_a_random_program_does_what_it_does_in_torch(steps: int, twice: bool) -> None:
+    raised = 0
+    for seed in range(150):
+        ours, theirs = outcome(OURS, seed, steps, twice=twice), outcome(TORCH, seed, steps, twice=twice)
+        text = "\n".join([f"program {seed}:", *theirs[0]])
+        assert ours[:2] == theirs[:2], text
+        for mine, yours in zip(ours[2], theirs[2], strict=True):
+            assert (mine is None) == (yours is None), text
+            if yours is not None:
+                rows.close(plain(mine), plain(yours), text)
+        raised += "the backward raises" in theirs[0]
+    assert 0 < raised < 120, "the programs are to end well and badly"
+
+
+# The table: every row that has an in-place twin.
+
+
+def fits(sample: Sample, row: Op) -> bool:
+    """Whether the result of the row can be written into its first input."""
+    first = sample.args[0]
+    if not isinstance(first, torch.Tensor):
+        return False
+    out = row.forward(*sample.args, **sample.settings)
+    return out.shape == first.shape and out.dtype == first.dtype
+
+
+def changed_in_place(name: str, sample: Sample, lib: Library, *, view: bool) -> list[Any]:
+    """Values, gradients and second-order gradients of an in-place op on a result, or on a view of one."""
+    wanted = rows.differentiable(OPS[name], sample)
+    args = [
+        (tensor if lib is OURS else torch.Tensor.clone)(arg.clone()) if isinstance(arg, torch.Tensor) else arg
+        for arg in sample.args
+    ]
+    leaves = [args[i].requires_grad_() for i in wanted]
+    base = args[0] * 1
+    target = base.unsqueeze(0)[0] if view else base
+    if name == "setitem":
+        target[sample.settings["index"]] = args[1]
+    else:
+        assert getattr(target, f"{name}_")(*args[1:]) is target
+    weights = rows.weights(plain(base)) + 0.1
+    once = lib.grad((base * base * weights).sum(), leaves, create_graph=True)
+    end = sum([(one * one).sum() for one in once])
+    twice = lib.grad(end, leaves, allow_unused=True) if end.requires_grad else [None] * len(leaves)
+    return [base, target, *once, *(0 * one if two is None else two for one, two in zip(leaves, twice, strict=True))]
+
+
+@pytest.mark.parametrize("view", [False, True], ids=["result", "view"])
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.filterwarnings("ignore:Use of")
+def test_a_twin_has_torchs_value_gradient_and_second_order_gradient(name: str, view: bool) -> None:
+    tried = 0
+    for sample in rows.samples(OPS[name]):
+        if fits(sample, OPS[name]):
+            tried += 1
+            pair = [changed_in_place(name, sample, lib, view=view) for lib in (OURS, TORCH)]
+            for mine, yours in zip(*pair, strict=True):
+                rows.close(plain(mine), plain(yours), f"{name}_({rows.describe(sample)})")
+    assert tried
+
+
+def test_torchs_names_have_a_twin() -> None:
+    names = ["add", "sub", "mul", "div", "pow", "neg", "exp", "log", "sqrt", "relu", "tanh", "sigmoid", "fill", "copy"]
+    assert {*names, "setitem"} == set(TWINS)
+    assert all(hasattr(Tensor, f"{name}_") and hasattr(torch.Tensor, f"{name}_") for name in [*names, "zero"])
+
+
+def test_a_row_that_shares_memory_says_so() -> None:
+    for row in OPS.values():
+        shares = False
+        for sample in rows.samples(row):
+            out = row.forward(*sample.args, **sample.settings)
+            first = out[0] if isinstance(out, tuple) else out
+            shares = shares or any(
+                isinstance(arg, torch.Tensor) and arg.numel() and torch._C._is_alias_of(arg, first)
+                for arg in sample.args
+            )
+        assert shares == row.view, f"declare {row.name} with view={shares}"
+
+
+# What is changed, and what is recorded.
+
+
+def operators(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0, 3.0)
+    x = w * 1
+    same = x
+    x += 1
+    x -= w
+    x *= w
+    x /= 2
+    x **= 2
+    (x * w).sum().backward()
+    return (same is x, x, w.grad)
+
+
+def a_constant_that_gets_a_history(lib: Library) -> tuple[Any, ...]:
+    w, x = lib.leaf(1.0, 2.0), lib.constant(3.0, 4.0)
+    x *= w
+    x[0] = w[1] * 2
+    (x * x).sum().backward()
+    return (x.requires_grad, x.is_leaf, x, w.grad)
+
+
+def the_rule_sees_the_value_before(lib: Library) -> tuple[Any, ...]:
+    w, v = lib.leaf(1.0, 2.0), lib.leaf(5.0, 7.0)
+    x = w * 3
+    x.mul_(v).pow_(2).log_()
+    x.sum().backward()
+    return (w.grad, v.grad)
+
+
+def silent(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0)
+    alias = lib.raw(w)
+    x = w * 2
+    with lib.ops.no_grad():
+        w += 1
+        w[0] = 9
+        w.mul_(2).neg_()
+        x.zero_()
+    return (alias, w, w.is_leaf, w.requires_grad, x, x.requires_grad)
+
+
+def integers(lib: Library) -> tuple[Any, ...]:
+    x = lib.constant(1, 2, 3, dtype=torch.int64)
+    w = lib.leaf(4.0)
+    x += 2
+    x[0] = w
+    x.fill_(w) if lib is OURS else x.fill_(4.0)
+    x[x > 3] = 8
+    return (x, x.requires_grad)
+
+
+def narrower(lib: Library) -> tuple[Any, ...]:
+    w, x = lib.leaf(1.5, 2.5), lib.constant(1.0, 2.0, dtype=torch.float32)
+    x *= w
+    x.sum().backward()
+    return (x, w.grad)
+
+
+def one_element_twice(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0, 3.0)
+    x = w * 1
+    x[0] += 1
+    x[[0, 1]] *= 2
+    x[x > 3] = 0.5
+    (x * x).sum().backward()
+    return (x, w.grad)
+
+
+def base_and_views(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    x = w * 1
+    column, rest = x.transpose(0, 1)[1], x[:, 1:]
+    flat = rest[0].reshape(-1)
+    column.mul_(w[:, 0])
+    flat += 1
+    x.add_(w)
+    (x * 2).sum().backward(retain_graph=True)
+    (column.sum() * flat.sum() + rest.sum()).backward()
+    return (x, column, rest, flat, w.grad)
+
+
+def a_view_of_a_constant(lib: Library) -> tuple[Any, ...]:
+    w, x = lib.leaf(1.0, 2.0), lib.constant([[1.0, 1.0], [1.0, 1.0]])
+    first, second = x[0], x[1]
+    first.mul_(w)
+    (x.sum() + 3 * second.sum() + first[1]).backward()
+    return (x.requires_grad, second.requires_grad, second.is_leaf, w.grad)
+
+
+def retained(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0)
+    x = w * 2
+    x.retain_grad()
+    x.mul_(3)
+    (x * x).sum().backward()
+    return (x.grad, w.grad)
+
+
+def the_gradient_is_zeroed(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0)
+    (w * w).sum().backward()
+    held = w.grad
+    w.grad.zero_()
+    return (held, held is w.grad)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        operators,
+        a_constant_that_gets_a_history,
+        the_rule_sees_the_value_before,
+        silent,
+        integers,
+        narrower,
+        one_element_twice,
+        base_and_views,
+        a_view_of_a_constant,
+        retained,
+        the_gradient_is_zeroed,
+    ],
+)
+def test_a_change_means_what_it_means_in_torch(program: Callable[[Library], tuple[Any, ...]]) -> None:
+    agree(program)
+
+
+def test_every_change_returns_the_tensor_itself() -> None:
+    x = tensor([1.0, 2.0])
+    for change in (x.add_, x.sub_, x.mul_, x.div_, x.pow_, x.fill_, x.__iadd__, x.__isub__, x.__imul__):
+        assert change(1.0) is x
+    assert x.zero_() is x
+    assert x.copy_(torch.ones(2)) is x
+    assert x.tolist() == [1.0, 1.0]
+
+
+# Whether and when it raises.
+
+
+def on_a_leaf(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0)
+    w += 1
+    return ()
+
+
+def element_of_a_leaf(lib: Library) -> tuple[Any, ...]:
+    lib.leaf(1.0, 2.0)[0] = 3.0
+    return ()
+
+
+def view_of_a_leaf(lib: Library) -> tuple[Any, ...]:
+    lib.leaf(1.0, 2.0)[0].mul_(2)
+    return ()
+
+
+def leaf_after_its_view(lib: Library) -> tuple[Any, ...]:
+    x = lib.constant(1.0, 2.0)
+    first = x[0]
+    x.requires_grad_()
+    first.mul_(2)
+    return ()
+
+
+def other_shape(lib: Library) -> tuple[Any, ...]:
+    lib.constant(1.0, 2.0).add_(lib.constant([[1.0, 2.0], [3.0, 4.0]]))
+    return ()
+
+
+def wider_dtype(lib: Library) -> tuple[Any, ...]:
+    lib.constant(1, 2, dtype=torch.int64).mul_(0.5)
+    return ()
+
+
+def stretched(lib: Library) -> tuple[Any, ...]:
+    (lib.leaf([[1.0], [2.0]]) * 1).expand((2, 3)).add_(1)
+    return ()
+
+
+def stretched_and_filled(lib: Library) -> tuple[Any, ...]:
+    x = (lib.leaf([[1.0], [2.0]]) * 1).expand((2, 3))
+    x.fill_(1)
+    x.sum().backward()
+    return ()
+
+
+def overlapping(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0, 3.0) * 1
+    x[1:].add_(x[:-1])
+    return ()
+
+
+def saved_value_overwritten(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0) * 1
+    y = x * x
+    x += 1
+    y.sum().backward()
+    return ()
+
+
+def by_itself(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0) * 1
+    x.mul_(x)
+    x.sum().backward()
+    return ()
+
+
+def detached_changed(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0) * 1
+    y = x.exp()
+    y.detach().zero_()
+    y.sum().backward()
+    return ()
+
+
+def unrecorded_view_changed(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0) * 1
+    with lib.ops.no_grad():
+        first = x[0]
+    first.mul_(x[1])
+    return ()
+
+
+def base_of_an_unrecorded_view_changed(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0) * 1
+    with lib.ops.no_grad():
+        first = x[0]
+    x.mul_(2)
+    (first * 2).backward()
+    return ()
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (on_a_leaf, ["add_", "leaf", "(2,)", "x = x + y", "no_grad"]),
+        (element_of_a_leaf, ["setitem_", "leaf", "no_grad"]),
+        (view_of_a_leaf, ["mul_", "a view of a leaf"]),
+        (leaf_after_its_view, ["mul_", "a view of a leaf"]),
+        (other_shape, ["add_", "shape (2,)", "shape (2, 2)"]),
+        (wider_dtype, ["mul_", "int64", "can't be cast"]),
+        (stretched, ["add_", "(2, 3)", "clone()"]),
+        (stretched_and_filled, ["fill_", "(2, 3)", "clone()"]),
+        (overlapping, ["add_", "clone()"]),
+        (saved_value_overwritten, ["mul", "changed"]),
+        (by_itself, ["mul_", "changed"]),
+        (detached_changed, ["exp", "changed"]),
+        (unrecorded_view_changed, ["mul_", "no_grad"]),
+        (base_of_an_unrecorded_view_changed, ["view", "no_grad"]),
+    ],
+)
+def test_a_change_raises_where_torchs_does(program: Callable[[Library], tuple[Any, ...]], words: list[str]) -> None:
+    both_raise(program, *words)
+
+
+def test_a_change_that_raises_changes_nothing() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True) * 1
+    before, made = x.tolist(), x.grad_fn
+    assert error(lambda lib: x.add_(torch.ones(3)), OURS)
+    assert x.tolist() == before
+    assert x.grad_fn is made
+
+
+def test_an_operand_that_nobody_knows_is_left_to_python() -> None:
+    x = tensor([1.0])
+    with pytest.raises(TypeError, match=r"unsupported operand|\+="):
+        x += "1"
+
+
+# What is kept.
+
+
+def test_only_a_rule_that_needs_the_value_before_keeps_a_copy() -> None:
+    w = tensor([1.0, 2.0], requires_grad=True)
+    for change, copies in (
+        (lambda x: x.add_(w), 0),
+        (lambda x: x.mul_(3), 0),
+        (lambda x: x.exp_(), 0),
+        (lambda x: x.mul_(w), 1),
+        (lambda x: x.log_(), 1),
+    ):
+        x = w * 1
+        node = change(x).grad_fn
+        assert node is not None
+        held = {value.data_ptr() for value in node.saved if isinstance(value, torch.Tensor)}
+        assert len(held - {x.data.data_ptr(), w.data.data_ptr()}) == copies, node
+
+
+def test_what_shares_memory_makes_no_cycle_and_goes_at_once() -> None:
+    with garbage() as found:
+        w = tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        x = w * 1
+        first, swapped = x[0], x.transpose(0, 1)
+        first.mul_(w[1])
+        x += first.sum()
+        swapped[0] = w[0]
+        assert swapped.grad_fn is not None
+        (x.sum() + swapped.sum()).backward()
+        gone = [ref(one) for one in (x, first, swapped, x.grad_fn, swapped.grad_fn)]
+        del x, first, swapped
+        assert [one() for one in gone] == [None] * 5
+    assert found == []
+
+
+def test_a_base_forgets_views_that_are_gone() -> None:
+    w = tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    for _ in range(10_000):
+        w.transpose(0, 1)
+    assert isinstance(w._alias, Views)
+    assert len(w._alias._refs) < 20
+
+
+def test_depth_is_no_limit() -> None:
+    w = tensor([[1.0, 2.0]], requires_grad=True)
+    x = w * 1
+    view = x
+    for _ in range(10_000):
+        view = view.transpose(0, 1)
+    for _ in range(10_000):
+        x += 1
+    view.mul_(2)
+    x.sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [[2.0, 2.0]]
+    del x, view
+
+
+def test_a_row_of_ones_own_gets_a_twin() -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return x[..., :2] / 2
+
+    try:
+        row = op(formula="x / 2", inplace=True, samples=unary)(halves)
+        row.rule("x", r"\bar{y} / 2")(lambda g: g / 2)
+        w = tensor([1.0, 2.0], requires_grad=True)
+        x = w * 1
+        assert x.halves_() is x
+        x.sum().backward()
+        assert x.tolist() == [0.5, 1.0]
+        assert w.grad is not None
+        assert w.grad.tolist() == [0.5, 0.5]
+        with pytest.raises(RuntimeError, match=r"halves_.*shape \(2,\).*\(3,\)"):
+            tensor([1.0, 2.0, 3.0]).halves_()
+        with pytest.raises(RuntimeError, match=r"halves_.*float32.*int64"):
+            tensor([1, 2]).halves_()
+    finally:
+        OPS.pop("halves", None)
+        if hasattr(TensorMethods, "halves_"):
+            del TensorMethods.halves_
+
+
+def test_a_row_without_a_twin_says_so() -> None:
+    with pytest.raises(AttributeError, match="'matmul' has no in-place twin"):
+        _ = OPS["matmul"].in_place
+
+
+def test_new_data_of_a_leaf_leave_the_views_of_the_old() -> None:
+    x = tensor([1.0, 2.0])
+    first = x[0]
+    x.data = torch.tensor([5.0, 6.0])
+    first.mul_(tensor(3.0, requires_grad=True))
+    assert (first.item(), first.requires_grad) == (3.0, True)
+    assert (x.tolist(), x.requires_grad) == ([5.0, 6.0], False)
+
+
+# The picture.
+
+
+def test_a_change_is_a_node_of_the_graph_named_after_its_variable() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        w = tensor([1.0, 2.0], requires_grad=True)
+        x = w * 2
+        x += 1
+        x[0] = w[1]
+        row = x[1:]
+        row.mul_(3)
+        x.sum().backward()
+    ops = [record.op.name for record in graph.records if record.op is not None]
+    assert ops == ["mul", "add_", "getitem", "setitem_", "getitem", "mul_", "view_scatter", "sum"]
+    assert [record.op.name for record in graph.records if record.name == "x" and record.op] == ["view_scatter"]
+    (scatter,) = [record for record in graph.records if record.op is OPS["view_scatter"]]
+    assert str(scatter.settings["path"]) == "getitem(index=slice(1, None, None))"

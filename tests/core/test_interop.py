@@ -1,0 +1,340 @@
+"""Interop: torch's and numpy's functions on our tensors, shared memory, copies and files."""
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.core.op import OPS
+from nbgrad.core.tensor import Tensor, tensor
+from tests.core.programs import plain
+
+F = torch.nn.functional
+VALUES = [[0.5, 1.5, 1.0], [2.0, 0.25, 1.0]]
+CLASSES = torch.tensor([0, 2])
+PICKS = torch.tensor([[0], [2]])
+OTHER = torch.tensor([[1.0, 2.0, 3.0], [0.5, 2.5, 1.0]], dtype=torch.float64)
+
+TORCH_CALLS: dict[str, Callable[[Any], Any]] = {
+    "torch.exp(t)": torch.exp,
+    "torch.relu(t)": torch.relu,
+    "F.relu(t)": F.relu,
+    "torch.nn.ReLU()(t)": torch.nn.ReLU(),
+    "torch.add(t, 1)": lambda t: torch.add(t, 1),
+    "torch.add(1 other)": lambda t: torch.add(input=t, other=OTHER),
+    "torch.add(alpha=1)": lambda t: torch.add(t, OTHER, alpha=1),
+    "torch.multiply": lambda t: torch.multiply(t, t),
+    "torch.pow": lambda t: torch.pow(t, exponent=2),
+    "other * t": lambda t: OTHER * t,
+    "other - t": lambda t: OTHER - t,
+    "other / t": lambda t: OTHER / t,
+    "other ** t": lambda t: OTHER**t,
+    "other @ t": lambda t: OTHER.T @ t,
+    "other.maximum(t)": OTHER.maximum,
+    "torch.maximum": lambda t: torch.maximum(t, OTHER),
+    "torch.where": lambda t: torch.where(OTHER > 1, t, 0.0),
+    "torch.sum": torch.sum,
+    "torch.sum by position": lambda t: torch.sum(t, 1, True),
+    "torch.sum by name": lambda t: torch.sum(t, dim=0, keepdim=True),
+    "torch.sum axis": lambda t: torch.sum(t, axis=0, keepdims=True),
+    "torch.mean": lambda t: torch.mean(t, (0, 1)),
+    "torch.max": torch.max,
+    "torch.max along": lambda t: torch.max(t, 1).values,
+    "torch.gather": lambda t: torch.gather(t, 1, PICKS),
+    "torch.reshape": lambda t: torch.reshape(t, (3, 2)),
+    "torch.transpose": lambda t: torch.transpose(t, 0, 1),
+    "torch.softmax": lambda t: torch.softmax(t, 1),
+    "F.softmax": lambda t: F.softmax(t, dim=1),
+    "F.log_softmax": lambda t: F.log_softmax(t, 1),
+    "torch.special.expit": torch.special.expit,
+    "F.linear": lambda t: F.linear(OTHER, t),
+    "F.mse_loss": lambda t: F.mse_loss(t, OTHER, reduction="sum"),
+    "F.cross_entropy": lambda t: F.cross_entropy(t, CLASSES, label_smoothing=0.1),
+    "torch.nn.CrossEntropyLoss": lambda t: torch.nn.CrossEntropyLoss()(t, CLASSES),
+}
+
+
+@pytest.mark.parametrize("name", TORCH_CALLS)
+def test_torchs_functions_record_our_ops(name: str) -> None:
+    call = TORCH_CALLS[name]
+    ours, theirs = tensor(VALUES, dtype=torch.float64), torch.tensor(VALUES, dtype=torch.float64)
+    found, expected = call(ours.requires_grad_()), call(theirs.requires_grad_())
+    assert isinstance(found, Tensor)
+    assert found.grad_fn is not None
+    torch.testing.assert_close(found.data, expected.detach())
+    found.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(ours.grad.data, theirs.grad)
+
+
+def test_questions_about_the_data_are_answered() -> None:
+    t = tensor(VALUES, requires_grad=True)
+    assert torch.is_floating_point(t)
+    assert not torch.is_complex(t)
+    assert torch.numel(t) == 6
+    assert torch.result_type(t, torch.tensor([1], dtype=torch.float64)) is torch.float64
+    assert torch.allclose(t, torch.tensor(VALUES))
+    assert torch.equal(t, t)
+    assert (t.shape, t.dtype, t.device.type, t.size(0), t.dim()) == ((2, 3), torch.float32, "cpu", 2, 2)
+    finite = torch.isfinite(t)
+    assert isinstance(finite, Tensor)
+    assert finite.data.all()
+
+
+def test_new_data_of_the_same_shape_have_no_history() -> None:
+    t = tensor(VALUES, requires_grad=True)
+    for made in (torch.zeros_like(t), torch.ones_like(t, dtype=torch.float64), torch.full_like(t, 3.0)):
+        assert isinstance(made, Tensor)
+        assert made.shape == t.shape
+        assert not made.requires_grad
+    assert torch.ones_like(t, requires_grad=True).requires_grad
+    assert torch.ones_like(t, requires_grad=True).is_leaf
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (torch.lgamma, NotImplementedError, r"no op 'torch.lgamma' yet: use t.data for the values"),
+        (F.one_hot, NotImplementedError, r"no op 'torch.nn.functional.one_hot'"),
+        (OTHER.atan2, NotImplementedError, r"no op 'torch.Tensor.atan2'"),
+        (torch.linalg.eigvals, NotImplementedError, r"no op 'torch.linalg.eigvals'"),
+        (lambda t: torch.add(t, 1, alpha=2), NotImplementedError, r"torch.add .* takes no alpha=2"),
+        (lambda t: torch.exp(t, out=OTHER), NotImplementedError, r"torch.exp .* takes no out="),
+        (lambda t: F.relu(t, inplace=True), NotImplementedError, r"relu .* takes no inplace=True"),
+        (lambda t: OTHER.clone().add_(t), TypeError, r"torch.Tensor.add_ on a torch tensor .* pass t.data"),
+        (lambda t: OTHER.clone().__setitem__(0, t), TypeError, r"torch.Tensor.__setitem__ on a torch tensor"),
+        (lambda t: torch.ones(3, requires_grad=True) * t, RuntimeError, r"torch's own autograd.*t.detach\(\)"),
+        (torch.nn.Linear(3, 2), RuntimeError, r"linear\(\).*torch's own autograd"),
+    ],
+)
+def test_what_torch_cannot_do_with_ours_is_an_error_that_says_what_to_do(call: Any, error: Any, words: str) -> None:
+    assert "lgamma" not in OPS, "take another function that the table lacks"
+    with pytest.raises(error, match=words):
+        call(tensor(VALUES, requires_grad=True))
+
+
+def test_another_library_that_overrides_torchs_functions_is_left_to_answer() -> None:
+    class Theirs:
+        @classmethod
+        def __torch_function__(cls, *_args: Any, **_kwargs: Any) -> str:
+            return "theirs"
+
+    assert torch.add(tensor([1.0]), Theirs()) == "theirs"
+
+
+def test_every_row_that_torch_has_is_found_by_torchs_name() -> None:
+    """A new row brings torch's function of its name along, without a line in the room of interop."""
+    x = tensor([1.5], requires_grad=True)
+    unary = [name for name, row in OPS.items() if row.arity == 1 and not row.defaults and hasattr(torch, name)]
+    assert len(unary) > 5
+    for name in unary:
+        found = getattr(torch, name)(x)
+        assert isinstance(found, Tensor), name
+        assert plain(found).equal(plain(OPS[name](x))), name
+
+
+# numpy
+
+
+ARRAY = np.array(VALUES) + 1
+NUMPY_CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "np.exp": (np.exp, torch.exp),
+    "np.sqrt": (np.sqrt, torch.sqrt),
+    "np.tanh": (np.tanh, torch.tanh),
+    "np.negative": (np.negative, torch.neg),
+    "np.add": (lambda t: np.add(ARRAY, t), lambda t: torch.from_numpy(ARRAY) + t),
+    "np.multiply": (lambda t: np.multiply(t, ARRAY), lambda t: torch.from_numpy(ARRAY) * t),
+    "np.power": (lambda t: np.power(t, 2), lambda t: t**2),
+    "np.maximum": (lambda t: np.maximum(t, ARRAY), lambda t: torch.maximum(t, torch.from_numpy(ARRAY))),
+    "array - t": (lambda t: ARRAY - t, lambda t: torch.from_numpy(ARRAY) - t),
+    "array / t": (lambda t: ARRAY / t, lambda t: torch.from_numpy(ARRAY) / t),
+    "array @ t": (lambda t: ARRAY.T @ t, lambda t: torch.from_numpy(ARRAY.T) @ t),
+    "scalar * t": (lambda t: np.float32(2) * t, lambda t: 2 * t),
+    "np.add.reduce": (np.add.reduce, lambda t: t.sum(0)),
+    "np.add.reduce all": (lambda t: np.add.reduce(t, axis=None), lambda t: t.sum()),
+    "np.sum": (np.sum, torch.sum),
+    "np.sum axis": (lambda t: np.sum(t, axis=1, keepdims=True), lambda t: t.sum(1, True)),
+    "np.mean": (lambda t: np.mean(t, axis=0), lambda t: t.mean(0)),
+    "np.max": (np.max, torch.amax),
+}
+
+
+@pytest.mark.parametrize("name", NUMPY_CALLS)
+def test_numpys_functions_record_our_ops(name: str) -> None:
+    by_numpy, by_torch = NUMPY_CALLS[name]
+    ours, theirs = tensor(VALUES, dtype=torch.float64), torch.tensor(VALUES, dtype=torch.float64)
+    found, expected = by_numpy(ours.requires_grad_()), by_torch(theirs.requires_grad_())
+    assert isinstance(found, Tensor)
+    torch.testing.assert_close(found.data, expected.detach())
+    found.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(ours.grad.data, theirs.grad)
+
+
+def test_numpys_comparisons_are_ours() -> None:
+    t = tensor(VALUES)
+    assert isinstance(t > ARRAY, Tensor)
+    assert np.greater(ARRAY, t).data.all()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t: np.arctan2(t, 1), r"numpy\.arctan2 .*detach\(\)\.numpy\(\)"),
+        (lambda t: np.multiply.outer(t, t), r"numpy\.multiply\.outer"),
+        (lambda t: np.exp(t, dtype=np.float32), r"numpy\.exp with dtype"),
+        (lambda t: np.exp(t, out=ARRAY.copy()), r"numpy\.exp with out="),
+        (lambda t: ARRAY.copy().__iadd__(t), r"numpy\.add with out="),
+        (lambda t: np.exp(ARRAY, out=t), r"numpy\.exp\(out=\.\.\.\) cannot write into an nbgrad tensor"),
+        (lambda t: np.concatenate([t, t]), r"numpy\.concatenate"),
+        (np.linalg.norm, r"numpy\.linalg\.norm"),
+    ],
+)
+def test_numpy_never_loses_a_gradient_silently(call: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        call(tensor(VALUES, requires_grad=True))
+
+
+def test_numpy_computes_with_constants_as_with_arrays() -> None:
+    c = tensor(VALUES, dtype=torch.float64)
+    assert isinstance(np.concatenate([c, c]), np.ndarray)
+    np.testing.assert_allclose(c, VALUES)
+    np.testing.assert_array_equal(np.arctan(c), np.arctan(np.array(VALUES)))
+    changed = ARRAY.copy()
+    changed += c
+    np.testing.assert_allclose(changed, ARRAY + np.array(VALUES))
+
+
+def test_numpy_may_ask_for_the_shape_of_what_needs_a_gradient() -> None:
+    t = tensor(VALUES, requires_grad=True)
+    assert (np.shape(t), np.ndim(t), np.size(t)) == ((2, 3), 2, 6)
+
+
+# Shared memory.
+
+
+def test_from_numpy_and_numpy_share_memory() -> None:
+    array = np.ones(3)
+    t = nbgrad.from_numpy(array)
+    array[0] = 5.0
+    assert t.tolist() == [5.0, 1.0, 1.0]
+    t.numpy()[1] = 7.0
+    assert array.tolist() == [5.0, 7.0, 1.0]
+    assert t.dtype is torch.float64
+
+
+def test_torch_tensors_go_in_and_out_without_a_copy() -> None:
+    raw = torch.arange(6.0).reshape(2, 3).T
+    t = tensor(raw)
+    assert t.data.data_ptr() == raw.data_ptr()
+    assert t.data.stride() == raw.stride()
+    assert torch.as_tensor(t).data_ptr() == raw.data_ptr()
+
+
+def test_dlpack_shares_memory_both_ways() -> None:
+    array = np.ones(3, dtype=np.float32)
+    t = nbgrad.from_dlpack(array)
+    array[0] = 5.0
+    assert t.tolist() == [5.0, 1.0, 1.0]
+    assert np.from_dlpack(t).tolist() == [5.0, 1.0, 1.0]
+    assert np.shares_memory(np.from_dlpack(t), array)
+    assert torch.from_dlpack(t).data_ptr() == t.data.data_ptr()
+    assert nbgrad.from_dlpack(t).data.data_ptr() == t.data.data_ptr()
+    assert t.__dlpack_device__() == t.data.__dlpack_device__()
+
+
+@pytest.mark.parametrize("export", [torch.from_dlpack, np.from_dlpack, torch.as_tensor, nbgrad.from_dlpack])
+def test_what_needs_a_gradient_is_not_exported(export: Any) -> None:
+    with pytest.raises(BufferError):
+        torch.ones(2, requires_grad=True).__dlpack__()
+    with pytest.raises(BufferError, match=r"export t\.detach\(\)"):
+        export(tensor([1.0], requires_grad=True))
+
+
+# Copies and files.
+
+
+def reloaded(value: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+WAYS = {"deepcopy": copy.deepcopy, "pickle": lambda value: pickle.loads(pickle.dumps(value)), "torch.save": reloaded}
+every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+class Tied(nn.Module):
+    """Two layers with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.b.weight = self.a.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(self.a(x))
+
+
+@every_way
+def test_a_copied_module_keeps_its_weights_tied_and_learns_on_its_own(way: Any) -> None:
+    net = Tied()
+    x = tensor([[1.0, 2.0]])
+    twin = way(net)
+    assert twin.a.weight is twin.b.weight
+    assert twin.a.weight is not net.a.weight
+    assert torch.equal(twin(x).data, net(x).data)
+    twin(x).sum().backward()
+    assert twin.a.weight.grad is not None
+    assert net.a.weight.grad is None
+
+
+@every_way
+def test_a_copied_tensor_has_its_gradient_name_and_type(way: Any) -> None:
+    t = tensor(torch.ones(2, dtype=torch.bfloat16), requires_grad=True)
+    t.name = "w"
+    (t * 3).sum().backward()
+    twin = way(t)
+    assert (twin.tolist(), twin.grad.tolist()) == ([1.0, 1.0], [3.0, 3.0])
+    assert (twin.dtype, twin.name, twin.requires_grad, twin.is_leaf) == (torch.bfloat16, "w", True, True)
+    assert twin.data.data_ptr() != t.data.data_ptr()
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, reloaded], ids=["deepcopy", "torch.save"])
+def test_memory_that_a_tensor_and_its_gradient_share_stays_shared(way: Any) -> None:
+    t = tensor([1.0, 2.0], requires_grad=True)
+    t.grad = t.detach()
+    twin, gradient = way([t, t.grad])
+    assert twin.grad is gradient
+    assert gradient.data.data_ptr() == twin.data.data_ptr() != t.data.data_ptr()
+
+
+@every_way
+def test_a_parameter_is_copied_as_torchs(way: Any) -> None:
+    ours, theirs = nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    (ours * 2).sum().backward()
+    (theirs * 2).sum().backward()
+    twin, other = way(ours), way(theirs)
+    assert type(twin) is nn.Parameter
+    assert twin.grad is other.grad is None
+    assert twin.requires_grad
+
+
+def test_a_state_dict_is_a_file_of_weights_only() -> None:
+    net, twin = Tied(), Tied()
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    assert state["a.weight"].data_ptr() == state["b.weight"].data_ptr()
+    twin.load_state_dict(state)
+    x = tensor([[1.0, 2.0]])
+    assert torch.equal(twin(x).data, net(x).data)
