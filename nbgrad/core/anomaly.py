@@ -11,6 +11,7 @@ import torch
 from nbgrad.core import nonfinite
 from nbgrad.core.advice import Changes, name_of, place_of
 from nbgrad.core.caller import Place, user_place, variable_name
+from nbgrad.core.contents import dtype_name
 from nbgrad.core.modes import Observer, Switch, current
 from nbgrad.core.node import Leaf, Node, Origin, Output
 from nbgrad.core.op import Op
@@ -185,7 +186,7 @@ class _Watch(Observer):
         elif origin.hooks is not None and (origin.hooks.gradient or origin.hooks.before):
             cause = "a hook returned it, or the sum of the gradients of its uses overflowed"
         else:
-            cause = f"overflow in the sum of the gradients of its uses, in {_type(gradient)}"
+            cause = f"overflow in the sum of the gradients of its uses, in {dtype_name(gradient.dtype)}"
         index = nonfinite.first(kind, gradient)
         made = f"the result of {origin.op.name}" if isinstance(origin, Node | Output) else "a leaf"
         name = name_of(origin)
@@ -214,7 +215,7 @@ class _Watch(Observer):
         lines.append(_bad("grad", kind, bad))
         if sound:
             summed = f"in the sum that undoes the broadcast {reduction}" if reduction is not None else "when converted"
-            cause = f"overflow {summed}, in {_type(end)}"
+            cause = f"overflow {summed}, in {dtype_name(end.dtype)}"
         else:
             details, cause = self._explained(node, position, full, index)
             lines += details
@@ -267,10 +268,6 @@ def _slope(node: Node, position: int, full: torch.Tensor, index: tuple[int, ...]
 
 def _raw(value: Any) -> Any:
     return value._data if isinstance(value, Tensor) else value
-
-
-def _type(value: torch.Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
 
 
 def _name(arg: Any) -> str | None:

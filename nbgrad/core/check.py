@@ -14,6 +14,7 @@ import torch
 
 from nbgrad.core.caller import Place, user_place
 from nbgrad.core.cause import cause, circumstance, kink, mistake
+from nbgrad.core.contents import dtype_name
 from nbgrad.core.engine import reachable
 from nbgrad.core.function import FunctionPlan
 from nbgrad.core.graph import AutogradGraph
@@ -155,7 +156,7 @@ def _check_uses_arguments(func: Callable[..., Any], args: list[Any], originals: 
     for value in originals:
         if value.origin in reached:
             raise ValueError(
-                f"func uses a {str(value.dtype).removeprefix('torch.')} input of shape {tuple(value.shape)} through a "
+                f"func uses a {dtype_name(value.dtype)} input of shape {tuple(value.shape)} through a "
                 "variable, where gradcheck checks a float64 copy: use the argument, or make the input float64"
             )
 
@@ -302,7 +303,7 @@ def _blamed(culprit: tuple[_Call, int, Problem] | None) -> list[str]:
 def _why(problem: Problem, culprit: tuple[_Call, int, Problem] | None, calls: Sequence[tuple[_Call, int]]) -> str:
     for call, _ in calls:
         if call.dtype.is_floating_point and call.dtype is not torch.float64:
-            kind = str(call.dtype).removeprefix("torch.")
+            kind = dtype_name(call.dtype)
             return (
                 f"{call.op.name} at {call.place} computes in {kind}, too coarse for differences: use float64 throughout"
             )

@@ -6,6 +6,11 @@ import numpy as np
 import torch
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """What messages and pictures call an element type: float32, not torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
 class Contents:
     """Base of ``Tensor``: every question that the raw torch tensor answers, whatever its history."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbgrad.core.alias import View, outdate
+from nbgrad.core.binding import bind
 from nbgrad.core.modes import current
 from nbgrad.core.tensor import Tensor
 
@@ -39,7 +40,7 @@ class InPlace:
     def __call__(self, *args: Any, **settings: Any) -> Tensor:
         row = self.row
         if settings or len(args) != row.arity:
-            args, settings = row._bind(args, settings)
+            args, settings = bind(row, args, settings)
         target: Tensor = args[0]
         values, needs, _ = row._unwrap(args)
         state = current()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from nbgrad.core.contents import dtype_name
 from nbgrad.core.op import Op
 
 
@@ -151,7 +152,7 @@ def cause(op: Op, kind: str, found: list[Operand], values: list[Any], settings: 
         return f"not defined for {places}" if places else "inf - inf, after an overflow on the way to the result"
     call = f"{op.name}({', '.join(shown(number) for number in numbers)})" if numbers else op.name
     largest = f"{torch.finfo(dtype).max:.3g}"
-    return f"overflow: {call} in {str(dtype).removeprefix('torch.')}, whose largest number is {largest}"
+    return f"overflow: {call} in {dtype_name(dtype)}, whose largest number is {largest}"
 
 
 _BINARY: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
@@ -214,5 +215,5 @@ def backward_cause(op: Op, incoming: Any, slope: Any, dtype: Any) -> str:
         )
     if isinf(slope):
         return f"local derivative {slope}: {_SLOPES.get(op.name, f'the slope of {op.name} is infinite here')}"
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     return f"overflow: incoming gradient {shown(incoming)} * local derivative {shown(slope)} in {name}"

@@ -16,6 +16,7 @@ import torch
 from nbgrad.core.alias import link
 from nbgrad.core.autocast import any_enabled, cast
 from nbgrad.core.binding import bind
+from nbgrad.core.contents import dtype_name
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import Observer, current
@@ -165,7 +166,7 @@ class Op:
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
         if settings or len(args) != self.arity:
-            args, settings = self._bind(args, settings)
+            args, settings = bind(self, args, settings)
         values, needs, ours = self._unwrap(args)
         if not ours:
             return self._shown(self.forward(*values, **settings))
@@ -257,9 +258,6 @@ class Op:
         self._plans[needs] = self.plan(self, wanted) if wanted and self.differentiable else None
         return self._plans[needs]
 
-    def _bind(self, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return bind(self, args, settings)
-
     @property
     def in_place(self) -> InPlace:
         """The twin that changes its first input and returns it."""
@@ -272,7 +270,7 @@ class Op:
         if type(error) not in (RuntimeError, IndexError, TypeError, ValueError):
             return error
         given = [
-            f"{name} of shape {tuple(value.shape)} and dtype {str(value.dtype).removeprefix('torch.')}"
+            f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
             if isinstance(value, torch.Tensor)
             else f"{name} = {value!r}"
             for name, value in zip(self.inputs, values, strict=True)
@@ -326,7 +324,9 @@ def op(
 
     def decorate(forward: Callable[..., Any]) -> Op:
         made = Op(forward, **row)
-        if made.name in OPS and forward.__module__ != "__main__":  # a cell of a notebook is run again and again
+        held = OPS.get(made.name)
+        again = held is not None and held.forward.__module__ == forward.__module__ == "__main__"
+        if held is not None and not again:  # a cell of a notebook may run again and replace its own row, no other
             raise ValueError(f"the op table already has a row {made.name!r}")
         OPS[made.name] = made
         if method or (method is None and hasattr(torch.Tensor, made.name)):

@@ -13,6 +13,7 @@ import torch
 
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place
+from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
 from nbgrad.core.modes import Scope
 from nbgrad.core.op import Op
@@ -231,5 +232,5 @@ def described(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return Described(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        return Described(tuple(value.shape), dtype_name(value.dtype))
     return value

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from latex2mathml.converter import convert
 
+from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Stats
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope as CoreScope
@@ -89,7 +90,7 @@ def _label(record: Record) -> list[str]:
     title = record.name or record.kind
     if record.op is not None:
         title = f"{record.name} = {record.op.name}" if record.name else record.op.name
-    lines = [title, f"{shape_text(record.shape)} {_dtype(record)}"]
+    lines = [title, f"{shape_text(record.shape)} {dtype_name(record.dtype)}"]
     if record.value is not None and record.shape == () and record.value.values is not None:
         lines.append(f"value {_scalar(record.value.values)}")
     if record.gradient is not None:
@@ -106,7 +107,7 @@ def _details(record: Record) -> list[Detail]:
         ("why it is here", why),
         ("what", _KINDS.get(record.kind)),
         ("shape", shape_text(record.shape)),
-        ("dtype", f"{_dtype(record)}, on {record.device}"),
+        ("dtype", f"{dtype_name(record.dtype)}, on {record.device}"),
         *((name, str(setting)) for name, setting in record.settings.items() if setting is not None),
         *((taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None),
         ("source", _source_line(record)),
@@ -125,7 +126,7 @@ def _edge(id: str, record: Record, taken: Input, made: dict[int, Record], ids: d
         source=ids[taken.source],
         target=ids[record.id],
         input=taken.name,
-        label=f"{shape_text(source.shape)} {_dtype(source)}",
+        label=f"{shape_text(source.shape)} {dtype_name(source.dtype)}",
         gradient=None
         if taken.gradient is None
         else f"{shape_text(taken.gradient.shape)} norm {number(taken.gradient.norm)}",
@@ -157,10 +158,6 @@ def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
     if graph.backwards == 0:
         return ["No backward ran here: call .backward() on a scalar to see gradients."]
     return []
-
-
-def _dtype(record: Record) -> str:
-    return str(record.dtype).removeprefix("torch.")
 
 
 def _scalar(value: Any) -> str:

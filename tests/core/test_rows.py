@@ -475,6 +475,35 @@ def test_a_cell_that_makes_a_row_can_run_again(cube: Callable[..., Op], monkeypa
     assert OPS[row.name] is again
 
 
+def test_a_cell_of_a_notebook_cannot_replace_a_row_that_it_did_not_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a - b
+
+    monkeypatch.setattr(mul, "__module__", "__main__")
+    with pytest.raises(ValueError, match="already has a row 'mul'"):
+        op(formula="a - b", samples=unary)(mul)
+    assert nbgrad.tensor(6.0).mul(7.0).item() == 42
+
+
+def test_what_only_the_rules_need_is_saved_and_not_returned() -> None:
+    try:
+
+        @op(formula="|x|", aux=("signs",), samples=unary, method=False)
+        def size_for_a_test(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x.abs(), x.sign()
+
+        size_for_a_test.rule("x", "")(lambda g, signs: g * signs)
+        x = tensor([-2.0, 3.0], requires_grad=True)
+        y = size_for_a_test(x)
+        y.sum().backward()
+        assert y.tolist() == [2.0, 3.0]
+        assert x.grad is not None
+        assert x.grad.tolist() == [-1.0, 1.0]
+        assert torch.equal(size_for_a_test(x.data), x.data.abs())
+    finally:
+        OPS.pop("size_for_a_test", None)
+
+
 def test_a_rule_for_an_unknown_input_or_with_an_unknown_need_is_refused(cube: Callable[..., Op]) -> None:
     row = cube(lambda g: g)
     with pytest.raises(ValueError, match="has no input 'z': its inputs are x"):
