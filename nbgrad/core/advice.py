@@ -1,6 +1,8 @@
 """The texts of errors that a backward raises, which look for names, lines and causes only when something is wrong."""
 
+from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 from nbgrad.core.caller import Place, variable_name
 from nbgrad.core.modes import current
@@ -38,15 +40,9 @@ def freed(node: Node, saved: Freed) -> RuntimeError:
     )
 
 
-def check_versions(node: Node, saved: tuple[Any, ...]) -> None:
-    """An error if a value that ``node`` saved was changed in place since: the gradient would be wrong."""
-    for slot, version in node.versions:
-        if saved[slot]._version != version:
-            raise _changed(node, node.plan.saved_names[slot], version, saved[slot])
-
-
-def _changed(node: Node, name: str, version: int, value: Any) -> RuntimeError:
-    """The value that ``node`` had saved as ``name`` was changed in place since it had ``version``."""
+def changed(node: Node, slot: int, value: Any) -> RuntimeError:
+    """The ``value`` that ``node`` had saved in ``slot`` was changed in place since: the gradient would be wrong."""
+    name, version = node.plan.saved_names[slot], node.versions[slot]
     op, place, variable = node.op.name, place_of(node), name_of_data(value)
     facts = [_role(node, name, named=variable is not None), _made_by(node, name), f"of shape {tuple(value.shape)}"]
     where = f" at {place}" if place is not None else ""
@@ -96,24 +92,41 @@ def _were(names: str) -> str:
 
 
 class Changes:
-    """The last in-place change of each tensor that was changed while somebody watched: numbers, no tensor."""
+    """The last in-place change of each tensor that was changed while somebody watched; it keeps no tensor alive."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_alone", "_last")
 
     def __init__(self) -> None:
-        self._last: dict[int, tuple[int, str, Place]] = {}
+        self._last: dict[Any, tuple[list[tuple[ref[Any], int]], str, Place]] = {}
+        self._alone: dict[int, tuple[int, str, Place]] = {}
 
-    def note(self, data: Any, what: str, place: Place) -> None:
-        """``what`` has just changed ``data``."""
-        if len(self._last) >= _MOST:
+    def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
+        """``what`` has just changed each of ``changed``: one tensor, or all that an optimizer takes a step with."""
+        if len(self._last) + len(self._alone) >= _MOST:
             self._last.clear()
-        self._last[data.untyped_storage().data_ptr()] = (data._version, what, place)
+            self._alone.clear()
+        if len(changed) == 1:
+            self._alone[_memory(changed[0])] = (changed[0]._version, what, place)
+        else:  # where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick
+            self._last[tuple(map(id, changed))] = ([(ref(data), data._version) for data in changed], what, place)
 
     def find(self, data: Any) -> str | None:
-        """What brought ``data`` to the version they have; None if that happened unseen."""
-        version, what, place = self._last.get(data.untyped_storage().data_ptr(), (-1, "", None))
-        return f"{what} at {place}" if version == data._version else None
+        """What brought ``data``, or what shares its memory, to the version it has; None if that happened unseen."""
+        memory = _memory(data)
+        known, what, place = self._alone.get(memory, (-1, "", None))
+        if known == data._version:
+            return f"{what} at {place}"
+        for changed, what, place in reversed(self._last.values()):
+            for held, version in changed:
+                tensor = held() if version == data._version else None
+                if tensor is not None and _memory(tensor) == memory:
+                    return f"{what} at {place}"
+        return None
+
+
+def _memory(data: Any) -> int:
+    return int(data.untyped_storage().data_ptr())
 
 
 _MOST = 4096
-"""How many changed tensors are remembered: of a larger network the message names no change."""
+"""How many changes are remembered: of a longer program the message may name none."""

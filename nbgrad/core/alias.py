@@ -13,12 +13,12 @@ from nbgrad.core.modes import Switch
 
 if TYPE_CHECKING:
     from nbgrad.core.node import Origin
-    from nbgrad.core.op import Op
+    from nbgrad.core.row import Op
     from nbgrad.core.tensor import Tensor
 
 
 # One op that made a view, its settings, and the steps before it: a list that later views share and lengthen.
-Step = tuple["Step | None", "Op", dict[str, Any]]
+Step = tuple["Step | None", "Op | Part", dict[str, Any]]
 
 
 class Path:
@@ -26,7 +26,7 @@ class Path:
 
     __slots__ = ("steps",)
 
-    def __init__(self, steps: "Iterable[tuple[Op, dict[str, Any]]]") -> None:
+    def __init__(self, steps: "Iterable[tuple[Op | Part, dict[str, Any]]]") -> None:
         self.steps = tuple(steps)
 
     def follow(self, x: Any) -> Any:
@@ -40,6 +40,21 @@ class Path:
             f"{op.name}({', '.join(f'{name}={value}' for name, value in settings.items())})"
             for op, settings in self.steps
         )
+
+
+class Part:
+    """One output of an op that gives several views, as a step of a path."""
+
+    __slots__ = ("name", "op", "position")
+
+    def __init__(self, op: "Op", position: int) -> None:
+        self.op = op
+        self.position = position
+        self.name = f"{op.name}[{position}]"
+
+    def __call__(self, x: Any, **settings: Any) -> Any:
+        """That output of the op on ``x``."""
+        return self.op(x, **settings)[self.position]
 
 
 class View:
@@ -62,7 +77,7 @@ class View:
 
     def path(self) -> Path:
         """The steps from the base to the view."""
-        steps: list[tuple[Op, dict[str, Any]]] = []
+        steps: list[tuple[Op | Part, dict[str, Any]]] = []
         step: Step | None = self.last
         while step is not None:
             step, op, settings = step
@@ -108,7 +123,7 @@ class Views:
         return views
 
 
-def link(view: "Tensor", source: "Tensor", op: "Op", settings: dict[str, Any], recorded: bool) -> None:
+def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, Any], recorded: bool) -> None:
     """Remember that ``op`` made ``view`` of ``source``, if it did: a reshape may have to copy."""
     raw = view._data
     if raw._base is None and raw is not source._data:

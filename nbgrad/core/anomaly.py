@@ -4,6 +4,7 @@ It observes the engine and costs nothing where it is not switched on. An op is t
 an Inf and what it was given does not; the others only pass it on.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from nbgrad.core.caller import Place, user_place, variable_name
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.modes import Observer, Switch, current
 from nbgrad.core.node import Leaf, Node, Origin, Output
-from nbgrad.core.op import Op
+from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
 
 
@@ -99,8 +100,8 @@ class _Watch(Observer):
         self._passed = False
         self._roots: set[Origin] = set()
 
-    def on_change(self, data: torch.Tensor, what: str) -> None:
-        self._changes.note(data, what, user_place())
+    def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
+        self._changes.note(changed, what, user_place())
 
     def change_of(self, data: torch.Tensor) -> str | None:
         return self._changes.find(data)

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 any_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 """Whether autocast is on for any kind of device in this thread."""
@@ -91,27 +92,28 @@ def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any
 
 
 def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> dict[int, torch.dtype]:
-    """The element type that each tensor input is cast to while ``forward`` runs, on copies and with no trace left.
-
-    torch's own autograd records a cast as a node between its input and the op: that is where this is read from.
-    """
-    copies, ends = list(values), {}
-    with torch.inference_mode(False), torch.enable_grad():
-        for place, value in enumerate(values):
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
-                copies[place] = value.clone().requires_grad_().clone()  # no leaf: the forward may change it in place
-                ends[copies[place].grad_fn] = place
+    """The element type that each tensor input is cast to while ``forward`` runs, on copies and with no trace left."""
+    with torch.inference_mode(False), torch.no_grad():
+        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
         devices = {value.device.index for value in copies if isinstance(value, torch.Tensor) and value.is_cuda}
-        with torch.random.fork_rng(devices=list(devices)):
-            results = forward(*copies, **settings)
-    found, seen = {}, set()
-    stack = [one.grad_fn for one in (results if isinstance(results, tuple) else (results,)) if one.grad_fn is not None]
-    while stack:
-        node = stack.pop()
-        for source, _ in node.next_functions:
-            if source in ends and node.name().startswith("ToCopyBackward"):
-                found[ends[source]] = node._input_metadata[0].dtype
-            elif source is not None and source not in seen and source not in ends:
-                seen.add(source)
-                stack.append(source)
-    return found
+        watch = _Watch(copies)
+        with torch.random.fork_rng(devices=list(devices)), watch:
+            forward(*copies, **settings)
+    return watch.found
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
+    """Sees what torch's dispatcher does below autocast: the casts of these tensors are kernels like any other."""
+
+    def __init__(self, watched: list[Any]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._places = {id(one): place for place, one in enumerate(watched) if isinstance(one, torch.Tensor)}
+        self.found: dict[int, torch.dtype] = {}
+
+    def __torch_dispatch__(
+        self, function: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if function is torch.ops.aten._to_copy.default and id(args[0]) in self._places and kwargs.get("dtype"):
+            self.found.setdefault(self._places[id(args[0])], kwargs["dtype"])
+        return function(*args, **kwargs)

@@ -9,9 +9,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+
 from nbgrad.core.methods import TensorMethods
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_TORCH = str(Path(torch.__file__).parent) + os.sep
 
 
 class Place:
@@ -62,13 +65,13 @@ def user_place() -> Place:
 
 
 def user_frame() -> FrameType:
-    """The innermost running frame that is not nbgrad's own."""
-    frame = sys._getframe(1)
+    """The innermost running frame that is neither nbgrad's own nor torch's, whose code calls ours in turn."""
+    frame = sys._getframe()
     while True:
         file = frame.f_code.co_filename
         ours = _OURS.get(file)
         if ours is None:
-            ours = _OURS[file] = file.startswith(_PACKAGE)
+            ours = _OURS[file] = file.startswith((_PACKAGE, _TORCH))
         above = frame.f_back if ours else None
         if above is None:
             return frame
@@ -76,7 +79,7 @@ def user_frame() -> FrameType:
 
 
 _OURS: dict[str, bool] = {}
-"""Whether a file of running code is one of nbgrad's, which every op that is recorded asks of a few files."""
+"""Whether a file of running code is nbgrad's or torch's, which every op that is recorded asks of a few files."""
 
 
 def in_a_function(frame: FrameType) -> bool:
@@ -118,11 +121,13 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
 
 def called_by_user() -> bool:
     """Whether the op or method that runs now was called by the user, not by a block or function of nbgrad's own."""
-    frame = sys._getframe(1)
+    frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename in _MACHINERY:
         frame = frame.f_back
     return not frame.f_code.co_filename.startswith(_PACKAGE)
 
 
-_MACHINERY = {f"{_PACKAGE}core{os.sep}{name}.py" for name in ("caller", "graph", "op", "strict", "tensor", "unreached")}
+_MACHINERY = {
+    f"{_PACKAGE}core{os.sep}{name}.py" for name in ("caller", "graph", "op", "row", "strict", "tensor", "unreached")
+}
 """What stands between a call of the user's and the code that asks who called."""

@@ -11,6 +11,21 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
+"""The usual element types with gradients: to find one here is faster than to ask it."""
+
+
+def differentiable(dtype: torch.dtype) -> bool:
+    """Whether tensors of this element type can have gradients: real and complex floating point numbers."""
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def laid_out_as(gradient: torch.Tensor, data: torch.Tensor) -> bool:
+    """Whether a gradient fills memory of its own as ``data`` would, with nothing left to compute, as a conjugate."""
+    whole = gradient.stride() == data.stride() and gradient.untyped_storage().nbytes() == gradient.nbytes
+    return whole and not (gradient.is_conj() or gradient.is_neg())
+
+
 class Contents:
     """Base of ``Tensor``: every question that the raw torch tensor answers, whatever its history."""
 
@@ -35,6 +50,16 @@ class Contents:
         return self._data.device
 
     @property
+    def layout(self) -> torch.layout:
+        """How the elements lie in memory: torch's name for the usual way is ``torch.strided``."""
+        return self._data.layout
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data lives on a GPU."""
+        return self._data.is_cuda
+
+    @property
     def ndim(self) -> int:
         """The number of dimensions."""
         return self._data.ndim
@@ -51,9 +76,33 @@ class Contents:
         """The number of elements."""
         return self._data.numel()
 
+    def stride(self, dim: int | None = None) -> Any:
+        """How many elements in memory lie from one index to the next, in each dimension or in one."""
+        return self._data.stride() if dim is None else self._data.stride(dim)
+
+    def is_contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
+        """Whether the elements lie in memory one after the other."""
+        return self._data.is_contiguous(memory_format=memory_format)
+
+    def element_size(self) -> int:
+        """The number of bytes of an element."""
+        return self._data.element_size()
+
+    def is_signed(self) -> bool:
+        """Whether the element type has negative numbers."""
+        return self._data.is_signed()
+
+    def is_nonzero(self) -> bool:
+        """Whether the one element is other than zero."""
+        return self._data.is_nonzero()
+
     def is_floating_point(self) -> bool:
-        """Whether the elements are floating point numbers, which alone have gradients."""
+        """Whether the elements are real floating point numbers."""
         return self._data.is_floating_point()
+
+    def is_complex(self) -> bool:
+        """Whether the elements are complex numbers."""
+        return self._data.is_complex()
 
     def item(self) -> Any:
         """The value of a tensor with one element as a Python number."""

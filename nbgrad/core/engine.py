@@ -6,6 +6,7 @@ The ``.grad`` of leaves is written after the last rule has run: a rule that rais
 """
 
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 from typing import Any
 
 from nbgrad.core import advice
@@ -79,13 +80,18 @@ class Walk:
         leaves: the leaves and their gradients, after the run.
     """
 
-    __slots__ = ("create_graph", "found", "freed", "leaves", "observers", "pending", "retain_graph", "useful", "wanted")
+    __slots__ = (
+        *("create_graph", "found", "freed", "leaves", "observers", "pending", "retain_graph", "summed", "useful"),
+        *("waiting", "wanted"),
+    )
 
     def __init__(self, wanted: set[Origin] | None, *, retain_graph: bool, create_graph: bool) -> None:
         self.wanted = wanted
         self.found: dict[Origin, Any] = {}
         self.leaves: list[tuple[Leaf, Any]] = []
         self.pending: dict[Origin, Any] = {}
+        self.waiting: list[tuple[int, Origin]] = []  # the origins that have a gradient, as a heap, the latest first
+        self.summed: set[Origin] = set()  # those whose gradient is a sum made here
         self.useful: set[Origin] | None = None
         self.observers: tuple[Observer, ...] = current().observers
         labels = [observer.backward_label() for observer in self.observers]
@@ -94,20 +100,29 @@ class Walk:
         self.create_graph = create_graph
 
     def run(self, roots: Roots) -> None:
-        """Visit every origin below ``roots`` once, after everything that uses it."""
+        """Visit every origin that a gradient reaches once, the latest first: after everything that uses it."""
         for observer in self.observers:
             observer.on_backward_begin(roots)
-        pending = self.pending
-        for origin, seed in roots:
-            pending[origin] = seed if origin not in pending else pending[origin] + seed
-        order = reachable(pending)
         if self.wanted is not None:
-            self.useful = _leading_to(self.wanted, order)
-        while order:
-            origin = order.pop()
-            gradient = pending.pop(origin, None)
-            if gradient is not None:
-                self._visit(origin, gradient)
+            self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
+        for origin, seed in roots:
+            self._add(origin, seed)
+        waiting, pending = self.waiting, self.pending
+        while waiting:
+            origin = heappop(waiting)[1]
+            self._visit(origin, pending.pop(origin))
+
+    def _add(self, origin: Origin, gradient: Any) -> None:
+        """Add to what ``origin`` has received so far."""
+        held = self.pending.get(origin)
+        if held is None:
+            self.pending[origin] = gradient
+            heappush(self.waiting, (-origin.seq, origin))
+        elif self.create_graph or origin not in self.summed:
+            self.pending[origin] = held + gradient
+            self.summed.add(origin)
+        else:
+            held.add_(gradient)  # it is a sum that was made here: nobody else holds its memory
 
     def _visit(self, origin: Origin, gradient: Any) -> None:
         """The gradient of ``origin`` is complete: keep it, hand it on, or run the rules."""
@@ -118,44 +133,70 @@ class Walk:
                 observer.on_gradient(origin, gradient)
         if self.wanted is not None and origin in self.wanted:
             self.found[origin] = gradient
-        if isinstance(origin, Leaf):
+        if isinstance(origin, Node):
+            if self.useful is None or _leads_to(self.useful, origin):
+                self._run_rules(origin, gradient)
+                if origin.plan.keeps_values and not self.retain_graph:
+                    origin.saved = self.freed
+        elif isinstance(origin, Leaf):
             self.leaves.append((origin, gradient))
-        elif isinstance(origin, Output):
-            slots = self.pending.setdefault(origin.node, [None] * origin.node.outputs)
-            held = slots[origin.index]
-            slots[origin.index] = gradient if held is None else held + gradient
-        elif self.useful is None or any(parent in self.useful for parent in parents(origin)):
-            self._run_rules(origin, gradient)
-            if origin.plan.keeps_values and not self.retain_graph:
-                origin.saved = self.freed
+        else:
+            self._collect(origin, gradient)
+
+    def _collect(self, output: Output, gradient: Any) -> None:
+        """Put the gradient of one output into its slot of the node."""
+        node = output.node
+        slots = self.pending.get(node)
+        if slots is None:
+            slots = self.pending[node] = [None] * node.outputs
+            heappush(self.waiting, (-node.seq, node))
+        held = slots[output.index]
+        slots[output.index] = gradient if held is None else held + gradient
 
     def _run_rules(self, node: Node, gradient: Any) -> None:
         """Run the rule of each input that needs a gradient, and add what it gives to what the parent has so far."""
-        saved = node.saved
+        saved: Any = node.saved
         if not isinstance(saved, tuple):
             saved = _again(node, saved)
-        advice.check_versions(node, saved)
-        plan, pending = node.plan, self.pending
+        for slot, version in enumerate(node.versions):
+            if version is not None and saved[slot]._version != version:
+                raise advice.changed(node, slot, saved[slot])
+        plan = node.plan
         values = plan.unpack(node) if self.create_graph else saved
-        given = self._given(node, gradient, values)
-        if node.hooks is not None and node.hooks.after:
-            given = run_after(node, node.hooks.after, gradient, list(given), create_graph=self.create_graph)
-        for position, result in given:
-            parent: Any = node.edges[position]
-            if self.create_graph:
-                result = plan.lift(result)
-            full, undone = result, None
-            if result.shape != parent.shape:
-                undone = _undone(node, position, result.shape, parent.shape)
-                result = sum_to(result, parent.shape)
-            if result.dtype is not parent.dtype:
-                result = result.to(parent.dtype)
-            if not parent.shape and result.device != parent.device:  # a number mixes with tensors of any device
-                result = result.to(device=parent.device)
-            for observer in self.observers:
-                observer.on_rule(node, position, full, result, undone)
-            held = pending.get(parent)
-            pending[parent] = result if held is None else held + result
+        if plan.joint is not None or (node.hooks is not None and node.hooks.after):
+            given = self._given(node, gradient, values)
+            if node.hooks is not None and node.hooks.after:
+                given = run_after(node, node.hooks.after, gradient, list(given), create_graph=self.create_graph)
+            for position, result in given:
+                self._hand_on(node, position, gradient, result)
+            return
+        useful, edges = self.useful, node.edges
+        for position, rule, needs in plan.rules:
+            if useful is None or edges[position] in useful:
+                result = rule(gradient, *[values[slot] for slot in needs])
+                if result is not None:
+                    self._hand_on(node, position, gradient, result)
+
+    def _hand_on(self, node: Node, position: int, gradient: Any, result: Any) -> None:
+        """Give an input of ``node`` what its rule gave, in the shape, element type and place of the input."""
+        parent: Any = node.edges[position]
+        if self.create_graph:
+            result = node.plan.lift(result)
+        # A rule that hands on what it was given, as that of a sum, need not be asked for its shape and element type.
+        same, shape = result is gradient, parent.shape
+        full, undone, given = result, None, node.shape if same else result.shape
+        if given != shape:
+            undone = _undone(node, position, given, shape)
+            result = sum_to(result, shape)
+        if (node.dtype if same else result.dtype) is not parent.dtype:
+            if result.is_complex() and not parent.dtype.is_complex:
+                result = result.real  # of the direction of ascent the part that a real number can take
+            result = result.to(parent.dtype)
+        if not shape and result.device != parent.device:  # a number mixes with tensors of any device
+            result = result.to(device=parent.device)
+        for observer in self.observers:
+            observer.on_rule(node, position, full, result, undone)
+        self._add(parent, result)
 
     def _given(self, node: Node, gradient: Any, values: Any) -> Iterator[tuple[int, Any]]:
         """What the rules of ``node`` give its inputs, by position; an input without a gradient is left out."""
@@ -195,9 +236,14 @@ def _leading_to(wanted: set[Origin], order: list[Origin]) -> set[Origin]:
     """The origins among ``order``, parents first, from which a path goes down to one of ``wanted``, those included."""
     useful = set(wanted)
     for origin in order:
-        if any(parent in useful for parent in parents(origin)):
+        if _leads_to(useful, origin):
             useful.add(origin)
     return useful
+
+
+def _leads_to(useful: set[Origin], origin: Origin) -> bool:
+    """Whether a gradient of ``origin`` goes on to one of ``useful``."""
+    return any(parent in useful for parent in parents(origin))
 
 
 def _seq(origin: Origin) -> int:

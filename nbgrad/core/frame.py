@@ -4,6 +4,7 @@ import math
 from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 import torch
 
@@ -86,10 +87,9 @@ class Values:
         """Keep ``data``, if they are small, as the values of ``id``."""
         if data.numel() > SMALL:
             return
-        size = data.untyped_storage().nbytes()
-        if size > 2 * data.nbytes + _OBJECT:
+        size = data.nbytes
+        if data._base is not None and data.untyped_storage().nbytes() > 2 * size + _OBJECT:
             data = data.clone()
-            size = data.nbytes
         self._held[id] = (data, data._version, size + _OBJECT)
         self._room -= size + _OBJECT
         if self._room < 0:
@@ -122,7 +122,8 @@ class Kept:
 
     def __setitem__(self, key: Any, data: torch.Tensor) -> None:
         if id(data) not in self._seen:
-            size = data.untyped_storage().nbytes()  # a window into larger memory keeps all of it
+            # A window into larger memory keeps all of it.
+            size = data.nbytes if data._base is None else data.untyped_storage().nbytes()
             if size > self._room:
                 self.keep_norms({key: data})
                 return
@@ -138,6 +139,10 @@ class Kept:
         self._norms.update(
             {key: (tuple(data.shape), norm) for (key, data), norm in zip(known.items(), norms, strict=True)}
         )
+
+    def shrink(self) -> None:
+        """Let go of all but small tensors, whose memory the next backward can use again."""
+        self._held = {key: held for key, held in self._held.items() if held[0].numel() <= SMALL}
 
     def get(self, key: Any) -> Stats | None:
         """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
@@ -189,7 +194,7 @@ class Frame:
 class FrameRecorder:
     """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
 
-    __slots__ = ("_kept", "_leaves", "arrived", "number", "outer", "reductions", "roots")
+    __slots__ = ("_grads", "_kept", "_leaves", "arrived", "careful", "number", "outer", "reductions", "roots")
 
     def __init__(self, roots: tuple[int, ...], budget: int, outer: "FrameRecorder | None" = None) -> None:
         self.number = 0  # it has one when it has ended: a hook may run another backward in the middle
@@ -197,6 +202,8 @@ class FrameRecorder:
         self.roots = roots
         self._kept = Kept(budget)
         self._leaves: dict[int, torch.Tensor] = {}
+        self._grads: list[tuple[ref[torch.Tensor], int]] = []
+        self.careful = False
         self.arrived: set[int] = set()
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
@@ -212,11 +219,26 @@ class FrameRecorder:
         """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
         self._leaves[seq] = _raw(gradient)
 
-    def end(self, number: int) -> None:
-        """The backward is complete, the ``number``-th: take the norms of what the user can change from now on."""
+    def end(self, number: int, before: "FrameRecorder | Frame | None") -> None:
+        """The backward is complete, the ``number``-th: what the user can change from now on are the ``.grad``.
+
+        Their norms are taken after the first backward, and from then on if one was changed in place: most loops clip
+        their gradients or set them to zero in every step or never.
+        """
         self.number = number
-        self._kept.keep_norms(self._leaves)
+        self.careful = isinstance(before, FrameRecorder) and (before.careful or before.changed())
+        if self.careful or number == 1:
+            self._kept.keep_norms(self._leaves)
+        self._grads = [(ref(data), data._version) for data in self._leaves.values()]
         self._leaves = {}
+
+    def give_way(self) -> None:
+        """Another backward begins, which is the last one from then on: let it use the memory of this one."""
+        self._kept.shrink()
+
+    def changed(self) -> bool:
+        """Whether a gradient that became a ``.grad``, and still is one, was changed in place since."""
+        return any((data := held()) is not None and data._version != version for held, version in self._grads)
 
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""

@@ -8,9 +8,11 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from nbgrad.core.contents import differentiable
 from nbgrad.core.modes import current, no_grad
 from nbgrad.core.node import Node, Output, next_seq
-from nbgrad.core.op import Op, Plan, Rule
+from nbgrad.core.plan import Plan, Rule
+from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
 
 
@@ -173,6 +175,7 @@ class FunctionOp(Op):
         self.results = ("out",)
         self.defaults = {}
         self.broadcasts = frozenset()
+        self.listed, self.many, self.several, self.live = None, False, False, (0,)
         self.differentiable = True
         self.no_gradient = ()
         formula = rf"\text{{{self.name.replace('_', ' ')}.backward}}(\bar{{y}})"
@@ -243,7 +246,7 @@ def _record(function: type[Function], context: Context, args: tuple[Any, ...], r
     live = [
         position
         for position, one in enumerate(returned)
-        if isinstance(one, Tensor) and id(one) not in context._constant and one.dtype.is_floating_point
+        if isinstance(one, Tensor) and id(one) not in context._constant and differentiable(one.dtype)
     ]
     if not live:
         return [_plain(one) for one in returned]
@@ -253,7 +256,7 @@ def _record(function: type[Function], context: Context, args: tuple[Any, ...], r
     node.op = _row(function, len(args))
     node.settings = {}
     node.saved = (context, *datas)
-    node.versions = tuple((i, data._version) for i, data in enumerate(datas, 1) if data is not None)
+    node.versions = (None, *[None if data is None else data._version for data in datas])
     node.edges = tuple(arg.origin if isinstance(arg, Tensor) and arg.requires_grad else None for arg in args)
     node.seq = next_seq()
     first = raws[live[0]]

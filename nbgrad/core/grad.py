@@ -1,4 +1,4 @@
-"""Gradients as values: ``nbgrad.grad`` returns what ``backward`` would accumulate."""
+"""Backward from several tensors, and gradients as values: ``nbgrad.grad`` returns what ``backward`` accumulates."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +7,30 @@ import torch
 
 from nbgrad.core import engine
 from nbgrad.core.tensor import Tensor, seed
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: "Tensor | torch.Tensor | Sequence[Tensor | torch.Tensor | None] | None" = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> None:
+    """Add the gradient of the sum of ``tensors`` to the ``.grad`` of every leaf they were computed from, in one walk.
+
+    Args:
+        tensors: where the backward starts, one tensor or several.
+        grad_tensors: the gradient to start from at each of them, of its shape; 1 for a tensor with one element.
+        retain_graph: keep what the ops saved, for another backward; default: the value of ``create_graph``.
+        create_graph: record the backward itself, so that the gradients can be differentiated again.
+
+    Raises:
+        RuntimeError: as ``Tensor.backward``.
+    """
+    ends = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    seeds = _seeds(grad_tensors, len(ends))
+    roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
+    retain = create_graph if retain_graph is None else retain_graph
+    engine.backward(roots, retain_graph=retain, create_graph=create_graph)
 
 
 def grad(
@@ -75,5 +99,5 @@ def _seeds(grad_outputs: Any, outputs: int) -> "list[Tensor | torch.Tensor | Non
         return [None] * outputs
     seeds = [grad_outputs] if isinstance(grad_outputs, Tensor | torch.Tensor) else list(grad_outputs)
     if len(seeds) != outputs:
-        raise RuntimeError(f"grad() got {outputs} outputs but {len(seeds)} grad_outputs: give one for each")
+        raise RuntimeError(f"{outputs} outputs but {len(seeds)} gradients to start from: give one for each")
     return seeds

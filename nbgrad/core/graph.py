@@ -4,6 +4,7 @@ A graph keeps light facts, one ``Record`` per op, and owns no tensor that the us
 gradients of the last backward, both within a budget. It is poured into rustworkx in bulk when somebody asks.
 """
 
+from collections.abc import Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -18,9 +19,9 @@ from nbgrad.core.caller import Place, in_a_function, tensor_variables, user_fram
 from nbgrad.core.frame import SMALL, Frame, FrameRecorder
 from nbgrad.core.modes import Observer, State, current, set_state
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
-from nbgrad.core.op import Op
 from nbgrad.core.queries import Queries, Subject
-from nbgrad.core.record import NOTHING, Literal, Notes, Record, described
+from nbgrad.core.record import NOTHING, Literal, Notes, Ran, Record, described
+from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, check_device
 from nbgrad.core.unreached import Fact, Paths, Unreached, Uses, named_tensors
 
@@ -69,7 +70,7 @@ class AutogradGraph(Observer, Queries):
 
     def _forget(self) -> None:
         self._notes = Notes()
-        self._ops: dict[int, Record] = {}
+        self._ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
         self._outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
         self._constants: dict[Any, tuple[ref[Any], int]] = {}
         self._limit = 4096
@@ -131,29 +132,30 @@ class AutogradGraph(Observer, Queries):
         state = current()
         if self._running is not None and not state.walking:
             self._running = None  # a backward that raised
-        seq, op, settings, notes = node.seq, node.op, node.settings, self._notes
-        sources = tuple([self._source(arg) for arg in args])
+        op, settings, ops, sources = node.op, node.settings, self._ops, []
+        for arg in args:
+            if isinstance(arg, Tensor):
+                origin = arg._origin or arg.origin
+                id = origin.node.seq if type(origin) is Output else origin.seq
+                if id not in ops and id not in self._outer:
+                    self._meet(id, origin, arg)
+                sources.append(id)
+            else:
+                sources.append(self._other(arg))
         if settings is not op.defaults:
             settings = {name: described(value) for name, value in settings.items()}
         frame = user_frame()
         node.place = place = Place(frame.f_code, frame.f_lasti)
-        self._ops[seq] = Record(
-            *(seq, "op", tuple(node.shape), node.dtype, node.device, notes, op, settings, sources),
-            *(state.scope, place, ref(node)),
+        ops[node.seq] = Ran(
+            node.shape, node.dtype, node.device, op, settings, tuple(sources), state.scope, place, ref(node)
         )
         if self.watch:
-            notes.values.add(seq, out)
-        if len(self._ops) > self._limit:
+            self._notes.values.add(node.seq, out)
+        if len(ops) > self._limit:
             self._sweep()
 
-    def _source(self, arg: Any) -> Any:
-        """The id of the record of an input, which is made if this is the first use; or the number that it is."""
-        if isinstance(arg, Tensor):
-            origin = arg._origin or arg.origin
-            id = origin.node.seq if type(origin) is Output else origin.seq
-            if id not in self._ops and id not in self._outer:
-                self._meet(id, origin, arg)
-            return id
+    def _other(self, arg: Any) -> Any:
+        """The id of the record of an input that is none of our tensors, or what it is."""
         if isinstance(arg, torch.Tensor | np.ndarray):
             return self._constant(arg)
         return NOTHING if arg is None else Literal(described(arg))
@@ -189,8 +191,8 @@ class AutogradGraph(Observer, Queries):
     def _sweep(self) -> None:
         """Drop the facts of ops whose results are gone and that the last backward did not reach."""
         notes, shown = self._notes, self._reached() if self._backwards else set()
-        self._ops = {id: record for id, record in self._ops.items() if id in shown or record.alive}
-        used = {source for record in self._ops.values() for source in record._sources}
+        self._ops = {id: ran for id, ran in self._ops.items() if id in shown or ran.thing() is not None}
+        used = {source for ran in self._ops.values() for source in ran.sources}
         self._outer = {id: record for id, record in self._outer.items() if id in used}
         self._constants = {key: value for key, value in self._constants.items() if value[1] in self._outer}
         kept = self._ops.keys() | self._outer.keys()
@@ -218,10 +220,10 @@ class AutogradGraph(Observer, Queries):
         if not self.closed:
             self._uses.detached(tensor)
 
-    def on_change(self, data: torch.Tensor, what: str) -> None:
+    def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         """Remember who changed data in place, for the message of a backward that needs them as they were."""
         if not self.closed:
-            self._changes.note(data, what, user_place())
+            self._changes.note(changed, what, user_place())
 
     def change_of(self, data: torch.Tensor) -> str | None:
         """Who brought ``data`` to their version."""
@@ -235,6 +237,8 @@ class AutogradGraph(Observer, Queries):
         """Start a frame, and learn the names of a function's local variables while they exist."""
         if self.closed:
             return
+        if isinstance(self._notes.frame, FrameRecorder):
+            self._notes.frame.give_way()
         started = tuple(dict.fromkeys(record_id(origin) for origin, _ in roots))
         self._running = FrameRecorder(started, self._budget, self._running)
         frame = user_frame()
@@ -270,7 +274,7 @@ class AutogradGraph(Observer, Queries):
             return
         self._uses.reached = self._running.arrived
         self._backwards += 1
-        self._running.end(self._backwards)
+        self._running.end(self._backwards, self._notes.frame)
         self._notes.frame, self._running = self._running, self._running.outer
         self._notes.frame.outer = None
 
@@ -342,9 +346,8 @@ class AutogradGraph(Observer, Queries):
 
     def _make_paths(self) -> Paths:
         facts = {
-            id: Fact(record.op.name, tuple([s for s in record._sources if type(s) is int]), record.place)
-            for id, record in self._ops.items()
-            if record.op is not None
+            id: Fact(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place)
+            for id, ran in self._ops.items()
         }
         tensors = {id: record._thing for id, record in self._outer.items()}
         tensors.update({id: raw for raw, id in self._constants.values() if isinstance(raw(), torch.Tensor)})
@@ -361,8 +364,8 @@ class AutogradGraph(Observer, Queries):
         waiting = list(self._notes.roots)
         found, ops = set(waiting), self._ops
         while waiting:
-            record = ops.get(waiting.pop())
-            for source in record._sources if record is not None else ():
+            ran = ops.get(waiting.pop())
+            for source in ran.sources if ran is not None else ():
                 if source in ops and source not in found:
                     found.add(source)
                     waiting.append(source)
@@ -372,9 +375,9 @@ class AutogradGraph(Observer, Queries):
         """What the last backward ran through, or what exists if there was none; a tensor before its first use."""
         if self._backwards:
             reached = self._reached()
-            ops = [record for id, record in self._ops.items() if id in reached]
+            ops = [ran.record(id, self._notes) for id, ran in self._ops.items() if id in reached]
         else:
-            ops = [record for record in self._ops.values() if record.alive]
+            ops = [ran.record(id, self._notes) for id, ran in self._ops.items() if ran.thing() is not None]
         outer, seen, shown = self._outer, set[int](), list[Record]()
         for record in ops:
             for source in record._sources:

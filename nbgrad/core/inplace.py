@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +15,8 @@ from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
     from nbgrad.core.node import Node
-    from nbgrad.core.op import Op, Plan
+    from nbgrad.core.plan import Plan
+    from nbgrad.core.row import Op
 
 Kernel = Callable[..., Any]
 
@@ -23,31 +25,46 @@ class InPlace:
     """The in-place twin of a row. Call it: it changes its first argument and returns it.
 
     Attributes:
-        row: the row under the twin's name, such as ``add_``; it is what the picture shows. Called, it changes nothing
-            and returns a new tensor.
         kernel: changes a raw torch tensor.
     """
 
     def __init__(self, row: "Op", kernel: Kernel | bool, table: "dict[str, Op]") -> None:
-        self.row = copy(row)
-        self.row.name = f"{row.name}_"
-        self.row._plans = {}
-        self.row.doc = self.__doc__ = f"In place: {row.doc[:1].lower()}{row.doc[1:]}"
+        self._of = row
+        self.__doc__ = f"In place: {row.doc[:1].lower()}{row.doc[1:]}"
         self.__signature__ = row.__signature__
         self.kernel: Kernel = kernel if callable(kernel) else _kernel(row)
         self._table = table
 
+    @cached_property
+    def row(self) -> "Op":
+        """The row under the twin's name, such as ``add_``; it is what the picture shows.
+
+        Called, it changes nothing and returns a new tensor. It is made when it is first asked for: the row that it is
+        a copy of has got its rules by then.
+        """
+        row = copy(self._of)
+        row.name, row.doc = f"{row.name}_", self.__doc__ or ""
+        row._plans, row._in_place = {}, None
+        return row
+
+    def forget(self) -> None:
+        """The row has got another rule: what was made from those before is void."""
+        self.__dict__.pop("row", None)
+
     def __call__(self, *args: Any, **settings: Any) -> Tensor:
         row = self.row
         if settings or len(args) != row.arity:
-            args, settings = bind(row, args, settings)
+            args, settings, _ = bind(row, args, settings)
         target: Tensor = args[0]
-        values, needs, _ = row._unwrap(args)
+        values = list(args)
+        needs = row._unwrap(args, values)
         state = current()
         plan = None
         if state.grad_enabled:
             _check(target, row.name, needs)
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
+            if target._needs_grad and not row.differentiable:
+                raise RuntimeError(_CONSTANT.format(op=row.name, out_of_place=row.name[:-1]))
         for observer in state.observers:
             observer.on_call(row, args)
         node = None
@@ -56,7 +73,7 @@ class InPlace:
         else:
             node = self._record(plan, args, values, settings, needs)
         for observer in state.observers:
-            observer.on_change(target._data, row.name)
+            observer.on_change((target._data,), row.name)
             observer.on_result(row, args, settings, (target._data,), node)
         if node is not None:
             self._rebase(target, node, args)
@@ -71,13 +88,16 @@ class InPlace:
             raise RuntimeError(_STRETCHED.format(op=self.row.name, shape=tuple(raw.shape)))
         if 0 in plan.slots:  # a rule needs the value that is about to be overwritten
             values[0] = raw.clone()
+        elif any(position == 0 for position, _ in plan.facts):
+            values[0] = raw.detach()  # squeeze_() and its like change the shape
         before = [_version(value) for value in values]
         self._write(raw, values, settings)
-        node = self.row._record(args, values, (raw,), settings, needs)
+        node = self.row._record(args, values, raw, settings, needs)
         if node is not None:
             # What was saved before the change has the version of then, also where it shares the memory changed.
             node.versions = tuple(
-                [(i, before[plan.slots[i]] if plan.slots[i] < len(before) else version) for i, version in node.versions]
+                before[slot] if slot < len(before) and version is not None else version
+                for slot, version in zip(plan.slots, node.versions, strict=True)
             )
         return node
 
@@ -97,7 +117,7 @@ class InPlace:
             changed = Tensor(target._data, True, node)
             row, settings = self._table["view_scatter"], {"path": alias.path()}
             needs = 0b11 if base._needs_grad else 0b10
-            made = row._record((base, changed), [base._data, target._data], (base._data,), settings, needs)
+            made = row._record((base, changed), [base._data, target._data], base._data, settings, needs)
             assert made is not None
             _tell(made, (base, changed), base._data)
             target, node = base, made
@@ -153,6 +173,10 @@ _LEAF = (
     "{op} changes {what} that requires grad, of shape {shape}, in-place: the value that its gradient belongs to would "
     "be lost. Compute a new tensor, as in x = x + y instead of x += y; or write the change inside "
     "'with nbgrad.no_grad():', where only the data change and nothing is recorded."
+)
+_CONSTANT = (
+    "{op} changes a tensor in-place that has a history, to values that have no gradient: the tensor would keep the one "
+    "of what it was. Make a new tensor with {out_of_place}(), or change x.detach()."
 )
 _STRETCHED = (
     "{op} changes a stretched tensor of shape {shape} in-place, several of whose elements are one place in memory, as "

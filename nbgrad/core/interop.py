@@ -14,49 +14,80 @@ from torch.overrides import resolve_name
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
-from nbgrad.core.methods import Conversions, TensorMethods
-from nbgrad.core.op import OPS, Op
+from nbgrad.core.binding import NO_OUT, TORCHS
+from nbgrad.core.grad import grad
+from nbgrad.core.methods import TensorMethods
+from nbgrad.core.op import OPS
+from nbgrad.core.ops import calling
+from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, tensor
 
 SAME = {
-    "absolute": "abs",
-    "divide": "div",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "multiply": "mul",
-    "negative": "neg",
-    "not_equal": "ne",
+    "conjugate": "conj",
+    "degrees": "rad2deg",
+    "equal": "eq",
+    "fabs": "abs",
+    "invert": "bitwise_not",
+    "left_shift": "bitwise_left_shift",
     "power": "pow",
-    "special_expit": "sigmoid",
-    "special_softmax": "softmax",
-    "special_log_softmax": "log_softmax",
-    "subtract": "sub",
-    "true_divide": "div",
+    "radians": "deg2rad",
+    "right_shift": "bitwise_right_shift",
+    "rint": "round",
+    "vecdot": "linalg_vecdot",
 }
-"""Other names, of torch and numpy, for what the table calls like this."""
+"""numpy's names of ufuncs for what torch calls otherwise."""
 
-INPUTS = {"input": 0, "self": 0, "other": 1, "exponent": 1}
-"""The positions of inputs that torch names so, whatever the row calls them."""
+TENSORS_ONLY = {
+    *("arctan2", "fmax", "fmin", "gcd", "heaviside", "hypot", "lcm", "ldexp", "logaddexp", "logaddexp2"),
+    *("logical_and", "logical_or", "logical_xor", "maximum", "minimum"),
+}
+"""numpy's ufuncs whose counterparts in torch take no Python number."""
+
+INPUTS = {"input": 0, "self": 0, "other": 1}
+"""The positions of inputs that torch names so, whatever a function of ours calls them."""
 
 SETTINGS = {"axis": "dim", "keepdims": "keepdim"}
 """numpy's names of settings, which torch takes too."""
 
 ABOUT = {
-    *("allclose", "can_cast", "equal", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed"),
-    *("isclose", "isfinite", "isinf", "isnan", "numel", "result_type"),
+    *("allclose", "can_cast", "equal", "get_device", "is_complex", "is_conj", "is_floating_point", "is_inference"),
+    *("is_neg", "is_nonzero", "is_same_size", "is_signed", "numel", "result_type"),
     *("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like"),
+    *("bernoulli", "binomial", "multinomial", "normal", "poisson"),
 }
-"""torch's functions that ask something of the data or make new data of their shape: they have no gradient."""
+"""torch's functions that ask something of the data, make new data of their shape or draw by them: no gradient."""
 
 ABOUT_NUMPY = {np.ndim, np.result_type, np.shape, np.size}
 """numpy's functions that need no values."""
 
-REDUCTIONS: dict[Any, str] = {np.sum: "sum", np.mean: "mean", np.max: "amax", np.amax: "amax"}
+REDUCTIONS: dict[Any, str] = {
+    np.all: "all",
+    np.amax: "amax",
+    np.amin: "amin",
+    np.any: "any",
+    np.argmax: "argmax",
+    np.argmin: "argmin",
+    np.count_nonzero: "count_nonzero",
+    np.max: "amax",
+    np.mean: "mean",
+    np.min: "amin",
+    np.nanmean: "nanmean",
+    np.nansum: "nansum",
+    np.prod: "prod",
+    np.std: "std",
+    np.sum: "sum",
+    np.var: "var",
+}
 """numpy's reductions that are rows."""
 
-UFUNC_REDUCTIONS = {"add": "sum", "maximum": "amax"}
+UFUNC_REDUCTIONS = {
+    "add": "sum",
+    "logical_and": "all",
+    "logical_or": "any",
+    "maximum": "amax",
+    "minimum": "amin",
+    "multiply": "prod",
+}
 
 
 def from_dlpack(external: Any) -> Tensor:
@@ -100,6 +131,8 @@ def _torch_function(
         )
     ours = _ours(function, name)
     if ours is not None:
+        if settings.pop("out", None) is not None:
+            raise NotImplementedError(NO_OUT.format(called=_called(function)))
         if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
             args = (_constant(args[0]), *args[1:])
         return ours(*args, **_translated(function, ours, settings))
@@ -113,11 +146,27 @@ def _torch_function(
 
 def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
     """What runs instead of torch's ``function``: our method for a method, else the function or row of that name."""
-    name = SAME.get(name, name)
     if "Tensor" in getattr(function, "__qualname__", ""):
-        known = name in vars(TensorMethods) or name in vars(Conversions)
-        return getattr(Tensor, name) if known else None
-    found = getattr(ops, name, OPS.get(name))
+        return getattr(Tensor, name) if hasattr(TensorMethods, name) else None
+    if function is torch.autograd.grad:
+        return grad
+    public = str(resolve_name(function) or "")
+    place, _, short = public.rpartition(".")
+    if place == "torch.nn.functional" and short in vars(calling):  # those that take inplace= or weights
+        return _callable(getattr(calling, short))
+    found = _known(name)
+    if found is None and place in {"torch.nn.functional", "torch.special"}:  # some call themselves otherwise
+        found = _known(short)
+    return found or _callable(getattr(Tensor, name, None))
+
+
+def _known(name: str) -> Callable[..., Any] | None:
+    """The function or row that goes by a name of torch's."""
+    return _callable(getattr(ops, name, None)) or OPS.get(name)
+
+
+def _callable(found: Any) -> Callable[..., Any] | None:
+    """What was found, if it can be called: a module may have the name of a row."""
     return found if callable(found) else None
 
 
@@ -127,10 +176,16 @@ def _translated(function: Callable[..., Any], ours: Callable[..., Any], settings
     Raises:
         NotImplementedError: an argument that our op does not know.
     """
-    known = ours.inputs + tuple(ours.defaults) if isinstance(ours, Op) else tuple(signature(ours).parameters)
+    if isinstance(ours, Op):
+        known = (*ours.inputs, *([ours.listed] if ours.listed else []), *ours.defaults)
+    else:
+        known = tuple(signature(ours).parameters)
+    torchs = {theirs: name for name in known[::-1] for theirs in TORCHS.get(name, ())}
     translated = {}
     for name, value in settings.items():
         ours_name = SETTINGS.get(name, name)
+        if ours_name not in known:
+            ours_name = torchs.get(name, name)
         if ours_name not in known and INPUTS.get(name, len(known)) < len(known):
             ours_name = known[INPUTS[name]]
         if ours_name in known:
@@ -144,8 +199,6 @@ def _translated(function: Callable[..., Any], ours: Callable[..., Any], settings
 
 def _is_default(function: Callable[..., Any], name: str, value: Any) -> bool:
     """Whether ``value`` is what torch's function takes for ``name`` where nothing is passed."""
-    if name == "alpha":
-        return bool(value == 1)
     try:
         parameter = signature(function).parameters[name]
     except (KeyError, ValueError):  # written in C: it has no signature
@@ -178,36 +231,73 @@ def _array_ufunc(
     _self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] | None = None, **settings: Any
 ) -> Any:
     """A ufunc of numpy was called with one of our tensors: run our op of that name."""
-    name = "eq" if ufunc is np.equal else SAME.get(ufunc.__name__, ufunc.__name__)  # torch.equal is another function
-    row = OPS.get(name)
-    if out is None and row is not None:
-        if method == "__call__" and not settings and row.arity == ufunc.nin:
-            return row(*inputs)
+    name = ufunc.__name__
+    ours = _known(SAME.get(name, name))  # torch.equal is another function
+    if out is None and ours is not None:
+        if method == "__call__" and not settings and _takes(ours, ufunc.nin):
+            return ours(*_operands(inputs, numbers=name not in TENSORS_ONLY))
         if method == "reduce" and name in UFUNC_REDUCTIONS and settings.keys() <= {"axis", "keepdims"}:
             return _reduced(UFUNC_REDUCTIONS[name], inputs[0], **{"axis": 0, **settings})
-    called = f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    called = f"numpy.{name}" + ("" if method == "__call__" else f".{method}")
     if out is not None and any(isinstance(one, Tensor) for one in out):
         raise TypeError(f"{called}(out=...) cannot write into an nbgrad tensor: use the result, or change t.data")
     if out is not None:
         called += " with out="
-    elif settings and row is not None:
+    elif settings and ours is not None:
         called += f" with {', '.join(settings)}"
     return _by_numpy(called, getattr(ufunc, method), inputs, {**settings, **({} if out is None else {"out": out})})
+
+
+def _operands(inputs: tuple[Any, ...], *, numbers: bool) -> list[Any]:
+    """The operands of a ufunc as ours take them.
+
+    Without ``numbers`` a Python number is a tensor, of the element type that it has beside our tensor.
+    """
+    beside = next(one.data for one in inputs if isinstance(one, Tensor))
+    operands = [
+        torch.from_numpy(one) if isinstance(one, np.ndarray) else one.item() if isinstance(one, np.generic) else one
+        for one in inputs
+    ]
+    if numbers:
+        return operands
+    return [
+        torch.tensor(one, dtype=torch.result_type(beside, one), device=beside.device)
+        if isinstance(one, bool | int | float | complex)
+        else one
+        for one in operands
+    ]
+
+
+def _takes(ours: Callable[..., Any], count: int) -> bool:
+    """Whether a row or function takes this many tensors and needs no more."""
+    if isinstance(ours, Op):
+        return ours.arity == count
+    parameters = list(signature(ours).parameters.values())
+    return len(parameters) >= count and all(one.default is not Parameter.empty for one in parameters[count:])
 
 
 def _array_function(
     _self: Tensor, function: Callable[..., Any], _types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Another function of numpy was called with one of our tensors: its reductions are rows."""
-    if function in REDUCTIONS and not args[1:] and kwargs.keys() <= {"axis", "keepdims"}:
-        return _reduced(REDUCTIONS[function], args[0], **kwargs)
+    name = REDUCTIONS.get(function)
+    if name is not None and not args[2:]:
+        settings = dict(zip(("a", "axis"), args, strict=False)) | kwargs
+        if name in {"std", "var"}:
+            settings["correction"] = settings.pop("ddof", 0)
+        if settings.keys() <= {"a", "axis", "keepdims", "correction"}:
+            return _reduced(name, settings.pop("a"), **settings)
     if function in ABOUT_NUMPY:
         return function(*_arrays(args, detached=True), **_arrays(kwargs, detached=True))
     return _by_numpy(f"{function.__module__}.{function.__name__}", function, args, kwargs)
 
 
-def _reduced(name: str, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return OPS[name](x, dim=() if axis is None else axis, keepdim=keepdims)
+def _reduced(name: str, x: Any, axis: Any = None, keepdims: bool = False, **settings: Any) -> Any:
+    row = _known(name)
+    assert row is not None
+    if axis is not None:
+        settings["dim"] = axis
+    return row(x, **settings, **({"keepdim": True} if keepdims else {}))
 
 
 def _by_numpy(called: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ One immutable state in one context variable, so that an op looks up everything i
 threads and async tasks never see each other's graph.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar, Token
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from nbgrad.core.node import Leaf, Node, Origin
-    from nbgrad.core.op import Op
+    from nbgrad.core.row import Op
     from nbgrad.core.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,8 +68,8 @@ class Observer:
     def on_detach(self, tensor: "Tensor", detached: "Tensor") -> None:
         """``detached`` was cut from the graph of ``tensor``."""
 
-    def on_change(self, data: "torch.Tensor", what: str) -> None:
-        """``what``, an in-place method or an optimizer, has changed ``data``."""
+    def on_change(self, changed: "Sequence[torch.Tensor]", what: str) -> None:
+        """``what``, an in-place method or an optimizer, has changed the data of each tensor in ``changed``."""
 
     # What error messages ask.
 
@@ -80,6 +80,22 @@ class Observer:
     def change_of(self, data: "torch.Tensor") -> str | None:  # noqa: ARG002
         """What made ``data`` the version that they are now, and where."""
         return None
+
+
+def tell(
+    observers: tuple[Observer, ...],
+    op: "Op",
+    args: tuple[Any, ...],
+    settings: dict[str, Any],
+    result: Any,
+    node: "Node | None",
+) -> None:
+    """Tell each observer that ``op`` has run, and first that it was recorded, if it was."""
+    results = result if isinstance(result, tuple) else (result,)
+    for observer in observers:
+        if node is not None:
+            observer.on_record(node, args, results[0])
+        observer.on_result(op, args, settings, results, node)
 
 
 class State(NamedTuple):
@@ -107,9 +123,12 @@ class Switch:
         self._entered: list[tuple[State, Token[State]]] = []
 
     def __enter__(self) -> Self:
-        state = _STATE.get()._replace(**self._changes)
+        state = self._changed(_STATE.get())
         self._entered.append((state, _STATE.set(state)))
         return self
+
+    def _changed(self, state: State) -> State:
+        return state._replace(**self._changes)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -136,6 +155,19 @@ class Switch:
             TypeError: ``function`` is no function, or an asynchronous generator.
         """
         return _switched(type(self).__name__, self._again, function)
+
+
+class InScope(Switch):
+    """A switch of the scope alone: every call of a module makes one where somebody watches, so it has to be quick."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope=scope)
+        self._scope = scope
+
+    def _changed(self, state: State) -> State:
+        return State(state[0], state[1], state[2], self._scope, state[4], state[5])
 
 
 def _switched(name: str, again: Callable[[], Switch], function: F) -> F:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import torch
 
     from nbgrad.core.caller import Place
-    from nbgrad.core.op import Op, Plan
+    from nbgrad.core.plan import Plan
+    from nbgrad.core.row import Op
     from nbgrad.core.tensor import Tensor
 
 next_seq: Final = count(1).__next__
@@ -49,7 +50,25 @@ class Deferred:
         raise NotImplementedError
 
 
-class Node:
+class Vertex:
+    """What every origin says of the gradient that it stands for.
+
+    Attributes:
+        seq: the sequence number.
+        shape, dtype, device: of the gradient, which are those of the tensor.
+        hooks: the user's hooks, None where there are none.
+    """
+
+    __slots__ = ("__weakref__", "device", "dtype", "hooks", "seq", "shape")
+
+    seq: int
+    shape: "torch.Size"
+    dtype: "torch.dtype"
+    device: "torch.device"
+    hooks: Hooks | None
+
+
+class Node(Vertex):
     """One op that ran: what its rules need, and where its inputs came from.
 
     Attributes:
@@ -58,44 +77,22 @@ class Node:
         settings: the op's settings, defaults filled in.
         saved: the values that the rules named, nothing else; ``Freed`` after a backward,
             ``Deferred`` inside a checkpoint.
-        versions: for each saved tensor its slot in ``saved`` and torch's version counter when it was saved.
+        versions: for each saved value torch's version counter when it was saved; None for what is no tensor.
         edges: the origin of each input that needs a gradient, None for the others.
-        seq: the sequence number.
         shape, dtype, device: of the differentiable output, the first one if there are several.
         outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
-        hooks: the user's hooks, None where there are none.
         place: the line of the user's that ran it; only there if somebody watched.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "device",
-        "dtype",
-        "edges",
-        "hooks",
-        "op",
-        "outputs",
-        "place",
-        "plan",
-        "saved",
-        "seq",
-        "settings",
-        "shape",
-        "versions",
-    )
+    __slots__ = ("edges", "op", "outputs", "place", "plan", "saved", "settings", "versions")
 
     op: "Op"
     plan: "Plan"
     settings: dict[str, Any]
     saved: tuple[Any, ...] | Freed | Deferred
-    versions: tuple[tuple[int, int], ...]
+    versions: tuple[int | None, ...]
     edges: "tuple[Origin | None, ...]"
-    seq: int
-    shape: "torch.Size"
-    dtype: "torch.dtype"
-    device: "torch.device"
     outputs: int
-    hooks: Hooks | None
     place: "Place"
 
     def __repr__(self) -> str:
@@ -118,10 +115,10 @@ class Node:
         return add(self.hooks.before, hook)
 
 
-class Output:
+class Output(Vertex):
     """One output of an op that has several with a gradient; it leads to the op's node, where it fills a slot."""
 
-    __slots__ = ("__weakref__", "device", "dtype", "hooks", "index", "node", "seq", "shape")
+    __slots__ = ("index", "node")
 
     def __init__(self, node: Node, index: int, data: "torch.Tensor") -> None:
         self.node = node
@@ -130,7 +127,7 @@ class Output:
         self.shape = data.shape
         self.dtype = data.dtype
         self.device = data.device
-        self.hooks: Hooks | None = None
+        self.hooks = None
 
     @property
     def op(self) -> "Op":
@@ -141,13 +138,13 @@ class Output:
         return f"<{self.node.op.name} output {self.index}>"
 
 
-class Leaf:
+class Leaf(Vertex):
     """The end of a path: a tensor that no recorded op made, reached through a weak reference.
 
     It carries what the picture shows of the tensor, so that the record of a graph need not keep the tensor itself.
     """
 
-    __slots__ = ("__weakref__", "device", "dtype", "hooks", "kind", "name", "ref", "seq", "shape")
+    __slots__ = ("kind", "name", "ref")
 
     def __init__(self, tensor: "Tensor") -> None:
         self.ref = ref(tensor)
@@ -157,7 +154,7 @@ class Leaf:
         self.device = tensor.data.device
         self.name: str | None = tensor.name
         self.kind = tensor.kind
-        self.hooks: Hooks | None = None
+        self.hooks = None
 
     def __repr__(self) -> str:
         return f"<leaf {self.name or tuple(self.shape)}>"

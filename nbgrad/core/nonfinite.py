@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.contents import dtype_name
-from nbgrad.core.op import Op
+from nbgrad.core.row import Op
 
 
 class Operand(NamedTuple):

@@ -5,7 +5,7 @@ when somebody asks, so that a question about the structure of a graph costs noth
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -16,7 +16,7 @@ from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
 from nbgrad.core.modes import Scope
-from nbgrad.core.op import Op
+from nbgrad.core.row import Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,25 @@ class Notes:
     def roots(self) -> tuple[int, ...]:
         """What the last backward started from."""
         return self.frame.roots if self.frame is not None else ()
+
+
+class Ran(NamedTuple):
+    """What is kept of an op that ran: the facts of a record, which is made of them when somebody asks."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    op: Op
+    settings: dict[str, Any]
+    sources: tuple[Any, ...]
+    scope: Scope | None
+    place: Place
+    thing: "ref[Any]"
+
+    def record(self, id: int, notes: Notes) -> "Record":
+        """The record of it."""
+        shape, facts = tuple(self.shape), (self.op, self.settings, self.sources, self.scope, self.place, self.thing)
+        return Record(id, "op", shape, self.dtype, self.device, notes, *facts)
 
 
 class Record:

@@ -81,6 +81,16 @@ def binary(make: Make) -> Iterator[Sample]:
     yield Sample.of(2, make(2, 3))
 
 
+def pairs(make: Make) -> Iterator[Sample]:
+    """Every pair of shapes that broadcasts: for ops of two tensors, where a number may be an error."""
+    yield from (Sample.of(make(*a), make(*b)) for a, b in PAIRS)
+
+
+def points(*values: float) -> torch.Tensor:
+    """A float64 tensor of special points."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
 def at(*points: float) -> Samples:
     """A tensor of special points, after every shape."""
 
@@ -108,3 +118,25 @@ def along_a_dim(make: Make) -> Iterator[Sample]:
     for shape in SHAPES:
         yield Sample.of(make(*shape), dim=0)
         yield Sample.of(make(*shape), dim=-1)
+
+
+def alike(*points: float) -> Samples:
+    """Pairs of tensors of one shape, every shape; where there are special points, then with these in the second one."""
+
+    def samples(make: Make) -> Iterator[Sample]:
+        yield from (Sample.of(make(*shape), make(*shape)) for shape in SHAPES)
+        if points:
+            yield Sample.of(make(len(points)), torch.tensor(points, dtype=torch.float64))
+
+    return samples
+
+
+def varied(samples: Samples, *changes: dict[str, Any]) -> Samples:
+    """The samples, and the last one of them again with each of these settings."""
+
+    def more(make: Make) -> Iterator[Sample]:
+        drawn = list(samples(make))
+        yield from drawn
+        yield from (Sample(drawn[-1].args, {**drawn[-1].settings, **change}) for change in changes)
+
+    return more

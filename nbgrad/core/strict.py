@@ -10,7 +10,7 @@ from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import Observer, Switch, current
 
 if TYPE_CHECKING:
-    from nbgrad.core.op import Op
+    from nbgrad.core.row import Op
 
 Shape = tuple[int, ...]
 

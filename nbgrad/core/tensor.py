@@ -11,15 +11,16 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core import engine
-from nbgrad.core.alias import View, Views, part
-from nbgrad.core.contents import Contents
+from nbgrad.core.alias import View, part
+from nbgrad.core.base import TensorBase
+from nbgrad.core.contents import Contents, differentiable, laid_out_as
 from nbgrad.core.hooks import Hooks, add
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current
 from nbgrad.core.node import Leaf, Node, Origin, Output
 
 
-class Tensor(Contents, TensorMethods):
+class Tensor(TensorBase, Contents, TensorMethods):
     """A multi-dimensional array that remembers how it was computed.
 
     Make one with ``nbgrad.tensor``. Operators and methods come from the op table and carry torch's names.
@@ -28,17 +29,7 @@ class Tensor(Contents, TensorMethods):
         name: what the picture calls it; variable and parameter names fill it in where it is None.
     """
 
-    __slots__ = ("__weakref__", "_alias", "_data", "_grad", "_needs_grad", "_origin", "name")
-
-    name: str | None
-
-    def __init__(self, data: torch.Tensor, requires_grad: bool = False, origin: Origin | None = None) -> None:
-        self._data = data
-        self.name = None
-        self._needs_grad = requires_grad
-        self._origin = origin
-        self._grad: Tensor | None = None
-        self._alias: View | Views | None = None
+    __slots__ = ()
 
     @property
     def data(self) -> torch.Tensor:
@@ -178,10 +169,8 @@ class Tensor(Contents, TensorMethods):
             if create_graph:
                 self._grad = gradient.clone() if held is None else held + gradient
             elif held is None:
-                fits = (
-                    gradient.stride() == self._data.stride() and gradient.untyped_storage().nbytes() == gradient.nbytes
-                )
-                self._grad = Tensor(gradient if alone and fits else torch.empty_like(self._data).copy_(gradient))
+                fits = alone and laid_out_as(gradient, self._data)
+                self._grad = Tensor(gradient if fits else torch.empty_like(self._data).copy_(gradient))
             elif held._needs_grad:
                 self._grad = Tensor(held.data + gradient)
             else:
@@ -372,6 +361,11 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
                 f"backward() on a tensor of shape {tuple(output.shape)}: only one with a single element has an obvious "
                 "gradient to start from. Reduce it first, as in y.sum().backward(), or pass gradient= of its shape."
             )
+        if output.is_complex():
+            raise RuntimeError(
+                "backward() on a complex number: only a real one has an obvious gradient to start from. Make a real "
+                "number of it first, as in y.abs().backward(), or pass gradient=."
+            )
         gradient = Tensor(torch.ones_like(output.data))
     elif isinstance(gradient, torch.Tensor):
         gradient = Tensor(gradient.detach())
@@ -388,12 +382,8 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
 
 
 def _check_differentiable(dtype: torch.dtype) -> None:
-    if dtype.is_complex:
-        raise NotImplementedError(
-            f"gradients of {dtype} tensors are not supported: split them into real and imaginary part"
-        )
-    if not dtype.is_floating_point:
+    if not differentiable(dtype):
         raise RuntimeError(
-            f"only floating point tensors can require gradients, not {dtype}: "
+            f"only floating point and complex tensors can require gradients, not {dtype}: "
             "write nbgrad.tensor([1.0, 2.0]) or pass dtype=torch.float32"
         )

@@ -10,7 +10,7 @@ import torch
 from nbgrad.core.advice import name_of
 from nbgrad.core.caller import Place, called_by_user, user_place
 from nbgrad.core.node import Leaf, Origin, Output, record_id
-from nbgrad.core.op import Op
+from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
 
 

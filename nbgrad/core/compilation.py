@@ -1,0 +1,112 @@
+"""Whether the core runs compiled, and if not, why not: a compiled file that is older than its source is not used.
+
+The modules of ``nbgrad/core`` that have a ``.pxd`` file beside them can be compiled. They know each other's memory
+layout, so that either all of them run compiled or none does. A file written beside them when they are compiled holds a
+fingerprint of every source. This module knows nothing of the rest of nbgrad, for the build uses it too.
+
+The environment variable ``NBGRAD_COMPILED`` overrides the choice: 0 runs the Python sources, 1 is an error where the
+compiled ones cannot run.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+CORE = Path(__file__).parent
+SIGNATURE = "compiled.json"
+
+_why_not: str | None = "nbgrad.core was imported before it was asked"
+
+
+def compiled() -> bool:
+    """Whether the core of nbgrad runs compiled; ``nbgrad doctor`` says why not."""
+    return _why_not is None
+
+
+def why_not() -> str | None:
+    """Why the core runs as plain Python; None where it runs compiled."""
+    return _why_not
+
+
+def choose() -> None:
+    """Decide before the core is imported, and see to it that only compiled or only Python modules are."""
+    global _why_not  # noqa: PLW0603  # said once, at import
+    wish = os.environ.get("NBGRAD_COMPILED", "")
+    if wish not in {"", "0", "1"}:
+        raise ImportError(f"NBGRAD_COMPILED is {wish!r}: 0 asks for plain Python, 1 for the compiled core")
+    _why_not = "NBGRAD_COMPILED=0 asks for plain Python" if wish == "0" else obstacle(CORE)
+    if _why_not is None:
+        return
+    if wish == "1":
+        raise ImportError(f"NBGRAD_COMPILED=1 asks for the compiled core, but {_why_not}")
+    if any(_extension(CORE, name) for name in modules(CORE)):
+        sys.meta_path.insert(0, _PlainSources())
+        if wish != "0":
+            warnings.warn(f"nbgrad runs as plain Python, more slowly: {_why_not}", RuntimeWarning, stacklevel=2)
+
+
+def obstacle(core: Path) -> str | None:
+    """Why the modules of a folder cannot run compiled here; None where they can."""
+    names = modules(core)
+    missing = [name for name in names if _extension(core, name) is None]
+    if len(missing) == len(names):
+        return "nothing was compiled when it was installed: that takes a C compiler"
+    if missing:
+        return f"{', '.join(missing)} was not compiled when the others were. Install nbgrad again"
+    signature = core / SIGNATURE
+    signed = json.loads(signature.read_text()) if signature.exists() else {}
+    stale = sorted(name for name in names if signed.get(name) != fingerprint(core, name))
+    if stale:
+        return f"{', '.join(stale)} changed after it was compiled. Install nbgrad again, or run make compile"
+    return None
+
+
+def sign(sources: Path, folder: Path) -> None:
+    """Write into ``folder``, which holds the compiled modules, what they were compiled from."""
+    signed = {name: fingerprint(sources, name) for name in modules(sources)}
+    (folder / SIGNATURE).write_text(json.dumps(signed, indent=2, sort_keys=True) + "\n")
+
+
+def fingerprint(core: Path, module: str) -> str:
+    """What changes when a source changes: a digest of the module and of its declarations."""
+    digest = hashlib.sha256()
+    for suffix in (".py", ".pxd"):
+        digest.update((core / f"{module}{suffix}").read_bytes().replace(b"\r\n", b"\n"))
+    return digest.hexdigest()
+
+
+def modules(core: Path) -> list[str]:
+    """The modules that can be compiled."""
+    return sorted(path.stem for path in core.glob("*.pxd"))
+
+
+def _extension(core: Path, module: str) -> Path | None:
+    """The compiled file of a module that this Python would import."""
+    for suffix in EXTENSION_SUFFIXES:
+        if (path := core / f"{module}{suffix}").exists():
+            return path
+    return None
+
+
+class _PlainSources(MetaPathFinder):
+    """Finds the Python source of a module where Python itself would take the compiled file."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002  # what Python calls it with
+        target: ModuleType | None = None,  # noqa: ARG002  # and this
+    ) -> ModuleSpec | None:
+        """The source of a module of the core; nothing for any other."""
+        package, _, name = fullname.rpartition(".")
+        if package == "nbgrad.core" and _extension(CORE, name) is not None:
+            return spec_from_file_location(fullname, CORE / f"{name}.py")
+        return None

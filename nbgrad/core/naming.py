@@ -1,0 +1,73 @@
+"""Which functions nbgrad has: those of the op table that torch has too, found by their names and listed nowhere.
+
+What is found here at run time stands in stub files for type checkers and editors; tools/write.py writes them.
+"""
+
+from collections.abc import Iterable
+from importlib import import_module
+from inspect import isfunction
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from nbgrad.core.inplace import InPlace
+from nbgrad.core.row import Op
+
+PLACES: dict[str, Any] = {"fft": torch.fft, "linalg": torch.linalg, "special": torch.special}
+"""Where torch keeps a function whose row carries the place in its name, as linalg_det."""
+
+
+def found(package: str, path: Iterable[str], without: str, decided: dict[str, Any]) -> dict[str, Any]:
+    """The functions of all modules of a package, ``without`` one of them.
+
+    These are its rows and their in-place twins, and the functions that choose a row or are made of rows if torch has
+    one of that name; of a row and a function with one name it is the function. Names in ``decided`` mean what
+    they do there.
+
+    Raises:
+        ImportError: two modules have different functions of one name of torch's.
+    """
+    rows: dict[str, Any] = {}
+    functions: dict[str, Any] = {}
+    for info in iter_modules(path):
+        if info.name == without:
+            continue
+        for name, value in vars(import_module(f"{package}.{info.name}")).items():
+            if isinstance(value, Op):
+                rows.setdefault(value.name, value)
+            if name.startswith("_") or not torch_has(name):
+                continue
+            if isinstance(value, Op | InPlace):
+                rows[name] = value
+            elif isfunction(value) and value.__module__.startswith(package):
+                first = functions.setdefault(name, value)
+                if first is not value and name not in decided:
+                    raise ImportError(f"{name} is a function in {value.__module__} and another in {first.__module__}")
+    return rows | functions | decided
+
+
+def torch_has(name: str) -> bool:
+    """Whether torch has a function or a method that the table would call so."""
+    place, _, rest = name.partition("_")
+    places = (torch, torch.nn.functional, torch.Tensor)
+    return any(callable(getattr(one, name, None)) for one in places) or callable(getattr(PLACES.get(place), rest, None))
+
+
+def namespace(torchs: ModuleType, ops: ModuleType, *prefixes: str) -> dict[str, Any]:
+    """The functions of ``ops`` that a module of torch's has, by the names there.
+
+    Args:
+        torchs: torch's module, as ``torch.linalg``.
+        ops: the package of the op table.
+        prefixes: what the table puts before the name, as ``linalg_``; the first that there is counts. Default: nothing.
+    """
+    names: dict[str, Any] = {}
+    for name in sorted(vars(torchs)):
+        if not name.startswith("_") and not name.endswith("_backward") and callable(getattr(torchs, name)):
+            for prefix in prefixes or ("",):
+                value = getattr(ops, f"{prefix}{name}", None)
+                if isinstance(value, Op | InPlace) or (isfunction(value) and value.__module__.startswith(ops.__name__)):
+                    names.setdefault(name, value)
+    return names

@@ -1,0 +1,32 @@
+cimport cython
+
+cdef class Vertex:
+    cdef public object device
+    cdef public object dtype
+    cdef public object hooks
+    cdef public long long seq
+    cdef public object shape
+    cdef object __weakref__
+
+@cython.final
+@cython.freelist(256)
+cdef class Node(Vertex):
+    cdef public object op
+    cdef public object plan
+    cdef public object settings
+    cdef public object saved
+    cdef public tuple versions
+    cdef public tuple edges
+    cdef public Py_ssize_t outputs
+    cdef public object place
+
+@cython.final
+cdef class Output(Vertex):
+    cdef public Node node
+    cdef public Py_ssize_t index
+
+@cython.final
+cdef class Leaf(Vertex):
+    cdef public object ref
+    cdef public object name
+    cdef public object kind

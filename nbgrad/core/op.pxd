@@ -1,0 +1,1 @@
+# Compiled as it stands: the operators of Tensor are closures made here.

@@ -1,0 +1,162 @@
+"""What a node keeps of one run of an op, and which rules a backward runs on it, with what."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from nbgrad.core.node import Node, Output
+from nbgrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from nbgrad.core.row import Op
+
+
+class Rule(NamedTuple):
+    """How the gradient of one input comes from the gradient of the output.
+
+    Attributes:
+        function: takes the gradients, for a joint rule which inputs need theirs, and what ``needs`` names.
+        needs: what the function names after the gradients.
+        formula: LaTeX.
+        outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.
+        joint: whether one call gives the gradients of all inputs.
+    """
+
+    function: Callable[..., Any]
+    needs: tuple[str, ...]
+    formula: str
+    outputs: tuple[int, ...] | None = None
+    joint: bool = False
+
+
+class Plan:
+    """What to save, and which rules to run, when one set of inputs of an op needs gradients.
+
+    Attributes:
+        rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes.
+        saved_names: what is saved, slot by slot.
+        keeps_values: whether it saves tensors, which a backward frees.
+        results: how many results of the op can be saved.
+        broadcasts: positions of the inputs whose gradients the engine sums down.
+        saves: whether ``save`` is to be called.
+        slots: where in inputs, results, settings and facts, one after the other, each saved value is found.
+    """
+
+    __slots__ = ("broadcasts", "facts", "keeps_values", "results", "rules", "saved_names", "saves", "settings", "slots")
+
+    looks = False
+    """Whether ``save`` does more than to save: then it is called also where there is nothing to save."""
+
+    joint: Callable[..., Any] | None = None
+    """One rule for all inputs, where the op has one: it gets the gradient, which inputs need theirs, and ``saved``."""
+
+    def __init__(self, op: "Op", positions: list[int], conjugated: bool = False) -> None:
+        chosen = [(position, op.rules[op.inputs[position]]) for position in positions]
+        needs = [op.expanded(name) for _, rule in chosen for name in rule.needs]
+        names = list(dict.fromkeys(name for group in needs for name in group))
+        self.saved_names = tuple(names)
+        self.rules: tuple[tuple[int, Callable[..., Any], tuple[int, ...]], ...] = tuple(
+            (position, _seen(rule, op, conjugated), tuple(names.index(name) for name in rule.needs))
+            for position, rule in chosen
+            if not rule.joint
+        )
+        self.broadcasts = op.broadcasts
+        values = [*op.inputs, *op.results]
+        self.results = len(op.results)
+        self.keeps_values = any(name in values for name in names)  # what a backward frees, as torch does
+        self.settings = tuple(name for name in names if name in op.defaults)
+        facts = [name for name in names if name not in values and name not in op.defaults]
+        self.facts = tuple((op.inputs.index(name.rpartition("_")[0]), name.rpartition("_")[2]) for name in facts)
+        pool = [*values, *self.settings, *facts]
+        self.slots = tuple(pool.index(name) for name in names)
+        self.saves = bool(self.slots) or self.looks
+
+    def save(self, values: list[Any], results: tuple[Any, ...], settings: dict[str, Any]) -> tuple[Any, ...]:
+        """What the rules of this plan name, taken from one run of the op."""
+        if self.settings or self.facts:
+            facts = [getattr(values[position], what, None) for position, what in self.facts]
+            results = (*results[: self.results], *[settings[name] for name in self.settings], *facts)
+        arity = len(values)
+        return tuple([values[slot] if slot < arity else results[slot - arity] for slot in self.slots])
+
+    def unpack(self, node: Node) -> list[Any]:
+        """The saved values of ``node`` as tensors with their history, for a backward that is itself recorded."""
+        op = node.op
+        arity, computed = len(op.inputs), len(op.inputs) + len(op.results)
+        assert isinstance(node.saved, tuple)
+        values: list[Any] = []
+        for slot, value in zip(self.slots, node.saved, strict=True):
+            if slot >= computed or not isinstance(value, torch.Tensor):
+                values.append(value)
+                continue
+            origin: Any = node.edges[slot] if slot < arity else None
+            if slot >= arity and slot - arity in op.live:
+                origin = Output(node, op.live.index(slot - arity), value) if node.outputs else node
+            values.append(Tensor(value, requires_grad=origin is not None, origin=origin))
+        return values
+
+    @staticmethod
+    def lift(value: Any) -> Tensor:
+        """A rule's result as a ``Tensor``: a raw torch tensor is a constant."""
+        return value if isinstance(value, Tensor) else Tensor(value)
+
+
+class JointPlan(Plan):
+    """The plan of an op whose inputs share one rule: it gives all gradients in one call."""
+
+    __slots__ = ("_groups", "_rule")
+
+    def __init__(self, op: "Op", positions: list[int], conjugated: bool = False) -> None:
+        super().__init__(op, positions, conjugated)
+        rule = op.rules[op.inputs[positions[0]]]
+        self._rule = _seen(rule, op, conjugated)
+        index = self.saved_names.index
+        # A list of tensors is handed to the rule as one tuple, everything else by itself.
+        self._groups = tuple(
+            tuple(index(one) for one in op.expanded(name)) if op.is_list(name) else index(name) for name in rule.needs
+        )
+
+    def joint(self, gradient: Any, needed: tuple[bool, ...], *saved: Any) -> Any:
+        """The gradients of all inputs, by position."""
+        given = [
+            saved[group] if isinstance(group, int) else tuple([saved[slot] for slot in group]) for group in self._groups
+        ]
+        return self._rule(gradient, needed, *given)
+
+
+def _seen(rule: Rule, op: "Op", conjugated: bool) -> Callable[..., Any]:
+    """The function of ``rule`` as the walk calls it: with one gradient, or with the list of those of all outputs."""
+    function = rule.function
+    if rule.outputs is not None:
+        function = _picking(function, tuple(op.live.index(output) for output in rule.outputs))
+    return _conjugating(function) if conjugated else function
+
+
+def _picking(function: Callable[..., Any], slots: tuple[int, ...]) -> Callable[..., Any]:
+    """``function``, which names the outputs whose gradients it takes, on the list of all of them."""
+
+    def picked(gradients: list[Any], *rest: Any) -> Any:
+        return function(*[gradients[slot] for slot in slots], *rest)
+
+    return picked
+
+
+def _conjugating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, the rule of a real function, as that of the holomorphic one with the same formula.
+
+    With w = f(z) the gradient of z is that of w times the conjugate of f'(z) (torch's convention). A rule multiplies
+    by f'(z): conjugating what goes in and what comes out conjugates f'(z) alone.
+    """
+
+    def conjugated(gradient: Any, *rest: Any) -> Any:
+        return conjugate(function(conjugate(gradient), *rest))
+
+    return conjugated
+
+
+def conjugate(gradient: Any) -> Any:
+    """The complex conjugate of a tensor, or of each in a list; what is real or None stays as it is."""
+    if isinstance(gradient, list | tuple):
+        return [conjugate(one) for one in gradient]
+    return gradient.conj() if gradient is not None and gradient.is_complex() else gradient

@@ -1,0 +1,30 @@
+cimport cython
+from nbgrad.core.base cimport TensorBase
+from nbgrad.core.node cimport Node
+from nbgrad.core.plan cimport Plan
+
+cdef class Op:
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef public object forward
+    cdef public Py_ssize_t arity
+    cdef public bint many
+    cdef public bint several
+    cdef public bint simple
+    cdef public bint view
+    cdef public bint holomorphic
+    cdef public tuple live
+    cdef public dict defaults
+    cdef public dict _plans
+
+    cpdef tuple _versions(self, tuple saved)
+    @cython.locals(position=Py_ssize_t, ours=bint, foreign=bint)
+    cpdef object _unwrap(self, tuple args, list values)
+    @cython.locals(node=Node, results=tuple, plan=Plan)
+    cpdef object _record(self, tuple args, list values, object result, dict settings, object needs)
+
+@cython.locals(edges=list, position=Py_ssize_t)
+cpdef tuple edges_of(tuple args, object needs)
+
+@cython.locals(tensor=TensorBase)
+cpdef object made(object raw, Node node)

@@ -1,0 +1,398 @@
+"""The row of the op table: forward, rules, formulas, domain and samples of one op, written once.
+
+Calling a row runs it: on ``Tensor`` inputs it computes, records a node and returns a ``Tensor``; on raw torch tensors
+alone it computes and returns a raw torch tensor. That is how one rule serves a plain backward, without wrapping, and a
+backward that is itself recorded.
+"""
+
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from copy import copy
+from inspect import Parameter, signature
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from nbgrad.core.alias import Part, link
+from nbgrad.core.autocast import any_enabled, cast
+from nbgrad.core.base import TensorBase
+from nbgrad.core.binding import bind
+from nbgrad.core.contents import REAL, differentiable, dtype_name
+from nbgrad.core.modes import current, tell
+from nbgrad.core.node import Node, Output, next_seq
+from nbgrad.core.plan import JointPlan, Plan, Rule
+from nbgrad.core.samples import Domain, Make, Sample
+from nbgrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from nbgrad.core.inplace import InPlace
+
+
+RawTensor = torch.Tensor  # looked up several times for every op
+
+
+FIELDS = ("_plans", "arity", "defaults", "forward", "holomorphic", "live", "many", "several", "simple", "view")
+"""What row.pxd declares as C fields of a row: all that a call reads."""
+
+
+class Op:
+    """One row of the table. Call it to run it.
+
+    Attributes:
+        name: torch's name of the op.
+        forward: the function on raw torch tensors.
+        formula: LaTeX of the forward.
+        inputs: names of the tensor inputs, in order.
+        optional: how many of the last inputs may be left out.
+        defaults: the settings and their default values.
+        results: names of what the forward returns; empty for an op with ``many`` outputs.
+        shown: how many of ``results`` the caller gets; the others are only saved for rules.
+        live: positions of the outputs that have a gradient.
+        many: whether the forward returns a tuple of any length, whose tensors all have a gradient.
+        several: whether the rules take the gradients of several outputs, or of another than the first.
+        listed: the name of the input that is a list of tensors, None for most ops.
+        arity: the number of inputs; -1 where a list may have any length: then ``of(length)`` is the row that runs.
+        simple: whether all that the forward gives is one new tensor.
+        holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
+        broadcasts: positions of the inputs that the op broadcasts, whose gradients the engine sums down.
+        differentiable: False for an op whose result is piecewise constant or no floating point number.
+        no_gradient: inputs that never get a gradient, such as a target of class numbers.
+        rules: the gradient rule of each input.
+        domain: where random test inputs are drawn from.
+        samples: the inputs that the tests run the row on.
+        reference: torch's own function, where it is not the one called like this row.
+        plan: how it makes plans.
+    """
+
+    def __init__(self, forward: Callable[..., Any], **row: Any) -> None:
+        self.__signature__ = signature(forward)  # what help() and a notebook's tooltip show
+        parameters = self.__signature__.parameters.values()
+        self.name: str = row.get("name") or forward.__name__
+        self.forward = forward
+        self.doc = self.__doc__ = forward.__doc__ or ""
+        self.formula: str = row["formula"]
+        tensors = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        self.inputs = tuple(p.name for p in tensors)
+        self.listed = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), None)
+        self.arity = -1 if self.listed else len(self.inputs)
+        self.optional = sum(p.default is None for p in tensors)
+        self.defaults = {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
+        self.variadic: str | None = row["variadic"]
+        self.many: bool = row["many"]
+        outputs = row["outputs"]
+        self.results: tuple[str, ...] = () if self.many else (*outputs, *row["aux"])
+        self.shown = len(outputs)
+        self.returns = namedtuple(self.name, outputs) if len(outputs) > 1 else None  # fields are data
+        self.live: tuple[int, ...] = (0,)
+        self.several = self.many
+        stretched = row["broadcasts"]
+        names = (*self.inputs, self.listed) if stretched is True else stretched or ()
+        self.stretched = frozenset(name for name in names if name is not None)
+        self.broadcasts = frozenset(position for position, name in enumerate(self.inputs) if name in self.stretched)
+        self.differentiable: bool = row["differentiable"]
+        self.no_gradient: tuple[str, ...] = row["no_gradient"]
+        self.holomorphic: bool = row["holomorphic"]
+        self.view: bool = row["view"]
+        self.simple = not (self.view or self.many or len(self.results) > 1)
+        self._in_place: InPlace | None = None
+        self.domain: Domain = row["domain"]
+        self.samples: Callable[[Make], Iterator[Sample]] = row["samples"]
+        self.reference: Callable[..., Any] | None = row["reference"]
+        self.rules: dict[str, Rule] = {}
+        self._plans: dict[int, Plan | None] = {}
+        self._rows: dict[int, Op] = {}
+        self.plan = Plan
+
+    def __copy__(self) -> "Op":
+        """A row of its own with the same fields; where it is compiled some of them are not in its ``__dict__``."""
+        twin = type(self).__new__(type(self))
+        vars(twin).update(vars(self))
+        for name in FIELDS:
+            setattr(twin, name, getattr(self, name))
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Op":
+        """Itself, as of a function: a copied module has the same activation."""
+        return self
+
+    def rule(self, input: str, formula: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate the rule of ``input``: ``rule(g, ...)`` gives its gradient from ``g``, the gradient of the output.
+
+        After ``g`` the rule names what it needs, and the engine saves exactly that: inputs, ``out``, settings, further
+        outputs of the forward, and ``NAME_shape`` or ``NAME_device`` of an input whose values it does not need. It must
+        return a new tensor, a view of ``g``, or None for zero; it is written in ops that work on torch tensors
+        and on ``Tensor`` alike.
+
+        Where several outputs have a gradient, the rule names those it takes, ``g_NAME`` with the output's name, in
+        place of ``g``; of an op with ``many`` outputs ``g`` is the list of them all. None stands for the gradient of
+        an output that no path from the root of the backward reached.
+        """
+        return self._ruled({input: formula}, joint=False)
+
+    def joint_rule(self, **formulas: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate one rule for all inputs named here: it gives the tuple of their gradients, as one kernel does.
+
+        It takes after the gradients ``needed``, which says for each input of the op whether its gradient is asked for,
+        and then what it needs, as any rule. It returns one gradient for each input of the op, None where there is none.
+        A list of tensors is one name here: the rule gets it as a tuple and gives one gradient for each.
+        """
+        return self._ruled(formulas, joint=True)
+
+    def _ruled(self, formulas: dict[str, str], *, joint: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        takes = [*self.inputs, *([self.listed] if self.listed else [])]
+        for input in formulas:
+            if input not in takes:
+                raise ValueError(f"op {self.name!r} has no input {input!r}: its inputs are {', '.join(takes)}")
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            gradients, needs = self._gradients(list(signature(function).parameters))
+            if joint and needs[:1] != ["needed"]:
+                raise ValueError(f"the joint rule of {self.name!r} must take 'needed' after the gradients")
+            needs = needs[joint:]
+            known = {*takes, *self.results, *self.defaults}
+            known |= {f"{name}_{what}" for name in takes for what in ("shape", "device")}
+            if unknown := [name for name in needs if name not in known]:
+                inputs = ", ".join(formulas)
+                raise ValueError(f"the rule of {self.name!r} for {inputs!r} names {unknown}: known are {sorted(known)}")
+            if gradients is not None:
+                self.live, self.several = tuple(sorted({*gradients, *(self.live if self.several else ())})), True
+            for input, formula in formulas.items():
+                self.rules[input] = Rule(function, tuple(needs), formula, gradients, joint)
+            if joint:
+                self.plan = JointPlan
+            self._plans.clear()  # made from the rule before, if there was one
+            self._rows.clear()
+            if self._in_place is not None:
+                self._in_place.forget()
+            return function
+
+        return decorate
+
+    def _gradients(self, parameters: list[str]) -> tuple[tuple[int, ...] | None, list[str]]:
+        """Which outputs' gradients a rule names by its first parameters, None for the one called g; and the others."""
+        named = {f"g_{name}": position for position, name in enumerate(self.results[: self.shown])}
+        taken = list(takewhile(named.__contains__, parameters)) if self.shown > 1 else []
+        return (tuple(named[name] for name in taken), parameters[len(taken) :]) if taken else (None, parameters[1:])
+
+    def is_list(self, name: str) -> bool:
+        """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""
+        return self.listed is not None and name in {self.listed, f"{self.listed}_shape", f"{self.listed}_device"}
+
+    def expanded(self, name: str) -> list[str]:
+        """What a rule names, as names of single values: for a list of tensors each of them."""
+        if self.listed is None or not self.is_list(name):
+            return [name]
+        return [f"{input}{name[len(self.listed) :]}" for input in self.inputs if input.startswith(f"{self.listed}[")]
+
+    def of(self, count: int) -> "Op":
+        """The row that runs this op on a list of ``count`` tensors: each of them is an input of its own."""
+        if count not in self._rows:
+            self._rows[count] = row = copy(self)
+            members = tuple(f"{self.listed}[{i}]" for i in range(count))
+            row.inputs = (*self.inputs, *members)
+            row.arity, row._plans = len(row.inputs), {}
+            row.rules = {input: self.rules[input] for input in self.inputs if input in self.rules}
+            if self.listed in self.rules:
+                row.rules |= dict.fromkeys(members, self.rules[self.listed])
+            stretched = {*self.stretched, *(members if self.listed in self.stretched else ())}
+            row.broadcasts = frozenset(position for position, name in enumerate(row.inputs) if name in stretched)
+            if self.listed in self.no_gradient:
+                row.no_gradient = (*self.no_gradient, *members)
+        return self._rows[count]
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        if settings or len(args) != self.arity:
+            args, settings, row = bind(self, args, settings)
+            if row is not self:
+                return row(*args, **settings)
+        values = list(args)
+        needs = self._unwrap(args, values)
+        if needs < 0:
+            result = self.forward(*values, **settings) if settings else self.forward(*values)
+            return result if self.simple else self._shown(result)
+        state = current()
+        recorded = needs and state.grad_enabled and not state.inference
+        if recorded and any_enabled():
+            args = cast(self, args, values, settings)
+        for observer in state.observers:
+            observer.on_call(self, args)
+        try:
+            if state.inference:
+                result = self._in_inference_mode(*values, **settings)
+            else:
+                result = self.forward(*values, **settings) if settings else self.forward(*values)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise self._explained(error, values) from None
+        node = self._record(args, values, result, settings, needs) if recorded else None
+        if state.observers:
+            tell(state.observers, self, args, settings, result, node)
+        if self.simple:
+            return made(result, node)
+        return self._outputs(node, args, result, settings, recorded=state.grad_enabled)
+
+    def _in_inference_mode(self, *values: Any, **settings: Any) -> Any:
+        """The forward in torch's own mode, for this op alone: torch's mode is a thread's, ours is a task's."""
+        with torch.inference_mode():
+            return self.forward(*values, **settings)
+
+    def _outputs(
+        self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool
+    ) -> Any:
+        """What the caller gets where that is a view, or several tensors: those with a gradient lead to the node."""
+        results = result if isinstance(result, tuple) else (result,)
+        outputs = [Tensor(raw) for raw in (results if self.many else results[: self.shown])]
+        if node is not None:
+            for slot, position in enumerate(range(len(outputs)) if self.many else self.live):
+                raw = results[position]
+                outputs[position] = Tensor(raw, True, Output(node, slot, raw) if self.several else node)
+        if self.view:
+            for position, output in enumerate(outputs):
+                link(output, args[0], Part(self, position) if self.several else self, settings, recorded)
+        if self.many:
+            return tuple(outputs)
+        return outputs[0] if self.returns is None else self.returns(*outputs)
+
+    def _unwrap(self, args: tuple[Any, ...], values: list[Any]) -> int:
+        """Put the raw values of ``args`` into ``values``.
+
+        Returns:
+            A bit set for each input that needs a gradient; -1 where none of them is a ``Tensor``.
+        """
+        needs, ours, foreign = 0, False, False
+        for position, arg in enumerate(args):
+            if isinstance(arg, TensorBase):
+                ours = True
+                values[position] = arg._data
+                if arg._needs_grad:
+                    needs |= 1 << position
+            elif isinstance(arg, RawTensor):
+                foreign = True
+            elif isinstance(arg, np.ndarray):
+                values[position] = torch.from_numpy(arg)
+            elif isinstance(arg, np.generic):
+                values[position] = arg.item()
+        if ours and foreign:
+            self._check_foreign(args)
+        return needs if ours else -1
+
+    def _check_foreign(self, args: tuple[Any, ...]) -> None:
+        """An error if a torch tensor among ``args`` needs a gradient, which torch's autograd alone could give."""
+        if any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
+            raise RuntimeError(
+                f"{self.name}() got a torch tensor that requires grad in torch's own autograd, into which nbgrad does "
+                "not differentiate: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
+            )
+
+    def _shown(self, result: Any) -> Any:
+        """What the caller gets of a raw result: without what only the rules need."""
+        if not isinstance(result, tuple) or self.many:
+            return result
+        return result[0] if self.returns is None else self.returns(*result[: self.shown])
+
+    def _record(
+        self, args: tuple[Any, ...], values: list[Any], result: Any, settings: dict[str, Any], needs: int
+    ) -> Node | None:
+        """The node that remembers this run; None where the result has no gradient."""
+        results = result if isinstance(result, tuple) else (result,)
+        if not results:
+            return None
+        out = results[self.live[0]]
+        dtype = out.dtype
+        key = needs
+        if dtype not in REAL:
+            if not differentiable(dtype):
+                return None
+            if dtype.is_complex and self.holomorphic:
+                key = -needs  # stands for the plan with conjugated rules
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._make_plan(key)
+            if plan is None:
+                return None
+        node = Node.__new__(Node)
+        node.op = self
+        node.plan = plan
+        node.settings = {**self.defaults, **settings} if settings else self.defaults
+        if plan.saves:
+            node.saved = plan.save(values, results, node.settings)
+            node.versions = self._versions(node.saved)
+        else:
+            node.saved = node.versions = ()
+        node.edges = edges_of(args, needs)
+        node.seq = next_seq()
+        node.outputs = (len(results) if self.many else len(self.live)) if self.several else 0
+        node.hooks = None
+        node.shape = out.shape
+        node.dtype = dtype
+        node.device = out.device
+        return node
+
+    def _versions(self, saved: tuple[Any, ...]) -> tuple[int | None, ...]:
+        """For each saved tensor torch's version counter as it is now, None for anything else."""
+        try:
+            return tuple([one._version if isinstance(one, RawTensor) else None for one in saved])
+        except RuntimeError:
+            raise RuntimeError(_INFERENCE.format(op=self.name)) from None
+
+    def _make_plan(self, key: int) -> Plan | None:
+        wanted = [i for i, name in enumerate(self.inputs) if abs(key) >> i & 1 and name not in self.no_gradient]
+        if self.differentiable:
+            for position in wanted:
+                if self.inputs[position] not in self.rules:
+                    raise NotImplementedError(
+                        f"op {self.name!r} has no gradient rule for {self.inputs[position]!r}: "
+                        "detach() it if it is to be a constant"
+                    )
+        makes = wanted and self.differentiable
+        self._plans[key] = self.plan(self, wanted, key < 0) if makes else None
+        return self._plans[key]
+
+    @property
+    def in_place(self) -> "InPlace":
+        """The twin that changes its first input and returns it."""
+        if self._in_place is None:
+            raise AttributeError(f"op {self.name!r} has no in-place twin: declare it with @op(..., inplace=True)")
+        return self._in_place
+
+    def _explained(self, error: Exception, values: list[Any]) -> Exception:
+        """The same kind of error, naming the op and what it was given."""
+        if type(error) not in (RuntimeError, IndexError, TypeError, ValueError):
+            return error
+        given = [
+            f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
+            if isinstance(value, torch.Tensor)
+            else f"{name} = {value!r}"
+            for name, value in zip(self.inputs, values, strict=True)
+            if value is not None
+        ]
+        return type(error)(f"{self.name}({'; '.join(given)}): {error}")
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+def made(raw: torch.Tensor, node: Node | None) -> Tensor:
+    """``raw`` as the tensor that ``node`` made, or as a constant: what calling ``Tensor`` gives, but faster."""
+    tensor = TensorBase.__new__(Tensor)
+    tensor._data = raw
+    tensor._needs_grad = node is not None
+    tensor._origin = node
+    tensor._grad = tensor._alias = tensor.name = None
+    return tensor
+
+
+def edges_of(args: tuple[Any, ...], needs: int) -> tuple[Any, ...]:
+    """The origins of the inputs that need a gradient, by the bits of ``needs``; None for the others."""
+    edges: list[Any] = [None] * len(args)
+    for position, arg in enumerate(args):
+        if needs >> position & 1:
+            edges[position] = arg._origin or arg.origin
+    return tuple(edges)
+
+
+_INFERENCE = (
+    "{op} would have to save a tensor that was made in inference_mode() for its backward, which cannot be: make an "
+    "ordinary tensor of it with clone() first, or use no_grad() instead of inference_mode()"
+)

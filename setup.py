@@ -1,0 +1,81 @@
+"""Compiles the hot part of the core where that is possible; everything else about the package is in pyproject.toml.
+
+A module of ``nbgrad/core`` that has a ``.pxd`` file beside it is compiled from its Python source by Cython. Without
+Cython or without a C compiler the package is installed as plain Python: nothing fails, and ``nbgrad doctor`` says so.
+"""
+
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from sysconfig import get_path
+
+from setuptools import Distribution, Extension, setup
+from setuptools.command.build_ext import build_ext
+
+CORE = Path("nbgrad", "core")
+ROOT = Path(__file__).parent.resolve()
+
+# How a source is fingerprinted is nbgrad's own to say: the package compares when it is imported.
+_spec = importlib.util.spec_from_file_location("compilation", ROOT / CORE / "compilation.py")
+compilation = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(compilation)
+
+
+def extensions():
+    """What is to be compiled: nothing where Cython or a compiler is missing, and then the wheel is for any machine."""
+    try:
+        from Cython.Build import cythonize  # it may be missing
+    except ImportError:
+        sys.stderr.write("nbgrad: without Cython the core is not compiled\n")
+        return []
+    if not compiles():
+        sys.stderr.write("nbgrad: without a working C compiler the core is not compiled\n")
+        return []
+    modules = [
+        Extension(f"nbgrad.core.{name}", [str(CORE / f"{name}.py")]) for name in compilation.modules(ROOT / CORE)
+    ]
+    # Annotations stay what they are in Python: said to people and to mypy, not to the compiler. How something is copied
+    # and pickled the classes say themselves.
+    directives = {"annotation_typing": False, "auto_pickle": False}
+    made = cythonize(modules, build_dir="build/cython", compiler_directives=directives, quiet=True)
+    for extension in made:
+        extension.optional = True  # cythonize() drops it: a compiler that fails after all must not fail the install
+    return made
+
+
+def compiles():
+    """Whether there is a C compiler that finds Python's headers: it is given the smallest extension there can be."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "smallest.c")
+        source.write_text("#include <Python.h>\nPyObject *PyInit_smallest(void) { return NULL; }\n")
+        command = build_ext(Distribution({"ext_modules": [Extension("smallest", [str(source)])]}))
+        command.build_lib = command.build_temp = folder
+        command.include_dirs = [get_path("include")]
+        command.ensure_finalized()
+        try:
+            command.run()
+        except Exception as error:  # whatever it is: the package works without
+            sys.stderr.write(f"nbgrad: {error}\n")
+            return False
+        return True
+
+
+class BuildAndSign(build_ext):
+    """Compiles all or nothing, and writes down of which sources, so that a change after that is noticed."""
+
+    def run(self):
+        super().run()
+        folders = [Path(self.build_lib, CORE)]
+        if self.inplace or self.editable_mode:
+            folders.append(ROOT / CORE)
+        for folder in folders:
+            made = [folder / Path(self.get_ext_filename(one.name)).name for one in self.extensions]
+            if all(file.exists() for file in made):
+                compilation.sign(ROOT / CORE, folder)
+            else:  # they know each other's memory layout
+                for file in made:
+                    file.unlink(missing_ok=True)
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAndSign})
