@@ -1,61 +1,15 @@
-"""Activations: the nonlinear functions between layers, and softmax; their gradients are torch's fused kernels."""
+"""Smooth activations that squeeze or bend: tanh, the logistic function and what is made of it."""
 
 import torch
 
+from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
-from nbgrad.core.samples import Make, Sample, along_a_dim, at, unary
-
-_aten = torch.ops.aten
-
-
-@op(formula=r"\max(x, 0)", samples=at(-1.0, 0.0, 1.0), inplace=True)
-def relu(input):
-    """The rectified linear unit: x where it is positive, 0 elsewhere.
-
-    The usual activation of deep networks (Nair and Hinton 2010): where it is open the gradient passes undamped, so it
-    does not vanish with depth; where it is shut the unit learns nothing. At 0 its gradient is 0, as torch has it.
-
-    Shapes: output as input.
-    """
-    return torch.relu(input)
+from nbgrad.core.ops.choosing import where
+from nbgrad.core.plan import conjugate
+from nbgrad.core.samples import Make, Sample, alike, at, varied
 
 
-@relu.rule("input", r"\bar{y} \text{ where } y > 0 \text{, else } 0")
-def _(g, out):
-    return threshold_backward(g, out)
-
-
-def _two_alike(make: Make):
-    """Pairs of tensors of the same shape."""
-    yield from (Sample.of(sample.args[0], make(*sample.args[0].shape)) for sample in unary(make))
-
-
-def _gates(make: Make):
-    """Pairs of tensors of the same shape, the second one also exactly at the threshold."""
-    yield from _two_alike(make)
-    yield Sample.of(make(3), torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64))
-
-
-@op(
-    formula=r"g \text{ where } x > 0 \text{, else } 0",
-    no_gradient=("x",),
-    samples=_gates,
-    reference=lambda g, x: _aten.threshold_backward(g, x, 0),
-)
-def threshold_backward(g, x):
-    """The gradient of relu: g where x is positive, 0 elsewhere.
-
-    Shapes: g and x alike, output as g.
-    """
-    return _aten.threshold_backward(g, x, 0)
-
-
-@threshold_backward.rule("g", r"\bar{y} \text{ where } x > 0 \text{, else } 0")
-def _(g, x):
-    return threshold_backward(g, x)
-
-
-@op(formula=r"\tanh x", samples=at(-30.0, 0.0, 30.0), inplace=True)
+@op(formula=r"\tanh x", holomorphic=False, samples=at(-30.0, 0.0, 30.0), inplace=True)
 def tanh(input):
     """Hyperbolic tangent, elementwise: squeezes any number into (-1, 1).
 
@@ -71,26 +25,26 @@ def _(g, out):
     return tanh_backward(g, out)
 
 
-@op(formula=r"g \odot (1 - y^2)", samples=_two_alike, reference=_aten.tanh_backward)
+@op(formula=r"g \odot (1 - y^2)", holomorphic=False, samples=alike(), reference=aten.tanh_backward)
 def tanh_backward(g, y):
     """The gradient of tanh, from its output y.
 
     Shapes: g and y alike, output as g.
     """
-    return _aten.tanh_backward(g, y)
+    return aten.tanh_backward(g, y)
 
 
 @tanh_backward.rule("g", r"\bar{y} \odot (1 - y^2)")
 def _(g, y):
-    return tanh_backward(g, y)
+    return tanh_backward(g, conjugate(y))
 
 
 @tanh_backward.rule("y", r"-2 \bar{y} \odot g \odot y")
 def _(gradient, g, y):
-    return -2 * (gradient * g) * y
+    return -2 * (conjugate(gradient) * g) * conjugate(y)
 
 
-@op(formula=r"\frac{1}{1 + e^{-x}}", samples=at(-30.0, 0.0, 30.0), inplace=True)
+@op(formula=r"\frac{1}{1 + e^{-x}}", holomorphic=False, samples=at(-30.0, 0.0, 30.0), inplace=True)
 def sigmoid(input):
     """The logistic function, elementwise: squeezes any number into (0, 1).
 
@@ -107,104 +61,166 @@ def _(g, out):
     return sigmoid_backward(g, out)
 
 
-@op(formula=r"g \odot y \odot (1 - y)", samples=_two_alike, reference=_aten.sigmoid_backward)
+@op(formula=r"g \odot y \odot (1 - y)", holomorphic=False, samples=alike(), reference=aten.sigmoid_backward)
 def sigmoid_backward(g, y):
     """The gradient of sigmoid, from its output y.
 
     Shapes: g and y alike, output as g.
     """
-    return _aten.sigmoid_backward(g, y)
+    return aten.sigmoid_backward(g, y)
 
 
 @sigmoid_backward.rule("g", r"\bar{y} \odot y \odot (1 - y)")
 def _(g, y):
-    return sigmoid_backward(g, y)
+    return sigmoid_backward(g, conjugate(y))
 
 
 @sigmoid_backward.rule("y", r"\bar{y} \odot g \odot (1 - 2 y)")
 def _(gradient, g, y):
-    return gradient * g * (1 - 2 * y)
+    return conjugate(gradient) * g * (1 - 2 * conjugate(y))
 
 
-@op(formula=r"\frac{e^{x_i}}{\sum_j e^{x_j}}", samples=along_a_dim)
-def softmax(input, *, dim):
-    """Turns scores along ``dim`` into probabilities: positive numbers that add up to 1.
+@op(formula=r"\ln \frac{1}{1 + e^{-x}}", aux=("buffer",), samples=at(-800.0, -30.0, 0.0, 30.0))
+def logsigmoid(input):
+    """Logarithm of the logistic function, elementwise, computed without overflow.
 
-    Attention weighs its values with it, classifiers make class probabilities with it.
+    The log-likelihood of a yes or no with score x: losses that compare pairs, as of word2vec or of preferences, are
+    sums of it. Where the answer is confidently wrong its gradient is 1, so learning does not stall.
 
-    Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
+    Shapes: output as input.
     """
-    return torch.softmax(input, dim)
+    return aten.log_sigmoid_forward(input)
 
 
-@softmax.rule("input", r"y \odot (\bar{y} - \sum_j \bar{y}_j y_j)")
-def _(g, out, dim):
-    return softmax_backward(g, out, dim=dim)
+@logsigmoid.rule("input", r"\bar{y} \odot (1 - \sigma(x))")
+def _(g, input, buffer):
+    return log_sigmoid_backward(g, input, buffer)
 
 
-def _two_along_a_dim(make: Make):
-    """Pairs of tensors of the same shape, along one dimension."""
-    for sample in along_a_dim(make):
-        yield Sample.of(sample.args[0], make(*sample.args[0].shape), **sample.settings)
+log_sigmoid = logsigmoid  # what torch's function calls itself
+
+
+def _with_buffers(make: Make):
+    """Pairs, and what the forward keeps of the second one."""
+    for sample in alike(-800.0, 0.0, 30.0)(make):
+        g, x = sample.args
+        yield Sample.of(g, x, torch.exp(-x.abs()))
 
 
 @op(
-    formula=r"y \odot (g - \sum_j g_j y_j)",
-    samples=_two_along_a_dim,
-    reference=lambda g, y, dim: torch._softmax_backward_data(g, y, dim, g.dtype),
+    formula=r"g \odot (1 - \sigma(x))",
+    no_gradient=("buffer",),
+    samples=_with_buffers,
+    reference=aten.log_sigmoid_backward,
 )
-def softmax_backward(g, y, *, dim):
-    """The gradient of softmax, from its output y.
+def log_sigmoid_backward(g, x, buffer):
+    """The gradient of logsigmoid, from its input and what its kernel keeps: exp(-|x|), or nothing on some devices.
 
-    Shapes: g and y alike, output as g.
+    Shapes: g and x alike, output as g.
     """
-    return torch._softmax_backward_data(g, y, dim, g.dtype)
+    return aten.log_sigmoid_backward(g, x, buffer)
 
 
-@softmax_backward.rule("g", r"y \odot (\bar{y} - \sum_j \bar{y}_j y_j)")
-def _(g, y, dim):
-    return softmax_backward(g, y, dim=dim)
+@log_sigmoid_backward.rule("g", r"\bar{y} \odot (1 - \sigma(x))")
+def _(g, x, buffer):
+    return log_sigmoid_backward(g, x, buffer)
 
 
-@softmax_backward.rule("y", r"\bar{y} \odot (g - \sum_j g_j y_j) - g \sum_j \bar{y}_j y_j")
-def _(gradient, g, y, dim):
-    return gradient * (g - (g * y).sum(dim, True)) - g * (gradient * y).sum(dim, True)
-
-
-@op(formula=r"x_i - \ln \sum_j e^{x_j}", samples=along_a_dim)
-def log_softmax(input, *, dim):
-    """Logarithm of softmax along ``dim``, computed without overflow.
-
-    Cross entropy is built on it.
-
-    Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
-    """
-    return torch.log_softmax(input, dim)
-
-
-@log_softmax.rule("input", r"\bar{y} - e^{y} \sum_j \bar{y}_j")
-def _(g, out, dim):
-    return log_softmax_backward(g, out, dim=dim)
+@log_sigmoid_backward.rule("x", r"-\bar{y} \odot g \odot \sigma(x) (1 - \sigma(x))")
+def _(gradient, g, x):
+    return -sigmoid_backward(gradient * g, sigmoid(x))
 
 
 @op(
-    formula=r"g - e^{y} \sum_j g_j",
-    samples=_two_along_a_dim,
-    reference=lambda g, y, dim: torch._log_softmax_backward_data(g, y, dim, g.dtype),
+    formula=r"\frac{1}{\beta} \ln(1 + e^{\beta x})",
+    samples=varied(at(-30.0, -1.0, 0.0, 2.0, 10.0, 30.0), {"beta": 2.0}, {"beta": 0.5, "threshold": 1.0}),
 )
-def log_softmax_backward(g, y, *, dim):
-    """The gradient of log_softmax, from its output y.
+def softplus(input, *, beta=1.0, threshold=20.0):
+    """A smooth relu, elementwise: ``beta`` says how sharp its bend is.
 
-    Shapes: g and y alike, output as g.
+    Variances and rates are made positive with it (Dugas et al. 2001). Where beta x exceeds ``threshold`` it is x
+    itself, which avoids overflow.
+
+    Shapes: output as input.
     """
-    return torch._log_softmax_backward_data(g, y, dim, g.dtype)
+    return torch.nn.functional.softplus(input, beta, threshold)
 
 
-@log_softmax_backward.rule("g", r"\bar{y} - \sum_j \bar{y}_j e^{y_j}")
-def _(g, y, dim):
-    return g - (g * y.exp()).sum(dim, True)
+@softplus.rule("input", r"\bar{y} \odot \sigma(\beta x)")
+def _(g, input, beta, threshold):
+    return softplus_backward(g, input, beta=beta, threshold=threshold)
 
 
-@log_softmax_backward.rule("y", r"-\bar{y} \odot e^{y} \sum_j g_j")
-def _(gradient, g, y, dim):
-    return -gradient * (y.exp() * g.sum(dim, True))
+@op(
+    formula=r"g \odot \sigma(\beta x)",
+    samples=varied(alike(-30.0, -1.0, 0.0, 2.0, 10.0, 30.0), {"beta": 2.0}, {"beta": 0.5, "threshold": 1.0}),
+    reference=lambda g, x, beta=1.0, threshold=20.0: aten.softplus_backward(g, x, beta, threshold),
+)
+def softplus_backward(g, x, *, beta=1.0, threshold=20.0):
+    """The gradient of softplus; g itself where beta x exceeds ``threshold``.
+
+    Shapes: g and x alike, output as g.
+    """
+    return aten.softplus_backward(g, x, beta, threshold)
+
+
+@softplus_backward.rule("g", r"\bar{y} \odot \sigma(\beta x)")
+def _(g, x, beta, threshold):
+    return softplus_backward(g, x, beta=beta, threshold=threshold)
+
+
+@softplus_backward.rule("x", r"\beta \bar{y} \odot g \odot \sigma(\beta x) (1 - \sigma(\beta x))")
+def _(gradient, g, x, beta, threshold):
+    curved = sigmoid_backward(gradient * g * beta, sigmoid(x * beta))
+    return where(x * beta < threshold, curved, 0.0)
+
+
+@op(formula=r"\frac{x}{1 + |x|}", samples=at(-1000.0, -1.0, 0.0, 1.0))
+def softsign(input):
+    """Squeezes any number into (-1, 1) as tanh does, elementwise, but approaches the ends more slowly.
+
+    Its gradient falls with the square of x where that of tanh falls exponentially, so far from 0 something is still
+    learned (Glorot and Bengio 2010).
+
+    Shapes: output as input.
+    """
+    return torch.nn.functional.softsign(input)
+
+
+@softsign.rule("input", r"\frac{\bar{y}}{(1 + |x|)^2}")
+def _(g, input):
+    return softsign_backward(g, input)
+
+
+@op(
+    formula=r"\frac{g}{(1 + |x|)^2}",
+    samples=alike(-1000.0, -1.0, 0.0, 1.0),
+    reference=lambda g, x: g / (1 + x.abs()) ** 2,
+)
+def softsign_backward(g, x):
+    """The gradient of softsign, from its input.
+
+    Shapes: g and x alike, output as g.
+    """
+    return g / (x.abs() + 1).square()
+
+
+@softsign_backward.rule("g", r"\frac{\bar{y}}{(1 + |x|)^2}")
+def _(g, x):
+    return softsign_backward(g, x)
+
+
+@softsign_backward.rule("x", r"-2 \bar{y} \odot g \odot \frac{\operatorname{sgn} x}{(1 + |x|)^3}")
+def _(gradient, g, x):
+    sign = where(x > 0, 1.0, where(x < 0, -1.0, 0.0))
+    return -2 * sign * softsign_backward(gradient * g, x) * (1 - sign * softsign(x))  # 1 / (1 + |x|) = 1 - |y|
+
+
+def tanhshrink(input):
+    """X - tanh(x), elementwise: nearly 0 near 0, nearly x shifted by 1 far from it.
+
+    It pulls small numbers to 0, as sparse codes want it.
+
+    Shapes: output as input.
+    """
+    return input - tanh(input)

@@ -6,6 +6,7 @@ import torch
 
 from nbgrad.core.methods import Conversions
 from nbgrad.core.op import install, op
+from nbgrad.core.ops.shape import clone, contiguous
 from nbgrad.core.samples import SHAPES, Make, Sample
 from nbgrad.core.tensor import Tensor, check_device
 
@@ -16,14 +17,16 @@ def _moves(make: Make):
 
 
 @op(formula=r"x", samples=_moves, reference=torch.Tensor.to, view=True)
-def to(x, *, device=None, dtype=None):
+def to(x, *, device=None, dtype=None, non_blocking=False):
     """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
 
     A part of a model may so run in another precision or on another device, in one graph.
 
+    ``non_blocking`` lets a copy to another device run while Python goes on, where the memory allows it.
+
     Shapes: output as x.
     """
-    return x.to(device=device, dtype=dtype)
+    return x.to(device=device, dtype=dtype, non_blocking=non_blocking)
 
 
 @to.rule("x", r"\bar{y} \text{ on the device of } x")
@@ -31,23 +34,37 @@ def _(g, x_device):
     return g.to(device=x_device)
 
 
-def _move(self, *args, device=None, dtype=None):
-    """``x.to(device)``, ``x.to(dtype)``, both, or ``x.to(other)``; x itself where nothing changes.
+def _move(
+    self,
+    *args,
+    device=None,
+    dtype=None,
+    non_blocking=False,
+    copy=False,
+    memory_format=torch.preserve_format,
+    other=None,
+):
+    """``x.to(device)``, ``x.to(dtype)``, both, or ``x.to(other)``; x itself where nothing changes, unless ``copy``.
 
     Raises:
         RuntimeError: a CUDA device where there is none.
     """
-    for arg in args:
+    switches = [arg for arg in args if isinstance(arg, bool)]
+    non_blocking = switches[0] if switches else non_blocking
+    copy = switches[1] if len(switches) > 1 else copy
+    for arg in (*args, *(() if other is None else (other,))):
         if isinstance(arg, torch.dtype):
             dtype = arg
         elif isinstance(arg, Tensor | torch.Tensor):
             device, dtype = arg.device, arg.dtype
-        else:
+        elif arg is not None and not isinstance(arg, bool):
             device = arg
     place = None if device is None else _exact(check_device(device))
-    if place in (None, self.device) and dtype in (None, self.dtype):
-        return self
-    return to(self, device=place, dtype=dtype)
+    if place not in (None, self.device) or dtype not in (None, self.dtype):
+        moved = to(self, device=place, dtype=dtype, non_blocking=non_blocking)
+    else:
+        moved = clone(self, memory_format=memory_format) if copy else self
+    return moved if memory_format is torch.preserve_format else contiguous(moved, memory_format=memory_format)
 
 
 def _exact(device):
@@ -61,8 +78,8 @@ install("to", _move)
 
 
 def _conversion(name: str, dtype: torch.dtype):
-    def convert(self):
-        return _move(self, dtype=dtype)
+    def convert(self, memory_format=torch.preserve_format):
+        return _move(self, dtype=dtype, memory_format=memory_format)
 
     convert.__name__ = name
     convert.__doc__ = f"The values as {dtype}; the tensor itself if that is its element type."
@@ -72,25 +89,30 @@ def _conversion(name: str, dtype: torch.dtype):
 for _name, _dtype in {
     "bfloat16": torch.bfloat16,
     "bool": torch.bool,
+    "byte": torch.uint8,
+    "cdouble": torch.complex128,
+    "cfloat": torch.complex64,
+    "chalf": torch.complex32,
+    "char": torch.int8,
     "double": torch.float64,
     "float": torch.float32,
     "half": torch.float16,
     "int": torch.int32,
     "long": torch.int64,
+    "short": torch.int16,
 }.items():
     setattr(Conversions, _name, _conversion(_name, _dtype))
 
 
-def _cpu(self):
+def _cpu(self, memory_format=torch.preserve_format):
     """The tensor in main memory; the tensor itself if it is there."""
-    return _move(self, device="cpu")
+    return _move(self, device="cpu", memory_format=memory_format)
 
 
-def _cuda(self, device: Any = None):
+def _cuda(self, device: Any = None, non_blocking=False, memory_format=torch.preserve_format):
     """The tensor on a GPU, the current one unless told otherwise; the tensor itself if it is there."""
-    return _move(
-        self, device="cuda" if device is None else torch.device("cuda", device) if isinstance(device, int) else device
-    )
+    place = "cuda" if device is None else torch.device("cuda", device) if isinstance(device, int) else device
+    return _move(self, device=place, non_blocking=non_blocking, memory_format=memory_format)
 
 
 def _type_as(self, other: Any):

@@ -103,7 +103,8 @@ def _add_at(g, index, shape):
     places = []
     for part, some in zip(parts, room, strict=True):
         places += _places(part, some, view.ndim - _used(parts))
-    torch.ops.aten.index_put_(view, places, g, True)
+    masks = all(part.dtype in (torch.bool, torch.uint8) for part in tensors)
+    torch.ops.aten.index_put_(view, places, g, not masks)  # masks pick nothing twice, which is faster
     return zeros
 
 
@@ -215,8 +216,10 @@ def _(g, index, dim):
     return gather_along(g, index, dim=dim)
 
 
-def gather(input, dim, index):
+def gather(input, dim, index, *, sparse_grad=False):
     """Along ``dim``, the elements at the numbers in ``index``, in torch's order of arguments."""
+    if sparse_grad:
+        raise NotImplementedError("gather(sparse_grad=True): nbgrad has no sparse tensors")
     return gather_along(input, index, dim=dim)
 
 

@@ -4,7 +4,8 @@ from math import prod
 
 import torch
 
-from nbgrad.core.op import op
+from nbgrad.core.op import install, op
+from nbgrad.core.ops.complex import conj
 from nbgrad.core.samples import Make, Sample
 
 
@@ -56,7 +57,251 @@ def _(g, a, b_shape):
         return g * a if len(b_shape) == 1 else a.unsqueeze(-1) * g.unsqueeze(-2)
     if len(b_shape) == 1:
         return (a.transpose(-2, -1) @ g.unsqueeze(-1)).squeeze(-1)
+    if len(b_shape) == 2:  # one product over the whole batch, instead of one for each and their sum
+        return _rows(a).transpose(0, 1) @ _rows(g)
     return a.transpose(-2, -1) @ g
+
+
+def _two_matrices(make: Make):
+    for n, k, m in ((2, 3, 4), (1, 1, 1), (0, 3, 4), (2, 0, 4)):
+        yield Sample.of(make(n, k), make(k, m))
+    yield Sample.of(make(3, 2).T, make(4, 3).T)
+
+
+@op(formula=r"A\,B", samples=_two_matrices)
+def mm(input, mat2):
+    """Product of two matrices.
+
+    Shapes: (n, k) and (k, m) give (n, m). Raises RuntimeError for anything but matrices that fit.
+    """
+    return torch.mm(input, mat2)
+
+
+@mm.rule("input", r"\bar{y}\,B^{\top}")
+def _(g, mat2):
+    return g @ mat2.transpose(0, 1)
+
+
+@mm.rule("mat2", r"A^{\top}\,\bar{y}")
+def _(g, input):
+    return input.transpose(0, 1) @ g
+
+
+def _two_batches(make: Make):
+    for b, n, k, m in ((5, 2, 3, 4), (1, 1, 1, 1), (0, 2, 3, 4), (5, 2, 0, 4)):
+        yield Sample.of(make(b, n, k), make(b, k, m))
+
+
+@op(formula=r"A_i\,B_i", samples=_two_batches)
+def bmm(input, mat2):
+    """Products of two batches of matrices, pair by pair.
+
+    Shapes: (b, n, k) and (b, k, m) give (b, n, m). Raises RuntimeError for anything but batches that fit.
+    """
+    return torch.bmm(input, mat2)
+
+
+@bmm.rule("input", r"\bar{y}_i\,B_i^{\top}")
+def _(g, mat2):
+    return g @ mat2.transpose(1, 2)
+
+
+@bmm.rule("mat2", r"A_i^{\top}\,\bar{y}_i")
+def _(g, input):
+    return input.transpose(1, 2) @ g
+
+
+def _matrix_and_vector(make: Make):
+    for n, k in ((2, 3), (1, 1), (0, 3), (2, 0)):
+        yield Sample.of(make(n, k), make(k))
+
+
+@op(formula=r"A\,x", samples=_matrix_and_vector)
+def mv(input, vec):
+    """Product of a matrix and a vector.
+
+    Shapes: (n, k) and (k,) give (n,). Raises RuntimeError for anything else.
+    """
+    return torch.mv(input, vec)
+
+
+@mv.rule("input", r"\bar{y}\,x^{\top}")
+def _(g, vec):
+    return g.unsqueeze(-1) * vec
+
+
+@mv.rule("vec", r"A^{\top}\,\bar{y}")
+def _(g, input):
+    return input.transpose(0, 1) @ g
+
+
+def _two_vectors(make: Make):
+    yield from (Sample.of(make(n), make(n)) for n in (3, 1, 0))
+
+
+@op(formula=r"\sum_i x_i y_i", samples=_two_vectors)
+def dot(input, tensor):
+    """Product of two vectors: the sum of the products of their elements.
+
+    Shapes: both (n,), output a single number. Raises RuntimeError for anything else.
+    """
+    return torch.dot(input, tensor)
+
+
+@dot.rule("input", r"\bar{y}\,y")
+def _(g, tensor):
+    return g * tensor
+
+
+@dot.rule("tensor", r"\bar{y}\,x")
+def _(g, input):
+    return g * input
+
+
+def _vectors_of_either_kind(make: Make):
+    yield from _two_vectors(make)
+    for n in (3, 0):
+        yield Sample.of(*[torch.complex(make(n), make(n)) for _ in range(2)])
+
+
+@op(formula=r"\sum_i \overline{x_i} y_i", samples=_vectors_of_either_kind, holomorphic=False)
+def vdot(input, other):
+    """Product of two vectors, the first of them conjugated: the length of a complex vector, squared, is real so.
+
+    Shapes: both (n,), output a single number. Raises RuntimeError for anything else.
+    """
+    return torch.vdot(input, other)
+
+
+@vdot.rule("input", r"\overline{\bar{y}}\,y")
+def _(g, other):
+    return (conj(g) if g.is_complex() else g) * other
+
+
+@vdot.rule("other", r"\bar{y}\,x")
+def _(g, input):
+    return g * input
+
+
+def outer(input, vec2):
+    """The products of each element of one vector with each of the other, as a matrix."""
+    if len(input.shape) != 1 or len(vec2.shape) != 1:
+        raise RuntimeError(
+            f"outer() takes two vectors, not tensors of {len(input.shape)} and {len(vec2.shape)} dimensions"
+        )
+    return input.unsqueeze(-1) * vec2
+
+
+ger = outer
+
+
+def inner(input, other):
+    """Sums of products over the last dimension of both."""
+    if not input.shape or not other.shape:
+        return input * other
+    return tensordot(input, other, dims=([-1], [-1]))
+
+
+def tensordot(a, b, dims=2):
+    """Sums of products over some dimensions of each tensor: the last ``dims`` of a, or pairs given by two lists.
+
+    Raises:
+        RuntimeError: the sizes of a pair differ and neither is 1.
+    """
+    rank_a, rank_b = len(a.shape), len(b.shape)
+    if hasattr(dims, "tolist"):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if not 0 <= dims <= min(rank_a, rank_b):
+            raise RuntimeError(f"tensordot() takes 0 to {min(rank_a, rank_b)} dimensions here, not {dims}")
+        dims = (range(rank_a - dims, rank_a), range(dims))
+    over_a, over_b = (
+        [d % max(rank, 1) for d in ([one] if isinstance(one, int) else one)]
+        for one, rank in zip(dims, (rank_a, rank_b), strict=True)
+    )
+    for one, other in zip(over_a, over_b, strict=True):
+        if a.shape[one] == 1 != b.shape[other]:
+            b = b.sum(other, keepdim=True)
+        elif b.shape[other] == 1 != a.shape[one]:
+            a = a.sum(one, keepdim=True)
+        elif a.shape[one] != b.shape[other]:
+            raise RuntimeError(
+                f"tensordot(): sizes {a.shape[one]} and {b.shape[other]} of contracted dimensions differ"
+            )
+    left = [d for d in range(rank_a) if d not in over_a]
+    right = [d for d in range(rank_b) if d not in over_b]
+    shape = tuple(a.shape[d] for d in left), tuple(b.shape[d] for d in right)
+    inside = prod(a.shape[d] for d in over_a)
+    rows = a.permute((*left, *over_a)).reshape((prod(shape[0]), inside))
+    columns = b.permute((*over_b, *right)).reshape((inside, prod(shape[1])))
+    return mm(rows, columns).reshape((*shape[0], *shape[1]))
+
+
+def kron(input, other):
+    """The Kronecker product: each element of the input times the whole of the other tensor, in its place."""
+    rank = max(len(input.shape), len(other.shape))
+    first, second = ((1,) * (rank - len(one.shape)) + tuple(one.shape) for one in (input, other))
+    left = input.reshape(tuple(size for one in first for size in (one, 1)))
+    right = other.reshape(tuple(size for one in second for size in (1, one)))
+    return (left * right).reshape(tuple(a * b for a, b in zip(first, second, strict=True)))
+
+
+def vecdot(x, y, dim=-1):
+    """Products of vectors along ``dim``, those of x conjugated, the other dimensions broadcasting."""
+    return ((conj(x) if x.is_complex() else x) * y).sum(dim)
+
+
+def multi_dot(tensors):
+    """The product of several matrices in the order that takes the fewest multiplications.
+
+    The first and the last one may be vectors.
+
+    Raises:
+        RuntimeError: there are fewer than two, or they do not fit.
+    """
+    factors = list(tensors)
+    if len(factors) < 2:
+        raise RuntimeError(f"multi_dot() takes at least 2 tensors, not {len(factors)}")
+    row, column = len(factors[0].shape) == 1, len(factors[-1].shape) == 1
+    if row:
+        factors[0] = factors[0].unsqueeze(0)
+    if column:
+        factors[-1] = factors[-1].unsqueeze(-1)
+    if any(len(factor.shape) != 2 for factor in factors):
+        raise RuntimeError("multi_dot() takes matrices, and vectors as the first and the last factor")
+    sizes = (factors[0].shape[0], *[factor.shape[1] for factor in factors])
+    product = _multiplied(factors, cheapest(sizes), 0, len(factors) - 1)
+    kept = ([] if row else [sizes[0]]) + ([] if column else [sizes[-1]])
+    return product.reshape(tuple(kept)) if row or column else product
+
+
+def _multiplied(factors, cuts, first, last):
+    if first == last:
+        return factors[first]
+    cut = cuts[first, last]
+    return mm(_multiplied(factors, cuts, first, cut), _multiplied(factors, cuts, cut + 1, last))
+
+
+def cheapest(sizes):
+    """Where to cut each run of a chain of matrices: matrix i is sizes[i] x sizes[i + 1]."""
+    count = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(count)}
+    cuts = {}
+    for length in range(1, count):
+        for first in range(count - length):
+            last = first + length
+            options = {
+                cut: cost[first, cut] + cost[cut + 1, last] + sizes[first] * sizes[cut + 1] * sizes[last + 1]
+                for cut in range(first, last)
+            }
+            cuts[first, last] = min(options, key=options.__getitem__)
+            cost[first, last] = options[cuts[first, last]]
+    return cuts
+
+
+def chain_matmul(*matrices):
+    """The product of several matrices in the order that takes the fewest multiplications."""
+    return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
 
 
 def _layers(make: Make):
@@ -95,3 +340,11 @@ def _(g):
 def _rows(x):
     """All dimensions but the last one as one: a batch of any rank as a matrix."""
     return x if len(x.shape) == 2 else x.reshape((prod(x.shape[:-1]), x.shape[-1]))
+
+
+linalg_matmul = matmul
+linalg_vecdot = vecdot
+linalg_multi_dot = multi_dot
+
+for _name, _function in {"ger": outer, "inner": inner, "kron": kron, "outer": outer}.items():
+    install(_name, _function)

@@ -1,26 +1,100 @@
-"""Losses: one number that says how wrong a prediction is."""
+"""Losses of regression: one number that says how far a prediction is from its target."""
 
-from math import prod
+import math
 
 import torch
 
+from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
-from nbgrad.core.ops.activation import log_softmax, softmax
-from nbgrad.core.ops.indexing import gather_backward
+from nbgrad.core.ops.choosing import where
 from nbgrad.core.samples import Make, Sample
-from nbgrad.core.strict import unpaired, warn_one_class, warn_unpaired
+from nbgrad.core.strict import warn_unpaired
 
-_REDUCTIONS = ("mean", "sum", "none")
+_nn = torch.nn.functional
+
+REDUCTIONS = ("mean", "sum", "none")
 
 
-def _errors(make: Make):
+def code(reduction):
+    """The number that torch's kernels take for a reduction.
+
+    Raises:
+        ValueError: there is no such reduction.
+    """
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction is to be 'mean', 'sum' or 'none', not {reduction!r}")
+    return {"none": 0, "mean": 1, "sum": 2}[reduction]
+
+
+def reduced(loss, reduction):
+    """The mean or the sum of a loss, or the loss itself."""
+    code(reduction)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+def for_g(backward, gradient, *inputs, reduction, **settings):
+    """The gradient for g of the row ``backward``, the gradient of a loss: it is g times what does not depend on g."""
+    if reduction == "none":
+        return backward(gradient, *inputs, reduction=reduction, **settings)
+    one = torch.ones((), dtype=gradient.dtype, device=gradient.device)
+    return (gradient * backward(one, *inputs, reduction=reduction, **settings)).sum()
+
+
+def divided(g, reduction, shape):
+    """What each element of a loss of ``shape`` gets of g, the gradient of its reduction."""
+    return g / math.prod(shape) if reduction == "mean" and math.prod(shape) else g
+
+
+def errors(make: Make):
+    """Predictions and targets of one shape, every reduction; and one that holds ties."""
     for shape in ((), (3,), (2, 3), (2, 1, 3), (2, 2, 1, 3), (1, 2, 2, 1, 2)):
-        yield from (Sample.of(make(*shape), make(*shape), reduction=reduction) for reduction in _REDUCTIONS)
-    yield Sample.of(make(2, 3), make(2, 3))
+        yield from (Sample.of(make(*shape), make(*shape), reduction=reduction) for reduction in REDUCTIONS)
     yield Sample.of(make(0, 3), make(0, 3), reduction="sum")
+    yield Sample.of(
+        torch.tensor([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0], dtype=torch.float64), torch.zeros(7, dtype=torch.float64)
+    )
 
 
-@op(formula=r"\frac{1}{n} \sum_i (x_i - t_i)^2", broadcasts=True, samples=_errors)
+def with_gradients(samples, *changes):
+    """The samples of a loss, each with a gradient of its output before; the last one again with other settings."""
+
+    def more(make: Make):
+        for args, settings in with_settings(samples, *changes)(make):
+            alone = settings.get("reduction", "mean") != "none"
+            yield Sample.of(make(*() if alone else args[0].shape), *args, **{"reduction": "mean", **settings})
+
+    return more
+
+
+def with_settings(samples, *changes):
+    """The samples of a loss, and the last one again with each of these settings."""
+
+    def more(make: Make):
+        drawn = list(samples(make))
+        yield from drawn
+        yield from (Sample(drawn[-1].args, {**drawn[-1].settings, **change}) for change in changes)
+
+    return more
+
+
+def _paired(name, input, target):
+    """Input and target in one shape, with a warning where that stretches one of them."""
+    if input.shape != target.shape:
+        warn_unpaired(name, input, target)
+        input, target = torch.broadcast_tensors(input, target)
+    return input, target
+
+
+def _alike(g, input, target):
+    """Input and target for a backward kernel: in one shape; truth values, which have no difference, as numbers."""
+    input, target = (one.to(g.dtype) if one.dtype is torch.bool else one for one in (input, target))
+    return torch.broadcast_tensors(input, target) if input.shape != target.shape else (input, target)
+
+
+# The square.
+
+
+@op(formula=r"\frac{1}{n} \sum_i (x_i - t_i)^2", broadcasts=True, samples=errors)
 def mse_loss(input, target, *, reduction="mean"):
     """Mean squared error between a prediction and its target.
 
@@ -28,111 +102,225 @@ def mse_loss(input, target, *, reduction="mean"):
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
     """
-    if input.shape != target.shape:
-        warn_unpaired("mse_loss", input, target)
-        input, target = torch.broadcast_tensors(input, target)
-    return torch.nn.functional.mse_loss(input, target, reduction=reduction)
-
-
-def _error_gradient(g, input, target, reduction):
-    error = input.to(dtype=g.dtype) - target.to(dtype=g.dtype)  # of two types, or bool, which has no difference
-    scale = 2 / prod(error.shape) if reduction == "mean" and prod(error.shape) else 2
-    return g * (error * scale)
+    input, target = _paired("mse_loss", input, target)
+    return _nn.mse_loss(input, target, reduction=reduction)
 
 
 @mse_loss.rule("input", r"\bar{y} \, \frac{2}{n} (x - t)")
 def _(g, input, target, reduction):
-    return _error_gradient(g, input, target, reduction)
+    return mse_loss_backward(g, input, target, reduction=reduction)
 
 
 @mse_loss.rule("target", r"-\bar{y} \, \frac{2}{n} (x - t)")
 def _(g, input, target, reduction):
-    return -_error_gradient(g, input, target, reduction)
+    return mse_loss_backward(g, target, input, reduction=reduction)
 
 
-def _classifications(make: Make):
-    weight = torch.tensor([0.5, 1.0, 2.0, 1.5], dtype=torch.float64)
-    for shape in ((3,), (3, 2), (3, 2, 1), (3, 2, 1, 2)):
-        for reduction in _REDUCTIONS:
-            scores = make(shape[0], 4, *shape[1:])
-            numbers = make.integers(4, *shape)
-            shares = torch.softmax(make(shape[0], 4, *shape[1:]), 1)
-            yield Sample.of(scores, numbers, reduction=reduction)
-            yield Sample.of(scores, numbers, weight, reduction=reduction, label_smoothing=0.1)
-            yield Sample.of(
-                scores, numbers.clone().index_fill_(0, torch.tensor([0]), -100), weight, reduction=reduction
-            )
-            yield Sample.of(scores, numbers, weight, reduction=reduction, ignore_index=int(numbers.flatten()[0]))
-            yield Sample.of(scores, shares, reduction=reduction)
-            yield Sample.of(scores, shares, weight, reduction=reduction, label_smoothing=0.1)
-    yield Sample.of(make(4), torch.tensor(2))
-    yield Sample.of(make(4), torch.tensor(-100), reduction="sum")
-    yield Sample.of(make(4), torch.softmax(make(4), 0), label_smoothing=0.2)
-    yield Sample.of(make(0, 4), make.integers(4, 0), reduction="sum")
+@op(
+    formula=r"g \, \frac{2}{n} (x - t)",
+    broadcasts=("input", "target"),
+    samples=with_gradients(errors),
+    reference=lambda g, x, t, reduction: aten.mse_loss_backward(g, x, t, code(reduction)),
+)
+def mse_loss_backward(g, input, target, *, reduction):
+    """The gradient of mse_loss for its input; with the two exchanged that for its target.
 
-
-@op(formula=r"-\frac{1}{n} \sum_i \ln \operatorname{softmax}(x_i)_{t_i}", samples=_classifications)
-def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-    """How badly scores predict classes: minus the log of the probability that softmax gives the right one.
-
-    The loss of classification and of language models. Its gradient is as simple as can be: the probabilities minus the
-    truth.
-
-    Shapes: input (C,), (N, C) or (N, C, d1, ...) scores; target class numbers of that shape without C, or probabilities
-    of that shape; weight (C,). Output (), or as the class numbers with ``reduction="none"``. Raises IndexError for a
-    class number out of range. Warns where there is one class, whose loss is always 0.
+    Shapes: input and target broadcast to the output, g () or as the output with ``reduction="none"``.
     """
-    if unpaired(input, target):
-        warn_one_class("cross_entropy", input, target)
-    return torch.nn.functional.cross_entropy(
-        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
-    )
+    input, target = _alike(g, input, target)
+    return aten.mse_loss_backward(g, input, target, code(reduction))
 
 
-@cross_entropy.rule("input", r"\bar{y} \, \frac{1}{n} (\operatorname{softmax}(x) - t)")
-def _(g, input, target, weight, ignore_index, reduction, label_smoothing):
-    dim = min(1, len(input.shape) - 1)
-    truth = _truth(input, target, weight, ignore_index, label_smoothing, dim)
-    share = _share(g, target, weight, ignore_index, reduction, dim)
-    return (softmax(input, dim=dim) * truth.sum(dim, True) - truth) * share
+@mse_loss_backward.rule("g", r"\frac{2}{n} \sum \bar{y} \odot (x - t)")
+def _(gradient, input, target, reduction):
+    return for_g(mse_loss_backward, gradient, input, target, reduction=reduction)
 
 
-@cross_entropy.rule("target", r"-\bar{y} \, \frac{1}{n} \ln \operatorname{softmax}(x)")
-def _(g, input, target, weight, ignore_index, reduction, label_smoothing):
-    dim = min(1, len(input.shape) - 1)
-    share = _share(g, target, weight, ignore_index, reduction, dim)
-    surprise = -log_softmax(input, dim=dim) * (1 - label_smoothing)
-    return (surprise if weight is None else surprise * _per_class(weight, surprise, dim)) * share
+@mse_loss_backward.rule("input", r"\frac{2}{n} \bar{y} \, g")
+def _(gradient, g, reduction):
+    return gradient * divided(2 * g, reduction, gradient.shape)
 
 
-def _truth(input, target, weight, ignore_index, label_smoothing, dim):
-    """The probability that the target gives each class, times the class's weight: a row of zeros where ignored."""
-    classes = input.shape[dim]
-    if target.dtype.is_floating_point:
-        truth = target
-    else:
-        kept = (target != ignore_index).unsqueeze(dim)
-        truth = gather_backward(kept.to(dtype=input.dtype), target.unsqueeze(dim) * kept, dim=dim, shape=input.shape)
-    if label_smoothing:
-        smooth = label_smoothing / classes
-        truth = truth * (1 - label_smoothing) + (smooth if target.dtype.is_floating_point else smooth * kept)
-    return truth if weight is None else truth * _per_class(weight, truth, dim)
+@mse_loss_backward.rule("target", r"-\frac{2}{n} \bar{y} \, g")
+def _(gradient, g, reduction):
+    return gradient * divided(-2 * g, reduction, gradient.shape)
 
 
-def _share(g, target, weight, ignore_index, reduction, dim):
-    """What each row's loss contributes to the output, times g, with room for the classes at ``dim``."""
-    if reduction == "none":
-        return g.unsqueeze(dim)
-    if reduction == "sum":
-        return g
-    if target.dtype.is_floating_point:
-        return g / (prod(target.shape) // target.shape[dim])
-    kept = target != ignore_index
-    if weight is None:
-        return g / kept.sum()
-    return g / (weight[target * kept] * kept).sum()
+# The absolute value.
 
 
-def _per_class(weight, like, dim):
-    """The class weights, shaped to stand at ``dim`` of a tensor of the rank of ``like``."""
-    return weight.reshape([-1 if d == dim else 1 for d in range(len(like.shape))])
+@op(formula=r"\frac{1}{n} \sum_i |x_i - t_i|", broadcasts=True, samples=errors)
+def l1_loss(input, target, *, reduction="mean"):
+    """Mean absolute error between a prediction and its target.
+
+    Every error pulls with the same force however large it is, so outliers do not dominate; the best prediction is a
+    median. Where the error is 0 so is the gradient.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
+    """
+    input, target = _paired("l1_loss", input, target)
+    return _nn.l1_loss(input, target, reduction=reduction)
+
+
+@l1_loss.rule("input", r"\bar{y} \, \frac{1}{n} \operatorname{sgn}(x - t)")
+def _(g, input, target, reduction):
+    return l1_loss_backward(g, input, target, reduction=reduction)
+
+
+@l1_loss.rule("target", r"-\bar{y} \, \frac{1}{n} \operatorname{sgn}(x - t)")
+def _(g, input, target, reduction):
+    return l1_loss_backward(g, target, input, reduction=reduction)
+
+
+def _l1_gradient(g, input, target, reduction):
+    return divided(g, reduction, torch.broadcast_shapes(input.shape, target.shape)) * torch.sgn(input - target)
+
+
+@op(
+    formula=r"g \, \frac{1}{n} \operatorname{sgn}(x - t)",
+    no_gradient=("input", "target"),
+    samples=with_gradients(errors),
+    reference=_l1_gradient,
+)
+def l1_loss_backward(g, input, target, *, reduction):
+    """The gradient of l1_loss for its input; with the two exchanged that for its target.
+
+    Shapes: input and target broadcast to the output, g () or as the output with ``reduction="none"``.
+    """
+    input, target = _alike(g, input, target)
+    return _l1_gradient(g, input, target, reduction)
+
+
+@l1_loss_backward.rule("g", r"\frac{1}{n} \sum \bar{y} \odot \operatorname{sgn}(x - t)")
+def _(gradient, input, target, reduction):
+    return for_g(l1_loss_backward, gradient, input, target, reduction=reduction)
+
+
+# Between the two.
+
+
+@op(
+    formula=r"\frac{1}{n} \sum_i \frac{(x_i - t_i)^2}{2 \beta} \text{ where } |x_i - t_i| < \beta \text{, else } "
+    r"|x_i - t_i| - \frac{\beta}{2}",
+    broadcasts=True,
+    samples=with_settings(errors, {"beta": 0.5}, {"beta": 0.0}, {"beta": 2.0, "reduction": "none"}),
+)
+def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
+    """Squared error for errors below ``beta``, absolute error beyond it.
+
+    Detectors fit their boxes with it (Girshick 2015, https://arxiv.org/abs/1504.08083): an outlier pulls no harder than
+    1, and near 0 the gradient vanishes smoothly.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
+    """
+    input, target = _paired("smooth_l1_loss", input, target)
+    return _nn.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
+
+
+@smooth_l1_loss.rule("input", r"\bar{y} \, \frac{1}{n} \min(\max(\frac{x - t}{\beta}, -1), 1)")
+def _(g, input, target, reduction, beta):
+    return _smooth_l1_gradient(g, input, target, reduction, beta)
+
+
+@smooth_l1_loss.rule("target", r"-\bar{y} \, \frac{1}{n} \min(\max(\frac{x - t}{\beta}, -1), 1)")
+def _(g, input, target, reduction, beta):
+    return _smooth_l1_gradient(g, target, input, reduction, beta)
+
+
+def _smooth_l1_gradient(g, input, target, reduction, beta):
+    if beta == 0:
+        return l1_loss_backward(g, input, target, reduction=reduction)
+    return smooth_l1_loss_backward(g, input, target, reduction=reduction, beta=beta)
+
+
+@op(
+    formula=r"g \, \frac{1}{n} \min(\max(\frac{x - t}{\beta}, -1), 1)",
+    broadcasts=("input", "target"),
+    samples=with_gradients(errors, {"beta": 0.5}),
+    reference=lambda g, x, t, reduction, beta=1.0: aten.smooth_l1_loss_backward(g, x, t, code(reduction), beta),
+)
+def smooth_l1_loss_backward(g, input, target, *, reduction, beta=1.0):
+    """The gradient of smooth_l1_loss for its input; with the two exchanged that for its target.
+
+    Shapes: input and target broadcast to the output, g () or as the output with ``reduction="none"``.
+    """
+    input, target = _alike(g, input, target)
+    return aten.smooth_l1_loss_backward(g, input, target, code(reduction), beta)
+
+
+@smooth_l1_loss_backward.rule("g", r"\frac{1}{n} \sum \bar{y} \odot \min(\max(\frac{x - t}{\beta}, -1), 1)")
+def _(gradient, input, target, reduction, beta):
+    return for_g(smooth_l1_loss_backward, gradient, input, target, reduction=reduction, beta=beta)
+
+
+def _curved(gradient, g, input, target, reduction, width):
+    """The second derivative where the first is the error within ``width`` and constant beyond it."""
+    error = input - target
+    return where(error * error < width * width, gradient * divided(g, reduction, gradient.shape), 0.0)
+
+
+@smooth_l1_loss_backward.rule("input", r"\frac{1}{n \beta} \bar{y} \, g \text{ where } |x - t| < \beta")
+def _(gradient, g, input, target, reduction, beta):
+    return _curved(gradient, g / beta, input, target, reduction, beta)
+
+
+@smooth_l1_loss_backward.rule("target", r"-\frac{1}{n \beta} \bar{y} \, g \text{ where } |x - t| < \beta")
+def _(gradient, g, input, target, reduction, beta):
+    return _curved(gradient, g / -beta, input, target, reduction, beta)
+
+
+@op(
+    formula=r"\frac{1}{n} \sum_i \frac{(x_i - t_i)^2}{2} \text{ where } |x_i - t_i| \leq \delta \text{, else } "
+    r"\delta (|x_i - t_i| - \frac{\delta}{2})",
+    broadcasts=True,
+    samples=with_settings(errors, {"delta": 0.5}, {"delta": 2.0, "reduction": "none"}),
+)
+def huber_loss(input, target, *, reduction="mean", delta=1.0):
+    """Half the squared error for errors up to ``delta``, linear beyond it with that slope.
+
+    The robust loss of statistics (Huber 1964); DQN learns with it (Mnih et al. 2015). It is smooth_l1_loss times delta.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
+    """
+    input, target = _paired("huber_loss", input, target)
+    return _nn.huber_loss(input, target, reduction=reduction, delta=delta)
+
+
+@huber_loss.rule("input", r"\bar{y} \, \frac{1}{n} \min(\max(x - t, -\delta), \delta)")
+def _(g, input, target, reduction, delta):
+    return huber_loss_backward(g, input, target, reduction=reduction, delta=delta)
+
+
+@huber_loss.rule("target", r"-\bar{y} \, \frac{1}{n} \min(\max(x - t, -\delta), \delta)")
+def _(g, input, target, reduction, delta):
+    return huber_loss_backward(g, target, input, reduction=reduction, delta=delta)
+
+
+@op(
+    formula=r"g \, \frac{1}{n} \min(\max(x - t, -\delta), \delta)",
+    broadcasts=("input", "target"),
+    samples=with_gradients(errors, {"delta": 0.5}),
+    reference=lambda g, x, t, reduction, delta=1.0: aten.huber_loss_backward(g, x, t, code(reduction), delta),
+)
+def huber_loss_backward(g, input, target, *, reduction, delta=1.0):
+    """The gradient of huber_loss for its input; with the two exchanged that for its target.
+
+    Shapes: input and target broadcast to the output, g () or as the output with ``reduction="none"``.
+    """
+    input, target = _alike(g, input, target)
+    return aten.huber_loss_backward(g, input, target, code(reduction), delta)
+
+
+@huber_loss_backward.rule("g", r"\frac{1}{n} \sum \bar{y} \odot \min(\max(x - t, -\delta), \delta)")
+def _(gradient, input, target, reduction, delta):
+    return for_g(huber_loss_backward, gradient, input, target, reduction=reduction, delta=delta)
+
+
+@huber_loss_backward.rule("input", r"\frac{1}{n} \bar{y} \, g \text{ where } |x - t| < \delta")
+def _(gradient, g, input, target, reduction, delta):
+    return _curved(gradient, g, input, target, reduction, delta)
+
+
+@huber_loss_backward.rule("target", r"-\frac{1}{n} \bar{y} \, g \text{ where } |x - t| < \delta")
+def _(gradient, g, input, target, reduction, delta):
+    return _curved(gradient, -g, input, target, reduction, delta)

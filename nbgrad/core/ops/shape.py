@@ -1,9 +1,15 @@
 """Shape: the same numbers seen in another shape or order."""
 
+from math import prod
+
 import torch
 
-from nbgrad.core.op import op
+from nbgrad.core.alias import View
+from nbgrad.core.binding import bind
+from nbgrad.core.inplace import InPlace
+from nbgrad.core.op import OPS, install, op
 from nbgrad.core.samples import SHAPES, Make, Sample, unary
+from nbgrad.core.tensor import Tensor
 
 
 def _reshapes(make: Make):
@@ -32,58 +38,65 @@ def _(g, x_shape):
     return g.reshape(x_shape)
 
 
-def _swaps(make: Make):
-    yield Sample.of(make(), dim0=0, dim1=-1)
-    yield Sample.of(make(3), dim0=0, dim1=0)
-    for shape in (shape for shape in SHAPES if len(shape) > 1):
-        yield Sample.of(make(*shape), dim0=0, dim1=1)
-        yield Sample.of(make(*shape), dim0=-1, dim1=0)
-    yield Sample.of(make(2, 3), dim0=1, dim1=1)
+def _views(make: Make):
+    for sample in _reshapes(make):
+        yield Sample(sample.args, {"size": sample.settings["shape"]})
 
 
-@op(formula=r"x^{\top}", samples=_swaps, view=True)
-def transpose(x, *, dim0, dim1):
-    """Two dimensions swapped, without copying.
+@op(
+    formula=r"x \text{ in shape } s",
+    variadic="size",
+    samples=_views,
+    reference=lambda x, size: x.view(size),
+    view=True,
+    method=False,
+)
+def view(x, *, size):
+    """The same elements in another shape, in the same memory; one size may be -1 and is worked out.
 
-    Attention swaps the heads with the positions, and its keys are transposed for the product with the queries.
+    Attention splits its channels into heads with it.
 
-    Shapes: output as x with sizes ``dim0`` and ``dim1`` swapped. Raises IndexError where x lacks one of them.
+    Shapes: output as ``size``. Raises RuntimeError where the number of elements differs, or x lies in memory in
+    another order: ``reshape`` copies it then.
     """
-    return torch.transpose(x, dim0, dim1)
+    return x.view(size)
 
 
-@transpose.rule("x", r"\bar{y}^{\top}")
-def _(g, dim0, dim1):
-    return g.transpose(dim0, dim1)
+@view.rule("x", r"\bar{y} \text{ in the shape of } x")
+def _(g, x_shape):
+    return g.reshape(x_shape)
 
 
-def _permutations(make: Make):
-    yield Sample.of(make(), dims=())
-    yield Sample.of(make(3), dims=(0,))
-    yield Sample.of(make(2, 3), dims=(1, 0))
-    yield Sample.of(make(2, 1, 3), dims=(2, 0, 1))
-    yield Sample.of(make(2, 2, 1, 3), dims=(-1, 0, 2, 1))
-    yield Sample.of(make(1, 2, 2, 1, 3), dims=(4, 2, 0, 1, 3))
-    yield Sample.of(make(2, 0, 3), dims=(1, 2, 0))
+def _bits(make: Make):
+    yield Sample.of(make(), dtype=torch.int64)
+    yield from (Sample.of(make(*shape), dtype=torch.float32) for shape in SHAPES if shape)
 
 
-@op(formula=r"x \text{ with its dimensions reordered}", variadic="dims", samples=_permutations, view=True)
-def permute(x, *, dims):
-    """The dimensions in another order, without copying.
+@op(
+    formula=r"\text{the bits of } x",
+    samples=_bits,
+    differentiable=False,
+    view=True,
+    method=False,
+    reference=lambda x, dtype: x.view(dtype),
+)
+def view_dtype(x, *, dtype):
+    """The same memory read as another element type; it has no gradient.
 
-    Images change between channels first and channels last with it.
-
-    Shapes: output dimension i is dimension ``dims[i]`` of x. Raises RuntimeError unless ``dims`` names each one once.
+    Shapes: output as x, its last dimension longer or shorter with the size of an element. Raises RuntimeError where
+    that does not come out even.
     """
-    return torch.permute(x, dims)
+    return x.view(dtype)
 
 
-@permute.rule("x", r"\bar{y} \text{ with the order undone}")
-def _(g, dims):
-    back = [0] * len(dims)
-    for to, source in enumerate(dims):
-        back[source % len(dims)] = to
-    return g.permute(back)
+def _view(self, *size, dtype=None):
+    """The same memory in another shape, or with its bits read as another element type."""
+    if len(size) == 1 and isinstance(size[0], torch.dtype):
+        dtype = size[0]
+    return view(self, *size) if dtype is None else view_dtype(self, dtype=dtype)
+
+
+install("view", _view)
 
 
 def _expansions(make: Make):
@@ -192,15 +205,119 @@ def _(g, x_shape):
     return g.reshape(x_shape)
 
 
-@op(formula=r"x", samples=unary)
-def clone(x):
+def _copies(make: Make):
+    yield from unary(make)
+    yield Sample.of(make(2, 3).T, memory_format=torch.contiguous_format)
+    yield Sample.of(make(2, 3, 2, 2), memory_format=torch.channels_last)
+
+
+@op(formula=r"x", samples=_copies)
+def clone(x, *, memory_format=torch.preserve_format):
     """A copy in memory of its own; gradients pass through it.
 
     Shapes: output as x.
     """
-    return torch.clone(x)
+    return torch.clone(x, memory_format=memory_format)
 
 
 @clone.rule("x", r"\bar{y}")
 def _(g):
     return g
+
+
+def contiguous(input, memory_format=torch.contiguous_format):
+    """The tensor laid out in memory in the order of its elements: itself if it is, a copy otherwise."""
+    raw = input.data if isinstance(input, Tensor) else input
+    return input if raw.is_contiguous(memory_format=memory_format) else clone(input, memory_format=memory_format)
+
+
+def flatten(input, start_dim=0, end_dim=-1):
+    """The dimensions from ``start_dim`` to ``end_dim`` as one; a single number becomes a vector of one.
+
+    It stands between the convolutions and the linear layers of a classifier.
+    """
+    shape = tuple(input.shape)
+    start, end = (_dim(dim, len(shape)) for dim in (start_dim, end_dim))
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if start == end and shape:
+        return input
+    return reshape(input, shape=(*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :]))
+
+
+def _dim(dim, rank):
+    """The dimension as a number from 0 on."""
+    if not -max(rank, 1) <= dim < max(rank, 1):
+        raise IndexError(f"dimension {dim} is out of range for a tensor of {rank} dimensions")
+    return dim % max(rank, 1)
+
+
+def unflatten(input, dim, sizes):
+    """One dimension as several, of these sizes, one of which may be -1."""
+    shape, dim = tuple(input.shape), _dim(dim, len(input.shape))
+    sizes = tuple(sizes)
+    known = prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and known and shape[dim] % known == 0:
+        sizes = tuple(shape[dim] // known if size == -1 else size for size in sizes)
+    if prod(sizes) != shape[dim]:
+        raise RuntimeError(f"unflatten: the sizes {sizes} do not multiply to {shape[dim]}, the size of dimension {dim}")
+    return view(input, size=(*shape[:dim], *sizes, *shape[dim + 1 :]))
+
+
+def ravel(input):
+    """All elements as one vector."""
+    return reshape(input, shape=(-1,))
+
+
+def view_as(input, other):
+    """The same memory in the shape of another tensor."""
+    return view(input, size=tuple(other.shape))
+
+
+def reshape_as(input, other):
+    """The elements in the shape of another tensor."""
+    return reshape(input, shape=tuple(other.shape))
+
+
+def expand_as(input, other):
+    """Dimensions of size 1, and new leading ones, stretched to the shape of another tensor."""
+    return expand(input, sizes=tuple(other.shape))
+
+
+def broadcast_to(input, size):
+    """Dimensions of size 1, and new leading ones, stretched to ``size``."""
+    return expand(input, sizes=tuple(size))
+
+
+for _function in (contiguous, flatten, unflatten, ravel, view_as, reshape_as, expand_as, broadcast_to):
+    install(_function.__name__, _function)
+
+
+# In place: the tensor keeps its memory and sees it in another shape.
+
+
+def turned(x, twin, settings):
+    """The tensor after such a twin."""
+    alias = x._alias
+    if isinstance(alias, View) or (alias is not None and any(held() is not None for held in alias._refs)):
+        raise NotImplementedError(
+            f"{twin.row.name}() on a view, or on a tensor with views, is not there: take the op that is not in-place"
+        )
+    return twin(x, **settings)
+
+
+def turning(row):
+    """Give ``Tensor`` the in-place twin of a row that only sees the same memory otherwise."""
+    twin = InPlace(row, True, OPS)
+
+    def method(self, *args, **settings):
+        given, settings, _ = bind(row, (self, *args), settings)
+        return turned(given[0], twin, settings)
+
+    method.__name__, method.__doc__ = f"{row.name}_", twin.__doc__
+    install(method.__name__, method)
+    return method
+
+
+for _row in (squeeze, unsqueeze):
+    turning(_row)

@@ -1,0 +1,73 @@
+"""torch's other names of rows: the same row, and the same in-place twin, under each."""
+
+import torch
+
+from nbgrad.core.op import install
+from nbgrad.core.ops import (
+    activation,
+    arithmetic,
+    bessel,
+    choosing,
+    comparison,
+    gamma,
+    logarithms,
+    rounding,
+    special,
+    trigonometry,
+)
+from nbgrad.core.row import Op
+
+
+def _also(name: str, row: Op) -> Op:
+    """The row, and under ``name`` the methods that torch has."""
+    if hasattr(torch.Tensor, name):
+        install(name, row)
+    if hasattr(torch.Tensor, f"{name}_"):
+        install(f"{name}_", row.in_place)
+    return row
+
+
+absolute = _also("absolute", arithmetic.abs)
+divide = _also("divide", arithmetic.div)
+multiply = _also("multiply", arithmetic.mul)
+negative = _also("negative", arithmetic.neg)
+subtract = _also("subtract", arithmetic.sub)
+true_divide = _also("true_divide", arithmetic.div)
+
+fix = _also("fix", rounding.trunc)
+clip = _also("clip", choosing.clamp)
+
+greater = _also("greater", comparison.gt)
+greater_equal = _also("greater_equal", comparison.ge)
+less = _also("less", comparison.lt)
+less_equal = _also("less_equal", comparison.le)
+not_equal = _also("not_equal", comparison.ne)
+
+arccos = _also("arccos", trigonometry.acos)
+arccosh = _also("arccosh", trigonometry.acosh)
+arcsin = _also("arcsin", trigonometry.asin)
+arcsinh = _also("arcsinh", trigonometry.asinh)
+arctan = _also("arctan", trigonometry.atan)
+arctan2 = _also("arctan2", trigonometry.atan2)
+arctanh = _also("arctanh", trigonometry.atanh)
+
+# torch.special calls its functions special_NAME, also those that torch has too.
+special_digamma = special_psi = gamma.digamma
+special_erf = special.erf
+special_erfc = special.erfc
+special_erfinv = special.erfinv
+special_exp2 = logarithms.exp2
+special_expit = activation.sigmoid
+special_expm1 = logarithms.expm1
+special_gammaln = gamma.lgamma
+special_i0 = bessel.i0
+special_log1p = logarithms.log1p
+special_gammainc = gamma.igamma
+special_gammaincc = gamma.igammac
+special_logit = special.logit
+special_multigammaln = gamma.mvlgamma
+special_ndtr = special.ndtr
+special_polygamma = gamma.polygamma
+special_round = rounding.round
+special_sinc = trigonometry.sinc
+special_xlogy = logarithms.xlogy

@@ -1,0 +1,196 @@
+"""Attention: each query takes a mean of values, weighted by how well their keys match it."""
+
+import math
+
+import torch
+
+from nbgrad.core.kernels import aten
+from nbgrad.core.op import op
+from nbgrad.core.ops.choosing import where
+from nbgrad.core.ops.dropout import dropout
+from nbgrad.core.ops.joint import total
+from nbgrad.core.ops.repeating import repeat_interleave
+from nbgrad.core.ops.softmax import softmax, softmax_backward
+from nbgrad.core.samples import Make, Sample
+from nbgrad.core.tensor import Tensor
+
+_FLASH = 1
+"""torch's number for the kernel that never holds all weights at once."""
+
+
+def _attentions(make: Make):
+    q, k, v = make(2, 2, 3, 4), make(2, 2, 5, 4), make(2, 2, 5, 4)
+    yield Sample.of(q, k, v)
+    yield Sample.of(q, k, v, scale=0.3)
+    yield Sample.of(q, k, v, make(3, 5))
+    yield Sample.of(q, k, v, make(2, 1, 3, 5))
+    yield Sample.of(q, q, make(2, 2, 3, 4), is_causal=True)
+    yield Sample.of(make(0, 2, 3, 4), make(0, 2, 5, 4), make(0, 2, 5, 4))
+
+
+def _by_torch(query, key, value, attn_mask=None, *, is_causal=False, scale=None):
+    settings = {"is_causal": is_causal, "scale": scale, "attn_mask": attn_mask}
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, **settings)
+
+
+@op(
+    formula=r"\operatorname{softmax}\left(\frac{q k^{\top}}{\sqrt{d}} + m\right) v",
+    aux=("logsumexp",),
+    no_gradient=("attn_mask",),
+    samples=_attentions,
+    reference=_by_torch,
+)
+def flash_attention(query, key, value, attn_mask=None, *, is_causal=False, scale=None):
+    """Attention in one kernel: each query takes a mean of the values, weighted by how well their keys match it.
+
+    It goes through keys and values in blocks and keeps one number for each query, not a weight for each pair; the
+    backward computes the weights again (Dao et al. 2022, https://arxiv.org/abs/2205.14135).
+
+    Shapes: query (N, H, L, E), key and value (N, H, S, E), attn_mask broadcasts to (N, H, L, S) and is added to the
+    scores; output as query.
+    """
+    if not query.numel():
+        return query.clone(), query.new_empty(query.shape[:-1])
+    return aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
+    )
+
+
+@flash_attention.joint_rule(
+    query=r"\frac{1}{\sqrt{d}} \bar{s} k", key=r"\frac{1}{\sqrt{d}} \bar{s}^{\top} q", value=r"w^{\top} \bar{y}"
+)
+def _(g, needed, query, key, value, attn_mask, out, logsumexp, is_causal, scale):
+    settings = {"is_causal": is_causal, "scale": scale}
+    return (*flash_attention_backward(g, query, key, value, out, logsumexp, attn_mask, **settings), None)
+
+
+def _attention_gradients(make: Make):
+    for sample in _attentions(make):
+        q, k, v, *mask = sample.args
+        out, logsumexp = flash_attention.forward(q, k, v, *mask, **sample.settings)
+        yield Sample.of(make(*q.shape), q, k, v, out, logsumexp, *mask, **sample.settings)
+
+
+def _gradients_by_torch(g, query, key, value, out, logsumexp, attn_mask=None, **settings):
+    query, key, value = given = tuple(
+        one if one.requires_grad else one.clone().requires_grad_() for one in (query, key, value)
+    )
+    with torch.enable_grad():
+        y = _by_torch(query, key, value, attn_mask, **settings)
+        touched = 0 * sum(one.sum() for one in (g, *given))  # of nothing, torch's gradients depend on nothing
+        return tuple(one + touched for one in torch.autograd.grad(y, given, g, create_graph=True))
+
+
+@op(
+    formula=r"\bar{q}, \bar{k}, \bar{v} \text{ of } g",
+    outputs=("query", "key", "value"),
+    no_gradient=("out", "logsumexp", "attn_mask"),
+    samples=_attention_gradients,
+    reference=_gradients_by_torch,
+)
+def flash_attention_backward(g, query, key, value, out, logsumexp, attn_mask=None, *, is_causal=False, scale=None):
+    """The gradients of attention with regard to query, key and value, from its output and its logsumexp.
+
+    Shapes: g as query; the outputs as query, key and value.
+    """
+    if not query.numel():
+        return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
+    return aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        g, query, key, value, out, logsumexp, 0.0, is_causal, attn_mask=attn_mask, scale=scale
+    )
+
+
+@flash_attention_backward.joint_rule(
+    g=r"\bar{p} v + w \bar{\bar{v}}",
+    query=r"\frac{1}{\sqrt{d}} (\bar{\bar{s}} k + \bar{s} \bar{\bar{k}})",
+    key=r"\frac{1}{\sqrt{d}} (\bar{\bar{s}}^{\top} q + \bar{s}^{\top} \bar{\bar{q}})",
+    value=r"\bar{p}^{\top} g",
+)
+def _(g_query, g_key, g_value, needed, g, query, key, value, attn_mask, is_causal, scale):
+    # With w = softmax(s), p = g v' and s̄ the gradient of s, the gradients are scale s̄ k, scale s̄' q and w' g. What
+    # arrives for the first two together is m, the gradient of s̄.
+    scale = _scale(query, scale)
+    weights = _weights(query, key, attn_mask, is_causal, scale)
+    p = g @ _turned(value)
+    m = total(
+        None if g_query is None else (g_query @ _turned(key)) * scale,
+        None if g_key is None else (query @ _turned(g_key)) * scale,
+    )
+    of_weights = None if g_value is None else g @ _turned(g_value)
+    of_g = None if g_value is None else weights @ g_value
+    of_value = of_query = of_key = None
+    if m is not None:
+        of_p = softmax_backward(m, weights, dim=-1)
+        of_g, of_value = total(of_g, of_p @ value), _turned(of_p) @ g
+        bent = m * (p - (p * weights).sum(-1, True)) - p * (m * weights).sum(-1, True)
+        of_weights = total(of_weights, bent)
+        of_scores = softmax_backward(p, weights, dim=-1)
+        of_query = None if g_key is None else (of_scores @ g_key) * scale
+        of_key = None if g_query is None else (_turned(of_scores) @ g_query) * scale
+    of_s = softmax_backward(of_weights, weights, dim=-1) * scale
+    of_query, of_key = total(of_query, of_s @ key), total(of_key, _turned(of_s) @ query)
+    return of_g, of_query, of_key, of_value, None, None, None
+
+
+def _turned(matrix):
+    return matrix.transpose(-2, -1)
+
+
+def _scale(query, scale):
+    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+
+
+def _weights(query, key, attn_mask, is_causal, scale):
+    """How much each query takes of each value; all 0 where every key is masked."""
+    root = math.sqrt(abs(scale))  # half of the scale on either side, which overflows later, as in torch
+    scores = (query * root) @ _turned(key * math.copysign(root, scale))
+    if is_causal:
+        attn_mask = _causal(query, key)
+    if attn_mask is None:
+        return softmax(scores, dim=-1)
+    scores = scores + attn_mask
+    masked = (scores == -math.inf).all(dim=-1, keepdim=True)
+    return where(masked, 0.0, softmax(where(masked, 0.0, scores), dim=-1))  # of minus infinity alone it has no value
+
+
+def _causal(query, key):
+    """0 where a key is no later than its query, else minus infinity."""
+    later = torch.full((query.shape[-2], key.shape[-2]), -math.inf, dtype=query.dtype, device=query.device)
+    return later.triu(1)
+
+
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    """Each query takes a mean of the values, weighted by the softmax of its products with their keys.
+
+    It is what transformers are made of (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762). A mask is True where a
+    key may be seen, or is added to the scores; ``is_causal`` lets no query see a later key. With ``enable_gqa`` several
+    heads of the query share a head of key and value. Where torch's choice is its fused kernel on the CPU, the row
+    flash_attention runs, else the products one by one.
+
+    Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev), attn_mask broadcasts to (..., L, S); output
+    (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``.
+    """
+    if attn_mask is not None and is_causal:
+        raise RuntimeError("scaled_dot_product_attention takes attn_mask or is_causal, not both")
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        allowed = attn_mask.data if isinstance(attn_mask, Tensor) else attn_mask
+        attn_mask = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
+        attn_mask = attn_mask.masked_fill_(~allowed, -math.inf)
+    if _fused(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+        return flash_attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)
+    if enable_gqa:
+        key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
+        value = repeat_interleave(value, query.shape[-3] // value.shape[-3], -3)
+    weights = _weights(query, key, attn_mask, is_causal, _scale(query, scale))
+    return dropout(weights, dropout_p) @ value
+
+
+def _fused(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+    """Whether torch would run its fused kernel, and we have it as a row."""
+    if query.device.type != "cpu" or getattr(attn_mask, "requires_grad", False) or enable_gqa:
+        return False
+    q, k, v, mask = (one.data if isinstance(one, Tensor) else one for one in (query, key, value, attn_mask))
+    return torch._fused_sdp_choice(q, k, v, mask, dropout_p, is_causal, scale=scale) == _FLASH

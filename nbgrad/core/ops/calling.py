@@ -1,0 +1,99 @@
+"""What torch.nn.functional calls otherwise than a row: with ``inplace=True``, or with weights of single elements."""
+
+from inspect import Parameter, Signature, signature
+
+from nbgrad.core.ops import binary, exponential, gates, loss, piecewise, ranking, rectifier
+from nbgrad.core.ops.loss import code
+
+
+def _with_inplace(row):
+    """The row with torch's last argument ``inplace``: whether it changes its input and returns it."""
+
+    def function(input, *settings, inplace=False, **named):
+        if len(settings) > len(row.defaults):
+            settings, inplace = settings[:-1], settings[-1]
+        return row.in_place(input, *settings, **named) if inplace else row(input, *settings, **named)
+
+    function.__name__ = function.__qualname__ = row.name
+    function.__doc__ = row.doc
+    parameters = [*signature(row).parameters.values()]
+    parameters = [one.replace(kind=Parameter.POSITIONAL_OR_KEYWORD) for one in parameters]
+    last = Parameter("inplace", Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    function.__signature__ = Signature([*parameters, last])  # type: ignore[attr-defined]
+    return function
+
+
+celu = _with_inplace(exponential.celu)
+elu = _with_inplace(exponential.elu)
+hardsigmoid = _with_inplace(piecewise.hardsigmoid)
+hardswish = _with_inplace(piecewise.hardswish)
+hardtanh = _with_inplace(piecewise.hardtanh)
+leaky_relu = _with_inplace(rectifier.leaky_relu)
+mish = _with_inplace(gates.mish)
+relu = _with_inplace(rectifier.relu)
+relu6 = _with_inplace(piecewise.relu6)
+selu = _with_inplace(exponential.selu)
+silu = _with_inplace(gates.silu)
+threshold = _with_inplace(rectifier.threshold)
+
+
+def rrelu(input, lower=1 / 8, upper=1 / 3, training=False, inplace=False):
+    """A leaky relu whose slope is drawn anew for each element between ``lower`` and ``upper``; else their mean."""
+    return (
+        rectifier.rrelu_(input, lower, upper, training) if inplace else rectifier.rrelu(input, lower, upper, training)
+    )
+
+
+def mse_loss(input, target, reduction="mean", weight=None):
+    """Mean squared error between a prediction and its target; ``weight`` says how much each element counts.
+
+    Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
+    """
+    if weight is None:
+        return loss.mse_loss(input, target, reduction=reduction)
+    return _weighted(loss.mse_loss(input, target, reduction="none"), input, weight, reduction)
+
+
+def l1_loss(input, target, reduction="mean", weight=None):
+    """Mean absolute error between a prediction and its target; ``weight`` says how much each element counts.
+
+    Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
+    """
+    if weight is None:
+        return loss.l1_loss(input, target, reduction=reduction)
+    return _weighted(loss.l1_loss(input, target, reduction="none"), input, weight, reduction)
+
+
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """Half the squared error up to ``delta``, linear beyond it; ``weight`` says how much each element counts.
+
+    The weighted mean divides by the number of elements here, as torch has it, not by the sum of the weights.
+
+    Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
+    """
+    if weight is None:
+        return loss.huber_loss(input, target, reduction=reduction, delta=delta)
+    losses = loss.huber_loss(input, target, reduction="none", delta=delta)
+    weighted = _weighted(losses, input, weight, "none")
+    return weighted.mean() if reduction == "mean" else _weighted(losses, input, weight, reduction)
+
+
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, reduction="mean"):
+    """The row of that name in torch's order of arguments, the weights of the classes after the settings."""
+    return ranking.multi_margin_loss(input, target, weight, p=p, margin=margin, reduction=reduction)
+
+
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+    """The row of that name in torch's order of arguments, the weight of the positive answers last."""
+    return binary.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction=reduction)
+
+
+def _weighted(losses, input, weight, reduction):
+    """The sum of weighted losses, or their mean in which each counts as much as its weight."""
+    if weight.shape != input.shape:
+        raise ValueError(f"weight is to have the shape of the input, {tuple(input.shape)}, not {tuple(weight.shape)}")
+    code(reduction)
+    weighted = losses * weight
+    if reduction == "none":
+        return weighted
+    return weighted.sum() / weight.sum() if reduction == "mean" else weighted.sum()

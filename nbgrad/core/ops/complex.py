@@ -1,0 +1,201 @@
+"""Complex numbers: their parts, and what makes them. Gradients follow torch's convention.
+
+The gradient of a real loss L with respect to z = x + iy is dL/dx + i dL/dy, the direction of steepest ascent: what
+gradient descent needs. For a holomorphic function it is the incoming gradient times the conjugate of its derivative,
+which the engine sees to; the rows here are not holomorphic and say it themselves.
+"""
+
+import torch
+
+from nbgrad.core.op import install_property, op
+from nbgrad.core.ops.choosing import where
+from nbgrad.core.ops.rounding import sgn
+from nbgrad.core.samples import Make, Sample, unary
+
+
+def _complex(make: Make, *shape):
+    return torch.complex(make(*shape), make(*shape))
+
+
+def complex_unary(make: Make):
+    """Every shape, real and complex."""
+    for sample in unary(make):
+        yield Sample.of(_complex(make, *sample.args[0].shape))
+
+
+def _either(make: Make):
+    yield from unary(make)
+    yield from complex_unary(make)
+
+
+@op(formula=r"\bar{z}", samples=_either, holomorphic=False, view=True)
+def conj(input):
+    """The complex conjugate: the imaginary part with the other sign. A real tensor is as it was.
+
+    Shapes: output as input.
+    """
+    return torch.conj(input)
+
+
+@conj.rule("input", r"\overline{\bar{y}}")
+def _(g):
+    return conj(g)
+
+
+@op(formula=r"\bar{z}", samples=_either, holomorphic=False, view=True, inplace=True)
+def conj_physical(input):
+    """The complex conjugate, computed: ``conj`` only marks the tensor to be read so.
+
+    Shapes: output as input.
+    """
+    return torch.conj_physical(input)
+
+
+@conj_physical.rule("input", r"\overline{\bar{y}}")
+def _(g):
+    return conj(g)
+
+
+@op(formula=r"z", samples=_either, holomorphic=False, view=True)
+def resolve_conj(input):
+    """The same numbers, with a conjugate that was only marked carried out.
+
+    Shapes: output as input.
+    """
+    return torch.resolve_conj(input)
+
+
+@resolve_conj.rule("input", r"\bar{y}")
+def _(g):
+    return g
+
+
+@op(formula=r"\operatorname{Re} z", samples=_either, holomorphic=False, view=True, method=False)
+def real(input):
+    """The real part, in the memory of the complex tensor. A real tensor is as it was.
+
+    Shapes: output as input, of the real element type.
+    """
+    return torch.real(input)
+
+
+@real.rule("input", r"\bar{y}")
+def _(g):
+    return g
+
+
+@op(formula=r"\operatorname{Im} z", samples=complex_unary, holomorphic=False, view=True, method=False)
+def imag(input):
+    """The imaginary part, in the memory of the complex tensor.
+
+    Shapes: output as input, of the real element type. Raises RuntimeError on a real tensor.
+    """
+    return torch.imag(input)
+
+
+@imag.rule("input", r"i \bar{y}")
+def _(g):
+    return g * 1j
+
+
+def _pairs(make: Make):
+    yield from (Sample.of(make(*shape), make(*shape)) for shape in ((), (3,), (2, 3), (2, 1, 3), (0,)))
+    yield Sample.of(make(2, 2, 1, 3), make(2, 1))
+    yield Sample.of(make(1, 2, 2, 1, 2), make(3, 1, 2, 2, 1))
+
+
+@op(formula=r"x + i y", samples=_pairs, broadcasts=True, holomorphic=False)
+def complex(real, imag):
+    """The complex number with these two parts.
+
+    Shapes: both broadcast to the output. Raises RuntimeError where the parts have different or no real element types.
+    """
+    return torch.complex(real, imag)
+
+
+@complex.rule("real", r"\operatorname{Re} \bar{y}")
+def _(g):
+    return _real(g)
+
+
+@complex.rule("imag", r"\operatorname{Im} \bar{y}")
+def _(g):
+    return imag(g)
+
+
+@op(formula=r"r (\cos \varphi + i \sin \varphi)", samples=_pairs, broadcasts=True, holomorphic=False)
+def polar(abs, angle):
+    """The complex number of this size and this angle.
+
+    Shapes: both broadcast to the output. Raises RuntimeError where the two have different or no real element types.
+    """
+    return torch.polar(abs, angle)
+
+
+@polar.rule("abs", r"\operatorname{Re}(\bar{y}\, e^{-i \varphi})")
+def _(g, out):
+    return _real(g * conj(sgn(out)))
+
+
+@polar.rule("angle", r"\operatorname{Re}(\bar{y}\, \overline{i y})")
+def _(g, out):
+    return _real(g * conj(1j * out))
+
+
+def _with_two(make: Make):
+    yield from (Sample.of(make(*shape, 2)) for shape in ((), (3,), (2, 3), (2, 1, 3), (2, 2, 1, 3), (0,)))
+
+
+@op(formula=r"x_{..., 0} + i x_{..., 1}", samples=_with_two, holomorphic=False, view=True)
+def view_as_complex(input):
+    """Pairs of real numbers, read as complex ones in the same memory.
+
+    Shapes: (..., 2) gives (...). Raises RuntimeError where the last dimension is not 2.
+    """
+    return torch.view_as_complex(input)
+
+
+@view_as_complex.rule("input", r"(\operatorname{Re} \bar{y}, \operatorname{Im} \bar{y})")
+def _(g):
+    return view_as_real(resolve_conj(g))
+
+
+@op(formula=r"(\operatorname{Re} z, \operatorname{Im} z)", samples=complex_unary, holomorphic=False, view=True)
+def view_as_real(input):
+    """Complex numbers, read as pairs of real ones in the same memory.
+
+    Shapes: (...) gives (..., 2). Raises RuntimeError on a real tensor.
+    """
+    return torch.view_as_real(input)
+
+
+@view_as_real.rule("input", r"\bar{y}_{..., 0} + i \bar{y}_{..., 1}")
+def _(g):
+    return complex(g[..., 0], g[..., 1])
+
+
+@op(formula=r"\arg z", samples=_either, holomorphic=False)
+def angle(input):
+    """The angle of a complex number, between -pi and pi; of a real one 0 or pi, with no gradient.
+
+    Shapes: output as input, of the real element type.
+    """
+    return torch.angle(input)
+
+
+@angle.rule("input", r"\bar{y} \frac{-y + i x}{|z|^2}")
+def _(g, input):
+    if not input.is_complex():
+        return torch.zeros_like(g)
+    size = _real(input) ** 2 + imag(input) ** 2
+    there = size != 0
+    return where(there, g / where(there, size, 1.0), 0.0) * (1j * input)
+
+
+def _real(x):
+    """The real part; a real tensor as it is, as a gradient of a real function may be."""
+    return real(x) if x.is_complex() else x
+
+
+for _name, _part in {"real": real, "imag": imag}.items():
+    install_property(_name, _part)

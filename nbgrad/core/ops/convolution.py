@@ -1,0 +1,258 @@
+"""Convolutions of one to three dimensions, and the transposed ones: one kernel slides over its input."""
+
+import torch
+
+from nbgrad.core.kernels import aten
+from nbgrad.core.op import op
+from nbgrad.core.ops.joint import asked, per_dim, spread, total
+from nbgrad.core.samples import Make, Sample
+
+_functional = torch.nn.functional
+
+_DOC = """{what}
+
+    {why}
+
+    Shapes: input (N, C_in, {sizes}) or without N, weight {weight}, bias (C_out,); output
+    (N, C_out, {sizes}) with other sizes. Raises RuntimeError where they do not fit."""
+
+_WHY = {
+    1: "Every position is seen by the same weights, so a feature is found wherever it stands, in sound as in text.",
+    2: "Every place of an image is seen by the same weights, so a feature is found anywhere (LeCun et al. 1989).",
+    3: "Videos and volumes, as of computed tomography, are seen by the same weights at every place.",
+}
+
+
+def _sizes(rank):
+    return ", ".join("DHW"[3 - rank :]) if rank > 1 else "L"
+
+
+def _convolutions(rank):
+    """Batched and not, every setting, groups, an empty batch."""
+
+    def samples(make: Make):
+        shape = (4, 5, 3)[:rank]
+        kernel = (2, 3, 1)[:rank]
+        x, w, b = make(2, 4, *shape), make(2, 4, *kernel), make(2)
+        yield Sample.of(x, w, b)
+        yield Sample.of(make(4, *shape), w)
+        yield Sample.of(make(4, *shape), w, b, padding=1)
+        yield Sample.of(x, w, b, stride=2, padding=1, dilation=2)
+        yield Sample.of(x, w, stride=(2, 1, 1)[:rank], padding=(1, 2, 0)[:rank], dilation=(1, 2, 1)[:rank])
+        yield Sample.of(x, w, b, padding="same", dilation=2)  # an even kernel with another one makes torch warn
+        yield Sample.of(make(4, *shape), w, padding="same", dilation=(2, 1, 2)[:rank])
+        yield Sample.of(x, w, padding="valid")
+        yield Sample.of(x, make(4, 2, *kernel), make(4), groups=2)
+        yield Sample.of(x, make(8, 1, *kernel), groups=4, padding=1)
+        yield Sample.of(make(0, 4, *shape), w, b)
+        yield Sample.of(*(torch.complex(make(*t.shape), make(*t.shape)) for t in (x, w, b)), padding="same", dilation=2)
+
+    return samples
+
+
+def _transposed_convolutions(rank):
+    def samples(make: Make):
+        shape = (3, 2, 2)[:rank]
+        kernel = (2, 3, 1)[:rank]
+        x, w, b = make(2, 4, *shape), make(4, 2, *kernel), make(2)
+        yield Sample.of(x, w, b)
+        yield Sample.of(make(4, *shape), w)
+        yield Sample.of(x, w, b, stride=2, padding=1, output_padding=1, dilation=2)
+        yield Sample.of(x, w, stride=(2, 1, 2)[:rank], padding=(1, 1, 0)[:rank], output_padding=(1, 0, 1)[:rank])
+        yield Sample.of(x, w, make(4), groups=2)
+        yield Sample.of(make(4, *shape), w, make(4), groups=2, stride=2)
+        yield Sample.of(make(0, 4, *shape), w, b)
+        yield Sample.of(*(torch.complex(make(*t.shape), make(*t.shape)) for t in (x, w, b)), stride=2)
+
+    return samples
+
+
+def _convolution(rank):
+    """The row of the convolution of ``rank`` dimensions."""
+    kernel = getattr(_functional, f"conv{rank}d")
+
+    def convolve(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1):
+        return kernel(input, weight, bias, stride, padding, dilation, groups)
+
+    convolve.__name__ = f"conv{rank}d"
+    convolve.__doc__ = _DOC.format(
+        what=f"A kernel slides over {rank} dimension{'s'[: rank - 1]} of the input and weighs what it sees.",
+        why=_WHY[rank],
+        sizes=_sizes(rank),
+        weight=f"(C_out, C_in / groups, {_sizes(rank).lower()})",
+    )
+    row = op(formula=r"x \star W + b", samples=_convolutions(rank), reference=kernel)(convolve)
+
+    @row.joint_rule(input=r"\bar{y} * W", weight=r"x \star \bar{y}", bias=r"\sum \bar{y}")
+    def _(g, needed, input, weight, stride, padding, dilation, groups):
+        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        return spread(convolution_backward(g, input, weight, mask=needed, **geometry), needed)
+
+    return row
+
+
+def _transposed(rank):
+    """The row of the transposed convolution of ``rank`` dimensions."""
+    kernel = getattr(_functional, f"conv_transpose{rank}d")
+
+    def spread_out(input, weight, bias=None, *, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+        return kernel(input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    spread_out.__name__ = f"conv_transpose{rank}d"
+    spread_out.__doc__ = _DOC.format(
+        what=f"The transposed convolution: what the gradient of conv{rank}d does to its output.",
+        why="Generators and decoders make large maps of small ones: each number lays down a copy of the kernel.",
+        sizes=_sizes(rank),
+        weight=f"(C_in, C_out / groups, {_sizes(rank).lower()})",
+    )
+    row = op(formula=r"x * W + b", samples=_transposed_convolutions(rank), reference=kernel)(spread_out)
+
+    @row.joint_rule(input=r"\bar{y} \star W", weight=r"\bar{y} \star x", bias=r"\sum \bar{y}")
+    def _(g, needed, input, weight, stride, padding, output_padding, groups, dilation):
+        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        geometry |= {"transposed": True, "output_padding": output_padding}
+        return spread(convolution_backward(g, input, weight, mask=needed, **geometry), needed)
+
+    return row
+
+
+conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_transposed, (1, 2, 3))
+
+_ROWS = {
+    (False, 1): conv1d,
+    (False, 2): conv2d,
+    (False, 3): conv3d,
+    (True, 1): conv_transpose1d,
+    (True, 2): conv_transpose2d,
+    (True, 3): conv_transpose3d,
+}
+
+
+def _gradients(make: Make):
+    """Some of what the rules of the rows ask for; a mask that leaves input or weight out would leave one unused."""
+    for (transposed, _), row in _ROWS.items():
+        for sample in list(row.samples(make))[1:5]:
+            x, w = sample.args[:2]
+            if "output_padding" in sample.settings:  # whose gradients torch cannot differentiate twice
+                continue
+            y = row(x, w, **sample.settings)
+            yield Sample.of(make(*y.shape), x, w, mask=(True,) * 3, transposed=transposed, **sample.settings)
+    yield Sample.of(make(2, 2, 3), make(2, 4, 4), make(2, 2, 2), mask=(True, True, False), groups=2)
+    yield Sample.of(make(0, 2, 3), make(0, 3, 4), make(2, 3, 2), mask=(True,) * 3)
+
+
+def _by_torch(g, input, weight, **settings):
+    touched = 0 * (g.sum() + input.sum() + weight.sum())  # of an empty batch torch's gradients depend on nothing
+    return tuple(result + touched for result in convolution_backward.forward(g, input, weight, **settings))
+
+
+@op(
+    formula=r"\bar{x}, \bar{W}, \bar{b} \text{ of } g",
+    many=True,
+    samples=_gradients,
+    reference=_by_torch,
+    method=False,
+)
+def convolution_backward(
+    g, input, weight, *, mask, stride=1, padding=0, dilation=1, groups=1, transposed=False, output_padding=0
+):
+    """Of the gradients of a convolution with regard to input, weight and bias those that ``mask`` asks for.
+
+    One call gives all of them: it is faster than one call for each, and the gradient of the bias is no further pass.
+
+    Shapes: g as the output of the convolution; the outputs as input, as weight, and (C_out,).
+    """
+    return _kernel(g, input, weight, mask, stride, padding, dilation, groups, transposed, output_padding)
+
+
+@convolution_backward.joint_rule(
+    g=r"\bar{\bar{x}} \star W + x \star \bar{\bar{W}} + \bar{\bar{b}}",
+    input=r"g * \bar{\bar{W}}",
+    weight=r"\bar{\bar{x}} \star g",
+)
+def _(
+    gradients,
+    needed,
+    g,
+    input,
+    weight,
+    mask,
+    stride,
+    padding,
+    dilation,
+    groups,
+    transposed,
+    output_padding,
+):
+    of_input, of_weight, of_bias = spread(gradients, mask)
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    again = {**geometry, "output_padding": output_padding} if transposed else geometry
+    backward = {**geometry, "transposed": transposed, "output_padding": output_padding}
+    convolve = _ROWS[transposed, len(weight.shape) - 2]
+    to_g = to_input = to_weight = None
+    if needed[0]:
+        to_g = total(
+            None if of_input is None else convolve(of_input, weight, **again),
+            None if of_weight is None else convolve(input, of_weight, **again),
+            None if of_bias is None else of_bias.reshape((-1,) + (1,) * (len(weight.shape) - 2)).expand(g.shape),
+        )
+    if needed[1] and of_weight is not None:  # linear in the weight: input and g change places with what is given
+        (to_input,) = convolution_backward(g, input, of_weight, mask=(True, False, False), **backward)
+    if needed[2] and of_input is not None:
+        (to_weight,) = convolution_backward(g, of_input, weight, mask=(False, True, False), **backward)
+    return to_g, to_input, to_weight
+
+
+def _kernel(g, input, weight, mask, stride, padding, dilation, groups, transposed, output_padding):
+    """The kernel of torch, which knows batches and numbers for padding only."""
+    if g.is_complex():
+        return _complex(g, input, weight, mask, (stride, padding, dilation, groups, transposed, output_padding))
+    rank = weight.ndim - 2
+    batched = input.ndim == rank + 2
+    if not batched:
+        g, input = g.unsqueeze(0), input.unsqueeze(0)
+    dilation = per_dim(dilation, rank)
+    before, after = _padding(padding, dilation, weight.shape[2:])
+    beyond = [more - less for less, more in zip(before, after, strict=True)]
+    if any(beyond):  # "same" with an even kernel: one more after than before, as zeros of the input itself
+        input = _functional.pad(input, [size for more in reversed(beyond) for size in (0, more)])
+    geometry = (per_dim(stride, rank), before, dilation, transposed, per_dim(output_padding, rank), groups)
+    results = list(aten.convolution_backward(g, input, weight, [g.shape[1]], *geometry, mask))
+    if mask[0]:
+        for dim, more in enumerate(beyond, 2):
+            results[0] = results[0].narrow(dim, 0, results[0].shape[dim] - more) if more else results[0]
+        results[0] = results[0] if batched else results[0].squeeze(0)
+    return asked(results, mask)
+
+
+def _padding(padding, dilation, kernel):
+    """The padding before and after each dimension, in numbers."""
+    if padding == "valid":
+        padding = 0
+    if padding == "same":
+        whole = [spacing * (size - 1) for spacing, size in zip(dilation, kernel, strict=True)]
+        return [size // 2 for size in whole], [size - size // 2 for size in whole]
+    numbers = per_dim(padding, len(kernel))
+    return numbers, numbers
+
+
+def _complex(g, input, weight, mask, geometry):
+    """The same of complex numbers, linear in each factor: no kernel knows these."""
+    real, imaginary = g.real, g.imag
+    found = []
+    for place, factor in enumerate((weight, input, None)):
+        if not mask[place]:
+            continue
+        only = tuple(at == place for at in range(3))
+        if factor is None:
+            parts = [_kernel(part, input.real, weight.real, only, *geometry)[0] for part in (real, imaginary)]
+            found.append(torch.complex(*parts))
+            continue
+        rr, ri, ir, ii = (
+            _kernel(a, *((input.real, b) if place == 0 else (b, weight.real)), only, *geometry)[0]
+            for a in (real, imaginary)
+            for b in (factor.real, factor.imag)
+        )
+        found.append(torch.complex(rr - ii, ri + ir))
+    return tuple(found)

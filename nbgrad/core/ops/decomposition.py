@@ -1,0 +1,377 @@
+"""Decompositions by orthogonal matrices: eigenvalues, singular values, QR.
+
+The rules follow from differentiating A = U S V^T and its like, with the constraint that U and V stay orthogonal, as in
+M. Giles ("Collected matrix derivative results", 2008) and J. Townsend ("Differentiating the singular value
+decomposition", 2016); for complex matrices Z. Wan and S. Zhang (https://arxiv.org/abs/1909.02659). Where two
+eigenvalues or singular values are equal, or singular values are 0, the vectors have no derivative.
+"""
+
+from collections import namedtuple
+
+import torch
+
+from nbgrad.core.op import install, op
+from nbgrad.core.ops.complex import conj, imag, real
+from nbgrad.core.ops.diagonals import diag_embed, diagonal, tril
+from nbgrad.core.ops.joining import cat
+from nbgrad.core.ops.solving import (
+    BATCHES,
+    adjoint,
+    linalg_solve,
+    linalg_solve_triangular,
+)
+from nbgrad.core.samples import Make, Sample
+from nbgrad.core.tensor import Tensor
+
+_linalg = torch.linalg
+
+
+def diagonals(x):
+    """The diagonals of matrices."""
+    return diagonal(x, dim1=-2, dim2=-1)
+
+
+def _plain(x):
+    return x.data if isinstance(x, Tensor) else x
+
+
+def _check_phase(drift, name, vectors):
+    """An error where the loss depends on the phase of complex vectors, which is left to chance."""
+    size = _plain(drift).abs()
+    if not size.is_meta and size.numel() and not torch.allclose(size, torch.zeros_like(size), atol=1e-2):
+        raise RuntimeError(
+            f"{name}: the {vectors} of complex matrices are determined up to a factor exp(i phi), on which the loss "
+            "depends: its gradient is not defined"
+        )
+
+
+def _inverse_gaps(values):
+    """1 / (v_j - v_i), and 0 on the diagonal."""
+    n = values.shape[-1]
+    one = torch.eye(n, dtype=values.dtype, device=values.device)
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    return (1 - one) / (gaps + one)
+
+
+# Symmetric matrices.
+
+
+def _symmetric(make: Make):
+    for batch in BATCHES:
+        A = make(*batch, 3, 3)
+        yield Sample.of(A + A.mT + 6 * torch.diag(torch.arange(3.0).double()))
+    yield Sample.of(make(2, 2), UPLO="U")
+    yield Sample.of(make(1, 1))
+    yield Sample.of(make(0, 0))
+
+
+@op(
+    formula=r"\Lambda, V \text{ of } A = V \Lambda V^{\top}",
+    samples=_symmetric,
+    outputs=("eigenvalues", "eigenvectors"),
+    holomorphic=False,
+    reference=_linalg.eigh,
+)
+def linalg_eigh(A, *, UPLO="L"):
+    """The eigenvalues of symmetric or Hermitian matrices, from the smallest on, and their eigenvectors as columns.
+
+    Principal components are eigenvectors of a covariance.
+
+    Shapes: (..., n, n) gives (..., n) and (..., n, n). Raises LinAlgError where it does not converge.
+    """
+    return tuple(_linalg.eigh(A, UPLO=UPLO))
+
+
+@linalg_eigh.rule(
+    "A",
+    r"V \left(\operatorname{diag}(\bar{\lambda}) "
+    r"+ \frac{\operatorname{skew}(V^{\top} \bar{V})}{\lambda_j - \lambda_i}\right) V^{\top}",
+)
+def _(g_eigenvalues, g_eigenvectors, eigenvalues, eigenvectors):
+    turned = adjoint(eigenvectors)
+    if g_eigenvectors is None:
+        return (eigenvectors * g_eigenvalues.unsqueeze(-2)) @ turned
+    inside = turned @ g_eigenvectors
+    if inside.is_complex():
+        _check_phase(imag(diagonals(inside)), "linalg_eigh", "eigenvectors")
+    inside = _skew(inside) / 2 * _inverse_gaps(eigenvalues)
+    if g_eigenvalues is not None:
+        inside = inside + diag_embed(g_eigenvalues)
+    return eigenvectors @ inside @ turned
+
+
+def linalg_eigvalsh(A, UPLO="L"):
+    """The eigenvalues of symmetric or Hermitian matrices, from the smallest on."""
+    if getattr(A, "requires_grad", False):
+        return linalg_eigh(A, UPLO=UPLO).eigenvalues
+    return _alone(_linalg.eigvalsh, A, UPLO=UPLO)
+
+
+def _alone(function, A, **settings):
+    """A function of torch on what needs no gradient."""
+    return Tensor(function(A.data, **settings)) if isinstance(A, Tensor) else function(A, **settings)
+
+
+# Any square matrices.
+
+
+def _any_square(make: Make):
+    for batch in BATCHES:
+        A = make(*batch, 3, 3) / 5 + torch.diag(torch.arange(3.0).double())
+        yield Sample.of(A, any_phase=True)
+    yield Sample.of(torch.tensor([[0.0, 1.0], [-1.0, 0.5]], dtype=torch.float64), any_phase=True)
+    yield Sample.of(torch.complex(make(2, 2), make(2, 2)), any_phase=True)
+    yield Sample.of(make(0, 0))
+
+
+def _with_any_phase(A, any_phase=False):
+    """Torch's function, with the part of the gradient cut off that would turn the phases of the eigenvectors."""
+    values, vectors = _linalg.eig(A)
+    if vectors.requires_grad and any_phase:
+        vectors.register_hook(lambda g: g - 1j * vectors * diagonals(vectors.mH @ g).imag.unsqueeze(-2))
+    return values, vectors
+
+
+@op(
+    formula=r"\Lambda, V \text{ of } A = V \Lambda V^{-1}",
+    samples=_any_square,
+    outputs=("eigenvalues", "eigenvectors"),
+    holomorphic=False,
+    reference=_with_any_phase,
+)
+def linalg_eig(A, *, any_phase=False):
+    """The eigenvalues of square matrices, complex numbers, and their eigenvectors of length 1 as columns.
+
+    The stability of a recurrent network is in the eigenvalues of its step. A loss must not depend on the phases of
+    the eigenvectors, which are left to chance: its backward raises, or with ``any_phase`` takes them as constant.
+
+    Shapes: (..., n, n) gives (..., n) and (..., n, n). Raises LinAlgError where it does not converge.
+    """
+    return tuple(_linalg.eig(A))
+
+
+@linalg_eig.rule(
+    "A",
+    r"V^{-\top} \left(\operatorname{diag}(\bar{\lambda}) "
+    r"+ \frac{V^{\top} \bar{V} - V^{\top} V \operatorname{diag}(V^{\top} \bar{V})}{\lambda_j - \lambda_i}\right) "
+    r"V^{\top}",
+)
+def _(g_eigenvalues, g_eigenvectors, eigenvalues, eigenvectors, any_phase):
+    turned = adjoint(eigenvectors)
+    if g_eigenvectors is None:
+        return linalg_solve(turned, g_eigenvalues.unsqueeze(-1) * turned)
+    inside = turned @ g_eigenvectors
+    along = diagonals(inside)
+    if not any_phase:
+        _check_phase(imag(along), "linalg_eig", "eigenvectors")
+    inside = inside - (turned @ eigenvectors) * along.unsqueeze(-2)
+    inside = inside * conj(_inverse_gaps(eigenvalues))
+    if g_eigenvalues is not None:
+        inside = inside + diag_embed(g_eigenvalues)
+    return linalg_solve(turned, inside @ turned)
+
+
+def linalg_eigvals(A):
+    """The eigenvalues of square matrices, complex numbers."""
+    if getattr(A, "requires_grad", False):
+        return linalg_eig(A).eigenvalues
+    return _alone(_linalg.eigvals, A)
+
+
+# Singular values.
+
+
+def _matrices(make: Make):
+    for batch in BATCHES:
+        yield Sample.of(make(*batch, 3, 2), full_matrices=False)
+    yield Sample.of(make(2, 4), full_matrices=False)
+    yield Sample.of(make(3, 3))
+    yield Sample.of(make(0, 2), full_matrices=False)
+
+
+@op(
+    formula=r"U, S, V^{\top} \text{ of } A = U S V^{\top}",
+    samples=_matrices,
+    outputs=("U", "S", "Vh"),
+    holomorphic=False,
+    reference=_linalg.svd,
+)
+def linalg_svd(A, *, full_matrices=True, driver=None):
+    """The singular values of matrices, from the largest on, and their singular vectors.
+
+    The best approximation of low rank is made of the largest ones, which adapters of large models build on.
+
+    Shapes: (..., n, m) gives (..., n, k), (..., k) and (..., k, m) for k = min(n, m) without ``full_matrices``. Raises
+    LinAlgError where it does not converge.
+    """
+    return tuple(_linalg.svd(A, full_matrices=full_matrices, driver=driver))
+
+
+@linalg_svd.rule(
+    "A",
+    r"U \left(\operatorname{diag}(\bar{s}) + \frac{\operatorname{skew}(U^{\top} \bar{U}) S "
+    r"+ S \operatorname{skew}(V^{\top} \bar{V})}{s_j^2 - s_i^2}\right) V^{\top} + \ldots",
+)
+def _(g_U, g_S, g_Vh, U, S, Vh):
+    count, rows, columns = S.shape[-1], U.shape[-2], Vh.shape[-1]
+    if g_U is None and g_Vh is None:
+        U, Vh = U[..., :count], Vh[..., :count, :]
+        return U @ (g_S.unsqueeze(-1) * Vh) if rows >= columns else (U * g_S.unsqueeze(-2)) @ Vh
+    g_U = None if g_U is None else _without_the_rest(g_U, g_U[..., count:], g_U[..., :count])
+    g_Vh = None if g_Vh is None else _without_the_rest(g_Vh, g_Vh[..., count:, :], g_Vh[..., :count, :])
+    U, Vh = U[..., :count], Vh[..., :count, :]
+    inside = _between_singular_vectors(g_U, g_Vh, U, S, Vh)
+    if g_S is not None:
+        inside = inside + diag_embed(g_S)
+    if g_U is not None and rows > count:  # what of the gradient lies outside of the space of U
+        across = g_U / S.unsqueeze(-2)
+        return (U @ inside + across - U @ (adjoint(U) @ across)) @ Vh
+    if g_Vh is not None and columns > count:
+        across = g_Vh / S.unsqueeze(-1)
+        return U @ (inside @ Vh + across - (across @ adjoint(Vh)) @ Vh)
+    return U @ inside @ Vh
+
+
+def _without_the_rest(g, rest, part):
+    """The gradient of the singular vectors that have a singular value; an error if another one matters."""
+    if not rest.shape[-1] or not rest.shape[-2]:
+        return g
+    used = _plain(rest).abs()
+    if not used.is_meta and bool((used > 0).any()):
+        raise RuntimeError(
+            "linalg_svd: with full_matrices=True the further singular vectors of a matrix that is not square are any "
+            "basis of what is left, but the loss depends on them: take full_matrices=False"
+        )
+    return part
+
+
+def _between_singular_vectors(g_U, g_Vh, U, S, Vh):
+    """The part of the gradient that turns singular vectors into each other."""
+    left = None if g_U is None else _skew(adjoint(U) @ g_U)
+    right = None if g_Vh is None else _skew(Vh @ adjoint(g_Vh))
+    turning = 0
+    if left is not None:
+        turning = left * S.unsqueeze(-2)
+    if right is not None:
+        turning = turning + S.unsqueeze(-1) * right
+    inside = turning * _inverse_gaps(S * S)
+    drift = sum(part for part in (left, right) if part is not None)
+    if drift.is_complex():
+        _check_phase(imag(diagonals(drift)), "linalg_svd", "singular vectors")
+        if left is not None:
+            inside = inside + diag_embed(diagonals(left) / (2 * S))
+    return inside
+
+
+def _skew(x):
+    return x - adjoint(x)
+
+
+def linalg_svdvals(A, driver=None):
+    """The singular values of matrices, from the largest on."""
+    if getattr(A, "requires_grad", False):
+        return linalg_svd(A, full_matrices=False, driver=driver).S
+    return _alone(_linalg.svdvals, A, driver=driver)
+
+
+_Svd = namedtuple("_Svd", ("U", "S", "V"))
+
+
+def svd(input, some=True, compute_uv=True):
+    """The singular values of matrices and their singular vectors, both as columns, as torch had it first."""
+    if compute_uv:
+        u, s, vh = linalg_svd(input, full_matrices=not some)
+        return _Svd(u, s, adjoint(vh))
+    rows, columns = input.shape[-2:]
+    none = [
+        torch.zeros((*input.shape[:-2], size, size), dtype=input.dtype, device=input.device) for size in (rows, columns)
+    ]
+    return _Svd(none[0], linalg_svdvals(input), none[1])
+
+
+# QR.
+
+
+def _tall_and_wide(make: Make):
+    for batch in BATCHES:
+        yield Sample.of(make(*batch, 3, 2))
+    yield Sample.of(make(2, 4))
+    yield Sample.of(make(3, 3), mode="complete")
+    yield Sample.of(torch.complex(make(3, 2), make(3, 2)))
+    yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
+    yield Sample.of(make(0, 2))
+
+
+@op(
+    formula=r"Q, R \text{ of } A = Q R",
+    samples=_tall_and_wide,
+    outputs=("Q", "R"),
+    holomorphic=False,
+    reference=_linalg.qr,
+)
+def linalg_qr(A, *, mode="reduced"):
+    """Matrices with orthonormal columns, and the triangular matrices that make A of them.
+
+    Least squares are solved with it, and random orthogonal weights are the Q of random numbers (Saxe et al. 2014,
+    https://arxiv.org/abs/1312.6120).
+
+    Shapes: (..., n, m) gives (..., n, k) and (..., k, m) for k = min(n, m) in the mode "reduced"; Q is square in the
+    mode "complete" and empty in the mode "r". Raises RuntimeError for another mode.
+    """
+    return tuple(_linalg.qr(A, mode))
+
+
+@linalg_qr.rule("A", r"\left(\bar{Q} + Q \operatorname{sym}(R \bar{R}^{\top} - \bar{Q}^{\top} Q)\right) R^{-\top}")
+def _(g_Q, g_R, Q, R, mode):
+    rows, columns = Q.shape[-2] if mode != "r" else R.shape[-2], R.shape[-1]
+    if mode == "r":
+        raise RuntimeError("linalg_qr: the mode 'r' computes no Q, which the gradient needs: take 'reduced'")
+    if mode == "complete" and rows > columns:
+        raise RuntimeError(
+            "linalg_qr: in the mode 'complete' the further columns of Q are any basis of what is left: the gradient is "
+            "not defined, take 'reduced'"
+        )
+    if rows >= columns:
+        return _of_tall(g_Q, g_R, Q, R)
+    # Of a wide matrix the first columns make Q and the others follow: A = Q (R1 | R2).
+    if g_R is None:
+        to_others = None
+    else:
+        to_others = Q @ g_R[..., rows:]
+        crossed = Q @ R[..., rows:] @ adjoint(g_R[..., rows:])
+        g_Q = crossed if g_Q is None else g_Q + crossed
+        g_R = g_R[..., :rows]
+    first = _of_tall(g_Q, g_R, Q, R[..., :rows])
+    if to_others is None:
+        shape = (*first.shape[:-1], columns - rows)
+        to_others = torch.zeros(shape, dtype=first.dtype, device=first.device)
+    return cat([first, to_others], dim=-1)
+
+
+def _of_tall(g_Q, g_R, Q, R):
+    inside = 0
+    if g_R is not None:
+        inside = R @ adjoint(g_R)
+    if g_Q is not None:
+        inside = inside - adjoint(g_Q) @ Q
+    turned = Q @ _mirrored(inside)
+    return linalg_solve_triangular(adjoint(R), turned if g_Q is None else turned + g_Q, upper=False, left=False)
+
+
+def _mirrored(x):
+    """The Hermitian matrix with the lower triangle of x."""
+    lower = tril(x, diagonal=-1)
+    return lower + adjoint(lower) + diag_embed(_real_part(diagonals(x)))
+
+
+def _real_part(x):
+    return real(x) if x.is_complex() else x
+
+
+def qr(input, some=True):
+    """Matrices with orthonormal columns, and the triangular matrices that make the input of them."""
+    return linalg_qr(input, mode="reduced" if some else "complete")
+
+
+for _function in (qr, svd):
+    install(_function.__name__, _function)

@@ -1,0 +1,161 @@
+"""How far apart vectors are, and at which angle."""
+
+import math
+
+import torch
+
+from nbgrad.core.kernels import aten
+from nbgrad.core.op import op
+from nbgrad.core.ops.arithmetic import abs
+from nbgrad.core.ops.choosing import where
+from nbgrad.core.ops.indexing import getitem, getitem_backward
+from nbgrad.core.ops.norms import linalg_vector_norm, slope
+from nbgrad.core.ops.powers import sqrt
+from nbgrad.core.ops.rounding import sgn
+from nbgrad.core.ops.shape import clone, unsqueeze
+from nbgrad.core.samples import Make, Sample
+from nbgrad.core.tensor import Tensor
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """The p-norm of the difference of two vectors, for each pair in a batch.
+
+    ``eps`` is added to the difference, so that the gradient of equal vectors is finite.
+
+    Shapes: x1 and x2 broadcast; output without the last dimension, or with it as 1 with ``keepdim``.
+    """
+    return linalg_vector_norm(x1 - x2 + eps, ord=p, dim=-1, keepdim=keepdim)
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """The cosine of the angle between two vectors along ``dim``: 1 for one direction, 0 for a right angle.
+
+    Contrastive learning compares embeddings with it, as SimCLR (Chen et al. 2020, https://arxiv.org/abs/2002.05709).
+    Lengths count as at least ``eps``.
+
+    Shapes: x1 and x2 broadcast; output without the dimension ``dim``.
+    """
+    rank = max(len(x1.shape), len(x2.shape))
+    x1, x2 = (one.expand(torch.broadcast_shapes(x1.shape, x2.shape)) for one in (x1, x2))
+    if not -rank <= dim < rank:
+        raise IndexError(f"cosine_similarity: there is no dimension {dim} among {rank}")
+    return ((x1 / _length(x1, dim, eps)) * (x2 / _length(x2, dim, eps))).sum(dim)
+
+
+def _length(x, dim, eps):
+    """The length of vectors, at least ``eps``: the gradient is that of the length itself there too, as in torch."""
+    length = clone(linalg_vector_norm(x, dim=dim, keepdim=True))
+    (length.data if isinstance(length, Tensor) else length.detach()).clamp_(min=eps)
+    return length
+
+
+def cosine_of(x1, x2):
+    """The cosine along the last dimension as cosine_embedding_loss has it: squares kept from 0 by a small number."""
+    product, first, second = (x1 * x2).sum(-1), (x1 * x1).sum(-1) + 1e-12, (x2 * x2).sum(-1) + 1e-12
+    return product / sqrt(first * second)
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """The p-norm of the difference of every vector of x1 from every vector of x2.
+
+    Nearest neighbours and kernels start with it. ``compute_mode`` says how torch computes it; here it is always by the
+    differences themselves, so memory is needed for all of them.
+
+    Shapes: x1 (..., P, D) and x2 (..., R, D), output (..., P, R). Raises ValueError for another ``compute_mode`` than
+    torch's.
+    """
+    modes = [f"{way}use_mm_for_euclid_dist{when}" for way, when in (("", ""), ("donot_", ""), ("", "_if_necessary"))]
+    if compute_mode is not None and compute_mode not in modes:
+        raise ValueError(f"cdist: compute_mode is to be one of {', '.join(modes)}, not {compute_mode!r}")
+    return linalg_vector_norm(unsqueeze(x1, dim=-2) - unsqueeze(x2, dim=-3), ord=p, dim=-1)
+
+
+# The distances within one set.
+
+
+def _sets(make: Make):
+    """Sets of vectors with every kind of norm, and sets without a pair."""
+    yield from (Sample.of(make(4, 3), p=p) for p in (1.0, 1.5, 2.0, 3.0, math.inf))
+    yield Sample.of(make(5, 2))
+    yield Sample.of(make(1, 3))
+    yield Sample.of(make(0, 3))
+
+
+def _in_small_steps(input, p=2.0):
+    """Pdist in small steps, which torch can differentiate twice: its kernel it cannot."""
+    first, second = torch.triu_indices(len(input), len(input), 1)
+    return torch.linalg.vector_norm(input[first] - input[second], p, -1)
+
+
+@op(formula=r"(\|x_i - x_j\|_p)_{i < j}", method=False, samples=_sets, reference=_in_small_steps)
+def pdist(input, *, p=2.0):
+    """The p-norm of the difference of every pair of vectors in a set.
+
+    Losses that spread embeddings apart (Wang and Isola 2020, https://arxiv.org/abs/2005.10242) need all of them.
+
+    Shapes: input (N, D), output (N (N - 1) / 2,). Raises RuntimeError for a negative p.
+    """
+    return torch.pdist(input, p)
+
+
+@pdist.rule("input", r"\sum_j \bar{y}_{ij} \, \nabla \|x_i - x_j\|_p")
+def _(g, input, out, p):
+    return pdist_backward(g, input, out, p=p)
+
+
+def _sets_and_gradients(make: Make):
+    for (x,), settings in _sets(make):
+        distances = torch.pdist(x, settings.get("p", 2.0))
+        yield Sample.of(make(*distances.shape), x, distances, **{"p": 2.0, **settings})
+
+
+def _gradient_in_small_steps(g, input, distances, p):
+    x = input if input.requires_grad else input.clone().requires_grad_()
+    return torch.autograd.grad(_in_small_steps(x, p), x, g, create_graph=True)[0]
+
+
+@op(
+    formula=r"\sum_j g_{ij} \, \nabla \|x_i - x_j\|_p",
+    no_gradient=("distances",),
+    samples=_sets_and_gradients,
+    reference=_gradient_in_small_steps,
+)
+def pdist_backward(g, input, distances, *, p):
+    """The gradient of pdist, from its input and its output.
+
+    Shapes: g and distances (N (N - 1) / 2,), input (N, D), output as input.
+    """
+    if input.is_meta or not len(g):
+        return torch.zeros_like(input)  # torch's kernel would read memory that is not there
+    return aten._pdist_backward(g.contiguous(), input.contiguous(), p, distances)
+
+
+@pdist_backward.rule("g", r"\langle \bar{y}_i - \bar{y}_j, \nabla \|x_i - x_j\|_p \rangle")
+def _(gradient, input, p):
+    between, change, length, _ = _pairs(input, gradient, p)
+    return (change * slope(torch.ones_like(_data(length)), between, length, p, -1)).sum(-1)
+
+
+@pdist_backward.rule("input", r"\sum_j g_{ij} \, \nabla^2 \|x_i - x_j\|_p (\bar{y}_i - \bar{y}_j)")
+def _(gradient, g, input, p):
+    if p in (1, math.inf):
+        return torch.zeros_like(_data(input))
+    between, change, length, (first, second) = _pairs(input, gradient, p)
+    length = where(length == 0, math.inf, length)  # the gradient of a pair of equal vectors is 0
+    share = abs(between) / length
+    direction = sgn(between) * share ** (p - 1)
+    bent = share ** (p - 2) * change - direction * (direction * change).sum(-1, True)
+    each = unsqueeze(g, dim=-1) * ((p - 1) / length) * bent
+    shape = tuple(input.shape)
+    return getitem_backward(each, index=(first,), shape=shape) - getitem_backward(each, index=(second,), shape=shape)
+
+
+def _pairs(input, gradient, p):
+    """For every pair of vectors: their difference, that of their gradients, its norm, and their numbers."""
+    numbers = torch.triu_indices(input.shape[0], input.shape[0], 1, device=input.device).unbind()
+    between, change = (getitem(x, index=(numbers[0],)) - getitem(x, index=(numbers[1],)) for x in (input, gradient))
+    return between, change, linalg_vector_norm(between, ord=p, dim=-1, keepdim=True), numbers
+
+
+def _data(x):
+    return x.data if isinstance(x, Tensor) else x

@@ -1,0 +1,32 @@
+"""What the kernels share that give the gradients of several inputs in one call, those that are asked for."""
+
+
+def spread(given, mask):
+    """One entry for each place of ``mask``: the next one of ``given`` where it is true, None elsewhere."""
+    rest = iter(given)
+    return tuple([next(rest) if asked else None for asked in mask])
+
+
+def asked(results, mask):
+    """Of the results of a kernel those that ``mask`` asked for."""
+    return tuple([result for result, wanted in zip(results, mask, strict=True) if wanted])
+
+
+def total(*terms):
+    """The sum of the terms that are there; None if none is."""
+    there = [term for term in terms if term is not None]
+    result = there[0] if there else None
+    for term in there[1:]:
+        result = result + term
+    return result
+
+
+def per_dim(value, rank):
+    """A setting that is one number for all dimensions, or one for each, as a list with one for each."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    return numbers * rank if len(numbers) == 1 else numbers
+
+
+def shaped(like, shape):
+    """A tensor for a kernel that wants to know an input's shape and nothing else: it takes no memory."""
+    return like.new_empty(()).expand(shape)

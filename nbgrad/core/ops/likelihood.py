@@ -1,0 +1,107 @@
+"""Losses that are likelihoods: how improbable the target is under the distribution that a network predicts."""
+
+import math
+import warnings
+
+import torch
+
+from nbgrad.core.ops.activation import logsigmoid
+from nbgrad.core.ops.choosing import where
+from nbgrad.core.ops.logarithms import exp, log, xlogy
+from nbgrad.core.ops.loss import code, reduced
+from nbgrad.core.ops.shape import clone, unsqueeze
+from nbgrad.core.strict import unpaired, warn_unpaired
+from nbgrad.core.tensor import Tensor
+
+
+def _warned(name, input, target):
+    """A warning where (N, 1) meets (N,): torch stretches both here without a word."""
+    if unpaired(input, target):
+        warn_unpaired(name, *(one.data if isinstance(one, Tensor) else one for one in (input, target)))
+
+
+def kl_div(input, target, reduction="mean", log_target=False):
+    """Kullback-Leibler divergence of predicted log probabilities from probabilities: how much the target knows more.
+
+    Distillation (Hinton et al. 2015, https://arxiv.org/abs/1503.02531) and variational inference minimize it.
+    ``input`` holds logarithms; so does ``target`` with ``log_target``.
+
+    Shapes: input and target broadcast; output (), or that shape with ``reduction="none"``. ``reduction="batchmean"``
+    divides by the size of the batch, as the definition has it; "mean" divides by the number of elements and warns.
+    """
+    _warned("kl_div", input, target)
+    if reduction == "mean":
+        warnings.warn(
+            "kl_div: reduction='mean' divides by the number of elements; what the definition has is 'batchmean'",
+            stacklevel=2,
+        )
+    loss = exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
+    if reduction != "batchmean":
+        return reduced(loss, reduction)
+    return loss.sum() / input.shape[0] if len(input.shape) else loss.sum()
+
+
+def poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-8, reduction="mean"):
+    """Minus the log-likelihood of counts under Poisson distributions with the predicted rates.
+
+    The loss of counting: photons, clicks, spikes. ``input`` holds logarithms of rates with ``log_input``. ``full`` adds
+    Stirling's approximation of what does not depend on the input; ``eps`` keeps the logarithm of a rate finite.
+
+    Shapes: input and target broadcast; output (), or that shape with ``reduction="none"``.
+    """
+    _warned("poisson_nll_loss", input, target)
+    code(reduction)
+    loss = exp(input) - target * input if log_input else input - target * log(input + eps)
+    if full:
+        many = where(target > 1, target, 1.0)  # the approximation counts from 2 on
+        stirling = many * log(many) - many + 0.5 * log(2 * math.pi * many)
+        loss = loss + where(target > 1, stirling, 0.0)
+    return reduced(loss, reduction)
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """Minus the log-likelihood of targets under normal distributions with the predicted means and variances.
+
+    A network that predicts its own uncertainty learns with it (Nix and Weigend 1994). Variances count as at least
+    ``eps``, with the gradient as if they were not changed; ``full`` adds the constant.
+
+    Shapes: input and target broadcast; var a number, as input, as input without its last dimension, or with size 1 in
+    one dimension. Output (), or the broadcast shape with ``reduction="none"``. Raises ValueError for another shape of
+    var and for a negative variance.
+    """
+    _warned("gaussian_nll_loss", input, target)
+    code(reduction)
+    raw = input.data if isinstance(input, Tensor) else input
+    if isinstance(var, float):
+        var = torch.full_like(raw, var)
+    if ((var.data if isinstance(var, Tensor) else var) < 0).any():
+        raise ValueError("gaussian_nll_loss: var has negative entries")
+    var = clone(_variances(var, tuple(input.shape)))
+    (var.data if isinstance(var, Tensor) else var.detach()).clamp_(min=eps)
+    error = input - target
+    loss = 0.5 * (log(var) + error * error / var)
+    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+
+
+def _variances(var, shape):
+    """The variances so that they broadcast to the means of ``shape``."""
+    if tuple(var.shape) == shape:
+        return var
+    if tuple(var.shape) == shape[:-1]:
+        return unsqueeze(var, dim=-1)
+    others = [size for size, other in zip(var.shape, shape, strict=False) if size != other]
+    if len(var.shape) == len(shape) and sum(others) == 1:
+        return var
+    raise ValueError(f"gaussian_nll_loss: var of shape {tuple(var.shape)} does not fit input of shape {shape}")
+
+
+def multilabel_soft_margin_loss(input, target, weight=None, reduction="mean"):
+    """Binary cross entropy of scores, averaged over classes: for inputs that may have several labels at once.
+
+    Shapes: input and target (C,) or (N, C), target of zeros and ones; weight broadcasts to them. Output (), or (N,)
+    with ``reduction="none"``.
+    """
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss.sum(-1) / input.shape[-1], reduction)

@@ -1,0 +1,246 @@
+"""Powers and norms of matrices, systems of tensors, and what statistics makes of products."""
+
+import math
+
+import torch
+
+from nbgrad.core.op import install, op
+from nbgrad.core.ops.complex import complex, conj, imag, real
+from nbgrad.core.ops.decomposition import linalg_svdvals
+from nbgrad.core.ops.joining import cat
+from nbgrad.core.ops.norms import linalg_vector_norm
+from nbgrad.core.ops.solving import BATCHES, linalg_inv, linalg_solve, transposed
+from nbgrad.core.samples import Make, Sample
+
+
+def _square(make: Make):
+    yield from (Sample.of(make(*batch, 3, 3)) for batch in BATCHES)
+    yield Sample.of(torch.complex(make(2, 2), make(2, 2)))
+    yield Sample.of(make(1, 1))
+    yield Sample.of(make(0, 0))
+
+
+@op(formula=r"e^A", samples=_square, reference=torch.linalg.matrix_exp)
+def linalg_matrix_exp(A):
+    """The exponential of square matrices.
+
+    Of a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
+    2019, https://arxiv.org/abs/1901.08428). Its derivative is a block of the exponential of a larger matrix (Mathias
+    1996).
+
+    Shapes: (..., n, n) gives the same. Raises RuntimeError where the matrices are not square.
+    """
+    return torch.linalg.matrix_exp(A)
+
+
+@linalg_matrix_exp.rule(
+    "A", r"\text{the upper right block of } \exp \begin{pmatrix} A^{\top} & \bar{y} \\ 0 & A^{\top} \end{pmatrix}"
+)
+def _(g, A):
+    turned, size = transposed(A), A.shape[-1]
+    zeros = torch.zeros(tuple(A.shape), dtype=A.dtype, device=A.device)
+    blocks = cat([cat([turned, g], dim=-1), cat([zeros, turned], dim=-1)], dim=-2)
+    return linalg_matrix_exp(blocks)[..., :size, size:]
+
+
+def linalg_matrix_power(A, n):
+    """Square matrices multiplied with themselves n times; for a negative n their inverses."""
+    rows, columns = A.shape[-2:]
+    if rows != columns:
+        raise RuntimeError(f"linalg_matrix_power takes square matrices, not such of {rows} x {columns}")
+    if n == 0:
+        return torch.eye(rows, dtype=A.dtype, device=A.device).expand(tuple(A.shape)) + 0 * A
+    if n < 0:
+        A, n = linalg_inv(A), -n
+    result, power = None, A
+    while n:
+        if n % 2:
+            result = power if result is None else result @ power
+        n //= 2
+        power = power @ power if n else power
+    return result.clone() if result is A else result
+
+
+def linalg_tensorinv(A, ind=2):
+    """The inverse of a tensor as a map from its last dimensions to its first ``ind`` ones."""
+    if ind <= 0:
+        raise RuntimeError(f"linalg_tensorinv takes an ind greater than 0, not {ind}")
+    first, last = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    if math.prod(first) != math.prod(last):
+        raise RuntimeError(f"linalg_tensorinv: the sizes {first} and {last} do not have the same product")
+    return linalg_inv(A.reshape((math.prod(first), math.prod(last)))).reshape((*last, *first))
+
+
+def linalg_tensorsolve(A, B, dims=None):
+    """The X whose product with A over all of its dimensions is B."""
+    if dims is not None:
+        rank = len(A.shape)
+        moved = [dim % rank for dim in dims]
+        A = A.permute([d for d in range(rank) if d not in moved] + moved)
+    shape = tuple(A.shape[len(B.shape) :])
+    if math.prod(shape) != math.prod(tuple(B.shape)):
+        raise RuntimeError(f"linalg_tensorsolve: the sizes {shape} and {tuple(B.shape)} do not have the same product")
+    size = math.prod(shape)
+    return linalg_solve(A.reshape((size, size)), B.reshape(-1)).reshape(shape)
+
+
+# Norms.
+
+
+def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
+    """A norm of matrices.
+
+    Args:
+        A: matrices.
+        ord: "fro" for the root of the sum of squares, "nuc" for the sum of the singular values, 2 and -2 for the
+            largest and the smallest of them, 1 and -1 for the largest and the smallest sum of a column, inf and -inf
+            of a row.
+        dim: the two dimensions of the matrices.
+        keepdim: whether they stay, as 1.
+        dtype: the element type to compute with.
+    """
+    rank = len(A.shape)
+    if rank < 2:
+        raise RuntimeError(f"linalg_matrix_norm takes matrices, not a tensor of {rank} dimensions")
+    rows, columns = (d % rank for d in dim)
+    if rows == columns:
+        raise RuntimeError("linalg_matrix_norm takes two different dimensions")
+    if dtype is not None:
+        A = A.to(dtype=dtype)
+    if ord == "fro":
+        return linalg_vector_norm(A, ord=2, dim=(rows, columns), keepdim=keepdim)
+    if ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
+        others = [d for d in range(rank) if d not in (rows, columns)]
+        values = linalg_svdvals(A.permute([*others, rows, columns]))
+        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
+        return (
+            result.reshape(tuple(1 if d in (rows, columns) else A.shape[d] for d in range(rank))) if keepdim else result
+        )
+    if isinstance(ord, str) or abs(ord) not in (1, math.inf):
+        raise RuntimeError(f"linalg_matrix_norm takes 'fro', 'nuc', 1, 2, inf and their negatives, not {ord!r}")
+    summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = linalg_vector_norm(A, ord=1, dim=summed, keepdim=True)
+    result = sums.amax(chosen, True) if ord > 0 else sums.amin(chosen, True)
+    if keepdim:
+        return result
+    return result.squeeze((rows, columns))
+
+
+def linalg_norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
+    """A norm of vectors or matrices: of matrices where ``dim`` has two dimensions, or A has and ``ord`` is given."""
+    dims = (dim,) if isinstance(dim, int) else None if dim is None else tuple(dim)
+    if ord is None:
+        return linalg_vector_norm(A, ord=2, dim=dims, keepdim=keepdim, dtype=dtype)
+    if dims is None and len(A.shape) not in (1, 2):
+        raise RuntimeError(f"linalg_norm takes a vector or a matrix without dim, not {len(A.shape)} dimensions")
+    if (len(A.shape) if dims is None else len(dims)) == 2:
+        return linalg_matrix_norm(A, ord, (-2, -1) if dims is None else dims, keepdim, dtype=dtype)
+    if isinstance(ord, str):
+        raise RuntimeError(f"linalg_norm: ord={ord!r} is a norm of matrices")
+    return linalg_vector_norm(A, ord=ord, dim=dims, keepdim=keepdim, dtype=dtype)
+
+
+def linalg_cond(A, p=None):
+    """The condition number of matrices: how much a system that they make can enlarge an error."""
+    if p is None or p in (2, -2):
+        values = linalg_svdvals(A)
+        return values[..., 0] / values[..., -1] if p != -2 else values[..., -1] / values[..., 0]
+    return linalg_matrix_norm(A, p) * linalg_matrix_norm(linalg_inv(A), p)
+
+
+# Products of vectors of three.
+
+
+def _threes(make: Make):
+    for shape in ((3,), (2, 3), (2, 1, 3), (2, 2, 1, 3), (1, 2, 2, 1, 3), (0, 3)):
+        yield Sample.of(make(*shape), make(*shape))
+    yield Sample.of(make(3, 2), make(3, 2), dim=0)
+    yield Sample.of(make(2, 1, 3), make(1, 4, 3))
+
+
+@op(formula=r"a \times b", samples=_threes, broadcasts=True, reference=torch.linalg.cross)
+def linalg_cross(input, other, *, dim=-1):
+    """The vector product of vectors of three elements along ``dim``: at right angles to both.
+
+    Normals of surfaces are made with it.
+
+    Shapes: input and other broadcast, ``dim`` of size 3. Raises RuntimeError where it is not.
+    """
+    return torch.linalg.cross(input, other, dim=dim)
+
+
+@linalg_cross.rule("input", r"b \times \bar{y}")
+def _(g, other, dim):
+    return linalg_cross(other, g, dim=dim)
+
+
+@linalg_cross.rule("other", r"\bar{y} \times a")
+def _(g, input, dim):
+    return linalg_cross(g, input, dim=dim)
+
+
+def cross(input, other, dim=None):
+    """The vector product along ``dim``, or along the first dimension of size 3."""
+    if dim is None:
+        dim = next((d for d, size in enumerate(input.shape) if size == 3), None)
+        if dim is None:
+            raise RuntimeError("cross() finds no dimension of size 3 in its input")
+    return linalg_cross(input, other, dim=dim)
+
+
+# Statistics.
+
+
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """The covariances of variables, whose observations are the columns.
+
+    Args:
+        input: variables x observations, or the observations of one.
+        correction: what is taken from their number.
+        fweights: how often each observation occurs.
+        aweights: how much each one counts.
+    """
+    if len(input.shape) > 2:
+        raise RuntimeError(f"cov() takes at most two dimensions, not {len(input.shape)}")
+    x = input if len(input.shape) == 2 else input.reshape((1, -1))
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    if weights is not None and not weights.shape:
+        weights = weights.reshape(1)
+    if weights is None:
+        total, average = x.shape[1], x.sum(1, True) / x.shape[1]
+        norm = total - correction
+    else:
+        total = weights.sum()
+        average = (x * weights).sum(1, True) / total
+        if correction == 0:
+            norm = total
+        elif aweights is None:
+            norm = total - correction
+        else:
+            norm = total - correction * (weights * aweights).sum() / total
+    x = x - average
+    turned = (x if weights is None else x * weights).transpose(0, 1)
+    norm = max(norm, 0) if isinstance(norm, int | float) else norm.clamp_min(0)
+    result = (x @ (conj(turned) if x.is_complex() else turned)) / norm
+    return result.squeeze()
+
+
+def corrcoef(input):
+    """The correlations of variables, whose observations are the columns."""
+    c = cov(input)
+    if not c.shape:
+        return c / c
+    spread = c.diagonal()
+    spread = (real(spread) if c.is_complex() else spread).sqrt()
+    c = c / spread.unsqueeze(-1) / spread
+    return complex(real(c).clamp(-1, 1), imag(c).clamp(-1, 1)) if c.is_complex() else c.clamp(-1, 1)
+
+
+matrix_exp = linalg_matrix_exp
+matrix_power = linalg_matrix_power
+
+install("corrcoef", corrcoef)
+install("cov", cov)
+install("cross", cross)
+install("matrix_exp", matrix_exp)
+install("matrix_power", matrix_power)

@@ -1,0 +1,283 @@
+"""Normalization: numbers brought to mean 0 and variance 1, over features, groups of channels or the batch."""
+
+import math
+
+import torch
+
+from nbgrad.core.op import op
+from nbgrad.core.ops.averaging import avg_pool2d
+from nbgrad.core.ops.joint import spread
+from nbgrad.core.ops.normalizing import (
+    batch_norm_backward,
+    group_norm_backward,
+    layer_norm_backward,
+    rms_norm_backward,
+    sizes,
+)
+from nbgrad.core.ops.norms import linalg_vector_norm
+from nbgrad.core.ops.padding import pad
+from nbgrad.core.samples import Make, Sample
+from nbgrad.core.tensor import Tensor
+
+_functional = torch.nn.functional
+_AFFINE = {"weight": r"\sum \bar{y} \odot \hat{x}", "bias": r"\sum \bar{y}"}
+_CENTRED = (
+    r"\frac{1}{\sigma}(p - \overline{p} - \hat{x} \odot \overline{p \odot \hat{x}}) \text{, } p = \bar{y} \odot w"
+)
+
+
+def _layers(make: Make):
+    for shape, normal in (((3,), (3,)), ((2, 3), (3,)), ((2, 1, 3), (1, 3)), ((2, 2, 1, 3), (3,)), ((0, 3), (3,))):
+        yield Sample.of(make(*shape), make(*normal), make(*normal), normalized_shape=normal)
+    x = make(1, 2, 2, 1, 2)
+    yield Sample.of(x, normalized_shape=(2, 1, 2), eps=0.1)
+    yield Sample.of(x, make(2), normalized_shape=(2,))
+
+
+@op(
+    name="layer_norm",
+    formula=r"\frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot w + b",
+    aux=("mean", "rstd"),
+    samples=_layers,
+    reference=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: torch.layer_norm(x, normalized_shape, w, b, eps),
+)
+def layer_norm_row(input, weight=None, bias=None, *, normalized_shape, eps=1e-5):
+    """Brings the last dimensions of each sample to mean 0 and variance 1, then stretches and shifts them.
+
+    Transformers do it before or after each block, so that no layer has to follow the scale of the one before (Ba et
+    al. 2016, https://arxiv.org/abs/1607.06450). Its gradient has no part along the input nor along a constant.
+
+    Shapes: input ends in ``normalized_shape``, weight and bias have that shape; output as input. Raises RuntimeError
+    where it does not.
+    """
+    return torch.native_layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+@layer_norm_row.joint_rule(input=_CENTRED, **_AFFINE)
+def _(g, needed, input, mean, rstd, weight, normalized_shape, eps):
+    results = layer_norm_backward(g, input, mean, rstd, weight, normalized_shape=normalized_shape, eps=eps, mask=needed)
+    return spread(results, needed)
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Brings the last dimensions to mean 0 and variance 1, with torch's order of arguments: see the row layer_norm."""
+    return layer_norm_row(input, weight, bias, normalized_shape=tuple(normalized_shape), eps=eps)
+
+
+def _root_mean_squares(make: Make):
+    for sample in _layers(make):
+        if len(sample.args) < 3 or sample.args[1] is not None:
+            yield Sample(sample.args[:2], sample.settings)
+    yield Sample.of(make(2, 3), normalized_shape=(3,), eps=None)
+
+
+@op(
+    name="rms_norm",
+    formula=r"\frac{x}{\sqrt{\overline{x^2} + \varepsilon}} \odot w",
+    aux=("rstd",),
+    samples=_root_mean_squares,
+    reference=lambda x, w=None, *, normalized_shape, eps=None: torch.rms_norm(x, normalized_shape, w, eps),
+)
+def rms_norm_row(input, weight=None, *, normalized_shape, eps=None):
+    """Brings the last dimensions of each sample to root mean square 1, then stretches them.
+
+    A layer_norm without the mean, which is cheaper and does as well; language models use it (Zhang and Sennrich 2019,
+    https://arxiv.org/abs/1910.07467). ``eps`` is by default the smallest step of the element type from 1.
+
+    Shapes: input ends in ``normalized_shape``, weight has that shape; output as input. Raises RuntimeError where it
+    does not.
+    """
+    if tuple(input.shape[-len(normalized_shape) :]) != tuple(normalized_shape):
+        raise RuntimeError(f"expected an input that ends in {tuple(normalized_shape)}")
+    dims = tuple(range(-len(normalized_shape), 0))
+    wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input  # as torch computes it
+    rstd = wide.square().mean(dims, True).add_(_step(wide, eps)).rsqrt_()
+    normal = (wide * rstd).to(input.dtype)
+    return (normal if weight is None else normal * weight), rstd
+
+
+def _step(input, eps):
+    return torch.finfo(input.dtype).eps if eps is None else eps
+
+
+@rms_norm_row.joint_rule(
+    input=r"\frac{1}{\sigma}(p - \hat{x} \odot \overline{p \odot \hat{x}}) \text{, } p = \bar{y} \odot w",
+    weight=_AFFINE["weight"],
+)
+def _(g, needed, input, rstd, weight, normalized_shape, eps):
+    settings = {"normalized_shape": normalized_shape, "eps": _step(rstd, eps), "mask": needed}
+    return spread(rms_norm_backward(g, input, rstd, weight, **settings), needed)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """Brings the last dimensions to root mean square 1, with torch's order of arguments: see the row rms_norm."""
+    return rms_norm_row(input, weight, normalized_shape=tuple(normalized_shape), eps=eps)
+
+
+def _groups(make: Make):
+    for shape, groups in (((3, 2), 1), ((2, 4, 3), 2), ((2, 4, 1, 3), 4), ((1, 4, 2, 1, 2), 2), ((0, 4), 2)):
+        yield Sample.of(make(*shape), make(shape[1]), make(shape[1]), num_groups=groups)
+    yield Sample.of(make(2, 4, 3), num_groups=2, eps=0.1)
+
+
+@op(
+    name="group_norm",
+    formula=r"\frac{x - \mu_g}{\sqrt{\sigma_g^2 + \varepsilon}} \odot w + b",
+    aux=("mean", "rstd"),
+    samples=_groups,
+    reference=lambda x, w=None, b=None, *, num_groups, eps=1e-5: torch.group_norm(x, num_groups, w, b, eps),
+)
+def group_norm_row(input, weight=None, bias=None, *, num_groups, eps=1e-5):
+    """Brings each group of channels of each sample to mean 0 and variance 1, then stretches and shifts channels.
+
+    It does for images what batch_norm does, without depending on the batch, so small batches are no harm (Wu and He
+    2018, https://arxiv.org/abs/1803.08494).
+
+    Shapes: input (N, C, ...), weight and bias (C,), output as input. Raises RuntimeError where ``num_groups`` does not
+    divide C.
+    """
+    if input.shape[1] % num_groups:
+        raise RuntimeError(f"expected a number of channels that num_groups = {num_groups} divides")
+    n, c, places = sizes(input)
+    return torch.native_group_norm(input.contiguous(), weight, bias, n, c, places, num_groups, eps)
+
+
+@group_norm_row.joint_rule(input=_CENTRED, **_AFFINE)
+def _(g, needed, input, mean, rstd, weight, num_groups, eps):
+    results = group_norm_backward(g, input, mean, rstd, weight, num_groups=num_groups, eps=eps, mask=needed)
+    return spread(results, needed)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """Brings groups of channels to mean 0 and variance 1, with torch's order of arguments: see the row group_norm."""
+    if input.ndim < 2:
+        raise RuntimeError(f"group_norm needs an input of shape (N, C, ...), not {tuple(input.shape)}")
+    if len(input.shape) > 0 and input.shape[0] * input.shape[1] // num_groups * math.prod(input.shape[2:]) == 1:
+        raise ValueError(f"group_norm needs more than one value in each group, not an input of {tuple(input.shape)}")
+    return group_norm_row(input, weight, bias, num_groups=num_groups, eps=eps)
+
+
+def _batches(make: Make):
+    for shape in ((3, 2), (2, 3, 2), (2, 3, 1, 2), (2, 2, 2, 1, 2)):
+        c = shape[1]
+        yield Sample.of(make(*shape), make(c), make(c).abs(), make(c), make(c), training=True)
+        yield Sample.of(make(*shape), make(c), make(c).abs(), make(c), make(c))
+    yield Sample.of(make(0, 3), make(3), make(3).abs(), make(3), make(3))
+    yield Sample.of(make(2, 3, 2), None, None, make(3), make(3), training=True, eps=0.1)
+    yield Sample.of(make(2, 3, 2), make(3), make(3).abs(), training=True, momentum=0.5)
+
+
+@op(
+    name="batch_norm",
+    formula=r"\frac{x - \mu_c}{\sqrt{\sigma_c^2 + \varepsilon}} \odot w + b",
+    aux=("mean", "invstd"),
+    no_gradient=("running_mean", "running_var"),
+    samples=_batches,
+    reference=_functional.batch_norm,
+)
+def batch_norm_row(
+    input, running_mean=None, running_var=None, weight=None, bias=None, *, training=False, momentum=0.1, eps=1e-5
+):
+    """Brings each channel to mean 0 and variance 1, over the batch or by what was seen so far.
+
+    In training each sample's gradient depends on the whole batch, and the running statistics, which evaluation uses,
+    move towards those of the batch by ``momentum``, in place; the variance there is that of a sample, with n - 1. It
+    let convolutional networks become deep (Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167).
+
+    Shapes: input (N, C, ...), everything else (C,); output as input.
+    """
+    if not input.numel():  # nothing to learn from: torch's kernel would move the running statistics to NaN
+        return input.clone(), input.new_empty(0), input.new_empty(0)
+    out, *found = torch.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return (out, *found) if training else (out, input.new_empty(0), input.new_empty(0))
+
+
+@batch_norm_row.joint_rule(input=_CENTRED, **_AFFINE)
+def _(g, needed, input, running_mean, running_var, mean, invstd, weight, training, eps):
+    mask = (needed[0], *needed[3:])
+    results = batch_norm_backward(
+        g, input, running_mean, running_var, mean, invstd, weight, training=training, eps=eps, mask=mask
+    )
+    to_input, to_weight, to_bias = spread(results, mask)
+    return to_input, None, None, to_weight, to_bias
+
+
+def batch_norm(
+    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5, cudnn_enabled=None
+):
+    """Brings each channel to mean 0 and variance 1, with torch's checks: see the row batch_norm.
+
+    Raises ValueError where training sees one value of each channel: it has no variance. Which of torch's kernels runs
+    is not for ``cudnn_enabled`` to say.
+    """
+    if training and input.ndim > 1 and input.numel() == input.shape[1]:
+        raise ValueError(f"batch_norm needs more than one value per channel to train, not {tuple(input.shape)}")
+    settings = {"training": training, "momentum": momentum, "eps": eps}
+    return batch_norm_row(input, running_mean, running_var, weight, bias, **settings)
+
+
+def instance_norm(
+    input,
+    running_mean=None,
+    running_var=None,
+    weight=None,
+    bias=None,
+    use_input_stats=True,
+    momentum=0.1,
+    eps=1e-5,
+    cudnn_enabled=None,
+):
+    """Brings each channel of each sample to mean 0 and variance 1: batch_norm with every sample a batch of its own.
+
+    It takes the contrast out of an image, as the transfer of styles wants it (Ulyanov et al. 2016,
+    https://arxiv.org/abs/1607.08022). Running statistics move towards the mean of those of the samples, in place.
+
+    Shapes: input (N, C, ...), everything else (C,); output as input. Raises ValueError where a channel of a sample has
+    one value: it has no variance.
+    """
+    batch, channels = input.shape[:2]
+    if use_input_stats and math.prod(input.shape[2:]) == 1:
+        raise ValueError(f"instance_norm needs more than one value in a channel, not {tuple(input.shape)}")
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("instance_norm needs running_mean and running_var where use_input_stats=False")
+    buffers = [one.data if isinstance(one, Tensor) else one for one in (running_mean, running_var)]
+    wide = [None if one is None else one.repeat(batch) for one in buffers]
+    weight, bias = (
+        None if one is None else one.unsqueeze(0).expand((batch, channels)).reshape((-1,)) for one in (weight, bias)
+    )
+    flat = input.reshape((1, batch * channels, *input.shape[2:]))
+    settings = {"training": use_input_stats, "momentum": momentum, "eps": eps}
+    out = batch_norm_row(flat, *wide, weight, bias, **settings)
+    for buffer, moved in zip(buffers, wide, strict=True):
+        if buffer is not None and moved is not None and use_input_stats:
+            buffer.copy_(moved.reshape(batch, channels).mean(0))
+    return out.reshape(input.shape)
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """Divides each number by a power of the mean square of the ``size`` channels around it.
+
+    Channels compete, as neurons inhibit their neighbours; batch_norm took its place (Krizhevsky et al. 2012).
+
+    Shapes: input (N, C, ...), output as input. Raises ValueError for an input of fewer than three dimensions.
+    """
+    if input.ndim < 3:
+        raise ValueError(f"local_response_norm needs an input of shape (N, C, L, ...), not {tuple(input.shape)}")
+    if not input.numel():
+        return input
+    planes = (input.shape[0], 1, input.shape[1], math.prod(input.shape[2:]))
+    squares = pad((input * input).reshape(planes), (0, 0, size // 2, (size - 1) // 2))
+    around = avg_pool2d(squares, kernel_size=(size, 1), stride=1).reshape(input.shape)
+    return input / (around * alpha + k) ** beta
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    """Vectors along ``dim`` brought to norm 1: divided by their norm of order ``p``, or ``eps`` if that is less.
+
+    Cosine similarities are products of such vectors, as contrastive learning compares them.
+
+    Shapes: output as input. Raises NotImplementedError for ``out``.
+    """
+    if out is not None:
+        raise NotImplementedError("normalize: out= would overwrite a tensor that a rule may need")
+    return input / linalg_vector_norm(input, ord=p, dim=dim, keepdim=True).clamp_min(eps)

@@ -1,0 +1,159 @@
+"""Powers and roots, elementwise."""
+
+import cmath
+import math
+
+import torch
+
+from nbgrad.core.op import install, op
+from nbgrad.core.ops.arithmetic import mul
+from nbgrad.core.ops.choosing import where
+from nbgrad.core.ops.conversion import to
+from nbgrad.core.ops.logarithms import log
+from nbgrad.core.ops.rounding import flat
+from nbgrad.core.samples import POSITIVE, Make, Sample, binary, points, unary
+
+
+def _powers(make: Make):
+    """Positive bases with any exponent, and the edges 0 and negative bases with whole exponents."""
+    yield from binary(make)
+    edges = points(-1.5, 0.0, 2.0)
+    for exponent in (0, 1, 2, 3, 2.0):
+        yield Sample.of(edges, exponent)
+    yield Sample.of(points(0.0, 0.5, 2.0), 2.5)
+    yield Sample.of(0.0, points(0.0, 0.5, 2.0))
+    yield Sample.of(edges, points(2.0, 1.0, 3.0))
+    z = torch.complex(make(2, 3), make(2, 3))
+    for pair in ((z, 2), (z, 1.5 + 1j), (2.0, z), (-2.0, z), (z, make(3)), (z, z.flip(0))):
+        yield Sample.of(*pair)
+
+
+@op(formula=r"a^{b}", broadcasts=True, operator="pow", inplace=True, domain=POSITIVE, samples=_powers)
+def pow(a, b):
+    """The power a to the b, elementwise, broadcasting.
+
+    Squares are the commonest: errors, norms, variances. Where b is 0 the gradient of a is 0, as torch has it.
+
+    Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
+    """
+    return torch.pow(a, b)
+
+
+@pow.rule("a", r"\bar{y} \odot b \odot a^{b - 1}")
+def _(g, a, b):
+    if isinstance(b, int | float | complex):
+        return g * (b * a ** (b - 1)) if b != 0 else flat(g)
+    return where(b == 0, 0.0, g * (b * a ** (b - 1)))
+
+
+@pow.rule("b", r"\bar{y} \odot y \odot \ln a")
+def _(g, out, a, b):
+    # 0 to a power of at least 0 does not depend on b, though the logarithm of 0 is infinite: masked as torch does.
+    steady = (b.imag == 0) & (b.real >= 0) if b.is_complex() else b >= 0
+    if isinstance(a, int | float | complex):
+        slope = out * _log(a, out)
+        return g * (where(steady, 0.0, slope) if a == 0 else slope)
+    slope = out * log(a.to(dtype=out.dtype))
+    return g * where((a == 0) & steady, 0.0, slope)
+
+
+def _log(a, like):
+    """The logarithm of a number among numbers of the same kind as ``like``."""
+    if a == 0:
+        return -math.inf
+    if like.is_complex():
+        return cmath.log(a)
+    return math.log(a) if a > 0 else math.nan
+
+
+@op(formula=r"\sqrt{x}", inplace=True, domain=POSITIVE, samples=unary)
+def sqrt(x):
+    """Square root, elementwise; NaN for negative x.
+
+    Standard deviations and norms end with it. Its gradient is infinite at 0.
+
+    Shapes: output as x.
+    """
+    return torch.sqrt(x)
+
+
+@sqrt.rule("x", r"\frac{\bar{y}}{2 y}")
+def _(g, out):
+    return g / (2 * out)
+
+
+@op(formula=r"\frac{1}{\sqrt{x}}", inplace=True, domain=POSITIVE, samples=unary)
+def rsqrt(input):
+    """One over the square root, elementwise; NaN for negative numbers, infinite at 0.
+
+    Normalization layers multiply by it instead of dividing by a standard deviation.
+
+    Shapes: output as input.
+    """
+    return torch.rsqrt(input)
+
+
+@rsqrt.rule("input", r"-\frac{1}{2} \bar{y} \odot y^3")
+def _(g, out):
+    return -0.5 * g * out**3
+
+
+def square(input):
+    """The square, elementwise: the power of 2, under which name it is recorded.
+
+    Squared errors and variances are made of it.
+    """
+    return pow(input, 2)
+
+
+def _square_(input):
+    """The square, elementwise, in place."""
+    return pow.in_place(input, 2)
+
+
+install("square", square)
+install("square_", _square_)
+
+
+def _double(value):
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return complex(value) if isinstance(value, complex) else float(value)
+    return to(value, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+
+
+def float_power(input, exponent):
+    """The power, elementwise, broadcasting, computed in float64 or complex128 whatever the inputs are.
+
+    It is for sums of many powers, where float32 would lose digits.
+    """
+    return pow(_double(input), _double(exponent))
+
+
+def _float_power_(input, exponent):
+    """The power, elementwise, in place; only of a float64 or complex128 tensor, which can hold the result.
+
+    Raises:
+        RuntimeError: the tensor has another dtype.
+    """
+    if input.dtype not in (torch.float64, torch.complex128):
+        raise RuntimeError(f"float_power_ gives float64, which a {input.dtype} tensor cannot hold: use float_power()")
+    return pow.in_place(input, _double(exponent))
+
+
+install("float_power", float_power)
+install("float_power_", _float_power_)
+
+
+def ldexp(input, other):
+    """The input times 2 to the power of the other, elementwise, broadcasting; it is recorded as the product it is."""
+    return mul(input, pow(2.0, other))
+
+
+def _ldexp_(input, other):
+    """The input times 2 to the power of the other, elementwise, in place."""
+    return mul.in_place(input, pow(2.0, other))
+
+
+install("ldexp", ldexp)
+install("ldexp_", _ldexp_)

@@ -1,0 +1,260 @@
+"""Relu and its relatives: the activations that treat negative numbers otherwise than positive ones."""
+
+from typing import Any
+
+import torch
+
+from nbgrad.core.kernels import aten
+from nbgrad.core.op import op
+from nbgrad.core.ops.choosing import where
+from nbgrad.core.ops.shape import reshape, sum_to_size
+from nbgrad.core.samples import Make, Sample, alike, at, unary, varied
+from nbgrad.core.tensor import Tensor
+
+_nn: Any = torch._C._nn
+_torch: Any = torch  # its functions that change their input return it
+
+
+@op(formula=r"\max(x, 0)", samples=at(-1.0, 0.0, 1.0), inplace=True)
+def relu(input):
+    """The rectified linear unit: x where it is positive, 0 elsewhere.
+
+    The usual activation of deep networks (Nair and Hinton 2010): where it is open the gradient passes undamped, so it
+    does not vanish with depth; where it is shut the unit learns nothing. At 0 its gradient is 0, as torch has it.
+
+    Shapes: output as input.
+    """
+    return torch.relu(input)
+
+
+@relu.rule("input", r"\bar{y} \text{ where } y > 0 \text{, else } 0")
+def _(g, out):
+    return threshold_backward(g, out)
+
+
+def _thresholds(make: Make):
+    """Every shape, and exactly at the threshold."""
+    yield from (Sample.of(*sample.args, threshold=0.1, value=-3.0) for sample in unary(make))
+    yield Sample.of(torch.tensor([-1.0, 0.5, 1.0], dtype=torch.float64), threshold=0.5, value=2.0)
+
+
+@op(formula=r"x \text{ where } x > t \text{, else } v", inplace=_torch.threshold_, samples=_thresholds)
+def threshold(input, *, threshold, value):
+    """The input where it exceeds ``threshold``, ``value`` elsewhere.
+
+    Relu is the one with both 0.
+
+    Shapes: output as input.
+    """
+    return torch.threshold(input, threshold, value)
+
+
+@threshold.rule("input", r"\bar{y} \text{ where } x > t \text{, else } 0")
+def _(g, input, threshold):
+    return threshold_backward(g, input, threshold=threshold)
+
+
+@op(
+    formula=r"g \text{ where } x > t \text{, else } 0",
+    no_gradient=("x",),
+    samples=varied(alike(-1.0, 0.0, 1.0), {"threshold": -1.0}),
+    reference=lambda g, x, threshold=0: aten.threshold_backward(g, x, threshold),
+)
+def threshold_backward(g, x, *, threshold=0):
+    """The gradient of relu and of threshold: g where x exceeds ``threshold``, 0 elsewhere.
+
+    Shapes: g and x alike, output as g.
+    """
+    return aten.threshold_backward(g, x, threshold)
+
+
+@threshold_backward.rule("g", r"\bar{y} \text{ where } x > t \text{, else } 0")
+def _(g, x, threshold):
+    return threshold_backward(g, x, threshold=threshold)
+
+
+@op(
+    formula=r"x \text{ where } x > 0 \text{, else } \alpha x",
+    samples=varied(at(-1.0, 0.0, 1.0), {"negative_slope": 0.3}, {"negative_slope": -0.5}),
+    inplace=_nn.leaky_relu_,
+)
+def leaky_relu(input, *, negative_slope=0.01):
+    """The input where it is positive, ``negative_slope`` times it elsewhere.
+
+    A relu that never shuts entirely, so no unit dies (Maas et al. 2013); usual in the discriminators of GANs.
+
+    Shapes: output as input.
+    """
+    return _nn.leaky_relu(input, negative_slope)
+
+
+@leaky_relu.rule("input", r"\bar{y} \text{ where } x > 0 \text{, else } \alpha \bar{y}")
+def _(g, input, negative_slope):
+    return leaky_relu_backward(g, input, negative_slope=negative_slope)
+
+
+@op(
+    formula=r"g \text{ where } x > 0 \text{, else } \alpha g",
+    no_gradient=("x",),
+    samples=varied(alike(-1.0, 0.0, 1.0), {"negative_slope": 0.3}, {"negative_slope": -0.5}),
+    reference=lambda g, x, negative_slope=0.01: aten.leaky_relu_backward(g, x, negative_slope, False),
+)
+def leaky_relu_backward(g, x, *, negative_slope=0.01):
+    """The gradient of leaky_relu, from its input.
+
+    Shapes: g and x alike, output as g.
+    """
+    return aten.leaky_relu_backward(g, x, negative_slope, False)
+
+
+@leaky_relu_backward.rule("g", r"\bar{y} \text{ where } x > 0 \text{, else } \alpha \bar{y}")
+def _(g, x, negative_slope):
+    return leaky_relu_backward(g, x, negative_slope=negative_slope)
+
+
+def _slopes(make: Make):
+    """One slope for all, also as a single number, and one slope per channel."""
+    for sample in unary(make):
+        yield Sample.of(*sample.args, make(1))
+    yield Sample.of(make(2, 3), make())
+    yield Sample.of(make(2, 3), make(3))
+    yield Sample.of(make(2, 3, 2), make(3))
+    yield Sample.of(make(2, 3, 1, 2), make(3))
+    yield Sample.of(torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64), make(1))
+
+
+@op(formula=r"x \text{ where } x > 0 \text{, else } w x", samples=_slopes)
+def prelu(input, weight):
+    """The input where it is positive, ``weight`` times it elsewhere, where the weight is learned.
+
+    One slope for all, or one per channel (He et al. 2015, https://arxiv.org/abs/1502.01852).
+
+    Shapes: input any; weight (), (1,) or (C,) with C the size of the second dimension of input; output as input.
+    Raises RuntimeError where the weight is neither.
+    """
+    return torch.prelu(input, weight)
+
+
+@prelu.joint_rule(
+    input=r"\bar{y} \text{ where } x > 0 \text{, else } w \bar{y}",
+    weight=r"\sum x \bar{y} \text{ where } x \leq 0",
+)
+def _(g, needed, input, weight):
+    shape = [1] * len(input.shape)
+    if len(shape) > 1:
+        shape[1] = -1  # the channels; weight has one number or one for each
+    aligned = reshape(weight, shape=tuple(shape))
+    for_input, for_weight = prelu_backward(g, input, aligned)
+    if needed[1]:
+        for_weight = reshape(sum_to_size(for_weight, size=tuple(aligned.shape)), shape=tuple(weight.shape))
+    return for_input, for_weight
+
+
+def _slopes_and_gradients(make: Make):
+    for sample in unary(make):
+        (x,) = sample.args
+        yield Sample.of(make(*x.shape), x, make(*[1] * x.ndim))
+    yield Sample.of(make(2, 3, 2), make(2, 3, 2), make(1, 3, 1))
+    yield Sample.of(make(3), torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64), make(1))
+
+
+@op(
+    formula=r"g \text{ where } x > 0 \text{, else } w g; \quad 0 \text{ where } x > 0 \text{, else } x g",
+    outputs=("input", "weight"),
+    broadcasts=("weight",),
+    samples=_slopes_and_gradients,
+    reference=aten._prelu_kernel_backward,
+)
+def prelu_backward(g, x, weight):
+    """The gradients of prelu for its input and, before they are added up, for its slopes.
+
+    Shapes: g and x alike, weight broadcasts to them; both outputs as g.
+    """
+    return aten._prelu_kernel_backward(g, x, weight)
+
+
+@prelu_backward.joint_rule(
+    g=r"\bar{y}_1 \text{ where } x > 0 \text{, else } w \bar{y}_1 + x \bar{y}_2",
+    x=r"0 \text{ where } x > 0 \text{, else } g \bar{y}_2",
+    weight=r"0 \text{ where } x > 0 \text{, else } g \bar{y}_1",
+)
+def _(g_input, g_weight, needed, g, x, weight):
+    positive = x >= 0  # at 0 itself torch's second order takes the other side than its first
+    left = None if g_input is None else g_input * weight
+    if g_weight is not None:
+        left = g_weight * x if left is None else left + g_weight * x
+    return (
+        where(positive, 0.0 if g_input is None else g_input, left),
+        None if g_weight is None else where(positive, 0.0, g_weight * g),
+        None if g_input is None else where(positive, 0.0, g_input * g),
+    )
+
+
+# Training draws slopes: what the tests compare has one slope only, the draw itself is tested apart.
+_FIXED = {"lower": 0.25, "upper": 0.25, "training": True}
+
+
+@op(
+    formula=r"x \text{ where } x > 0 \text{, else } a x",
+    aux=("noise",),
+    samples=varied(at(-1.0, 0.0, 1.0), {"lower": 0.2, "upper": 0.4}, _FIXED),
+    method=False,
+)
+def rrelu(input, *, lower=1 / 8, upper=1 / 3, training=False):
+    """A leaky relu whose slope is drawn anew for each element between ``lower`` and ``upper``; else their mean.
+
+    The noise regularizes (Xu et al. 2015, https://arxiv.org/abs/1505.00853).
+
+    Shapes: output as input. Raises RuntimeError where lower exceeds upper.
+    """
+    noise = torch.empty_like(input)  # the kernel writes the slopes into it
+    return aten.rrelu_with_noise(input, noise, lower, upper, training), noise
+
+
+@rrelu.rule("input", r"\bar{y} \text{ where } x > 0 \text{, else } a \bar{y}")
+def _(g, input, noise, lower, upper, training):
+    return rrelu_with_noise_backward(g, input, noise, lower=lower, upper=upper, training=training)
+
+
+def _drawn(make: Make):
+    for sample in alike(-1.0, 0.0, 1.0)(make):
+        g, x = sample.args
+        for training in (False, True):
+            yield Sample.of(g, x, torch.where(x > 0, 1.0, 0.3 + 0 * x), lower=0.2, upper=0.4, training=training)
+
+
+@op(
+    formula=r"g \text{ where } x > 0 \text{, else } a g",
+    no_gradient=("x", "noise"),
+    samples=_drawn,
+    reference=lambda g, x, noise, **settings: aten.rrelu_with_noise_backward(
+        g, x, noise, **settings, self_is_result=False
+    ),
+)
+def rrelu_with_noise_backward(g, x, noise, *, lower, upper, training):
+    """The gradient of rrelu, from its input and the slopes that were drawn.
+
+    Shapes: g, x and noise alike, output as g.
+    """
+    return aten.rrelu_with_noise_backward(g, x, noise, lower, upper, training, False)
+
+
+@rrelu_with_noise_backward.rule("g", r"\bar{y} \text{ where } x > 0 \text{, else } a \bar{y}")
+def _(g, x, noise, lower, upper, training):
+    return rrelu_with_noise_backward(g, x, noise, lower=lower, upper=upper, training=training)
+
+
+def rrelu_(input, lower=1 / 8, upper=1 / 3, training=False):
+    """In place: rrelu, which is a product with the slopes drawn, and a leaky relu where none are drawn."""
+    if not training:
+        return leaky_relu.in_place(input, negative_slope=(lower + upper) / 2)
+    raw = input.data if isinstance(input, Tensor) else input
+    noise = torch.empty_like(raw)
+    aten.rrelu_with_noise(raw, noise, lower, upper, training)
+    return input.mul_(noise)
+
+
+threshold_ = threshold.in_place
+leaky_relu_ = leaky_relu.in_place
+relu_ = relu.in_place
+_threshold = threshold  # what torch's function calls itself

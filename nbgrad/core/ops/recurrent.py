@@ -1,0 +1,341 @@
+"""Recurrent layers over a whole sequence: one row for each kind, whose rule goes back through time.
+
+torch records a dozen ops for each step. Here a layer is one node: it saves what its gates were, and the gradient of a
+weight is one product over all steps.
+"""
+
+import torch
+
+from nbgrad.core.kernels import aten
+from nbgrad.core.op import op
+from nbgrad.core.ops.activation import sigmoid, sigmoid_backward, tanh, tanh_backward
+from nbgrad.core.ops.joining import cat, stack
+from nbgrad.core.ops.joint import total
+from nbgrad.core.ops.rectifier import threshold_backward
+from nbgrad.core.samples import Make, Sample
+from nbgrad.core.tensor import Tensor
+
+_functional = torch.nn.functional
+
+_LSTM = 2
+"""The number that torch's kernels know it by."""
+
+
+def _sequences(gates, states):
+    """Both directions, with and without biases, one step, an empty batch."""
+
+    def samples(make: Make):
+        for steps, batch, biased, reverse in (
+            (3, 2, True, False),
+            (2, 2, False, True),
+            (1, 1, True, True),
+            (2, 0, True, False),
+        ):
+            weights = [make(gates * 2, 3), make(gates * 2, 2)]
+            weights += [make(gates * 2), make(gates * 2)] if biased else []
+            yield Sample.of(make(steps, batch, 3), *(make(batch, 2) for _ in range(states)), *weights, reverse=reverse)
+
+    return samples
+
+
+def _order(steps, reverse):
+    return range(steps - 1, -1, -1) if reverse else range(steps)
+
+
+def _before(hidden, first, reverse):
+    """The state that each step began with: that of the step before, in the order of steps."""
+    return [*hidden[1:], first] if reverse else [first, *hidden[:-1]]
+
+
+def _flat(x):
+    return x.reshape((x.shape[0] * x.shape[1], x.shape[2]))
+
+
+def _weight_gradients(of_inputs, of_hidden, input, before, biases):
+    """The gradients of input and weights from those of the gates before their activations, each (T, N, gates)."""
+    i, h = _flat(of_inputs).transpose(0, 1), _flat(of_hidden).transpose(0, 1)
+    w_ih, w_hh = i @ _flat(input), h @ _flat(before)
+    return w_ih, w_hh, *((i.sum(1), h.sum(1)) if biases is not None else (None, None))
+
+
+# The simple one.
+
+
+def _rnn_again(kind):
+    kernel = getattr(torch, f"rnn_{kind}")
+
+    def reference(input, hx, *weights, reverse=False):
+        given = input.flip(0) if reverse else input
+        out, h = kernel(given, hx.unsqueeze(0), weights, len(weights) > 2, 1, 0.0, False, False, False)
+        return (out.flip(0) if reverse else out), h.squeeze(0)
+
+    return reference
+
+
+def _simple(kind, activate, slope, words):
+    """The row of a recurrent layer with one activation."""
+
+    def layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
+        gates = _functional.linear(input, w_ih, b_ih)
+        turned, out = w_hh.t(), hx.new_empty((*input.shape[:2], hx.shape[1]))
+        for step in _order(len(input), reverse):
+            summed = torch.addmm(gates[step], hx, turned)
+            hx = activate(summed if b_hh is None else summed.add_(b_hh))
+            out[step] = hx
+        return out, hx.clone()
+
+    layer.__name__ = f"rnn_{kind}_layer"
+    layer.__doc__ = f"""One layer of a recurrent network with {words}, over a whole sequence.
+
+    Each state is made of the one before and of an input, by the same weights (Elman 1990). Its gradient is multiplied
+    by these weights once for each step back, so it vanishes or explodes.
+
+    Shapes: input (T, N, I), hx (N, H), w_ih (H, I), w_hh (H, H), biases (H,); outputs (T, N, H) and (N, H).
+    """
+    row = op(
+        formula=rf"h_t = \{kind}(W x_t + b + U h_{{t-1}} + c)"
+        if kind == "tanh"
+        else r"h_t = \max(0, W x_t + U h_{t-1})",
+        outputs=("out", "h"),
+        samples=_sequences(1, 1),
+        reference=_rnn_again(kind),
+        method=False,
+    )(layer)
+
+    @row.joint_rule(
+        input=r"\bar{a} W",
+        hx=r"\bar{a}_1 U",
+        w_ih=r"\sum_t \bar{a}_t x_t^{\top}",
+        w_hh=r"\sum_t \bar{a}_t h_{t-1}^{\top}",
+        b_ih=r"\sum_t \bar{a}_t",
+        b_hh=r"\sum_t \bar{a}_t",
+    )
+    def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih_shape, out, reverse):
+        hidden = list(out.unbind(0))
+        before = _before(hidden, hx, reverse)
+        made = [None] * len(hidden)
+        g = g_h
+        for step in reversed(_order(len(hidden), reverse)):
+            g = total(None if g_out is None else g_out[step], g)
+            made[step] = slope(g, hidden[step])
+            g = made[step] @ w_hh
+        made = stack(made)
+        of_weights = _weight_gradients(made, made, input, stack(before), b_ih_shape)
+        return (made @ w_ih if needed[0] else None), g, *of_weights
+
+    return row
+
+
+rnn_tanh_layer = _simple("tanh", torch.tanh, tanh_backward, "tanh")
+rnn_relu_layer = _simple("relu", torch.relu, lambda g, y: threshold_backward(g, y, threshold=0), "relu")
+
+
+# The long short-term memory.
+
+
+def _lstms(make: Make):
+    yield from _sequences(4, 2)(make)
+    w = [make(8, 3), make(8, 1), make(8), make(8), make(1, 2)]
+    yield Sample.of(make(3, 2, 3), make(2, 1), make(2, 2), *w, reverse=True)
+
+
+def _lstm_again(input, hx, cx, *weights, reverse=False):
+    given = input.flip(0) if reverse else input
+    states = (hx.unsqueeze(0), cx.unsqueeze(0))
+    out, h, c = torch.lstm(given, states, weights, len(weights) > 3, 1, 0.0, False, False, False)
+    return (out.flip(0) if reverse else out), h.squeeze(0), c.squeeze(0)
+
+
+@op(
+    formula=r"c_t = f_t \odot c_{t-1} + i_t \odot g_t \text{, } h_t = o_t \odot \tanh c_t",
+    outputs=("out", "h", "c"),
+    aux=("gates", "cells"),
+    samples=_lstms,
+    reference=_lstm_again,
+)
+def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False):
+    """One layer of long short-term memory over a whole sequence.
+
+    Gates say what of the cell is forgotten, what is written and what is shown; what is kept is kept by a sum, along
+    which a gradient goes back without vanishing (Hochreiter and Schmidhuber 1997).
+
+    Shapes: input (T, N, I), hx and cx (N, H), w_ih (4 H, I), w_hh (4 H, H), biases (4 H,); with w_hr (P, H) hx (N, P)
+    and w_hh (4 H, P). Outputs (T, N, H or P), (N, H or P) and (N, H).
+    """
+    if _by_onednn(input, w_hr):
+        # The kernel reads memory in order, whatever the strides say.
+        input, hx, cx, w_ih, w_hh = (one.contiguous() for one in (input, hx, cx, w_ih, w_hh))
+        weights = (w_ih, w_hh, *(w_ih.new_zeros(len(w_ih)) if b is None else b for b in (b_ih, b_hh)))
+        settings = (reverse, (), _LSTM, cx.shape[1], 1, b_ih is not None, False, False, True)
+        out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
+        return out, h.reshape(hx.shape), c.reshape(cx.shape), workspace, cx.new_empty(0)
+    steps, size = len(input), cx.shape[1]
+    gates = _functional.linear(input, w_ih, b_ih if b_hh is None else b_ih + b_hh)
+    turned, cells = w_hh.t(), cx.new_empty((steps, *cx.shape))
+    out = hx.new_empty((steps, *hx.shape))
+    for step in _order(steps, reverse):
+        summed = torch.addmm(gates[step], hx, turned)
+        act = torch.sigmoid(summed, out=gates[step])
+        torch.tanh(summed[:, 2 * size : 3 * size], out=act[:, 2 * size : 3 * size])
+        i, f, g, o = act.chunk(4, 1)
+        cx = torch.addcmul(f * cx, i, g, out=cells[step])
+        hx = o * torch.tanh(cx)
+        hx = hx if w_hr is None else hx @ w_hr.t()
+        out[step] = hx
+    return out, hx.clone(), cx.clone(), gates, cells
+
+
+@lstm_layer.joint_rule(
+    input=r"\bar{a} W",
+    hx=r"\bar{a}_1 U",
+    cx=r"f_1 \odot \bar{c}_1",
+    w_ih=r"\sum_t \bar{a}_t x_t^{\top}",
+    w_hh=r"\sum_t \bar{a}_t h_{t-1}^{\top}",
+    b_ih=r"\sum_t \bar{a}_t",
+    b_hh=r"\sum_t \bar{a}_t",
+    w_hr=r"\sum_t \bar{h}_t (o_t \odot \tanh c_t)^{\top}",
+)
+def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out, h, c, gates, cells, reverse):
+    if not isinstance(input, Tensor) and not cells.numel() and len(hx):
+        given = (input, hx, cx, w_ih, w_hh, b_ih, b_hh)
+        return *_onednn_gradients(g_out, g_h, g_c, given, (out, h, c, gates), reverse), None
+    if isinstance(input, Tensor):  # what is saved of gates and cells knows not where it came from
+        gates, cells = _lstm_states(input, hx, cx, out, (w_ih, w_hh, b_ih, b_hh), reverse)
+    else:
+        gates, cells = gates.unbind(0), list(cells.unbind(0))
+    before, cells_before = _before(list(out.unbind(0)), hx, reverse), _before(cells, cx, reverse)
+    made, shown, of_out = ([None] * len(cells) for _ in range(3))
+    for step in reversed(_order(len(cells), reverse)):
+        i, f, g, o = gates[step].chunk(4, 1)
+        bent = tanh(cells[step])
+        of_h = of_out[step] = total(None if g_out is None else g_out[step], g_h)
+        if of_h is None:  # only the last cell has a gradient
+            of_c, of_o = g_c, o * 0
+        else:
+            of_h = of_h if w_hr is None else of_h @ w_hr
+            of_c, of_o = total(g_c, tanh_backward(of_h * o, bent)), sigmoid_backward(of_h * bent, o)
+        shown[step] = o * bent if w_hr is not None else None
+        parts = (sigmoid_backward(of_c * g, i), sigmoid_backward(of_c * cells_before[step], f))
+        made[step] = cat([*parts, tanh_backward(of_c * i, g), of_o], dim=1)
+        g_h, g_c = made[step] @ w_hh, of_c * f
+    made = stack(made)
+    of_weights = _weight_gradients(made, made, input, stack(before), b_ih)
+    of_hr = _added_up(of_out, shown) if w_hr is not None and needed[7] else None
+    return (made @ w_ih if needed[0] else None), g_h, g_c, *of_weights, of_hr
+
+
+def _by_onednn(input, w_hr):
+    """Whether torch too would hand the layer to oneDNN's kernel, which keeps a workspace in place of the gates."""
+    usable = input.device.type == "cpu" and input.dtype is torch.float32 and input.numel() and w_hr is None
+    return usable and torch._C._get_mkldnn_enabled() and torch.backends.mkldnn.is_available()
+
+
+def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
+    """The gradients of the layer's inputs by oneDNN's kernel."""
+    input, hx, cx, w_ih, w_hh = (one.contiguous() for one in given[:5])
+    biases = given[5:]
+    out, h, c, workspace = results
+    weights = (w_ih, w_hh, *(w_ih.new_zeros(len(w_ih)) if b is None else b for b in biases))
+    settings = (reverse, _LSTM, cx.shape[1], 1, biases[0] is not None, True, False, (), False)
+    arrived = [None if g is None else g.contiguous() for g in (g_out, g_h, g_c)]
+    arguments = (input, *weights, hx, cx, out, h, c, *arrived, *settings)
+    of_input, of_ih, of_hh, of_b, of_c, of_hx, of_cx = aten.mkldnn_rnn_layer_backward(*arguments, workspace)
+    of_biases = (None, None) if biases[0] is None else (of_b, of_c)
+    return of_input, of_hx.reshape(hx.shape), of_cx.reshape(cx.shape), of_ih, of_hh, *of_biases
+
+
+def _added_up(gradients, states):
+    """The gradient of a projection: the products over all steps, some of whose outputs may have no gradient."""
+    return total(*(None if g is None else g.transpose(0, 1) @ y for g, y in zip(gradients, states, strict=True)))
+
+
+def _lstm_states(input, hx, cx, out, weights, reverse):
+    """Gates and cells again, step by step from the inputs and the outputs before them, as recorded ops."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    hidden = stack(_before(list(out.unbind(0)), hx, reverse))
+    summed = input @ w_ih.transpose(0, 1) + hidden @ w_hh.transpose(0, 1)
+    summed = summed if b_ih is None else summed + (b_ih + b_hh)
+    i, f, g, o = summed.chunk(4, 2)
+    gates = cat([sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)], dim=2).unbind(0)
+    cells = [None] * len(gates)
+    for step in _order(len(gates), reverse):
+        i, f, g, _ = gates[step].chunk(4, 1)
+        cx = cells[step] = f * cx + i * g
+    return gates, cells
+
+
+# The gated recurrent unit.
+
+
+def _gru_again(input, hx, *weights, reverse=False):
+    given = input.flip(0) if reverse else input
+    out, h = torch.gru(given, hx.unsqueeze(0), weights, len(weights) > 2, 1, 0.0, False, False, False)
+    return (out.flip(0) if reverse else out), h.squeeze(0)
+
+
+@op(
+    formula=r"h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}",
+    outputs=("out", "h"),
+    aux=("gates", "shown"),
+    samples=_sequences(3, 1),
+    reference=_gru_again,
+)
+def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
+    """One layer of gated recurrent units over a whole sequence.
+
+    It does with two gates and one state what long short-term memory does with three and two (Cho et al. 2014,
+    https://arxiv.org/abs/1406.1078).
+
+    Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
+    """
+    steps, size = len(input), hx.shape[1]
+    gates = _functional.linear(input, w_ih, b_ih)
+    shown, out = hx.new_empty((steps, *hx.shape)), hx.new_empty((steps, *hx.shape))
+    for step in _order(steps, reverse):
+        hidden = _functional.linear(hx, w_hh, b_hh)
+        act, shown[step] = gates[step], hidden[:, 2 * size :]
+        act[:, : 2 * size].add_(hidden[:, : 2 * size]).sigmoid_()
+        r, z, n = act.chunk(3, 1)
+        n.addcmul_(r, shown[step]).tanh_()
+        hx = torch.lerp(n, hx, z, out=out[step])
+    return out, hx.clone(), gates, shown
+
+
+@gru_layer.joint_rule(
+    input=r"\bar{a} W",
+    hx=r"\bar{a}_1 U + z_1 \odot \bar{h}_1",
+    w_ih=r"\sum_t \bar{a}_t x_t^{\top}",
+    w_hh=r"\sum_t \bar{b}_t h_{t-1}^{\top}",
+    b_ih=r"\sum_t \bar{a}_t",
+    b_hh=r"\sum_t \bar{b}_t",
+)
+def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, reverse):
+    before = _before(list(out.unbind(0)), hx, reverse)
+    if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
+        gates, shown = _gru_states(input, stack(before), (w_ih, w_hh, b_ih, b_hh))
+    gates, shown = gates.unbind(0), shown.unbind(0)
+    of_inputs, of_hidden = [None] * len(gates), [None] * len(gates)
+    for step in reversed(_order(len(gates), reverse)):
+        r, z, n = gates[step].chunk(3, 1)
+        of_h = total(None if g_out is None else g_out[step], g_h)
+        kept = of_h * z
+        of_n = tanh_backward(of_h - kept, n)
+        of_r = sigmoid_backward(of_n * shown[step], r)
+        of_z = sigmoid_backward(of_h * (before[step] - n), z)
+        of_inputs[step] = cat([of_r, of_z, of_n], dim=1)
+        of_hidden[step] = cat([of_r, of_z, of_n * r], dim=1)
+        g_h = of_hidden[step] @ w_hh + kept
+    of_inputs, of_hidden = stack(of_inputs), stack(of_hidden)
+    of_weights = _weight_gradients(of_inputs, of_hidden, input, stack(before), b_ih)
+    return (of_inputs @ w_ih if needed[0] else None), g_h, *of_weights
+
+
+def _gru_states(input, before, weights):
+    """The gates again, and what the reset gate is multiplied with, as recorded ops."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    x, h = input @ w_ih.transpose(0, 1), before @ w_hh.transpose(0, 1)
+    if b_ih is not None:
+        x, h = x + b_ih, h + b_hh
+    (xr, xz, xn), (hr, hz, hn) = x.chunk(3, 2), h.chunk(3, 2)
+    r = sigmoid(xr + hr)
+    return cat([r, sigmoid(xz + hz), tanh(xn + r * hn)], dim=2), hn

@@ -1,0 +1,173 @@
+"""Scans: running results along a dimension, and differences and areas between neighbours."""
+
+import torch
+
+from nbgrad.core.op import install, op
+from nbgrad.core.ops.choosing import where
+from nbgrad.core.ops.indexing import gather_backward, getitem
+from nbgrad.core.ops.joining import cat
+from nbgrad.core.samples import Make, Sample, along_a_dim
+
+
+def reversed_cumsum(x, dim):
+    """The running sum along ``dim`` from the end."""
+    return x.flip(dim).cumsum(dim).flip(dim)
+
+
+def _sums(make: Make):
+    yield from along_a_dim(make)
+    yield Sample.of(make.integers(4, 2, 3), dim=1)
+    yield Sample.of(make(2, 3), dim=1, dtype=torch.float64)
+
+
+@op(formula=r"\sum_{j \leq i} x_j", inplace=True, samples=_sums)
+def cumsum(input, *, dim, dtype=None):
+    """The running sum along ``dim``.
+
+    It makes positions of step lengths, and a distribution function of probabilities. Its gradient runs from the end.
+
+    Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
+    """
+    return torch.cumsum(input, dim, dtype=dtype)
+
+
+@cumsum.rule("input", r"\sum_{j \geq i} \bar{y}_j")
+def _(g, input_shape, dim):
+    return reversed_cumsum(g, dim) if input_shape else g
+
+
+@op(formula=r"\ln \sum_{j \leq i} e^{x_j}", samples=along_a_dim)
+def logcumsumexp(input, *, dim):
+    """Logarithm of the running sum of exponentials along ``dim``, without overflow.
+
+    Sums of probabilities that are known by their logarithms, as in alignments of speech and text.
+
+    Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
+    """
+    return torch.logcumsumexp(input, dim)
+
+
+@logcumsumexp.rule("input", r"e^{x_i} \sum_{j \geq i} \bar{y}_j e^{-y_j}")
+def _(g, input, out, dim):
+    if not input.shape:
+        return g
+
+    def added_up(log):
+        return ((log - out).flip(dim).logcumsumexp(dim).flip(dim) + input).exp()
+
+    # By logarithms, as the exponentials overflow: real gradients have one where they are positive, or else negative.
+    if g.is_complex():
+        return added_up(g.log())
+    size, lowest = g.abs().log(), torch.finfo(g.dtype).min
+    return added_up(where(g > 0, size, lowest)) - added_up(where(g < 0, size, lowest))
+
+
+def _running_extremes(make: Make):
+    yield from along_a_dim(make)
+    yield Sample.of(torch.tensor([1.0, 3.0, 3.0, 2.0, 4.0, 4.0], dtype=torch.float64), dim=0)
+    yield Sample.of(torch.tensor([[1.0, float("nan"), 2.0]], dtype=torch.float64), dim=1)
+
+
+def _running_extreme(name, formula, which):
+    kernel = getattr(torch, name)
+
+    def run(input, *, dim):
+        return tuple(kernel(input, dim))
+
+    run.__name__ = name
+    run.__doc__ = f"""The {which} element so far along ``dim``, and its index, as ``(values, indices)``.
+
+    Ties choose the latest one, as torch has it; the gradient goes to the elements chosen.
+
+    Shapes: both outputs as input. Raises IndexError where input has no dimension ``dim``.
+    """
+    row = op(formula=formula, outputs=("values", "indices"), samples=_running_extremes)(run)
+
+    @row.rule("input", r"\bar{y} \text{ added at the indices, } 0 \text{ elsewhere}")
+    def _(g, indices, input_shape, dim):
+        return gather_backward(g, indices, dim=dim, shape=input_shape)
+
+    return row
+
+
+cummax = _running_extreme("cummax", r"\max_{j \leq i} x_j", "largest")
+cummin = _running_extreme("cummin", r"\min_{j \leq i} x_j", "smallest")
+
+
+# Between neighbours: composed of other rows, as torch's own are.
+
+
+def _part(x, dim, start, stop):
+    """The elements from ``start`` to ``stop`` along ``dim``."""
+    return getitem(x, index=(slice(None),) * (dim % len(x.shape)) + (slice(start, stop),))
+
+
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    """Differences of neighbours along ``dim``, taken n times; ``prepend`` and ``append`` are joined to it before.
+
+    Smoothness penalties are sums of squared differences.
+
+    Raises RuntimeError where input is a single number, or n negative.
+    """
+    if not input.shape:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"diff's n must be at least 0, not {n}")
+    if n == 0:
+        return input.clone()  # without what is to be joined, as torch has it
+    if prepend is not None or append is not None:
+        input = cat([part for part in (prepend, input, append) if part is not None], dim=dim)
+    for _ in range(min(n, input.shape[dim])):
+        if input.dtype == torch.bool:
+            input = _part(input, dim, 1, None) ^ _part(input, dim, None, -1)
+        else:
+            input = _part(input, dim, 1, None) - _part(input, dim, None, -1)
+    return input
+
+
+install("diff", diff)
+
+
+def _steps(y, x, dx, dim):
+    """Twice the area under each step: the sum of its ends times its width."""
+    heights = _part(y, dim, 1, None) + _part(y, dim, None, -1)
+    if x is None:
+        return heights if dx == 1 else heights * dx
+    rank = len(y.shape)
+    if len(x.shape) == 1:
+        if x.shape[0] != y.shape[dim]:
+            raise RuntimeError(f"there are {x.shape[0]} places x for {y.shape[dim]} values y along dim {dim}")
+        x = x.reshape((-1, *(1,) * (rank - 1 - dim % rank)))
+    x = x.reshape((1,) * (rank - len(x.shape)) + tuple(x.shape))
+    widths = _part(x, dim % rank, 1, None) - _part(x, dim % rank, None, -1)
+    return heights * widths
+
+
+def trapezoid(y, x=None, *, dx=None, dim=-1):
+    """The area under y along ``dim`` by the trapezoidal rule, at the places x or ``dx`` apart.
+
+    Losses over time or space in physics are integrals.
+
+    Raises RuntimeError where both x and ``dx`` are given.
+    """
+    _not_both(x, dx)
+    if y.shape[dim] == 0:
+        return y.sum(dim)
+    return _steps(y, x, 1 if dx is None else dx, dim).sum(dim) / 2
+
+
+trapz = trapezoid
+
+
+def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
+    """The area under y along ``dim`` up to each place but the first, by the trapezoidal rule.
+
+    Raises RuntimeError where both x and ``dx`` are given.
+    """
+    _not_both(x, dx)
+    return _steps(y, x, 1 if dx is None else dx, dim).cumsum(dim) / 2
+
+
+def _not_both(x, dx):
+    if x is not None and dx is not None:
+        raise RuntimeError("give either the places x or their distance dx, not both")

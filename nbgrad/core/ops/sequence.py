@@ -1,0 +1,111 @@
+"""Recurrent networks under torch's names: layers on top of each other, in one or both directions, and single steps."""
+
+from nbgrad.core.ops.dropout import dropout as dropped
+from nbgrad.core.ops.joining import cat, stack
+from nbgrad.core.ops.recurrent import gru_layer, lstm_layer, rnn_relu_layer, rnn_tanh_layer
+
+
+def _stacked(name, layer, states):
+    """The function of torch of that name, made of layers; ``states`` says how many a layer has."""
+
+    def run(
+        input,
+        hx,
+        params,
+        has_biases=True,
+        num_layers=1,
+        dropout=0.0,
+        train=False,
+        bidirectional=False,
+        batch_first=False,
+    ):
+        directions = 2 if bidirectional else 1
+        each = _per_layer(name, params, has_biases, num_layers * directions)
+        first = (hx,) if states == 1 else tuple(hx)
+        batched = input.ndim == 3
+        if not batched:
+            input, first = input.unsqueeze(1), tuple(state.unsqueeze(1) for state in first)
+        elif batch_first:
+            input = input.transpose(0, 1)
+        x, ends = input, []
+        for level in range(num_layers):
+            outputs = []
+            for direction in range(directions):
+                at = level * directions + direction
+                found = _one(layer, x, [state[at] for state in first], params[at * each : (at + 1) * each], direction)
+                outputs.append(found[0])
+                ends.append(found[1:])
+            x = cat(outputs, dim=2) if bidirectional else outputs[0]
+            if dropout and train and level < num_layers - 1:
+                x = dropped(x, dropout)
+        last = [stack([end[state] for end in ends]) for state in range(states)]
+        if not batched:
+            x, last = x.squeeze(1), [state.squeeze(1) for state in last]
+        elif batch_first:
+            x = x.transpose(0, 1)
+        return (x, *last)
+
+    run.__name__ = name
+    run.__doc__ = f"""A recurrent network over a sequence, layer on layer, in one direction or both: see {layer.name}.
+
+    Args:
+        input: (T, N, I), (N, T, I) with ``batch_first``, or (T, I).
+        hx: the first states, (layers * directions, N, H); of lstm a pair of them.
+        params: the weights of each layer and direction: w_ih, w_hh, with ``has_biases`` b_ih, b_hh, and of lstm the
+            weight of a projection.
+
+    Returns the last layer's output at every step and the last states. Between layers numbers are dropped with
+    probability ``dropout``. Raises NotImplementedError for packed sequences.
+    """
+    return run
+
+
+def _per_layer(name, params, has_biases, count):
+    """How many weights each of ``count`` layers has."""
+    if not isinstance(params, list | tuple) or not isinstance(has_biases, bool):
+        raise NotImplementedError(f"{name} of packed sequences (data, batch_sizes, ...) is not there yet")
+    each, rest = divmod(len(params), count)
+    if rest or each != 2 + 2 * has_biases + (each % 2):
+        raise ValueError(f"{name} got {len(params)} weights, which is no number for {count} layers")
+    return each
+
+
+def _one(layer, x, first, weights, reverse):
+    """One layer in one direction."""
+    if layer is lstm_layer and len(weights) in (3, 5):  # a projection without or with biases
+        biases = weights[2:4] if len(weights) == 5 else (None, None)
+        weights = (*weights[:2], *biases, weights[-1])
+    return layer(x, *first, *weights, reverse=bool(reverse))
+
+
+rnn_tanh = _stacked("rnn_tanh", rnn_tanh_layer, 1)
+rnn_relu = _stacked("rnn_relu", rnn_relu_layer, 1)
+gru = _stacked("gru", gru_layer, 1)
+lstm = _stacked("lstm", lstm_layer, 2)
+
+
+def _cell(name, layer, states):
+    """The function of torch of one step."""
+
+    def step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+        first = (hx,) if states == 1 else tuple(hx)
+        batched = input.ndim == 2
+        x = input.unsqueeze(0)
+        if not batched:
+            x, first = x.unsqueeze(0), tuple(state.unsqueeze(0) for state in first)
+        _, *last = layer(x, *first, w_ih, w_hh, b_ih, b_hh)
+        last = last if batched else [state.squeeze(0) for state in last]
+        return last[0] if states == 1 else tuple(last)
+
+    step.__name__ = name
+    step.__doc__ = f"""One step of a recurrent network: see {layer.name}.
+
+    Shapes: input (N, I) or (I,), states (N, H) or (H,), weights as for a layer; output as the states.
+    """
+    return step
+
+
+rnn_tanh_cell = _cell("rnn_tanh_cell", rnn_tanh_layer, 1)
+rnn_relu_cell = _cell("rnn_relu_cell", rnn_relu_layer, 1)
+gru_cell = _cell("gru_cell", gru_layer, 1)
+lstm_cell = _cell("lstm_cell", lstm_layer, 2)

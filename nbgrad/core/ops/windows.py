@@ -1,0 +1,175 @@
+"""Windows, and memory seen in any way."""
+
+from math import prod
+
+import torch
+
+from nbgrad.core.inplace import InPlace
+from nbgrad.core.op import OPS, install, op
+from nbgrad.core.ops.shape import turned
+from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.tensor import Tensor
+
+
+def _windows(make: Make):
+    yield Sample.of(make(), dimension=0, size=1, step=1)
+    yield from (Sample.of(make(*shape), dimension=-1, size=2, step=1) for shape in SHAPES if shape and shape[-1] > 1)
+    yield Sample.of(make(5, 2), dimension=0, size=3, step=2)
+    yield Sample.of(make(4), dimension=0, size=2, step=3)
+    yield Sample.of(make(0, 4), dimension=1, size=2, step=1)
+
+
+@op(
+    formula=r"x_{s i + j}",
+    samples=_windows,
+    reference=lambda x, dimension, size, step: x.unfold(dimension, size, step),
+    view=True,
+)
+def unfold(input, *, dimension, size, step):
+    """All windows of ``size`` elements along a dimension, ``step`` apart, in the same memory.
+
+    Moving averages, patches of images and frames of sound are windows.
+
+    Shapes: the dimension becomes the number of windows, and there is a last dimension of ``size``. Raises RuntimeError
+    where a window is longer than the dimension.
+    """
+    return input.unfold(dimension, size, step)
+
+
+@unfold.rule("input", r"\sum \bar{y} \text{ over the windows that hold it}")
+def _(g, input_shape, dimension, size, step):
+    return unfold_backward(g, input_sizes=tuple(input_shape), dimension=dimension, size=size, step=step)
+
+
+def _folds(make: Make):
+    for sample in _windows(make):
+        x = sample.args[0]
+        windows = x.unfold(**sample.settings)
+        yield Sample.of(make(*windows.shape), input_sizes=tuple(x.shape), **sample.settings)
+    yield Sample.of(make(1), input_sizes=(), dimension=0, size=1, step=1)
+
+
+def _folded(g, input_sizes, dimension, size, step):
+    return torch.ops.aten.unfold_backward(g, input_sizes, dimension, size, step)
+
+
+@op(formula=r"\sum_{s i + j = k} g_{ij}", samples=_folds, reference=_folded)
+def unfold_backward(g, *, input_sizes, dimension, size, step):
+    """The gradient of ``unfold``: each element gets the sum of the gradients of the windows that it is in.
+
+    Shapes: g as the windows, output as ``input_sizes``.
+    """
+    return _folded(g, input_sizes, dimension, size, step)
+
+
+@unfold_backward.rule("g", r"\bar{y}_{s i + j}")
+def _(g, dimension, size, step):
+    return g.unfold(dimension, size, step)
+
+
+def _strided(make: Make):
+    for shape in SHAPES:
+        x = make(*shape)
+        yield Sample.of(x, size=shape, stride=x.stride(), storage_offset=0, geometry=(shape, x.stride(), 0))
+    for size, stride, offset in (((3, 2), (1, 1), 0), ((2, 2), (1, 3), 1), ((4,), (0,), 2), ((), (), 5)):
+        yield Sample.of(make(2, 3), size=size, stride=stride, storage_offset=offset, geometry=((2, 3), (3, 1), 0))
+    yield Sample.of(make(3, 2).T, size=(4,), stride=(1,), storage_offset=1, geometry=((2, 3), (1, 2), 0))
+
+
+def _reference(input, size, stride, storage_offset, geometry):
+    return torch.as_strided(input, size, stride, storage_offset)
+
+
+def _stride_(raw, *, size, stride, storage_offset, geometry):
+    raw.as_strided_(size, stride, storage_offset)
+
+
+@op(
+    name="as_strided",
+    formula=r"x \text{ with strides } s",
+    samples=_strided,
+    reference=_reference,
+    view=True,
+    method=False,
+)
+def _as_strided(input, *, size, stride, storage_offset, geometry):
+    """The memory of a tensor seen with any sizes and strides; ``geometry`` says how the tensor itself sees it.
+
+    Shapes: output as ``size``. Raises RuntimeError where an element would lie outside of the memory.
+    """
+    return torch.as_strided(input, size, stride, storage_offset)
+
+
+@_as_strided.rule("input", r"\sum \bar{y} \text{ over the elements in its place}")
+def _(g, size, stride, storage_offset, geometry):
+    return as_strided_backward(g, seen=(size, stride, storage_offset), geometry=geometry)
+
+
+def as_strided(input, size, stride, storage_offset=None):
+    """The memory of a tensor seen with any sizes and strides.
+
+    Raises:
+        NotImplementedError: several elements of the tensor itself are one place in memory, and it needs a gradient.
+    """
+    return _as_strided(input, **_seen(input, size, stride, storage_offset))
+
+
+def _seen(input, size, stride, storage_offset):
+    raw = input.data if isinstance(input, Tensor) else input
+    if getattr(input, "requires_grad", False) and raw.numel() > 1 and 0 in raw.stride():
+        raise NotImplementedError("as_strided() of a stretched tensor has no gradient yet: take its clone()")
+    return {
+        "size": tuple(size),
+        "stride": tuple(stride),
+        "storage_offset": raw.storage_offset() if storage_offset is None else storage_offset,
+        "geometry": (tuple(raw.shape), raw.stride(), raw.storage_offset()),
+    }
+
+
+_in_place = InPlace(_as_strided, _stride_, OPS)
+
+
+def _as_strided_(self, size, stride, storage_offset=None):
+    """In place: the memory of the tensor seen with other sizes and strides."""
+    return turned(self, _in_place, _seen(self, size, stride, storage_offset))
+
+
+def _backs(make: Make):
+    for sample in _strided(make):
+        kind = sample.settings
+        seen = (kind["size"], kind["stride"], kind["storage_offset"])
+        yield Sample.of(make(*kind["size"]), seen=seen, geometry=kind["geometry"])
+
+
+def _gathered(g, seen, geometry):
+    lowest = min(seen[2], geometry[2])
+    length = max(_reach(*seen), _reach(*geometry)) - lowest
+    places = torch.arange(length, device=g.device).as_strided(seen[0], seen[1], seen[2] - lowest)
+    memory = torch.zeros(length, dtype=g.dtype, device=g.device)
+    memory = memory.index_add(0, places.reshape(-1), g.reshape(-1))
+    return memory.as_strided(geometry[0], geometry[1], geometry[2] - lowest)
+
+
+def _reach(sizes, strides, offset):
+    """The place after the last element."""
+    if not prod(sizes):
+        return offset
+    return offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
+@op(formula=r"\sum g \text{ over the elements in its place}", samples=_backs, reference=_gathered)
+def as_strided_backward(g, *, seen, geometry):
+    """The gradient of ``as_strided``: each place of the memory gets the sum of the gradients of what is seen there.
+
+    Shapes: g as it was seen, output as the tensor that has the memory.
+    """
+    return _gathered(g, seen, geometry)
+
+
+@as_strided_backward.rule("g", r"\bar{y} \text{ with strides } s")
+def _(g, seen, geometry):
+    return as_strided_backward(g, seen=geometry, geometry=seen)
+
+
+install("as_strided", as_strided)
+install("as_strided_", _as_strided_)
