@@ -7,7 +7,7 @@ import torch
 
 import nbgrad.core.ops  # noqa: F401  # fills the table
 from nbgrad.core.grad import grad
-from nbgrad.core.op import Op
+from nbgrad.core.row import Op
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor, tensor
 
@@ -46,16 +46,75 @@ def reference(row: Op) -> Callable[..., Any]:
     return row.reference or getattr(torch, row.name, None) or getattr(torch.nn.functional, row.name)
 
 
+def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
+    """torch's kernel for the sample: a reference made of several serves the second order, which torch may lack.
+
+    None for an empty sample of a row with such a reference.
+    """
+    if row.reference is None or row.name == "copy":  # torch.copy is no public function, and has other gradients
+        return reference(row)
+
+    def run(function: Callable[..., Any], needs: tuple[int, ...] | list[int] = ()) -> tuple[Any, ...]:
+        copies = [  # some change them
+            arg.clone().requires_grad_(i in needs) if isinstance(arg, torch.Tensor) else arg
+            for i, arg in enumerate(sample.args)
+        ]
+        return parts(function(*copies, **sample.settings))
+
+    ours = run(row)
+    if not all(arg.numel() for arg in sample.args if isinstance(arg, torch.Tensor)):  # torch's kernels may crash there
+        return None
+    wanted = differentiable(row, sample) if row.differentiable else []
+    for function in (getattr(torch, row.name, None), getattr(torch.nn.functional, row.name, None), row.forward):
+        try:
+            theirs = run(function, wanted) if function is not None else ()
+            if (function is row.forward or equal(ours, theirs)) and (not wanted or theirs[0].requires_grad):
+                return function
+        except (RuntimeError, TypeError, ValueError, IndexError):  # a function of that name, but not of that meaning
+            continue
+    return reference(row)
+
+
+def equal(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
+    """Whether two results are the same numbers."""
+    return len(ours) == len(theirs) and all(
+        a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, equal_nan=True)
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def of(row: Op, sample: Sample) -> Op:
+    """The row that runs the sample: for a list of tensors that of its length."""
+    return row.of(len(sample.args) - len(row.inputs)) if row.arity < 0 else row
+
+
 def differentiable(row: Op, sample: Sample) -> list[int]:
     """The positions of the sample's arguments that get a gradient."""
     return [
         position
-        for position, (name, arg) in enumerate(zip(row.inputs, sample.args, strict=False))
-        if isinstance(arg, torch.Tensor) and arg.is_floating_point() and name in row.rules
+        for position, (name, arg) in enumerate(zip(of(row, sample).inputs, sample.args, strict=False))
+        if isinstance(arg, torch.Tensor)
+        and (arg.is_floating_point() or arg.is_complex())
+        and name in of(row, sample).rules
     ]
 
 
-def by_torch(row: Op, sample: Sample, seed: torch.Tensor | None) -> tuple[Any, Gradients, Gradients]:
+def parts(result: Any) -> tuple[Any, ...]:
+    """The outputs of a call."""
+    return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+
+def live(row: Op, result: Any) -> list[Any]:
+    """The outputs that have a gradient."""
+    outputs = parts(result)
+    return list(outputs) if row.many else [outputs[position] for position in row.live]
+
+
+Seeds = list[torch.Tensor]
+"""Random gradients to start a backward from, one for each output that has one."""
+
+
+def by_torch(row: Op, sample: Sample, seeds: Seeds) -> tuple[Any, Gradients, Gradients]:
     """Value, gradients and second-order gradients by torch's autograd."""
     positions = differentiable(row, sample)
     args = [
@@ -63,51 +122,54 @@ def by_torch(row: Op, sample: Sample, seed: torch.Tensor | None) -> tuple[Any, G
         for i, a in enumerate(sample.args)
     ]
     out = reference(row)(*args, **sample.settings)
-    first = out[0] if isinstance(out, tuple) else out
-    if seed is None:
+    if not seeds:
         return out, [], []
     inputs = [args[position] for position in positions]
-    start = seed.clone().requires_grad_()
-    grads = torch.autograd.grad(first, inputs, start, create_graph=True)
-    total = sum((g * weights(g)).sum() for g in grads)
+    starts = [seed.clone().requires_grad_() for seed in seeds]
+    grads = torch.autograd.grad(live(row, out), inputs, starts, create_graph=True)
+    total = sum((g * weights(g)).sum().real for g in grads)
     if not isinstance(total, torch.Tensor) or not total.requires_grad:
-        return out, list(grads), [torch.zeros_like(t) for t in (*inputs, start)]
-    seconds = torch.autograd.grad(total, [*inputs, start], allow_unused=True)
+        return out, list(grads), [torch.zeros_like(t) for t in (*inputs, *starts)]
+    seconds = torch.autograd.grad(total, [*inputs, *starts], allow_unused=True)
     return (
         out,
         list(grads),
-        [torch.zeros_like(t) if s is None else s for s, t in zip(seconds, (*inputs, start), strict=True)],
+        [torch.zeros_like(t) if s is None else s for s, t in zip(seconds, (*inputs, *starts), strict=True)],
     )
 
 
-def by_nbgrad(row: Op, sample: Sample, seed: torch.Tensor | None) -> tuple[Any, Gradients, Gradients]:
+def by_nbgrad(row: Op, sample: Sample, seeds: Seeds) -> tuple[Any, Gradients, Gradients]:
     """Value, gradients and second-order gradients by our engine."""
     positions = differentiable(row, sample)
     args = [
         tensor(a, requires_grad=i in positions) if isinstance(a, torch.Tensor) else a for i, a in enumerate(sample.args)
     ]
     out = row(*args, **sample.settings)
-    first = out[0] if isinstance(out, tuple) else out
-    if seed is None:
+    if not seeds:
         return out, [], []
     inputs = [args[position] for position in positions]
-    start = tensor(seed, requires_grad=True)
-    plain = grad(first, inputs, start.detach(), retain_graph=True)
-    grads = grad(first, inputs, start, create_graph=True)
+    starts = [tensor(seed, requires_grad=True) for seed in seeds]
+    plain = grad(live(row, out), inputs, [start.detach() for start in starts], retain_graph=True)
+    grads = grad(live(row, out), inputs, starts, create_graph=True)
     for once, again in zip(plain, grads, strict=True):
         torch.testing.assert_close(once.data, again.data, equal_nan=True, msg="create_graph changes the gradient")
-    terms = [(g * weights(g.data)).sum() for g in grads]
+    terms = [real((g * weights(g.data)).sum()) for g in grads]
     total = terms[0]
     for term in terms[1:]:
         total = total + term
     if not total.requires_grad:
-        return out, [g.data for g in grads], [torch.zeros_like(t.data) for t in (*inputs, start)]
-    seconds = grad(total, [*inputs, start], allow_unused=True)
+        return out, [g.data for g in grads], [torch.zeros_like(t.data) for t in (*inputs, *starts)]
+    seconds = grad(total, [*inputs, *starts], allow_unused=True)
     return (
         out,
         [g.data for g in grads],
-        [torch.zeros_like(t.data) if s is None else s.data for s, t in zip(seconds, (*inputs, start), strict=True)],
+        [torch.zeros_like(t.data) if s is None else s.data for s, t in zip(seconds, (*inputs, *starts), strict=True)],
     )
+
+
+def real(value: Tensor) -> Tensor:
+    """The real part of a complex number, a real one as it is."""
+    return value.real if value.is_complex() else value
 
 
 def weights(like: torch.Tensor) -> torch.Tensor:
@@ -115,26 +177,30 @@ def weights(like: torch.Tensor) -> torch.Tensor:
     return torch.rand(like.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(like.device)
 
 
-def seed_for(row: Op, sample: Sample) -> torch.Tensor | None:
-    """A random gradient to start a backward from; None where the row has no gradient."""
+def seeds_for(row: Op, sample: Sample) -> Seeds:
+    """A random gradient for each output that has one; none where the row has no gradient."""
     if not row.differentiable or not differentiable(row, sample):
-        return None
-    out = row(*sample.args, **sample.settings)
-    first = out[0] if isinstance(out, tuple) else out
-    return torch.randn(first.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64).to(first.device)
+        return []
+    outputs = live(row, row(*sample.args, **sample.settings))
+    draw = torch.Generator().manual_seed(2)
+    return [torch.randn(o.shape, generator=draw, dtype=_double(o.dtype)).to(o.device) for o in outputs]
+
+
+def _double(dtype: torch.dtype) -> torch.dtype:
+    return torch.complex128 if dtype.is_complex else torch.float64
 
 
 def raw(value: Any) -> Any:
     """The torch tensors in a result."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return tuple(raw(part) for part in value)
     return value.data if isinstance(value, Tensor) else value
 
 
 def check(row: Op, sample: Sample) -> None:
     """Value, gradients and second-order gradients of one sample equal torch's."""
-    seed = seed_for(row, sample)
-    ours, theirs = by_nbgrad(row, sample, seed), by_torch(row, sample, seed)
+    seeds = seeds_for(row, sample)
+    ours, theirs = by_nbgrad(row, sample, seeds), by_torch(row, sample, seeds)
     close(raw(ours[0]), theirs[0], "value")
     for name, mine, yours in (("gradient", ours[1], theirs[1]), ("second-order gradient", ours[2], theirs[2])):
         assert len(mine) == len(yours)

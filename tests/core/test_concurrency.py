@@ -248,7 +248,9 @@ def test_an_interrupt_at_any_line_leaves_every_gradient_old_or_new() -> None:
         new.append(check_consistent(leaves, before, after))
     assert new == sorted(new)
     assert (new[0], new[-1]) == (0, 4)
-    assert new.count(0) > 100, "until the last rule has run nothing is written"
+    # A compiled line cannot be interrupted: what is left are the rules, and what they call.
+    lines = 20 if nbgrad.compiled() else 100
+    assert new.count(0) > lines, "until the last rule has run nothing is written"
 
 
 def test_an_interrupt_inside_a_graph_leaves_the_graph_usable() -> None:

@@ -15,7 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import nbgrad
 from nbgrad.core import engine
 from nbgrad.core.methods import Conversions
-from nbgrad.core.op import OPS, Op
+from nbgrad.core.op import OPS
+from nbgrad.core.row import Op
 from nbgrad.core.samples import Sample
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core import rows
@@ -23,10 +24,12 @@ from tests.core.programs import OURS, TORCH, Library, Program, agree, plain
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DTYPES = (*FLOATS, torch.int64, torch.uint8, torch.bool)
+LATER = {"cross_entropy": "its backward kernel takes no probabilities of another type than half precision scores"}
+"""Rows that do not take every mixture that torch's take yet, and in what."""
 TOLERANCE = {torch.bfloat16: 3e-2, torch.float16: 4e-3}
 
 
-def typed(row: Op) -> Iterator[Sample]:
+def typed(row: Op) -> Iterator[tuple[Sample, Callable[..., Any]]]:
     """The row's samples with up to two numbers of each shape, in every pair of element types."""
     seen = set()
     for sample in rows.samples(row):
@@ -34,12 +37,15 @@ def typed(row: Op) -> Iterator[Sample]:
         if ranks in seen:  # a sample of each rank and each kind of number tells what there is to know
             continue
         seen.add(ranks)
+        reference = rows.own(row, sample)
+        if reference is None:
+            continue
         floats = [i for i, arg in enumerate(sample.args) if isinstance(arg, torch.Tensor) and arg.is_floating_point()]
         for dtypes in product(DTYPES, repeat=min(len(floats), 2)):
             args = list(sample.args)
             for place, dtype in zip(floats, dtypes, strict=False):
                 args[place] = args[place].to(dtype)
-            yield Sample(tuple(args), sample.settings)
+            yield Sample(tuple(args), sample.settings), reference
 
 
 def outcome(row: Op, run: Callable[..., Any], args: list[Any], settings: dict[str, Any]) -> list[torch.Tensor]:
@@ -51,18 +57,18 @@ def outcome(row: Op, run: Callable[..., Any], args: list[Any], settings: dict[st
         return [plain(first)]
     seed = torch.ones_like(plain(first))
     if isinstance(first, Tensor):
-        return [first.data, *(g.data for g in nbgrad.grad(first, inputs, seed))]
-    return [first.detach(), *torch.autograd.grad(first, inputs, seed)]
+        return [first.data, *(g.data for g in nbgrad.grad(first, inputs, seed, materialize_grads=True))]
+    return [first.detach(), *torch.autograd.grad(first, inputs, seed, materialize_grads=True)]
 
 
-def check(row: Op, sample: Sample) -> None:
+def check(row: Op, sample: Sample, reference: Callable[..., Any]) -> None:
     positions = rows.differentiable(row, sample)
     pairs = [(arg, isinstance(arg, torch.Tensor), i in positions) for i, arg in enumerate(sample.args)]
     theirs = [arg.clone().requires_grad_(needs) if is_tensor else arg for arg, is_tensor, needs in pairs]
     ours = [tensor(arg.clone(), requires_grad=needs) if is_tensor else arg for arg, is_tensor, needs in pairs]
     try:
-        expected = outcome(row, rows.reference(row), theirs, sample.settings)
-    except (RuntimeError, IndexError, TypeError):  # torch has no kernel for these types
+        expected = outcome(row, reference, theirs, sample.settings)
+    except (RuntimeError, IndexError, TypeError, ValueError):  # torch has no kernel for these types
         return
     found = outcome(row, row, ours, sample.settings)
     assert [part.dtype for part in found] == [part.dtype for part in expected]
@@ -74,12 +80,20 @@ def check(row: Op, sample: Sample) -> None:
         torch.testing.assert_close(mine, yours, rtol=coarsest, atol=coarsest, equal_nan=True)
 
 
-@pytest.mark.filterwarnings("ignore:.*target size:UserWarning")
-@pytest.mark.parametrize("row", OPS.values(), ids=OPS)
+@pytest.mark.filterwarnings("ignore:.*(target size|ComplexHalf|Mismatch dtype|size_average|index_reduce|align_corners)")
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=pytest.mark.xfail(reason=LATER[row.name], strict=True) if row.name in LATER else ())
+        for row in OPS.values()
+        if not row.name.endswith("_backward")  # mixtures reach these through the row that they are the gradient of
+    ],
+    ids=lambda row: row.name,
+)
 def test_every_row_promotes_as_torch_and_gives_gradients_of_the_inputs_types(row: Op) -> None:
-    for sample in typed(row):
+    for sample, reference in typed(row):
         try:
-            check(row, sample)
+            check(row, sample, reference)
         except Exception as error:
             raise AssertionError(f"{row.name}({rows.describe(sample)}): {error}") from error
 

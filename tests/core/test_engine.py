@@ -13,7 +13,8 @@ import torch
 import nbgrad
 from nbgrad.core.engine import reachable
 from nbgrad.core.modes import Observer, current, set_state
-from nbgrad.core.op import OPS, Op, op
+from nbgrad.core.op import OPS, op
+from nbgrad.core.row import Op
 from nbgrad.core.samples import unary
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core import rows

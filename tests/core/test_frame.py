@@ -63,9 +63,27 @@ def test_of_a_leafs_gradient_the_norm_survives_a_change_in_place() -> None:
     recorder, gradient = FrameRecorder((), budget=1000), torch.tensor([3.0, 4.0])
     recorder.gradient(5, gradient)
     recorder.leaf(5, gradient)
-    recorder.end(1)
+    recorder.end(1, None)
     gradient.mul_(0.1)
     assert recorder.frame().gradients == {5: Stats((2,), 5.0)}
+
+
+def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place() -> None:
+    recorders: list[FrameRecorder] = []
+    for number, change in enumerate([False, False, True, False, False], 1):
+        recorder, gradient = FrameRecorder((), budget=1000), torch.tensor([3.0, 4.0])
+        recorder.gradient(5, gradient)
+        recorder.leaf(5, gradient)
+        recorder.end(number, recorders[-1] if recorders else None)
+        recorders.append(recorder)
+        if change:
+            gradient.mul_(2)
+        held = gradient  # as the .grad of the leaf
+    del held
+    assert [recorder.careful for recorder in recorders] == [False, False, False, True, True]
+    norms = [recorder.frame().gradients.get(5) for recorder in recorders]
+    assert norms[2] is None, "the change came as a surprise: the values are gone, and nothing else is shown for them"
+    assert all(norms[k] is not None for k in (0, 1, 3, 4))
 
 
 def test_a_frame_is_the_recorder_as_data() -> None:
@@ -74,7 +92,7 @@ def test_a_frame_is_the_recorder_as_data() -> None:
     recorder.gradient(7, torch.ones(1))
     recorder.gradient(8, tensor([2.0]))
     recorder.contribution((7, 0), torch.ones(3))
-    recorder.end(3)
+    recorder.end(3, None)
     frame = recorder.frame()
     assert (frame.number, frame.roots) == (3, (7,))
     assert {seq: stats.values for seq, stats in frame.gradients.items()} == {7: [1.0], 8: [2.0]}

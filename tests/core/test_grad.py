@@ -146,7 +146,7 @@ def not_a_scalar(lib: Library) -> tuple[Any, ...]:
         (unused, ["input 1", "()", "allow_unused=True"]),
         (needs_none, ["input 0", "requires_grad_()"]),
         (twice, ["mul", "second time"]),
-        (seeds_missing, ["2 outputs", "1 grad_outputs"]),
+        (seeds_missing, ["2 outputs", "1 gradients"]),
         (not_a_scalar, ["(2,)"]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -126,11 +126,6 @@ def test_error_is_torchs_and_says_what_to_do(program: Any, words: list[str]) -> 
     both_raise(program, *words)
 
 
-def test_complex_gradients_are_refused_by_name() -> None:
-    with pytest.raises(NotImplementedError, match=r"torch\.complex64.*real and imaginary"):
-        tensor([1j], requires_grad=True)
-
-
 def test_a_tensor_in_torchs_own_autograd_is_refused_by_the_op() -> None:
     with pytest.raises(RuntimeError, match=r"mul\(\).*torch's own autograd.*nbgrad\.tensor\(t, requires_grad=True\)"):
         tensor([1.0]) * torch.ones(1, requires_grad=True)

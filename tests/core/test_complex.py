@@ -1,0 +1,135 @@
+"""Complex numbers: every row that torch differentiates there, ours does too, with torch's convention."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core.op import OPS
+from nbgrad.core.row import Op
+from nbgrad.core.samples import Sample
+from nbgrad.core.tensor import tensor
+from tests.core import rows
+from tests.core.programs import Library, agree
+
+
+def complex_samples(row: Op) -> Iterator[Sample]:
+    """The row's samples with an imaginary part given to its floating point tensors, all of them or the first alone."""
+    for number, sample in enumerate(rows.samples(row)):
+        floats = [i for i in rows.differentiable(row, sample) if sample.args[i].is_floating_point()]
+        for chosen in {tuple(floats), tuple(floats[:1])} if floats else ():
+            draw = torch.Generator().manual_seed(number)
+            args = list(sample.args)
+            for i in chosen:
+                args[i] = torch.complex(args[i], torch.rand(args[i].shape, generator=draw, dtype=args[i].dtype) + 0.1)
+            yield Sample(tuple(args), sample.settings)
+
+
+MISSING = {
+    "einsum": "real and complex operands mixed",
+    "pdist": "as in torch; what it is compared with is composed of ops that do it",
+    "embedding_bag": "as in torch; what it is compared with is composed of ops that do it",
+    "softsign": "torch composes it of ops that do it",
+}
+"""What ours refuses and torch, or what stands for it in the tests, does not, and why."""
+
+public = pytest.mark.parametrize(
+    # Rows for the gradients of others, and for a layer of a recurrent network, are met through those others.
+    "name",
+    [name for name, row in OPS.items() if row.differentiable and not name.endswith(("_backward", "_layer"))],
+)
+
+
+@public
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")  # torch's, about what the sample asks for
+def test_a_row_on_complex_numbers_is_torchs(name: str) -> None:
+    row = OPS[name]
+    for sample in complex_samples(row):
+        try:
+            rows.by_torch(row, sample, rows.seeds_for(row, sample))
+        except (RuntimeError, TypeError, NotImplementedError):
+            with pytest.raises((RuntimeError, TypeError, ValueError)):
+                rows.check(row, sample)
+            continue
+        try:
+            rows.check(row, sample)
+        except Exception as error:
+            if name not in MISSING or not isinstance(error, RuntimeError):
+                raise AssertionError(f"{name}({rows.describe(sample)}): {error}") from error
+
+
+def loss_of_two(lib: Any, z: Any, w: Any) -> Any:
+    return (z * w).abs().sum() + (z / w).real.sum() + (z - w.conj()).imag.sum()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        loss_of_two,
+        lambda lib, z, w: lib.view_as_real(z * w).pow(2).sum(),
+        lambda lib, z, w: (z.real * w).abs().sum() + z.imag.exp().sum(),
+        lambda lib, z, w: (z.exp() @ w.conj()).abs(),
+        lambda lib, z, w: (z.real + 2j * w).abs().sum(),
+        lambda lib, z, w: (3 - z**2).angle().sum() + w.real.sum(),
+    ],
+)
+def test_a_real_loss_of_complex_numbers_has_torchs_gradient(program: Callable[..., Any]) -> None:
+    z = torch.tensor([1 + 2j, -0.5 + 0.3j, 0.7 - 1j], dtype=torch.complex128)
+    w = torch.tensor([0.3 - 1j, 2 + 1j, -1 + 0.2j], dtype=torch.complex128)
+    theirs = [z.clone().requires_grad_(), w.clone().requires_grad_()]
+    ours = [tensor(z.clone(), requires_grad=True), tensor(w.clone(), requires_grad=True)]
+    expected, got = program(torch, *theirs), program(nbgrad, *ours)
+    expected.backward()
+    got.backward()
+    rows.close(got.data, expected.detach(), "loss")
+    for mine, yours in zip(ours, theirs, strict=True):
+        assert mine.grad is not None
+        rows.close(mine.grad.data, yours.grad, "gradient")
+        assert not mine.grad.data.is_conj()
+
+
+def test_gradient_descent_on_a_complex_number_finds_the_minimum() -> None:
+    z = tensor(3 - 4j, requires_grad=True)
+    for _ in range(200):
+        loss = (z - (1 + 2j)).abs() ** 2
+        loss.backward()
+        with nbgrad.no_grad():
+            z.data.sub_(0.1 * z.grad.data)
+            z.grad = None
+    assert abs(z.item() - (1 + 2j)) < 1e-6
+
+
+def test_a_real_leaf_of_a_complex_result_gets_a_real_gradient() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        ((x + 2j * x) * (1 - 1j)).abs().sum().backward()
+        return (x.grad,)
+
+    agree(program)
+
+
+def test_backward_from_a_complex_number_needs_a_gradient() -> None:
+    for make in (lambda: tensor(1 + 1j, requires_grad=True), lambda: torch.tensor(1 + 1j, requires_grad=True)):
+        with pytest.raises(RuntimeError, match=r"real|complex"):
+            (make() * 2).backward()
+        (make() * 2).backward(torch.tensor(1 + 0j))
+
+
+def test_a_function_may_have_complex_outputs() -> None:
+    class Times(nbgrad.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * (2 + 1j)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * (2 - 1j)
+
+    z = tensor([1 + 1j], requires_grad=True)
+    Times.apply(z).abs().sum().backward()
+    twin = torch.tensor([1 + 1j], requires_grad=True)
+    (twin * (2 + 1j)).abs().sum().backward()
+    assert z.grad is not None
+    rows.close(z.grad.data, twin.grad, "gradient")

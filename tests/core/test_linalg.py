@@ -1,0 +1,173 @@
+"""Products and decompositions that are made of rows, other ways to call them, and what has no gradient."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core.ops.linalg import cheapest
+from tests.core import rows
+from tests.core.both import same
+
+L = torch.linalg
+
+
+def of(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def regular(n: int) -> torch.Tensor:
+    return of(n, n) / 4 + torch.eye(n, dtype=torch.float64)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch says that some of these names are old
+@pytest.mark.parametrize(
+    ("call", "shapes"),
+    [
+        (lambda x, y: torch.outer(x, y) + torch.ger(x, y), [(3,), (2,)]),
+        (torch.inner, [(2, 3), (4, 3)]),
+        (torch.inner, [(), (4, 3)]),
+        (torch.tensordot, [(2, 3, 4), (3, 4, 5)]),
+        (lambda x, y: torch.tensordot(x, y, dims=([0, 2], [1, 0])), [(2, 3, 4), (4, 2, 5)]),
+        (lambda x, y: torch.tensordot(x, y, dims=0), [(2,), (3, 1)]),
+        (torch.kron, [(2, 3), (4,)]),
+        (lambda x, y: L.vecdot(x, y, dim=0), [(3, 2), (3, 1)]),
+        (lambda x, y, z: L.multi_dot([x, y, z]), [(2, 3), (3, 5), (5, 4)]),
+        (lambda x, y, z: L.multi_dot([x, y, z]), [(3,), (3, 5), (5,)]),
+        (lambda x, y: torch.chain_matmul(x, y, x), [(2, 3), (3, 2)]),
+        (lambda x, y: torch.einsum(x, [0, 1], y, [1, 2], [0, 2]), [(2, 3), (3, 4)]),
+        (lambda x, y: torch.einsum(x, [..., 1], y, [1]), [(2, 3), (3,)]),
+        (lambda x, y: torch.einsum("ij,jk", [x, y]), [(2, 3), (3, 4)]),
+        (lambda x, y: torch.einsum("Ab,bA", x, y), [(2, 3), (3, 2)]),
+        (lambda x: L.matrix_power(x, 5), [(3, 3)]),
+        (lambda x: L.matrix_power(x, 0), [(3, 3)]),
+        (torch.cov, [(3, 5)]),
+        (lambda x: torch.cov(x, correction=0), [(5,)]),
+        (lambda x, w: torch.cov(x, aweights=w.detach() ** 2, fweights=torch.arange(1, 6)), [(3, 5), (5,)]),
+        (torch.corrcoef, [(3, 5)]),
+        (torch.cross, [(2, 3), (2, 3)]),
+        *[
+            (lambda x, o=o: L.matrix_norm(x, o), [(2, 3, 4)])
+            for o in ("fro", "nuc", 1, -1, 2, -2, torch.inf, -torch.inf)
+        ],
+        (lambda x: L.matrix_norm(x, 2, dim=(0, 2), keepdim=True), [(2, 3, 4)]),
+        (L.norm, [(2, 3, 4)]),
+        (lambda x: L.norm(x, 1), [(3,)]),
+        (lambda x: L.norm(x, 1), [(2, 3)]),
+        (lambda x: L.norm(x, 3, dim=1), [(2, 3)]),
+        (L.svdvals, [(2, 3)]),
+        (L.eigvalsh, [(3, 3)]),
+        (torch.svd, [(3, 3)]),
+        (torch.qr, [(3, 2)]),
+        (torch.pinverse, [(3, 2)]),
+    ],
+)
+def test_a_call_means_what_it_means_in_torch(call: Callable[..., Any], shapes: list[tuple[int, ...]]) -> None:
+    same(call, *[of(*shape) for shape in shapes])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch says that some of these names are old
+@pytest.mark.parametrize(
+    "call",
+    [
+        torch.inverse,
+        lambda a: L.matrix_power(a, -3),
+        lambda a: torch.logdet(a @ a.mT),
+        lambda a: L.slogdet(a).logabsdet,
+        L.cond,
+        lambda a: L.tensorinv(a.reshape(2, 2, 4)),
+        lambda a: L.tensorsolve(a.reshape(2, 2, 4), a[:2, :2]),
+        lambda a: torch.cholesky(a @ a.mT, upper=True),
+        lambda a: torch.lu_solve(a, *L.lu_factor(a)),
+        lambda a: torch.lu_unpack(*L.lu_factor(a)),
+        lambda a: torch.triangular_solve(a, a, transpose=True).solution,
+        lambda a: L.lstsq(a[:, :2], a).residuals,
+        lambda a: L.lstsq(a[:, :2], a[:, 3]).solution,
+    ],
+)
+def test_a_function_of_a_regular_matrix_means_what_it_means_in_torch(call: Callable[[Any], Any]) -> None:
+    same(call, regular(4))
+
+
+def test_the_namespace_has_what_torchs_has() -> None:
+    torchs = {name for name in dir(L) if not name.startswith("_") and callable(getattr(L, name))}
+    lacking = {"LinAlgError", "ldl_factor", "ldl_factor_ex", "ldl_solve"}  # torch has no gradient for ldl either
+    assert set(nbgrad.linalg.__all__) == torchs - lacking
+
+
+def test_the_order_of_a_chain_is_the_cheapest() -> None:
+    # The textbook's example (Cormen et al., Introduction to Algorithms, chapter on dynamic programming).
+    cuts = cheapest((30, 35, 15, 5, 10, 20, 25))
+    assert (cuts[0, 5], cuts[0, 2], cuts[3, 5]) == (2, 0, 4)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_the_determinant_of_a_singular_matrix_has_torchs_gradient(rank: int) -> None:
+    a = of(4, rank) @ of(rank, 4) if rank else torch.zeros(4, 4, dtype=torch.float64)
+    theirs, ours = a.clone().requires_grad_(), nbgrad.tensor(a, requires_grad=True)
+    (expected,) = torch.autograd.grad(L.det(theirs), theirs)
+    (got,) = nbgrad.grad(nbgrad.linalg.det(ours), ours)
+    torch.testing.assert_close(got.data, expected, atol=1e-10, rtol=1e-6)
+    assert nbgrad.gradgradcheck(nbgrad.linalg.det, ours)
+
+
+def test_a_loss_that_depends_on_a_phase_left_to_chance_is_an_error() -> None:
+    a = torch.complex(of(3, 3), of(3, 3).T)
+    for name, matrix in (("eigh", a + a.mH), ("eig", a), ("svd", a)):
+        for lib, error in ((nbgrad, nbgrad.linalg), (torch, L)):
+            x = nbgrad.tensor(matrix, requires_grad=True) if lib is nbgrad else matrix.clone().requires_grad_()
+            vectors = getattr(error, name)(x)[0 if name == "svd" else 1]
+            with pytest.raises(RuntimeError, match="phi"):
+                (vectors * torch.complex(of(3, 3), of(3, 3))).sum().real.backward()
+
+
+def test_a_basis_of_what_is_left_has_no_gradient() -> None:
+    x = nbgrad.tensor(of(4, 2), requires_grad=True)
+    with pytest.raises(RuntimeError, match="full_matrices=False"):
+        nbgrad.linalg.svd(x).U.sum().backward()
+    x.grad = None
+    nbgrad.linalg.svd(x).U[:, :2].sum().backward()
+    theirs = of(4, 2).requires_grad_()
+    L.svd(theirs).U[:, :2].sum().backward()
+    assert x.grad is not None
+    rows.close(x.grad.data, theirs.grad, "gradient")
+    for mode, words in (("complete", "basis"), ("r", "computes no Q")):
+        with pytest.raises(RuntimeError, match=words):
+            nbgrad.linalg.qr(nbgrad.tensor(of(4, 2), requires_grad=True), mode=mode).R.sum().backward()
+
+
+def test_a_singular_system_is_an_error() -> None:
+    x = nbgrad.tensor(torch.zeros(2, 2), requires_grad=True)
+    for call in (nbgrad.linalg.inv, nbgrad.linalg.cholesky, lambda a: nbgrad.linalg.solve(a, a)):
+        with pytest.raises(L.LinAlgError):
+            call(x)
+    assert nbgrad.linalg.inv_ex(x).info.item()
+    assert nbgrad.linalg.solve_ex(x, x).info.item()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: nbgrad.outer(x, x), "two vectors"),
+        (lambda x: nbgrad.tensordot(x, x, dims=([0], [1])), "contracted dimensions differ"),
+        (lambda x: nbgrad.tensordot(x, x, dims=5), "0 to 2 dimensions"),
+        (lambda x: nbgrad.linalg.multi_dot([x]), "at least 2"),
+        (lambda x: nbgrad.linalg.multi_dot([x, x[0], x]), "takes matrices"),
+        (lambda x: nbgrad.linalg.matrix_power(x, 2), "square"),
+        (lambda x: nbgrad.linalg.matrix_norm(x[0]), "takes matrices"),
+        (lambda x: nbgrad.linalg.matrix_norm(x, 3), "not 3"),
+        (lambda x: nbgrad.linalg.matrix_norm(x, dim=(0, 0)), "different"),
+        (lambda x: nbgrad.linalg.norm(x[0], "fro"), "matrices"),
+        (lambda x: nbgrad.linalg.tensorinv(x, 0), "greater than 0"),
+        (lambda x: nbgrad.linalg.tensorinv(x, 1), "same product"),
+        (lambda x: nbgrad.linalg.tensorsolve(x, x[:, 0]), "same product"),
+        (lambda x: nbgrad.cross(x[:, :2], x[:, :2]), "no dimension of size 3"),
+        (lambda x: nbgrad.linalg.vander(x, N=1), "greater than 1"),
+        (lambda x: nbgrad.cov(x.reshape(2, 3, 1)), "at most two dimensions"),
+    ],
+)
+def test_what_cannot_be_is_an_error(call: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        call(nbgrad.tensor(of(2, 3), requires_grad=True))

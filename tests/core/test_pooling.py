@@ -1,0 +1,87 @@
+"""Pooling, resampling, Fourier transforms: torch's names and arguments; the rows are tested by themselves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core import ops
+
+functional = torch.nn.functional
+
+
+def double(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "max_pool2d": lambda lib, x: lib.max_pool2d(x, 2),
+    "max_pool2d and indices": lambda lib, x: lib.max_pool2d(x, 2, return_indices=True)[0],
+    "adaptive_max_pool2d": lambda lib, x: lib.adaptive_max_pool2d(x, (2, None)),
+    "lp_pool2d": lambda lib, x: lib.lp_pool2d(x.abs(), 3.0, 2),
+    "lp_pool2d of inf": lambda lib, x: lib.lp_pool2d(x, float("inf"), 2),
+    "max_unpool2d": lambda lib, x: lib.max_unpool2d(*lib.max_pool2d(x, 2, return_indices=True), 2, output_size=(4, 5)),
+    "interpolate by factor": lambda lib, x: lib.interpolate(x, scale_factor=(1.6, 0.7), mode="bilinear"),
+    "interpolate recomputed": lambda lib, x: lib.interpolate(
+        x, scale_factor=1.6, mode="bicubic", recompute_scale_factor=True
+    ),
+    "interpolate by area": lambda lib, x: lib.interpolate(x, scale_factor=0.6, mode="area"),
+    "affine_grid": lambda lib, x: lib.affine_grid(x[0, :, :2, :3], (2, 1, 3, 4), align_corners=False),
+}
+
+
+@pytest.mark.parametrize("how", ["ours", "torch's"])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_means_what_it_means_in_torch(name: str, how: str) -> None:
+    raw = double(2, 2, 4, 5)
+    theirs, ours = raw.clone().requires_grad_(), nbgrad.tensor(raw, requires_grad=True)
+    expected, got = CALLS[name](functional, theirs), CALLS[name](ops if how == "ours" else functional, ours)
+    torch.testing.assert_close(got.data, expected.detach())
+    seed = double(*expected.shape)
+    expected.backward(seed)
+    got.backward(seed)
+    assert ours.grad is not None
+    torch.testing.assert_close(ours.grad.data, theirs.grad)
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_fractional_windows_are_at_torchs_places(rank: int) -> None:
+    x = double(1, 2, *(6,) * rank)
+    results = []
+    for lib, given in ((functional, x), (ops, nbgrad.tensor(x))):
+        torch.manual_seed(0)
+        results.append(getattr(lib, f"fractional_max_pool{rank}d")(given, 2, output_ratio=(0.5,) * rank))
+    torch.testing.assert_close(results[1].data, results[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (ops.interpolate, "one of size and scale_factor"),
+        (lambda x: ops.interpolate(x, 3, mode="linear"), "not for an input of 4 dimensions"),
+        (lambda x: ops.interpolate(x, 3, align_corners=True), "no align_corners"),
+        (lambda x: ops.interpolate(x, 3, antialias=True), "no antialias"),
+        (lambda x: ops.interpolate(x, (3,)), "one number for each of 2"),
+        (lambda x: ops.fractional_max_pool2d(x, 2), "output_size or output_ratio"),
+        (lambda x: ops.max_unpool2d(x, torch.zeros(x.shape, dtype=torch.int64), 2, output_size=(3, 3)), "a stride of"),
+        (lambda x: nbgrad.fft.fft(x, norm="all"), "no norm 'all'"),
+        (lambda x: nbgrad.fft.fft(x, out=x), "out="),
+        (lambda x: nbgrad.fft.fftn(x, dim=(0, 0)), "twice"),
+        (lambda x: nbgrad.fft.rfft(nbgrad.fft.fft(x)), "real numbers"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises((ValueError, RuntimeError, NotImplementedError), match=words):
+        call(nbgrad.tensor(double(1, 2, 4, 4)))
+
+
+@pytest.mark.parametrize("name", [name for name in vars(nbgrad.fft) if "fft" in name and not name.startswith("_")])
+def test_every_transform_is_torchs_and_reached_through_torch(name: str) -> None:
+    x = double(3, 4)
+    expected = getattr(torch.fft, name)(x)
+    ours = nbgrad.tensor(x, requires_grad=True)
+    for got in (getattr(nbgrad.fft, name)(ours), getattr(torch.fft, name)(ours)):
+        torch.testing.assert_close(got.data.resolve_conj(), expected.resolve_conj())
+        assert got.requires_grad
