@@ -1,13 +1,78 @@
-"""Modules made of modules."""
+"""Modules made of modules: in a row, in a list, in a dict."""
 
+import operator
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from itertools import chain, groupby
 from typing import Any, Self, overload
 
 from nbgrad.nn.module import Module
 
 
-class Sequential(Module):
+class _List(Module):
+    """Modules named "0", "1", ... that can be indexed as a list can."""
+
+    def __len__(self) -> int:
+        return len(self._all("module"))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._all("module").values())
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self._register(self._name(index), module, "module")
+
+    def __delitem__(self, index: int | slice) -> None:
+        modules = self._all("module")
+        names = list(modules)[index] if isinstance(index, slice) else [self._name(index)]
+        self._become([module for name, module in modules.items() if name not in names])
+
+    def append(self, module: Module) -> Self:
+        """Add ``module`` at the end, named after its position."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Self:
+        """Add ``modules`` at the end, in their order.
+
+        Raises:
+            TypeError: that is nothing to iterate over.
+        """
+        given: Any = modules
+        if not isinstance(given, Iterable):
+            kind = type(self).__name__
+            raise TypeError(f"{kind}.extend should be called with an iterable, but got {type(modules).__name__}")
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def pop(self, key: int | slice) -> Module:
+        """Take a module out and return it; a slice of them, in a new container."""
+        found: Module = self[key]  # type: ignore[index]  # both kinds of list have it
+        del self[key]
+        return found
+
+    def _inserted(self, index: int, module: Module) -> None:
+        modules = list(self)
+        modules.insert(index, module)
+        self._become(modules)
+
+    def _become(self, modules: list[Any]) -> None:
+        """Have these modules, numbered anew, in place of those that are there."""
+        for name in list(self._all("module")):
+            self._discard(name)
+        for number, module in enumerate(modules):
+            self.add_module(str(number), module)
+
+    def _name(self, index: int) -> str:
+        """The name of the module at ``index``, which counts from the end where it is negative."""
+        names = list(self._all("module"))
+        index = operator.index(index)
+        if not -len(names) <= index < len(names):
+            raise IndexError(f"index {index} is out of range: this {type(self).__name__} has {len(names)} modules")
+        return names[index]
+
+
+class Sequential(_List):
     """Runs modules one after the other, each on what the one before returned.
 
     Args:
@@ -32,34 +97,176 @@ class Sequential(Module):
             input = module(input)
         return input
 
-    def append(self, module: Module) -> Self:
-        """Add ``module`` at the end, named after its position."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __iter__(self) -> Iterator[Module]:
-        return (module for _, module in self._own("module"))
-
     @overload
-    def __getitem__(self, index: int) -> Module: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
     def __getitem__(self, index: slice) -> "Sequential": ...
-    def __getitem__(self, index: int | slice) -> Module:
-        named = list(self._own("module"))
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return Sequential(OrderedDict(named[index]))
-        module: Module = named[self._position(index)][1]
+            return type(self)(OrderedDict(list(self._all("module").items())[index]))
+        return self._all("module")[self._name(index)]
+
+    def insert(self, index: int, module: Module) -> Self:
+        """Put ``module`` before the one at ``index``.
+
+        Raises:
+            IndexError: there is no such place.
+        """
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f"Index out of range: {index}")
+        self._inserted(index, module)
+        return self
+
+    def __add__(self, other: "Sequential") -> "Sequential":
+        return Sequential(*self, *_sequential(other))
+
+    def __iadd__(self, other: "Sequential") -> Self:
+        return self.extend(_sequential(other))
+
+    def __mul__(self, times: int) -> "Sequential":
+        return Sequential(*list(self) * _positive(times, self))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Self:
+        return self.extend(list(self) * (_positive(times, self) - 1))
+
+
+def _sequential(other: Any) -> Sequential:
+    if not isinstance(other, Sequential):
+        raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+    return other
+
+
+def _positive(times: Any, of: Module) -> int:
+    if not isinstance(times, int):
+        raise TypeError(f"unsupported operand type(s) for *: {type(of)} and {type(times)}")
+    if times <= 0:
+        raise ValueError(f"Non-positive multiplication factor {times} for {type(of)}")
+    return times
+
+
+class ModuleList(_List):
+    """A list of modules that the module it is assigned to knows of; what runs them is written in a ``forward``.
+
+    Args:
+        modules: what is in it.
+    """
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.extend(modules)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> "ModuleList": ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])
+        return self._all("module")[self._name(index)]
+
+    def insert(self, index: int, module: Module) -> None:
+        """Put ``module`` before the one at ``index``."""
+        self._inserted(index, module)
+
+    def __add__(self, other: Iterable[Module]) -> "ModuleList":
+        return ModuleList(chain(self, other))
+
+    def __iadd__(self, modules: Iterable[Module]) -> Self:
+        return self.extend(modules)
+
+    def __repr__(self) -> str:
+        """The modules, those that read the same and follow one another as one."""
+        lines = []
+        for text, same in groupby(enumerate(map(repr, self)), key=operator.itemgetter(1)):
+            numbers = [number for number, _ in same]
+            one = len(numbers) == 1
+            line = f"({numbers[0]}): {text}" if one else f"({numbers[0]}-{numbers[-1]}): {len(numbers)} x {text}"
+            lines.append(line.replace("\n", "\n  "))
+        return "\n  ".join([f"{self._get_name()}(", *lines]) + "\n)" if lines else f"{self._get_name()}()"
+
+
+class ModuleDict(Module):
+    """Modules by name that the module it is assigned to knows of; what runs them is written in a ``forward``.
+
+    Args:
+        modules: what is in it: a dict, or pairs of name and module.
+    """
+
+    def __init__(self, modules: "Mapping[str, Module] | Iterable[tuple[str, Module]] | None" = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._all("module")[key]
+
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.add_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        self._all("module")[key]
+        self._discard(key)
+
+    def __len__(self) -> int:
+        return len(self._all("module"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all("module"))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._all("module")
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._all("module").keys()
+
+    def values(self) -> ValuesView[Any]:
+        """The modules."""
+        return self._all("module").values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Pairs of name and module."""
+        return self._all("module").items()
+
+    def clear(self) -> None:
+        """Take everything out."""
+        for key in list(self):
+            del self[key]
+
+    def pop(self, key: str) -> Any:
+        """Take a module out and return it."""
+        module = self[key]
+        del self[key]
         return module
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        name, _ = list(self._own("module"))[self._position(index)]
-        self.register_module(name, module)
+    def update(self, modules: "Mapping[str, Module] | ModuleDict | Iterable[tuple[str, Module]]") -> None:
+        """Take in what a dict or pairs of name and module hold; a name that is there gets its new module.
 
-    def _position(self, index: int) -> int:
-        """``index`` as one that exists, counted from the end where it is negative."""
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range: this Sequential has {len(self)} modules")
-        return index
+        Raises:
+            TypeError: that is nothing to iterate over.
+            ValueError: an element is no pair.
+        """
+        for key, module in pairs(modules, "ModuleDict"):
+            self[key] = module
+
+
+def pairs(given: Any, kind: str) -> Iterable[tuple[Any, Any]]:
+    """The pairs of key and value in a dict, or in anything that consists of pairs."""
+    if hasattr(given, "items"):
+        return given.items()  # type: ignore[no-any-return]
+    if not isinstance(given, Iterable):
+        raise TypeError(
+            f"{kind}.update should be called with an iterable of key/value pairs, got {type(given).__name__}"
+        )
+    found = []
+    for number, one in enumerate(list(given)):
+        if not isinstance(one, Iterable):
+            raise TypeError(f"{kind} update sequence element #{number} should be Iterable; is {type(one).__name__}")
+        pair = tuple(one)
+        if len(pair) != 2:
+            raise ValueError(f"{kind} update sequence element #{number} has length {len(pair)}; 2 is required")
+        found.append(pair)
+    return found

@@ -1,12 +1,10 @@
-"""The blocks as functions, under the names that ``torch.nn.functional`` gives them: a contents page of the op table."""
+"""The blocks as functions, under the names that ``torch.nn.functional`` gives them."""
 
-from nbgrad.core.ops import (
-    cross_entropy as cross_entropy,
-    linear as linear,
-    log_softmax as log_softmax,
-    mse_loss as mse_loss,
-    relu as relu,
-    sigmoid as sigmoid,
-    softmax as softmax,
-    tanh as tanh,
-)
+import torch
+
+from nbgrad.core import ops
+from nbgrad.core.naming import namespace
+from nbgrad.core.ops import calling
+
+globals().update(_functions := namespace(torch.nn.functional, ops) | namespace(torch.nn.functional, calling))
+__all__ = list(_functions)

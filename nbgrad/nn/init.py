@@ -2,7 +2,7 @@
 
 Good initial weights keep the size of values and of gradients the same from layer to layer, so that neither vanishes
 nor explodes with depth. Each function fills its tensor in place and returns it; from the same seed, or the same
-``generator=``, the numbers are those that torch draws.
+``generator=``, the numbers are those that torch draws. Each is a method of ``Tensor`` too: ``x.xavier_uniform_()``.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 import torch
 from torch.nn import init as torchs
 
+from nbgrad.core.methods import TensorMethods
+from nbgrad.core.modes import current
+from nbgrad.core.op import install
 from nbgrad.core.tensor import Tensor
 
 P = ParamSpec("P")
@@ -24,6 +27,8 @@ def _on_tensor(fill: Callable[Concatenate[torch.Tensor, P], torch.Tensor]) -> Ca
     @wraps(fill)
     def filled(tensor: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
         fill(tensor.data, *args, **kwargs)
+        for observer in current().observers:
+            observer.on_change([tensor.data], f"init.{fill.__name__}()")
         return tensor
 
     return filled
@@ -36,6 +41,12 @@ zeros_ = _on_tensor(torchs.zeros_)
 ones_ = _on_tensor(torchs.ones_)
 uniform_ = _on_tensor(torchs.uniform_)
 normal_ = _on_tensor(torchs.normal_)
+trunc_normal_ = _on_tensor(torchs.trunc_normal_)
+sparse_ = _on_tensor(torchs.sparse_)
+
+# What comes in goes out, as far as the shape allows.
+eye_ = _on_tensor(torchs.eye_)
+dirac_ = _on_tensor(torchs.dirac_)
 
 # Glorot and Bengio 2010: for tanh and other activations that are straight lines around 0.
 xavier_uniform_ = _on_tensor(torchs.xavier_uniform_)
@@ -44,3 +55,13 @@ xavier_normal_ = _on_tensor(torchs.xavier_normal_)
 # He et al. 2015: for relu, which halves the variance, so that weights must double it.
 kaiming_uniform_ = _on_tensor(torchs.kaiming_uniform_)
 kaiming_normal_ = _on_tensor(torchs.kaiming_normal_)
+
+# Saxe et al. 2014: keeps lengths through any number of layers, and through time in recurrent networks.
+orthogonal_ = _on_tensor(torchs.orthogonal_)
+
+for _fill in (
+    *(constant_, zeros_, ones_, uniform_, normal_, trunc_normal_, sparse_, eye_, dirac_),
+    *(xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_, orthogonal_),
+):
+    if _fill.__name__ not in vars(TensorMethods):  # a row of the table of that name goes first
+        install(_fill.__name__, _fill)

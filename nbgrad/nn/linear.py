@@ -1,19 +1,25 @@
-"""Blocks that map features to features: Linear, and the two that only pass or reshape."""
+"""Blocks that map features to features: Linear and Bilinear, and those that only pass or reshape."""
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
 import torch
 
-from nbgrad.core.ops import linear, reshape
+from nbgrad.core.ops import bilinear, flatten, linear, unflatten
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn import init
+from nbgrad.nn.block import Block, of_shape, settings
+from nbgrad.nn.lazy import Lazy
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
 
 
 class Identity(Module):
-    """Returns its input: holds a place in a model."""
+    """Returns its input: holds a place in a model. It takes any arguments, and does nothing with them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
         return input
@@ -63,34 +69,130 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Any:
-        try:
-            return linear(input, self.weight, self.bias)
-        except RuntimeError:
-            if input.shape[-1:] == self.weight.shape[-1:]:
-                raise
-            raise RuntimeError(
-                f"Linear(in_features={self.in_features}, out_features={self.out_features}): "
-                f"expected last dimension {self.in_features}, got {tuple(input.shape)}"
-            ) from None
+        return linear(input, self.weight, self.bias)
+
+    def _misfit(self, input: Tensor) -> str | None:
+        return wrong_last(input, self.in_features)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-class Flatten(Module):
+class LazyLinear(Lazy, Linear, becomes=Linear):
+    """A ``Linear`` that takes ``in_features`` from the first input that it is called on; else its arguments."""
+
+    def _learn(self, input: Tensor) -> dict[str, tuple[int, ...]]:
+        self.in_features = input.shape[-1]
+        return {"weight": (self.out_features, self.in_features), "bias": (self.out_features,)}
+
+
+class Bilinear(Module):
+    """``x1 @ weight[k] @ x2 + bias[k]`` for each output k: every output weighs all products of two inputs' features.
+
+    Shapes: inputs (..., in1_features) and (..., in2_features), output (..., out_features); weight (out_features,
+    in1_features, in2_features), bias (out_features,).
+
+    Args:
+        in1_features: size of the first input's last dimension.
+        in2_features: size of the second input's last dimension.
+        out_features: size of the output's last dimension.
+        bias: whether it learns a bias.
+        device: where the parameters live; default: the device of the active graph, else torch's default device.
+        dtype: their element type; default: torch's default.
+
+    Raises:
+        ValueError: ``in1_features`` is not positive.
+        RuntimeError: when called, if an input's last dimension is another.
+    """
+
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if in1_features <= 0:
+            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = uninitialized(out_features, in1_features, in2_features, device=device, dtype=dtype)
+        self.register_parameter("bias", uninitialized(out_features, device=device, dtype=dtype) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values, uniform in ``±1 / sqrt(in1_features)``."""
+        bound = 1 / sqrt(self.weight.shape[1])
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Any:
+        return bilinear(input1, input2, self.weight, self.bias)
+
+    def _misfit(self, input: Tensor) -> str | None:
+        return wrong_last(input, self.in1_features)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )
+
+
+@settings("start_dim={start_dim}, end_dim={end_dim}")
+class Flatten(Block, function=flatten):
     """Joins the dimensions from ``start_dim`` to ``end_dim`` into one: a batch of images becomes a batch of rows.
 
     Shapes: (N, d1, ..., dk) gives (N, d1 * ... * dk) with the default arguments.
     """
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
+    start_dim: int = 1
+    end_dim: int = -1
+
+
+@settings("dim={dim}, unflattened_size={unflattened_size}")
+class Unflatten(Block, function=unflatten):
+    """Splits the dimension ``dim`` into several, of ``unflattened_size``: undoes ``Flatten``.
+
+    Shapes: (..., d, ...) gives (..., *unflattened_size, ...).
+
+    Args:
+        dim: which dimension.
+        unflattened_size: the sizes; -1 for one that follows from the others.
+
+    Raises:
+        TypeError: the sizes are no tuple or list of integers.
+    """
+
+    dim: int
+    unflattened_size: Sequence[int]
+
+    def __post_init__(self, *_: Any) -> None:
+        sizes = self.unflattened_size
+        if not isinstance(sizes, tuple | list):
+            raise TypeError(f"unflattened_size must be a tuple or list, but found type {type(sizes).__name__}")
+        for position, size in enumerate(sizes):
+            if not isinstance(size, int):
+                raise TypeError(
+                    f"unflattened_size must be tuple of ints, but found element of type {type(size).__name__} "
+                    f"at pos {position}"
+                )
 
     def forward(self, input: Tensor) -> Any:
-        # torch works out the shape, and says what is wrong with dimensions that do not exist.
-        return reshape(input, input.data.flatten(self.start_dim, self.end_dim).shape)
+        return unflatten(input, self.dim, self.unflattened_size)
 
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+def wrong_last(input: Tensor, size: int) -> str | None:
+    """What is wrong with an input's last dimension, if it is not ``size``."""
+    if input.shape[-1:] == (size,):
+        return None
+    if input.ndim == 0:
+        return f"expected last dimension {size}, got an input without dimensions"
+    return f"expected last dimension {size}, got {input.shape[-1]}, {of_shape(input)}"

@@ -1,15 +1,159 @@
-"""Losses as blocks: one number that says how wrong a prediction is."""
+"""Losses as blocks: one number that says how wrong a prediction is.
 
-from typing import Any
+Every loss has a ``reduction``: "mean", "sum", or "none" for the loss of each example; ``size_average`` and ``reduce``
+are torch's old names for that. Targets may be torch tensors or ``Tensor`` objects.
+"""
+
+from dataclasses import KW_ONLY, InitVar
+from typing import Any, ClassVar
 
 import torch
+from torch.nn._reduction import legacy_get_string
 
-from nbgrad.core.ops import cross_entropy, mse_loss
+from nbgrad.core import ops
+from nbgrad.core.ops import calling
 from nbgrad.core.tensor import Tensor
-from nbgrad.nn.module import Module
+from nbgrad.nn.block import Block, settings
+
+Given = Tensor | torch.Tensor
+Old = InitVar[bool | None]
 
 
-class CrossEntropyLoss(Module):
+class Loss(Block):
+    """What compares a prediction with a target."""
+
+    reduction: str
+    _kept: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self, size_average: bool | None = None, reduce: bool | None = None) -> None:
+        if size_average is not None or reduce is not None:
+            self.reduction = legacy_get_string(size_average, reduce)
+
+    def forward(self, input: Tensor, target: Given) -> Any:  # type: ignore[override]
+        return self._compute(input, target)
+
+
+class WeightedLoss(Loss):
+    """A loss with a ``weight``, which is a buffer, saved with the module."""
+
+    weight: Given | None
+    _kept: ClassVar[tuple[str, ...]] = ("weight",)
+
+
+# Of numbers.
+
+
+@settings()
+class L1Loss(Loss, function=calling.l1_loss):
+    """Mean absolute error: an outlier counts as much as it is off, no more.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
+    """
+
+    size_average: Old = None
+    reduce: Old = None
+    reduction: str = "mean"
+
+
+@settings()
+class MSELoss(Loss, function=calling.mse_loss):
+    """Mean squared error between a prediction and its target.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
+    """
+
+    size_average: Old = None
+    reduce: Old = None
+    reduction: str = "mean"
+
+
+@settings()
+class SmoothL1Loss(Loss, function=ops.smooth_l1_loss):
+    """The squared error where it is small, the absolute one beyond ``beta`` (Girshick 2015).
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
+    """
+
+    size_average: Old = None
+    reduce: Old = None
+    reduction: str = "mean"
+    beta: float = 1.0
+
+
+@settings()
+class HuberLoss(Loss, function=calling.huber_loss):
+    """``SmoothL1Loss`` times ``delta``, where that is its ``beta`` (Huber 1964).
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
+    """
+
+    reduction: str = "mean"
+    delta: float = 1.0
+
+
+@settings()
+class PoissonNLLLoss(Loss, function=ops.poisson_nll_loss):
+    """Minus the log of the probability that a Poisson distribution gives a count.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
+
+    Args:
+        log_input: whether the prediction is the logarithm of the mean.
+        full: whether the constant term is added, by Stirling's formula.
+        eps: what keeps the logarithm of 0 away, without ``log_input``.
+    """
+
+    log_input: bool = True
+    full: bool = False
+    size_average: Old = None
+    eps: float = 1e-8
+    reduce: Old = None
+    reduction: str = "mean"
+
+
+@settings()
+class GaussianNLLLoss(Loss, function=ops.gaussian_nll_loss):
+    """Minus the log of the density that a normal distribution gives a number; its variance is predicted too.
+
+    Shapes: input, target and var alike, or var with one number for each example; output (), or as input with
+    ``reduction="none"``. It is called with ``(input, target, var)``.
+
+    Args:
+        full: whether the constant term is added.
+        eps: what the variance is at least.
+    """
+
+    _: KW_ONLY
+    full: bool = False
+    eps: float = 1e-6
+    reduction: str = "mean"
+
+    def forward(self, input: Tensor, target: Given, var: Any) -> Any:  # type: ignore[override]
+        return self._compute(input, target, var)
+
+
+@settings()
+class KLDivLoss(Loss, function=ops.kl_div):
+    """How far a distribution is from the target's (Kullback and Leibler 1951).
+
+    Shapes: input, logarithms of probabilities, and target alike; output (), or as input with ``reduction="none"``.
+
+    Args:
+        log_target: whether the target holds logarithms too.
+        reduction: also "batchmean", the sum divided by the number of examples, as the mathematics has it.
+    """
+
+    size_average: Old = None
+    reduce: Old = None
+    reduction: str = "mean"
+    log_target: bool = False
+
+
+# Of classes.
+
+
+@settings()
+class CrossEntropyLoss(WeightedLoss, function=ops.cross_entropy):
     """How badly scores predict classes: minus the log of the probability that softmax gives the right one.
 
     Shapes: input (C,), (N, C) or (N, C, d1, ...) scores; target class numbers of that shape without C, or probabilities
@@ -26,45 +170,102 @@ class CrossEntropyLoss(Module):
         ValueError: when called, on another ``reduction``.
     """
 
-    weight: Tensor | None
-
-    def __init__(
-        self,
-        weight: Tensor | torch.Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-        self.reduction = reduction
-        self.label_smoothing = label_smoothing
-
-    def forward(self, input: Tensor, target: Tensor | torch.Tensor) -> Any:
-        return cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+    weight: Given | None = None
+    size_average: Old = None
+    ignore_index: int = -100
+    reduce: Old = None
+    reduction: str = "mean"
+    label_smoothing: float = 0.0
 
 
-class MSELoss(Module):
-    """Mean squared error between a prediction and its target.
+@settings()
+class NLLLoss(WeightedLoss, function=ops.nll_loss):
+    """Minus the log-probability of the right class: what ``CrossEntropyLoss`` does after ``LogSoftmax``.
 
-    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
+    Shapes: input (C,), (N, C) or (N, C, d1, ...) log-probabilities; target class numbers of that shape without C.
+    Output (), or as the target with ``reduction="none"``.
 
     Args:
-        reduction: "mean", "sum" or "none".
+        weight: how much each class counts, of shape (C,).
+        ignore_index: a class number that counts nothing.
     """
 
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__()
-        self.reduction = reduction
+    weight: Given | None = None
+    size_average: Old = None
+    ignore_index: int = -100
+    reduce: Old = None
+    reduction: str = "mean"
 
-    def forward(self, input: Tensor, target: Tensor | torch.Tensor) -> Any:
-        return mse_loss(input, target, reduction=self.reduction)
+
+@settings()
+class BCELoss(WeightedLoss, function=ops.binary_cross_entropy):
+    """Cross entropy of yes and no: minus the log of the probability of the right one. Logarithms are at least -100.
+
+    Shapes: input, probabilities, and target alike; output (), or as input with ``reduction="none"``.
+
+    Args:
+        weight: how much each example counts.
+    """
+
+    weight: Given | None = None
+    size_average: Old = None
+    reduce: Old = None
+    reduction: str = "mean"
+
+
+@settings()
+class BCEWithLogitsLoss(WeightedLoss, function=ops.binary_cross_entropy_with_logits):
+    """``BCELoss`` after a sigmoid, computed without overflow.
+
+    Shapes: input, scores, and target alike; output (), or as input with ``reduction="none"``.
+
+    Args:
+        weight: how much each example counts.
+        pos_weight: how much more a yes counts than a no, for each class.
+    """
+
+    weight: Given | None = None
+    size_average: Old = None
+    reduce: Old = None
+    reduction: str = "mean"
+    pos_weight: Given | None = None
+
+    _kept: ClassVar[tuple[str, ...]] = ("weight", "pos_weight")
+
+
+@settings()
+class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin_loss):
+    """The mean of ``BCEWithLogitsLoss`` over classes of which several may be right.
+
+    Shapes: input and target (N, C) or (C,); output (), or (N,) with ``reduction="none"``.
+
+    Args:
+        weight: how much each class counts, of shape (C,).
+    """
+
+    weight: Given | None = None
+    size_average: Old = None
+    reduce: Old = None
+    reduction: str = "mean"
+
+
+@settings()
+class CTCLoss(Loss, function=ops.ctc_loss):
+    """Minus the log-probability of a text, whatever the places at which its letters stand (Graves et al. 2006).
+
+    Shapes: log_probs (T, N, C) or (T, C); targets (N, S), or all in a row; lengths (N,); output (), or (N,) with
+    ``reduction="none"``. It is called with ``(log_probs, targets, input_lengths, target_lengths)``.
+
+    Args:
+        blank: the class number of no letter.
+        zero_infinity: whether the loss of a text that is too long is 0 instead of infinite.
+    """
+
+    blank: int = 0
+    reduction: str = "mean"
+    zero_infinity: bool = False
+
+    def forward(  # type: ignore[override]
+        self, log_probs: Tensor, targets: Given, input_lengths: Any, target_lengths: Any
+    ) -> Any:
+        return self._compute(log_probs, targets, input_lengths, target_lengths)

@@ -1,6 +1,6 @@
-"""Parameter: a tensor that a module learns."""
+"""Parameter: a tensor that a module learns. Buffer: one that it keeps. Both may wait for their shape."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ class Parameter(Tensor):
     """A tensor that a ``Module`` counts among its parameters when it is assigned to an attribute.
 
     Args:
-        data: a ``Tensor`` or torch tensor, whose memory it shares, or numbers.
+        data: a ``Tensor`` or torch tensor, whose memory it shares, or numbers; default: an empty tensor.
         requires_grad: whether a backward gives it a gradient; False freezes it.
 
     Raises:
@@ -22,8 +22,8 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data: Any, requires_grad: bool = True) -> None:
-        super().__init__(tensor(data).data)
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        super().__init__(torch.empty(0) if data is None else tensor(data).data)
         self.requires_grad = requires_grad
 
     @property
@@ -48,6 +48,123 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
+class Buffer(Tensor):
+    """A tensor that a ``Module`` keeps but does not learn: it becomes a buffer when it is assigned to an attribute.
+
+    Args:
+        data: a ``Tensor`` or torch tensor, whose memory it shares, or numbers; default: an empty tensor.
+        persistent: whether ``state_dict`` holds it.
+    """
+
+    __slots__ = ("persistent",)
+
+    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
+        super().__init__(torch.empty(0) if data is None else tensor(data).data)
+        self.persistent = persistent
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Copies and pickles have the data and the name."""
+        return type(self), (self.data,), (None, {"name": self.name, "persistent": self.persistent})
+
+
+class Uninitialized(Tensor):
+    """What parameters and buffers share that a lazy module makes before it knows their shape.
+
+    Their data are torch's own uninitialized parameter: every op on it is an error that says what to do.
+    """
+
+    __slots__ = ()
+
+    @property
+    def _made(self) -> type[Tensor]:
+        """What it is when it has a shape."""
+        return Tensor
+
+    def materialize(
+        self, shape: Sequence[int], device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        """Give it a shape, and with that arbitrary values; it is then an ordinary parameter or tensor."""
+        where = self._data.device if device is None else check_device(device)
+        empty = torch.empty(tuple(shape), device=where, dtype=dtype or self._data.dtype)
+        self.__class__ = self._made  # type: ignore[assignment]  # both have the same layout
+        self.data = empty
+
+    @property
+    def shape(self) -> torch.Size:
+        """There is none yet.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "an uninitialized parameter or buffer has no shape yet: call the lazy module once on an input, "
+            "or load a state_dict, to initialize it"
+        )
+
+    def replace_data(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Take the dtype and the device that ``change`` gives."""
+        changed = change(torch.empty(0, device=self._data.device, dtype=self._data.dtype))
+        self._data = _waiting(self._needs_grad, changed.device, changed.dtype)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Copies and pickles wait for their shape too."""
+        place = self._data.device, self._data.dtype
+        settings = (self.requires_grad, *place) if isinstance(self, Parameter) else (False, *place)
+        return type(self), settings, (None, {"name": self.name})
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(Uninitialized, Parameter):
+    """A parameter whose shape is not known yet; ``materialize`` makes it an ordinary one.
+
+    Args:
+        requires_grad: whether a backward will give it a gradient.
+        device: where it will live; default: the device of the active graph, else torch's default device.
+        dtype: its element type; default: torch's default.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        requires_grad: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        Tensor.__init__(self, _waiting(requires_grad, _where(device), dtype), requires_grad)
+
+    @property
+    def _made(self) -> type[Tensor]:
+        return Parameter
+
+
+class UninitializedBuffer(Uninitialized):
+    """A buffer whose shape is not known yet; ``materialize`` makes it an ordinary tensor.
+
+    Args:
+        requires_grad: as torch has it; a buffer is not learned.
+        device: where it will live; default: the device of the active graph, else torch's default device.
+        dtype: its element type; default: torch's default.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        requires_grad: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        Tensor.__init__(self, _waiting(False, _where(device), dtype), requires_grad)
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether ``value`` is a parameter or buffer without a shape, ours or torch's."""
+    return isinstance(value, Uninitialized) or torch.nn.parameter.is_lazy(value)
+
+
 def uninitialized(*shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Parameter:
     """A parameter of that shape with arbitrary values, for a block's ``reset_parameters`` to fill.
 
@@ -56,5 +173,22 @@ def uninitialized(*shape: int, device: torch.device | str | None = None, dtype: 
         device: where it lives; default: the device of the active graph, else torch's default device.
         dtype: the element type; default: torch's default.
     """
-    where = current().device if device is None else check_device(device)
-    return Parameter(torch.empty(shape, device=where, dtype=dtype))
+    return Parameter(torch.empty(shape, device=_where(device), dtype=dtype))
+
+
+def filled(
+    value: float, *shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """Data of that shape, full of ``value``, where ``uninitialized`` would be: for buffers."""
+    return torch.full(shape, value, device=_where(device), dtype=dtype or torch.get_default_dtype())
+
+
+def _where(device: torch.device | str | None) -> torch.device | None:
+    return current().device if device is None else check_device(device)
+
+
+def _waiting(
+    requires_grad: bool, device: torch.device | None, dtype: torch.dtype | None
+) -> torch.nn.UninitializedParameter:
+    make: Any = torch.nn.UninitializedParameter  # its signature is that of Parameter in torch's types
+    return make(requires_grad, device=device, dtype=dtype)  # type: ignore[no-any-return]

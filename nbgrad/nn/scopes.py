@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary, ref
 from nbgrad.core.modes import Scope
 
 if TYPE_CHECKING:
-    from nbgrad.nn.module import Module
+    from nbgrad.nn.tree import Tree
 
 
 class ModuleScope(Scope):
@@ -14,12 +14,12 @@ class ModuleScope(Scope):
 
     __slots__ = ("module",)
 
-    def __init__(self, module: "Module", parent: Scope | None) -> None:
+    def __init__(self, module: "Tree", parent: Scope | None) -> None:
         super().__init__(_label(module, parent), parent)
         self.module = ref(module)
 
 
-_paths: "WeakKeyDictionary[Module, dict[int, str]]" = WeakKeyDictionary()
+_paths: "WeakKeyDictionary[Tree, dict[int, str]]" = WeakKeyDictionary()
 """For each module that was called inside a graph, the path of every module below it, by its id."""
 
 
@@ -28,18 +28,19 @@ def forget_paths() -> None:
     _paths.clear()
 
 
-def _label(module: "Module", parent: Scope | None) -> str:
+def _label(module: "Tree", parent: Scope | None) -> str:
     """The class name, after the path of the module in the one whose call encloses it: ``layers.3 (Block)``."""
     while parent is not None and not isinstance(parent, ModuleScope):
         parent = parent.parent
     caller = parent.module() if parent is not None else None
-    path = _paths_below(caller).get(id(module)) if caller is not None else None
+    path = path_below(caller, module) if caller is not None else None
     kind = type(module).__name__
     return f"{path} ({kind})" if path else kind
 
 
-def _paths_below(module: "Module") -> dict[int, str]:
+def path_below(module: "Tree", inner: "Tree") -> str | None:
+    """The path of ``inner`` in ``module``, "" for itself; None if it is not in there."""
     paths = _paths.get(module)
     if paths is None:
-        _paths[module] = paths = {id(inner): path for path, inner in module.named_modules()}
-    return paths
+        _paths[module] = paths = {id(one): path for path, one in module.named_modules()}
+    return paths.get(id(inner))

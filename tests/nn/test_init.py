@@ -22,29 +22,73 @@ FILLS = [
     ("kaiming_uniform_", {}),
     ("kaiming_uniform_", {"a": 0.2, "mode": "fan_out"}),
     ("kaiming_normal_", {"nonlinearity": "relu"}),
+    ("trunc_normal_", {}),
+    ("trunc_normal_", {"mean": 0.5, "std": 2.0, "a": -1.0, "b": 0.7}),
+    ("orthogonal_", {}),
+    ("orthogonal_", {"gain": 2.0}),
+    ("sparse_", {"sparsity": 0.5}),
+    ("sparse_", {"sparsity": 0.3, "std": 2.0}),
+    ("eye_", {}),
+    ("dirac_", {}),
+    ("dirac_", {"groups": 3}),
 ]
+NAMES = sorted({name for name, _ in FILLS})
+# Which elements sparse_ makes zero torch draws from the global generator, whatever is passed.
+DRAWN = [name for name in NAMES if name not in {"constant_", "zeros_", "ones_", "eye_", "dirac_", "sparse_"}]
+SHAPES = {"sparse_": (5, 4), "eye_": (5, 4), "dirac_": (6, 4, 3)}
+
+
+def empty(name):
+    return torch.empty(SHAPES.get(name, (5, 4, 3)))
 
 
 @pytest.mark.parametrize(("name", "settings"), FILLS)
 @pytest.mark.parametrize("make", [nbgrad.tensor, nn.Parameter], ids=["tensor", "parameter"])
 def test_same_numbers_as_torch_from_the_same_seed(name, settings, make):
-    tensor = make(torch.empty(5, 4, 3))
+    tensor = make(empty(name))
     address = tensor.data.data_ptr()
     torch.manual_seed(1)
     returned = getattr(nn.init, name)(tensor, **settings)
     torch.manual_seed(1)
-    expected = getattr(torch.nn.init, name)(torch.empty(5, 4, 3), **settings)
+    expected = getattr(torch.nn.init, name)(empty(name), **settings)
     assert returned is tensor
     assert tensor.data.data_ptr() == address
     assert tensor.is_leaf
     assert torch.equal(tensor.data, expected)
 
 
-@pytest.mark.parametrize("name", [name for name, settings in FILLS if not settings and name not in {"zeros_", "ones_"}])
+@pytest.mark.parametrize("name", DRAWN)
 def test_same_numbers_as_torch_from_the_same_generator(name):
-    ours = getattr(nn.init, name)(nn.Parameter(torch.empty(4, 3)), generator=torch.Generator().manual_seed(7))
-    theirs = getattr(torch.nn.init, name)(torch.empty(4, 3), generator=torch.Generator().manual_seed(7))
+    ours = getattr(nn.init, name)(nn.Parameter(empty(name)), generator=torch.Generator().manual_seed(7))
+    theirs = getattr(torch.nn.init, name)(empty(name), generator=torch.Generator().manual_seed(7))
     assert torch.equal(ours.data, theirs)
+
+
+@pytest.mark.parametrize(("name", "settings"), FILLS)
+def test_methods_fill_as_the_functions_do(name, settings):
+    tensor = nbgrad.tensor(empty(name), requires_grad=True)
+    torch.manual_seed(1)
+    assert getattr(tensor, name)(**settings) is tensor
+    torch.manual_seed(1)
+    assert torch.equal(tensor.data, getattr(torch.nn.init, name)(empty(name), **settings))
+    assert tensor.is_leaf
+
+
+def test_every_initialiser_of_torch_is_here():
+    torchs = {name for name in vars(torch.nn.init) if name.endswith("_") and not name.startswith("_")}
+    assert torchs == set(NAMES) == {name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")}
+
+
+def test_one_seed_makes_one_model():
+    def weights(seed):
+        nbgrad.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+        model.apply(lambda module: isinstance(module, nn.Linear) and module.weight.orthogonal_(gain=5 / 3))
+        return model.state_dict()
+
+    first, again, other = weights(1), weights(1), weights(2)
+    assert all(torch.equal(value, again[key]) for key, value in first.items())
+    assert not any(torch.equal(value, other[key]) for key, value in first.items())
 
 
 @pytest.mark.parametrize("nonlinearity", ["linear", "sigmoid", "tanh", "relu", "leaky_relu", "selu"])

@@ -202,7 +202,7 @@ ERRORS = {
     "integer dtype": (
         lambda: ours().to(torch.int64),
         TypeError,
-        r"Net.to\(\) takes a floating point dtype, got torch.int64",
+        r"Net.to\(\) takes a floating point or complex dtype, got torch.int64",
     ),
     "state_dict is a path": (lambda: ours().load_state_dict("a.pt"), TypeError, "must be a dict of tensors, got str"),
 }

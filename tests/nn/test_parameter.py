@@ -41,7 +41,7 @@ def test_kind_is_parameter_even_when_frozen():
 
 
 def test_integers_have_no_gradients():
-    with pytest.raises(RuntimeError, match="only floating point tensors can require gradients"):
+    with pytest.raises(RuntimeError, match="only floating point and complex tensors can require gradients"):
         nn.Parameter(torch.tensor([1, 2]))
     assert nn.Parameter(torch.tensor([1, 2]), requires_grad=False).dtype is torch.int64
 

@@ -1,0 +1,106 @@
+"""Blocks without weights: a function of the op table with its settings, declared instead of written out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import signature
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from nbgrad.core.tensor import Tensor
+from nbgrad.nn.module import Module
+
+T = TypeVar("T", bound=type["Block"])
+
+
+class Block(Module):
+    """A module that calls one function with its settings, which are its attributes.
+
+    A class under it says with ``function=`` which function that is, and with ``dims=`` how many dimensions an input
+    may have. The decorator ``settings`` makes its annotated names the arguments of its constructor. A setting that
+    stands in ``_kept`` is a buffer. The function is told whether the module trains if it has an argument ``training``.
+    """
+
+    _function: ClassVar[Callable[..., Any]]
+    _dims: ClassVar[tuple[int, ...]] = ()
+    _names: ClassVar[tuple[str, ...]] = ()
+    _shown: ClassVar[str] = ""
+    _kept: ClassVar[tuple[str, ...]] = ()
+    _trains: ClassVar[bool] = False
+
+    def __init_subclass__(cls, function: Callable[..., Any] | None = None, dims: tuple[int, ...] = ()) -> None:
+        super().__init_subclass__()
+        if function is not None:
+            cls._function = staticmethod(function)
+            cls._trains = "training" in signature(function).parameters
+        cls._dims = dims or cls._dims
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        # Of the blocks that have no settings; torch's take any arguments, and so do its users' lines.
+        super().__init__()
+
+    def __post_init__(self, *_: Any) -> None:
+        """What a class does with its settings when it has them: checks, and forms that torch shows."""
+
+    def forward(self, input: Tensor) -> Any:
+        return self._compute(input)
+
+    def _compute(self, *inputs: Any) -> Any:
+        settings = {name: getattr(self, name) for name in self._names}
+        if self._trains:
+            settings["training"] = self.training
+        return self._function(*inputs, **settings)
+
+    def _misfit(self, input: Tensor) -> str | None:
+        return wrong_rank(input, self._dims)
+
+    def extra_repr(self) -> str:
+        values = {name: getattr(self, name) for name in self._names}
+        in_place = "inplace=True" if values.get("inplace") else ""
+        return self._shown.format(**values, in_place=in_place).removesuffix(", ")
+
+
+@dataclass_transform(eq_default=False)
+def settings(shown: str = "") -> Callable[[T], T]:
+    """The annotated names of a ``Block`` as the arguments of its constructor, in order and with their defaults.
+
+    Args:
+        shown: what ``repr`` shows, a format of the settings; ``{in_place}`` is "inplace=True" or nothing.
+    """
+
+    def decorate(kind: T) -> T:
+        made: Any = dataclass(eq=False, repr=False)(kind)
+        fill = made.__init__
+
+        @wraps(fill)
+        def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+            Module.__init__(self)
+            for name in self._kept:
+                self.register_buffer(name, None)
+            fill(self, *args, **kwargs)
+
+        made.__init__ = construct
+        made._names = tuple(field.name for field in fields(made))
+        made._shown = shown
+        for name in signature(fill).parameters:
+            if name in vars(made):  # a default is the constructor's: an attribute of the class would hide a buffer
+                delattr(made, name)
+        return kind
+
+    return decorate
+
+
+def repeated(value: Any, count: int) -> tuple[Any, ...]:
+    """A setting for each of ``count`` dimensions: a number counts for all of them."""
+    return tuple(value) if hasattr(value, "__iter__") else (value,) * count
+
+
+def wrong_rank(input: Tensor, dims: tuple[int, ...]) -> str | None:
+    """What is wrong with the number of an input's dimensions, if it is none of ``dims``."""
+    if not dims or input.ndim in dims:
+        return None
+    return f"expected {' or '.join(map(str, dims))} dimensions, got {input.ndim}, {of_shape(input)}"
+
+
+def of_shape(input: Tensor) -> str:
+    """The end of a message."""
+    return f"in an input of shape {tuple(input.shape)}"

@@ -1,0 +1,48 @@
+"""Images as columns of patches, and back: what turns a convolution into a matrix product."""
+
+from nbgrad.core import ops
+from nbgrad.nn.block import Block, settings
+
+Size = int | tuple[int, ...]
+
+
+@settings("kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}")
+class Unfold(Block, function=ops.unfold, dims=(3, 4)):
+    """Cuts all patches out of images, as columns: a convolution is then a matrix product (img_to_col).
+
+    Shapes: input (N, C, H, W) or (C, H, W), output (N, C * prod(kernel_size), patches).
+
+    Args:
+        kernel_size: the size of a patch.
+        dilation: the distance between its points.
+        padding: zeros around the image.
+        stride: the distance between patches.
+    """
+
+    kernel_size: Size
+    dilation: Size = 1
+    padding: Size = 0
+    stride: Size = 1
+
+
+@settings(
+    "output_size={output_size}, kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}"
+)
+class Fold(Block, function=ops.fold, dims=(2, 3)):
+    """Adds patches up to images: what ``Unfold``'s gradient does (col_to_img).
+
+    Shapes: input (N, C * prod(kernel_size), patches), with or without N, output (N, C, *output_size).
+
+    Args:
+        output_size: the size of the images.
+        kernel_size: the size of a patch.
+        dilation: the distance between its points.
+        padding: zeros around the image, which are cut off.
+        stride: the distance between patches.
+    """
+
+    output_size: Size
+    kernel_size: Size
+    dilation: Size = 1
+    padding: Size = 0
+    stride: Size = 1

@@ -1,0 +1,45 @@
+"""How far two vectors are from one another."""
+
+from typing import Any
+
+from nbgrad.core import ops
+from nbgrad.core.tensor import Tensor
+from nbgrad.nn.block import Block, settings
+
+
+@settings()
+class CosineSimilarity(Block, function=ops.cosine_similarity):
+    """The cosine of the angle between two vectors along ``dim``.
+
+    Shapes: two inputs that broadcast, output the same without ``dim``.
+
+    Args:
+        dim: where the vectors lie.
+        eps: what their lengths are at least.
+    """
+
+    dim: int = 1
+    eps: float = 1e-8
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Any:  # type: ignore[override]
+        return self._compute(x1, x2)
+
+
+@settings()
+class PairwiseDistance(Block, function=ops.pairwise_distance):
+    """The p-norm of the difference of two vectors along the last dimension.
+
+    Shapes: two inputs (N, D) or (D,), output (N,) or (), with ``keepdim`` (N, 1) or (1,).
+
+    Args:
+        p: which norm.
+        eps: what is added to each difference, so that it has a gradient at 0.
+        keepdim: whether the last dimension stays, with size 1.
+    """
+
+    p: float = 2.0
+    eps: float = 1e-6
+    keepdim: bool = False
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Any:  # type: ignore[override]
+        return self._compute(x1, x2)

@@ -1,0 +1,375 @@
+"""The blocks as functions, under the names that ``torch.nn.functional`` gives them.
+
+Written by tools/write_functions.py from the op table: change that instead.
+"""
+
+from nbgrad.core.methods import Array, Number
+from nbgrad.core.ops import (
+    adaptive_avg_pool1d as adaptive_avg_pool1d,
+    adaptive_avg_pool2d as adaptive_avg_pool2d,
+    adaptive_avg_pool3d as adaptive_avg_pool3d,
+    adaptive_max_pool1d as adaptive_max_pool1d,
+    adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d as adaptive_max_pool2d,
+    adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d as adaptive_max_pool3d,
+    adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices,
+    affine_grid as affine_grid,
+    alpha_dropout as alpha_dropout,
+    avg_pool1d as avg_pool1d,
+    avg_pool2d as avg_pool2d,
+    avg_pool3d as avg_pool3d,
+    batch_norm as batch_norm,
+    bilinear as bilinear,
+    binary_cross_entropy as binary_cross_entropy,
+    celu_ as celu_,
+    channel_shuffle as channel_shuffle,
+    conv1d as conv1d,
+    conv2d as conv2d,
+    conv3d as conv3d,
+    conv_transpose1d as conv_transpose1d,
+    conv_transpose2d as conv_transpose2d,
+    conv_transpose3d as conv_transpose3d,
+    cosine_embedding_loss as cosine_embedding_loss,
+    cosine_similarity as cosine_similarity,
+    cross_entropy as cross_entropy,
+    ctc_loss as ctc_loss,
+    dropout as dropout,
+    dropout1d as dropout1d,
+    dropout2d as dropout2d,
+    dropout3d as dropout3d,
+    elu_ as elu_,
+    embedding as embedding,
+    embedding_bag as embedding_bag,
+    feature_alpha_dropout as feature_alpha_dropout,
+    fold as fold,
+    fractional_max_pool2d as fractional_max_pool2d,
+    fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices,
+    fractional_max_pool3d as fractional_max_pool3d,
+    fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
+    gaussian_nll_loss as gaussian_nll_loss,
+    gelu as gelu,
+    glu as glu,
+    group_norm as group_norm,
+    gumbel_softmax as gumbel_softmax,
+    hardshrink as hardshrink,
+    hardtanh_ as hardtanh_,
+    hinge_embedding_loss as hinge_embedding_loss,
+    instance_norm as instance_norm,
+    interpolate as interpolate,
+    kl_div as kl_div,
+    layer_norm as layer_norm,
+    leaky_relu_ as leaky_relu_,
+    linear as linear,
+    local_response_norm as local_response_norm,
+    log_softmax as log_softmax,
+    logsigmoid as logsigmoid,
+    lp_pool1d as lp_pool1d,
+    lp_pool2d as lp_pool2d,
+    lp_pool3d as lp_pool3d,
+    margin_ranking_loss as margin_ranking_loss,
+    max_pool1d as max_pool1d,
+    max_pool1d_with_indices as max_pool1d_with_indices,
+    max_pool2d as max_pool2d,
+    max_pool2d_with_indices as max_pool2d_with_indices,
+    max_pool3d as max_pool3d,
+    max_pool3d_with_indices as max_pool3d_with_indices,
+    max_unpool1d as max_unpool1d,
+    max_unpool2d as max_unpool2d,
+    max_unpool3d as max_unpool3d,
+    multilabel_margin_loss as multilabel_margin_loss,
+    multilabel_soft_margin_loss as multilabel_soft_margin_loss,
+    nll_loss as nll_loss,
+    normalize as normalize,
+    one_hot as one_hot,
+    pad as pad,
+    pairwise_distance as pairwise_distance,
+    pdist as pdist,
+    pixel_shuffle as pixel_shuffle,
+    pixel_unshuffle as pixel_unshuffle,
+    poisson_nll_loss as poisson_nll_loss,
+    prelu as prelu,
+    relu_ as relu_,
+    rms_norm as rms_norm,
+    rrelu_ as rrelu_,
+    scaled_dot_product_attention as scaled_dot_product_attention,
+    selu_ as selu_,
+    sigmoid as sigmoid,
+    smooth_l1_loss as smooth_l1_loss,
+    soft_margin_loss as soft_margin_loss,
+    softmax as softmax,
+    softmin as softmin,
+    softplus as softplus,
+    softshrink as softshrink,
+    softsign as softsign,
+    tanh as tanh,
+    tanhshrink as tanhshrink,
+    threshold_ as threshold_,
+    triplet_margin_loss as triplet_margin_loss,
+    triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,
+    unfold as unfold,
+    upsample as upsample,
+)
+from nbgrad.core.tensor import Tensor
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
+    "affine_grid",
+    "alpha_dropout",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "batch_norm",
+    "bilinear",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "celu_",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "cross_entropy",
+    "ctc_loss",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "elu",
+    "elu_",
+    "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
+    "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
+    "gaussian_nll_loss",
+    "gelu",
+    "glu",
+    "group_norm",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "instance_norm",
+    "interpolate",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "leaky_relu_",
+    "linear",
+    "local_response_norm",
+    "log_softmax",
+    "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+    "mish",
+    "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rms_norm",
+    "rrelu",
+    "rrelu_",
+    "scaled_dot_product_attention",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+    "unfold",
+    "upsample",
+]
+
+def binary_cross_entropy_with_logits(
+    input: Array, target: Array, weight: Array | None = None, reduction: str = "mean", pos_weight: Array | None = None
+) -> Tensor:
+    """The row of that name in torch's order of arguments, the weight of the positive answers last."""
+
+def celu(input: Array, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
+    """An elu whose slope is 1 on both sides of 0 whatever ``alpha`` is.
+
+    So the gradient has no jump at 0 (Barron 2017, https://arxiv.org/abs/1704.07483).
+
+    Shapes: output as input. Raises RuntimeError where alpha is 0.
+    """
+
+def elu(input: Array, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
+    """The exponential linear unit: x where it is positive, elsewhere it bends smoothly to ``-alpha``.
+
+    Negative outputs bring the mean of a layer near 0, which speeds up learning (Clevert et al. 2015,
+    https://arxiv.org/abs/1511.07289).
+
+    Shapes: output as input.
+    """
+
+def hardsigmoid(input: Array, inplace: bool = False) -> Tensor:
+    """The logistic function made of straight pieces: 0 below -3, 1 above 3.
+
+    The gates of MobileNetV3 are such (Howard et al. 2019, https://arxiv.org/abs/1905.02244): no exponential to compute.
+
+    Shapes: output as input.
+    """
+
+def hardswish(input: Array, inplace: bool = False) -> Tensor:
+    """The input times its hardsigmoid: silu without an exponential.
+
+    The activation of MobileNetV3 (Howard et al. 2019, https://arxiv.org/abs/1905.02244).
+
+    Shapes: output as input.
+    """
+
+def hardtanh(input: Array, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """Cuts the input off below ``min_val`` and above ``max_val``: tanh made of straight pieces.
+
+    On and beyond the bounds its gradient is 0, as torch has it.
+
+    Shapes: output as input. Raises ValueError where min_val exceeds max_val.
+    """
+
+def huber_loss(
+    input: Array, target: Array, reduction: str = "mean", delta: float = 1.0, weight: Array | None = None
+) -> Tensor:
+    """Half the squared error up to ``delta``, linear beyond it; ``weight`` says how much each element counts.
+
+    The weighted mean divides by the number of elements here, as torch has it, not by the sum of the weights.
+
+    Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
+    """
+
+def l1_loss(input: Array, target: Array, reduction: str = "mean", weight: Array | None = None) -> Tensor:
+    """Mean absolute error between a prediction and its target; ``weight`` says how much each element counts.
+
+    Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
+    """
+
+def leaky_relu(input: Array, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """The input where it is positive, ``negative_slope`` times it elsewhere.
+
+    A relu that never shuts entirely, so no unit dies (Maas et al. 2013); usual in the discriminators of GANs.
+
+    Shapes: output as input.
+    """
+
+def mish(input: Array, inplace: bool = False) -> Tensor:
+    """The input times tanh of its softplus, elementwise: a smooth relative of relu with a dip below 0.
+
+    The activation of YOLOv4 (Misra 2019, https://arxiv.org/abs/1908.08681).
+
+    Shapes: output as input.
+    """
+
+def mse_loss(input: Array, target: Array, reduction: str = "mean", weight: Array | None = None) -> Tensor:
+    """Mean squared error between a prediction and its target; ``weight`` says how much each element counts.
+
+    Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
+    """
+
+def multi_margin_loss(
+    input: Array, target: Array, p: float = 1, margin: float = 1.0, weight: Array | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The row of that name in torch's order of arguments, the weights of the classes after the settings."""
+
+def relu(input: Array, inplace: bool = False) -> Tensor:
+    """The rectified linear unit: x where it is positive, 0 elsewhere.
+
+    The usual activation of deep networks (Nair and Hinton 2010): where it is open the gradient passes undamped, so it
+    does not vanish with depth; where it is shut the unit learns nothing. At 0 its gradient is 0, as torch has it.
+
+    Shapes: output as input.
+    """
+
+def relu6(input: Array, inplace: bool = False) -> Tensor:
+    """A relu that stops at 6.
+
+    MobileNet uses it, since small numbers keep their precision in few bits (Howard et al. 2017,
+    https://arxiv.org/abs/1704.04861).
+
+    Shapes: output as input.
+    """
+
+def rrelu(
+    input: Array, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """A leaky relu whose slope is drawn anew for each element between ``lower`` and ``upper``; else their mean."""
+
+def selu(input: Array, inplace: bool = False) -> Tensor:
+    """The scaled elu whose two constants keep mean 0 and variance 1 from layer to layer.
+
+    Self-normalizing networks need no other normalization (Klambauer et al. 2017, https://arxiv.org/abs/1706.02515).
+
+    Shapes: output as input.
+    """
+
+def silu(input: Array, inplace: bool = False) -> Tensor:
+    """The input times its logistic function, elementwise: nearly 0 left, nearly x right, with a dip below 0 between.
+
+    Also called swish; the activation of EfficientNet and, as gate of SwiGLU, of current language models (Ramachandran
+    et al. 2017, https://arxiv.org/abs/1710.05941).
+
+    Shapes: output as input.
+    """
+
+def threshold(input: Array, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """The input where it exceeds ``threshold``, ``value`` elsewhere.
+
+    Relu is the one with both 0.
+
+    Shapes: output as input.
+    """

@@ -1,0 +1,114 @@
+"""Padding: more at the ends of a signal, at the sides of an image or a volume; a negative number cuts off.
+
+Shapes: input (N, C, ...) or (C, ...), with one, two or three dimensions more; output the same with larger ones.
+
+A ``padding`` is one number for all sides, or a pair for each dimension, the last dimension first: (left, right, top,
+bottom, front, back).
+"""
+
+from typing import Any, ClassVar
+
+from nbgrad.core.ops import pad
+from nbgrad.core.tensor import Tensor
+from nbgrad.nn.block import Block, repeated, settings
+
+
+@settings("{padding}")
+class _Pad(Block, function=pad):
+    """What the paddings share; ``rank`` is the number of dimensions that they pad."""
+
+    padding: Any  # a number or several, then one for each side
+
+    _rank: ClassVar[int]
+    _mode: ClassVar[str]
+
+    def __init_subclass__(cls, rank: int = 0, mode: str = "", **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        cls._mode = mode or getattr(cls, "_mode", "")
+        if rank:
+            cls._rank = rank
+            cls._dims = (rank + 1, rank + 2) if cls._mode != "constant" else ()
+
+    def __post_init__(self, *_: Any) -> None:
+        self.padding = repeated(self.padding, 2 * self._rank)
+
+    def forward(self, input: Tensor) -> Any:
+        if self._mode == "circular" and input.ndim not in self._dims:
+            expected = " or ".join(f"{rank}D" for rank in self._dims)
+            raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
+        return pad(input, self.padding, self._mode)
+
+
+@settings("padding={padding}, value={value}")
+class _ConstantPad(_Pad, mode="constant"):
+    value: float
+
+    def forward(self, input: Tensor) -> Any:
+        return pad(input, self.padding, self._mode, self.value)
+
+
+class ConstantPad1d(_ConstantPad, rank=1):
+    """Adds ``value`` at both ends."""
+
+
+class ConstantPad2d(_ConstantPad, rank=2):
+    """Adds ``value`` at all sides."""
+
+
+class ConstantPad3d(_ConstantPad, rank=3):
+    """Adds ``value`` at all sides."""
+
+
+class _ZeroPad(_Pad, mode="constant"):
+    value: ClassVar[float] = 0.0
+
+    def forward(self, input: Tensor) -> Any:
+        return pad(input, self.padding, self._mode, self.value)
+
+
+class ZeroPad1d(_ZeroPad, rank=1):
+    """Adds zeros at both ends."""
+
+
+class ZeroPad2d(_ZeroPad, rank=2):
+    """Adds zeros at all sides."""
+
+
+class ZeroPad3d(_ZeroPad, rank=3):
+    """Adds zeros at all sides."""
+
+
+class ReflectionPad1d(_Pad, rank=1, mode="reflect"):
+    """Adds the mirror image of the input at both ends, without the number at the end itself."""
+
+
+class ReflectionPad2d(_Pad, rank=2, mode="reflect"):
+    """Adds the mirror image of the input at all sides, without the numbers at the side itself."""
+
+
+class ReflectionPad3d(_Pad, rank=3, mode="reflect"):
+    """Adds the mirror image of the input at all sides, without the numbers at the side itself."""
+
+
+class ReplicationPad1d(_Pad, rank=1, mode="replicate"):
+    """Repeats the numbers at both ends."""
+
+
+class ReplicationPad2d(_Pad, rank=2, mode="replicate"):
+    """Repeats the numbers at all sides."""
+
+
+class ReplicationPad3d(_Pad, rank=3, mode="replicate"):
+    """Repeats the numbers at all sides."""
+
+
+class CircularPad1d(_Pad, rank=1, mode="circular"):
+    """Goes on at one end with what is at the other."""
+
+
+class CircularPad2d(_Pad, rank=2, mode="circular"):
+    """Goes on at one side with what is at the opposite one."""
+
+
+class CircularPad3d(_Pad, rank=3, mode="circular"):
+    """Goes on at one side with what is at the opposite one."""

@@ -1,0 +1,357 @@
+"""Recurrent networks: a state that is handed from step to step of a sequence."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from math import sqrt
+from typing import Any
+
+import torch
+
+from nbgrad.core.ops import (
+    cat,
+    dropout,
+    gru,
+    lstm,
+    rnn_relu,
+    rnn_tanh,
+    split,
+    stack,
+)
+from nbgrad.core.ops.recurrent import gru_layer, lstm_layer, rnn_relu_layer, rnn_tanh_layer
+from nbgrad.nn import init
+from nbgrad.nn.module import Module
+from nbgrad.nn.parameter import Parameter, uninitialized
+from nbgrad.nn.utils.rnn import PackedSequence, in_order
+
+Device = torch.device | str | None
+
+# Of each kind: how many gates it has, torch's function over a sequence, and the row of one layer.
+_KINDS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any]]] = {
+    "RNN_TANH": (1, rnn_tanh, rnn_tanh_layer),
+    "RNN_RELU": (1, rnn_relu, rnn_relu_layer),
+    "LSTM": (4, lstm, lstm_layer),
+    "GRU": (3, gru, gru_layer),
+}
+
+
+class RNNBase(Module):
+    """What recurrent networks share: their weights, layer by layer and direction by direction."""
+
+    weight_ih_l0: Parameter
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        _check_sizes(input_size, hidden_size, num_layers, proj_size)
+        _check_settings(bias, batch_first, dropout, num_layers)
+        if mode not in _KINDS:
+            raise ValueError(f"Unrecognized RNN mode: {mode}")
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        for level in range(num_layers):
+            for names in self._names(level):
+                for name, shape in zip(names, self._shapes(level), strict=True):
+                    setattr(self, name, uninitialized(*shape, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    @property
+    def _size(self) -> int:
+        """Of the state that is handed on and put out."""
+        return self.proj_size or self.hidden_size
+
+    def _names(self, level: int) -> list[list[str]]:
+        """The names of the weights of one layer, for each direction."""
+        stems = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        stems += ["weight_hr"] if self.proj_size else []
+        ends = ("", "_reverse") if self.bidirectional else ("",)
+        return [[f"{stem}_l{level}{end}" for stem in stems] for end in ends]
+
+    def _shapes(self, level: int) -> list[tuple[int, ...]]:
+        gates = _KINDS[self.mode][0] * self.hidden_size
+        inputs = self._size * (1 + self.bidirectional) if level else self.input_size
+        biases = [(gates,), (gates,)] if self.bias else []
+        projection = [(self.proj_size, self.hidden_size)] if self.proj_size else []
+        return [(gates, inputs), (gates, self._size), *biases, *projection]
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The weights of each layer and direction."""
+        every = [names for level in range(self.num_layers) for names in self._names(level)]
+        return [[getattr(self, name) for name in names] for names in every]
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values, uniform in ``±1 / sqrt(hidden_size)``."""
+        bound = 1 / sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: torch's cuDNN wants the weights next to each other, our rows do not."""
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        if input.ndim not in {2, 3}:
+            raise ValueError(f"{self._called}: Expected input to be 2D or 3D, got {input.ndim}D instead")
+        self._check_input(input)
+        batch = None if input.ndim == 2 else input.shape[0 if self.batch_first else 1]
+        states = self._states(hx, batch, input)
+        function = _KINDS[self.mode][1]
+        weights = [weight for layer in self.all_weights for weight in layer]
+        settings = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        turned = self.batch_first and batch is not None
+        if self.mode != "LSTM":
+            out, *last = function(input, states[0], weights, *settings, turned)
+            return out, last[0]
+        steps = input.transpose(0, 1) if turned else input
+        out, *last = function(steps, states, weights, *settings)
+        return (out.transpose(0, 1) if turned else out), tuple(last)
+
+    def _forward_packed(self, input: PackedSequence, hx: Any) -> Any:
+        data, sizes, order, back = input
+        if data.ndim != 2:
+            raise RuntimeError(f"input must have 2 dimensions, got {data.ndim}")
+        self._check_input(data)
+        if hx is not None:
+            hx = tuple(in_order(state, order) for state in hx) if self.mode == "LSTM" else in_order(hx, order)
+        states = self._states(hx, int(sizes[0]), data)
+        runs = [(size, len(list(steps))) for size, steps in groupby(sizes.tolist())]
+        layer, ends, weights = _KINDS[self.mode][2], [], self.all_weights
+        directions = 1 + self.bidirectional
+        for level in range(self.num_layers):
+            outputs = []
+            for direction in range(directions):
+                at = level * directions + direction
+                out, *end = _packed_layer(layer, data, runs, [state[at] for state in states], weights[at], direction)
+                outputs.append(out)
+                ends.append(end)
+            data = cat(outputs, dim=1) if self.bidirectional else outputs[0]
+            if self.dropout and self.training and level < self.num_layers - 1:
+                data = dropout(data, self.dropout)
+        last = [in_order(stack(list(state)), back) for state in zip(*ends, strict=True)]
+        return PackedSequence(data, sizes, order, back), self._handed_on(last)
+
+    @property
+    def _called(self) -> str:
+        return "RNN" if self.mode.startswith("RNN") else self.mode
+
+    def _handed_on(self, last: Sequence[Any]) -> Any:
+        return tuple(last) if self.mode == "LSTM" else last[0]
+
+    def _check_input(self, input: Any) -> None:
+        weight = self.weight_ih_l0
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"{self._called}: input.size(-1) must be equal to input_size. "
+                f"Expected {self.input_size}, got {input.shape[-1]}"
+            )
+        if input.dtype != weight.dtype and not torch._C._is_any_autocast_enabled():
+            raise ValueError(
+                f"{self._called} input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
+                f"Convert input: input.to({weight.dtype}), or convert model: model.to({input.dtype})"
+            )
+
+    def _states(self, hx: Any, batch: int | None, input: Any) -> tuple[Any, ...]:
+        """The first states, zeros where none are given; ``batch`` is None for a single sequence."""
+        layers = self.num_layers * (1 + self.bidirectional)
+        sizes = (self._size, self.hidden_size) if self.mode == "LSTM" else (self._size,)
+        shapes = [(layers, size) if batch is None else (layers, batch, size) for size in sizes]
+        if hx is None:
+            return tuple(torch.zeros(shape, dtype=input.dtype, device=input.device) for shape in shapes)
+        states = tuple(hx) if self.mode == "LSTM" else (hx,)
+        for at, (state, shape) in enumerate(zip(states, shapes, strict=True)):
+            if state.ndim != len(shape):
+                kind = "unbatched 2-D" if batch is None else "batched 3-D"
+                raise RuntimeError(f"For {kind} input, hx should also be {len(shape)}-D but got {state.ndim}-D tensor")
+            if tuple(state.shape) != shape:
+                which = f"hidden[{at}]" if self.mode == "LSTM" else "hidden"
+                raise RuntimeError(f"Expected {which} size {shape}, got {list(state.shape)}")
+        return states
+
+    def extra_repr(self) -> str:
+        shown = [f"{self.input_size}, {self.hidden_size}"]
+        defaults = {
+            "proj_size": 0,
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0,
+            "bidirectional": False,
+        }
+        shown += [f"{name}={getattr(self, name)}" for name, usual in defaults.items() if getattr(self, name) != usual]
+        return ", ".join(shown)
+
+
+def _check_sizes(input_size: Any, hidden_size: Any, num_layers: int, proj_size: int) -> None:
+    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+        if not isinstance(size, int):
+            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        if size <= 0:
+            raise ValueError(f"{name} must be greater than zero")
+    if num_layers <= 0:
+        raise ValueError("num_layers must be greater than zero")
+    if proj_size < 0:
+        raise ValueError("proj_size should be a positive integer or zero to disable projections")
+    if proj_size >= hidden_size:
+        raise ValueError("proj_size has to be smaller than hidden_size")
+
+
+def _check_settings(bias: Any, batch_first: Any, dropout: Any, num_layers: int) -> None:
+    if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+        raise ValueError("dropout should be a number in range [0, 1]: the probability of an element being zeroed")
+    if dropout and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            stacklevel=4,
+        )
+    for name, value in (("bias", bias), ("batch_first", batch_first)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
+
+
+def _packed_layer(
+    layer: Callable[..., Any],
+    data: Any,
+    runs: Sequence[tuple[int, int]],
+    first: Sequence[Any],
+    weights: Sequence[Any],
+    reverse: int,
+) -> tuple[Any, ...]:
+    """One layer in one direction over packed sequences: run by run of steps at which as many sequences are left.
+
+    ``runs`` has the number of sequences and of steps of each. Forwards, sequences end, and keep the state that they
+    had; backwards, they begin, with the state that they are given.
+    """
+    if layer is lstm_layer and len(weights) % 2:  # with a projection, which the row takes after two biases
+        biases = weights[2:4] if len(weights) == 5 else (None, None)
+        weights = (*weights[:2], *biases, weights[-1])
+    parts = split(data, [size * steps for size, steps in runs])
+    inputs = [part.reshape(steps, size, -1) for part, (size, steps) in zip(parts, runs, strict=True)]
+    states = [state[: runs[-1][0]] for state in first] if reverse else list(first)
+    outputs: list[Any] = [None] * len(runs)
+    ended: list[list[Any]] = []
+    for at in reversed(range(len(runs))) if reverse else range(len(runs)):
+        size, here = runs[at][0], len(states[0])
+        if size < here:
+            ended.insert(0, [state[size:] for state in states])
+            states = [state[:size] for state in states]
+        elif size > here:
+            states = [cat([state, given[here:size]]) for state, given in zip(states, first, strict=True)]
+        out, *states = layer(inputs[at], *states, *weights, reverse=bool(reverse))
+        outputs[at] = out.reshape(runs[at][0] * runs[at][1], -1)
+    last = [cat(list(kept)) for kept in zip(states, *ended, strict=True)] if ended else states
+    return cat(outputs), *last
+
+
+class RNN(RNNBase):
+    """A recurrent network: each state is made of the input and the state before (Elman 1990).
+
+    Shapes: input (T, N, I), (N, T, I) with ``batch_first``, (T, I) or packed; hx (layers * directions, N, H); outputs
+    (T, N, directions * H), the states of the last layer, and the last states, as hx.
+
+    Args:
+        input_size: I, the features of an input.
+        hidden_size: H, the features of a state.
+        num_layers: how many layers stand on top of each other.
+        nonlinearity: "tanh" or "relu".
+        bias: whether it learns biases.
+        batch_first: whether the first dimension of input and output counts sequences.
+        dropout: the probability that a number is dropped between layers in training.
+        bidirectional: whether a second network reads the sequence from its end.
+        device: where the parameters live; default: the device of the active graph, else torch's default device.
+        dtype: their element type; default: torch's default.
+
+    Raises:
+        ValueError: a setting has a value that it cannot have.
+        RuntimeError: when called, if input or states do not have these shapes.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if nonlinearity not in {"tanh", "relu"}:
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        settings = (num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, *settings)
+        self.nonlinearity = nonlinearity
+
+
+class LSTM(RNNBase):
+    """Long short-term memory: gates say what a cell forgets, takes in and shows (Hochreiter and Schmidhuber 1997).
+
+    Shapes: as RNN; hx is a pair of states (layers * directions, N, H) and cells of that shape, and so are the last
+    ones. With ``proj_size`` P, states and outputs have P features and cells H (Sak et al. 2014,
+    https://arxiv.org/abs/1402.1128).
+
+    Args and errors are those of RNN, but for ``nonlinearity``; proj_size: the features that a state is projected to, 0
+    for no projection.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        settings = (num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
+        super().__init__("LSTM", input_size, hidden_size, *settings)
+
+
+class GRU(RNNBase):
+    """Gated recurrent units: two gates and one state (Cho et al. 2014, https://arxiv.org/abs/1406.1078).
+
+    Shapes, args and errors are those of RNN, but for ``nonlinearity``.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        settings = (num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__("GRU", input_size, hidden_size, *settings)

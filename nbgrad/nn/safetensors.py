@@ -1,0 +1,94 @@
+"""Weights in a file of safetensors: nothing but names, shapes and numbers, so that reading it runs no code.
+
+The package ``safetensors`` is needed only here: ``pip install safetensors``.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbgrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from nbgrad.nn.module import Module
+    from nbgrad.nn.saving import IncompatibleKeys
+
+
+def save_safetensors(
+    model: "Module | Mapping[str, Any]", path: str | PathLike[str], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write the parameters and persistent buffers of a model to a file, under torch's keys.
+
+    A tensor with several names is written once, under the first; the file's metadata say which others it has, as
+    ``safetensors.torch.save_model`` does.
+
+    Args:
+        model: a module, or a ``state_dict``.
+        path: the file.
+        metadata: texts by name to write along.
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+        ValueError: tensors share a part of their memory but are not the same.
+    """
+    from safetensors.torch import save_file
+
+    state: Mapping[str, Any] = model if isinstance(model, Mapping) else model.state_dict()
+    kept: dict[str, torch.Tensor] = {}
+    first: dict[Any, str] = {}
+    others: dict[str, str] = {}
+    for name, value in state.items():
+        data = value.data if isinstance(value, Tensor) else value
+        if not isinstance(data, torch.Tensor):
+            raise ValueError(f"a file of safetensors holds tensors only, and {name} is {torch.typename(data)}")
+        place = (data.data_ptr(), data.shape, data.stride(), data.dtype, str(data.device))
+        if data.numel() and place in first:
+            others[name] = first[place]
+            continue
+        first[place] = name
+        kept[name] = data.detach().contiguous()
+    _check_apart(kept)
+    save_file(kept, path, {"format": "pt", **others, **(metadata or {})})
+
+
+def load_safetensors(model: "Module", path: str | PathLike[str], strict: bool = True) -> "IncompatibleKeys":
+    """Copy the values in a file into the parameters and buffers of ``model``, which stay the same objects.
+
+    Args:
+        model: a module.
+        path: a file by ``save_safetensors``, or by ``safetensors.torch`` from a torch model of the same structure.
+        strict: raise if a key is missing or unexpected, instead of reporting it.
+
+    Returns:
+        The keys that are missing and unexpected, as ``load_state_dict`` does.
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+        RuntimeError: keys or shapes do not match; nothing has been loaded.
+    """
+    return model.load_state_dict(read_safetensors(path), strict=strict)
+
+
+def read_safetensors(path: str | PathLike[str]) -> dict[str, torch.Tensor]:
+    """The tensors in a file by name, also those that were written under another of their names."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dict
+        others = file.metadata() or {}
+    return tensors | {name: tensors[same] for name, same in others.items() if same in tensors}
+
+
+def _check_apart(tensors: Mapping[str, torch.Tensor]) -> None:
+    """Different tensors in one memory would be written as if they were apart, and come back so."""
+    spans = sorted(
+        (one.data_ptr(), one.data_ptr() + one.numel() * one.element_size(), name)
+        for name, one in tensors.items()
+        if one.numel()
+    )
+    for (_, end, name), (begin, _, other) in pairwise(spans):
+        if begin < end:
+            raise ValueError(f"{name} and {other} share memory but are not the same: save a clone of one of them")

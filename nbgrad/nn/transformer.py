@@ -1,0 +1,349 @@
+"""The transformer: attention and a small network for each position, layer on layer (Vaswani et al. 2017)."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import torch
+
+from nbgrad.core.tensor import Tensor
+from nbgrad.nn import init
+from nbgrad.nn.attention import MultiheadAttention
+from nbgrad.nn.container import ModuleList
+from nbgrad.nn.dropout import Dropout
+from nbgrad.nn.functional import gelu, relu
+from nbgrad.nn.linear import Linear
+from nbgrad.nn.module import Module
+from nbgrad.nn.normalization import LayerNorm
+
+Activation = str | Callable[[Any], Any]
+Device = torch.device | str | None
+
+
+def _activation(activation: Activation) -> Callable[[Any], Any]:
+    """The function by that name, or the function itself."""
+    if not isinstance(activation, str):
+        return activation
+    if activation not in {"relu", "gelu"}:
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return relu if activation == "relu" else gelu
+
+
+def _copies(module: Module, count: int) -> ModuleList:
+    return ModuleList([deepcopy(module) for _ in range(count)])
+
+
+def _is_causal(mask: Any, is_causal: bool | None, length: int) -> bool:
+    """Whether the mask lets no position see a later one; ``is_causal`` says so, or None to look."""
+    if is_causal is not None or mask is None:
+        return bool(is_causal)
+    given = mask.data if isinstance(mask, Tensor) else mask
+    if not given.dtype.is_floating_point:
+        given = torch.zeros(given.shape, device=given.device).masked_fill_(given, float("-inf"))
+    causal = Transformer.generate_square_subsequent_mask(length, given.device, given.dtype)
+    return given.shape == causal.shape and bool((given == causal).all())
+
+
+class TransformerEncoderLayer(Module):
+    """Attention of a sequence to itself, then a network of two layers for each position, each with a skip and a norm.
+
+    Shapes: src (L, N, E), (N, L, E) with ``batch_first``, or (L, E); output as src.
+
+    Args:
+        d_model: E, the features of a position.
+        nhead: the heads of attention.
+        dim_feedforward: the features between the two layers.
+        dropout: the probability that a number is dropped in training.
+        activation: "relu", "gelu" or a function, between the two layers.
+        layer_norm_eps: what the norms add to a variance.
+        batch_first: whether the first dimension counts sequences.
+        norm_first: whether the norms come before attention and network, which keeps gradients even in deep stacks
+            (Xiong et al. 2020, https://arxiv.org/abs/2002.04745), or after the skips.
+        bias: whether linear layers and norms learn biases.
+        device: where the parameters live; default: the device of the active graph, else torch's default device.
+        dtype: their element type; default: torch's default.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        made: Any = {"bias": bias, "device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made)
+        self.linear1 = Linear(d_model, dim_feedforward, **made)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **made)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, **made)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **made)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+        def attend(x: Any) -> Any:
+            masks = {"attn_mask": src_mask, "key_padding_mask": src_key_padding_mask, "is_causal": is_causal}
+            return self.dropout1(self.self_attn(x, x, x, need_weights=False, **masks)[0])
+
+        def feed(x: Any) -> Any:
+            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+        if self.norm_first:
+            x = src + attend(self.norm1(src))
+            return x + feed(self.norm2(x))
+        x = self.norm1(src + attend(src))
+        return self.norm2(x + feed(x))
+
+
+class TransformerEncoder(Module):
+    """A stack of encoder layers, which begin as copies of one.
+
+    Shapes: as the layer's.
+
+    Args:
+        encoder_layer: the layer to copy.
+        num_layers: how many there are.
+        norm: a last norm, or None.
+        enable_nested_tensor: accepted so that torch's lines run: padding is computed, never cut out.
+        mask_check: accepted for the same reason.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _copies(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+
+    def forward(
+        self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None
+    ) -> Any:
+        causal = _is_causal(mask, is_causal, _length(src, self.layers))
+        for layer in self.layers:
+            src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=causal)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoderLayer(Module):
+    """Attention of a sequence to itself and to the encoder's output, then a network for each position.
+
+    Shapes: tgt (T, N, E) and memory (S, N, E), or with the batch first, or without; output as tgt.
+
+    Args are those of TransformerEncoderLayer.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        made: Any = {"bias": bias, "device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made)
+        self.linear1 = Linear(d_model, dim_feedforward, **made)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **made)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, **made)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **made)
+        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, **made)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.dropout3 = Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        def attend(x: Any) -> Any:
+            masks = {"attn_mask": tgt_mask, "key_padding_mask": tgt_key_padding_mask, "is_causal": tgt_is_causal}
+            return self.dropout1(self.self_attn(x, x, x, need_weights=False, **masks)[0])
+
+        def remember(x: Any) -> Any:
+            masks = {"attn_mask": memory_mask, "key_padding_mask": memory_key_padding_mask}
+            masks["is_causal"] = memory_is_causal
+            return self.dropout2(self.multihead_attn(x, memory, memory, need_weights=False, **masks)[0])
+
+        def feed(x: Any) -> Any:
+            return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+        x = tgt
+        for norm, step in ((self.norm1, attend), (self.norm2, remember), (self.norm3, feed)):
+            x = x + step(norm(x)) if self.norm_first else norm(x + step(x))
+        return x
+
+
+class TransformerDecoder(Module):
+    """A stack of decoder layers, which begin as copies of one.
+
+    Shapes: as the layer's.
+
+    Args:
+        decoder_layer: the layer to copy.
+        num_layers: how many there are.
+        norm: a last norm, or None.
+    """
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = _copies(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        causal = _is_causal(tgt_mask, tgt_is_causal, _length(tgt, self.layers))
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, tgt_is_causal=causal, memory_is_causal=memory_is_causal)
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+def _length(sequence: Any, layers: ModuleList) -> int:
+    """How many positions there are."""
+    batch_first = len(layers) and getattr(getattr(layers[0], "self_attn", None), "batch_first", False)
+    return int(sequence.shape[1 if batch_first and sequence.ndim == 3 else 0])
+
+
+class Transformer(Module):
+    """An encoder that reads one sequence and a decoder that writes another: made for translation.
+
+    Shapes: src (S, N, E), tgt (T, N, E), or with the batch first, or without; output as tgt.
+
+    Args:
+        d_model: E, the features of a position.
+        nhead: the heads of attention.
+        num_encoder_layers: how many layers the encoder has.
+        num_decoder_layers: how many the decoder has.
+        dim_feedforward: the features between the two layers of the network for each position.
+        dropout: the probability that a number is dropped in training.
+        activation: "relu", "gelu" or a function.
+        custom_encoder: what encodes instead.
+        custom_decoder: what decodes instead.
+        layer_norm_eps: what the norms add to a variance.
+        batch_first: whether the first dimension counts sequences.
+        norm_first: whether the norms come before attention and network.
+        bias: whether linear layers and norms learn biases.
+        device: where the parameters live; default: the device of the active graph, else torch's default device.
+        dtype: their element type; default: torch's default.
+
+    Raises:
+        RuntimeError: when called, if the shapes of src and tgt do not go together.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = relu,
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        made: Any = {"bias": bias, "device": device, "dtype": dtype}
+        settings = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first)
+        if custom_encoder is None:
+            layer = TransformerEncoderLayer(*settings, **made)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, **made)
+            custom_encoder = TransformerEncoder(layer, num_encoder_layers, norm)
+        self.encoder = custom_encoder
+        if custom_decoder is None:
+            other = TransformerDecoderLayer(*settings, **made)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, **made)
+            custom_decoder = TransformerDecoder(other, num_decoder_layers, norm)
+        self.decoder = custom_decoder
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Any,
+        tgt: Any,
+        src_mask: Any = None,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        src_key_padding_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        counts = 0 if self.batch_first else 1
+        if src.ndim == 3 and src.shape[counts] != tgt.shape[counts]:
+            raise RuntimeError("the batch number of src and tgt must be equal")
+        if not src.shape[-1] == tgt.shape[-1] == self.d_model:
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self.decoder(tgt, memory, *masks, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal)
+
+    @staticmethod
+    def generate_square_subsequent_mask(
+        sz: int, device: Device = None, dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
+        """The mask that lets no position see a later one: minus infinity above the diagonal, 0 elsewhere."""
+        return torch.full((sz, sz), float("-inf"), device=device, dtype=dtype).triu(1)

@@ -1,0 +1,282 @@
+"""What a module is made of: parameters, buffers and modules by name, and the walks through them."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.nn.parameter import Buffer, Parameter
+from nbgrad.nn.scopes import forget_paths
+
+if TYPE_CHECKING:
+    from nbgrad.nn.module import Module
+
+
+class Tree:
+    """Registration of attributes, and the walks; ``Module`` is the class to use."""
+
+    # What each registered attribute is: "parameter", "buffer", "transient" (a buffer that is not saved) or "module".
+    # The values are plain attributes, so that reading ``self.weight`` costs what any attribute does.
+    _roles: dict[str, str]
+
+    # Registration.
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter):
+            self._register(name, value, "parameter", replace=True)
+        elif isinstance(value, Tree):
+            self._register(name, value, "module", replace=True)
+        elif isinstance(value, Buffer):
+            self._register(name, value, "buffer" if value.persistent else "transient", replace=True)
+        elif role := self.__dict__.get("_roles", {}).get(name):
+            self._register(name, value, role)
+        else:
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__.get("_roles", {}):
+            self._discard(name)
+        else:
+            object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        """Every attribute that can be written down: not the numbers that a list of modules gives its own."""
+        return [name for name in super().__dir__() if name.isidentifier()]
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Make ``param`` the parameter ``name``; None keeps the name for a parameter that this module does without."""
+        self._register(name, param, "parameter")
+
+    def register_buffer(self, name: str, tensor: Tensor | torch.Tensor | None, persistent: bool = True) -> None:
+        """Make ``tensor`` the buffer ``name``: state that is not learned, but moves with the module.
+
+        Args:
+            name: the attribute to read it by.
+            tensor: its value; a torch tensor shares its memory.
+            persistent: whether ``state_dict`` holds it.
+        """
+        self._register(name, tensor, "buffer" if persistent else "transient")
+
+    def register_module(self, name: str, module: "Module | None") -> None:
+        """Make ``module`` the child ``name``, as assigning it to that attribute does."""
+        self._register(name, module, "module")
+
+    def add_module(self, name: str, module: "Module | None") -> None:
+        """Make ``module`` the child ``name``, as assigning it to that attribute does."""
+        self._register(name, module, "module")
+
+    def _register(self, name: str, value: Any, role: str, *, replace: bool = False) -> None:
+        """Make ``value`` the attribute ``name``; with ``replace`` even if something else has that name."""
+        if "_roles" not in self.__dict__:
+            raise AttributeError(
+                f"cannot assign {role} {name!r} before Module.__init__() call: "
+                f"begin {type(self).__name__}.__init__ with super().__init__()"
+            )
+        if not isinstance(name, str):
+            raise TypeError(f"{role} name should be a string, got {torch.typename(name)}")
+        if name == "" or "." in name:
+            raise KeyError(f'{role} name can\'t be empty or contain ".", got {name!r}')
+        value = _accepted(name, value, role)
+        if self._roles.get(name) != role:
+            if replace:
+                self._discard(name)
+            if hasattr(self, name) and self._roles.get(name) not in _LIKE_ROLES.get(role, ()):
+                raise KeyError(f"attribute {name!r} of {type(self).__name__} already exists")
+        self._roles[name] = role
+        self.__dict__[name] = value
+        if role == "module":
+            forget_paths()
+        elif value is not None and value.name is None:
+            value.name = name
+
+    def _discard(self, name: str) -> None:
+        self.__dict__.pop(name, None)
+        if self._roles.pop(name, None) == "module":
+            forget_paths()
+
+    def _own(self, *roles: str) -> Iterator[tuple[str, Any]]:
+        """Name and value of this module's own attributes with one of ``roles``, in order of registration."""
+        for name, role in self._roles.items():
+            if role in roles and (value := self.__dict__[name]) is not None:
+                yield name, value
+
+    def _all(self, *roles: str) -> Mapping[str, Any]:
+        return MappingProxyType({name: self.__dict__[name] for name, role in self._roles.items() if role in roles})
+
+    @property
+    def _parameters(self) -> Mapping[str, Parameter | None]:
+        """This module's own parameters by name, to be read; with None for what it does without."""
+        return self._all("parameter")
+
+    @property
+    def _buffers(self) -> Mapping[str, Tensor | None]:
+        """This module's own buffers by name, to be read; with None for what it does without."""
+        return self._all("buffer", "transient")
+
+    @property
+    def _modules(self) -> "Mapping[str, Module | None]":
+        """The modules directly in this one by name, to be read; with None for what it does without."""
+        return self._all("module")
+
+    # What is inside.
+
+    def named_modules(
+        self, memo: "set[Module] | None" = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> "Iterator[tuple[str, Module]]":
+        """This module and every one below it, each with its path, parents before children.
+
+        Args:
+            memo: modules to leave out; those found are added.
+            prefix: what the paths begin with.
+            remove_duplicate: whether a shared module comes once, under its first path.
+        """
+        seen: set[Any] = set() if memo is None else memo
+        waiting: list[tuple[str, Any]] = [(prefix, self)]
+        while waiting:
+            path, module = waiting.pop()
+            if remove_duplicate:
+                if module in seen:
+                    continue
+                seen.add(module)
+            yield path, module
+            waiting += [(join(path, name), child) for name, child in reversed([*module._own("module")])]
+
+    def modules(self) -> "Iterator[Module]":
+        """This module and every one below it, a shared one once."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> "Iterator[tuple[str, Module]]":
+        """The modules directly in this one with their names, a shared one once."""
+        seen: set[Any] = set()
+        for name, child in self._own("module"):
+            if child not in seen:
+                seen.add(child)
+                yield name, child
+
+    def children(self) -> "Iterator[Module]":
+        """The modules directly in this one, a shared one once."""
+        return (child for _, child in self.named_children())
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Every parameter with its path; a shared one once, under its first path, if ``remove_duplicate``."""
+        return self._named_tensors(("parameter",), prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """Every parameter, a shared one once: what an optimizer is given."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Every buffer with its path; a shared one once, under its first path, if ``remove_duplicate``."""
+        return self._named_tensors(("buffer", "transient"), prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Every buffer, a shared one once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def _named_tensors(
+        self, roles: tuple[str, ...], prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[Tensor] = set()
+        walk: Any = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in walk:
+            for name, value in module._own(*roles):
+                if remove_duplicate and value in seen:
+                    continue
+                seen.add(value)
+                yield join(path, name), value
+
+    # By path.
+
+    def get_submodule(self, target: str) -> "Module":
+        """The module at the path ``target``, as ``"encoder.layers.3"``; this one for an empty path.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        module: Any = self
+        for name in target.split(".") if target else ():
+            found = getattr(module, name, None)
+            if not hasattr(module, name):
+                raise AttributeError(f"{type(module).__name__} has no attribute {name!r}, of the path {target!r}")
+            if not isinstance(found, Tree):
+                raise AttributeError(f"{name!r} of {type(module).__name__}, of the path {target!r}, is not a Module")
+            module = found
+        return module  # type: ignore[no-any-return]  # every Tree is a Module
+
+    def set_submodule(self, target: str, module: "Module", strict: bool = False) -> None:
+        """Put ``module`` in the place of the one at the path ``target``.
+
+        Args:
+            target: the path.
+            module: what goes there.
+            strict: whether there has to be one already.
+
+        Raises:
+            ValueError: the path is empty, or ``module`` is no ``Module``.
+            AttributeError: a module on the way is missing; with ``strict``, the last one too.
+        """
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Tree):
+            raise ValueError(f"module is not an instance of nn.Module: {module!r}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict or hasattr(parent, name):
+            parent.get_submodule(name)
+        parent._register(name, module, "module", replace=True)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at the path ``target``, as ``"encoder.layers.3.weight"``.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        return self._at(target, ("parameter",), "an nn.Parameter")  # type: ignore[no-any-return]
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at the path ``target``, as ``"norm.running_mean"``.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        return self._at(target, ("buffer", "transient"), "a buffer")  # type: ignore[no-any-return]
+
+    def _at(self, target: str, roles: tuple[str, ...], kind: str) -> Any:
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"{type(module).__name__} has no attribute {name!r}, of the path {target!r}")
+        if module._roles.get(name) not in roles:
+            raise AttributeError(f"{name!r} of {type(module).__name__} is not {kind}")
+        return getattr(module, name)
+
+
+_LIKE_ROLES = {"buffer": ("transient",), "transient": ("buffer",)}
+"""Which role an attribute may have had that is registered again: a buffer may begin, or cease, to be saved."""
+
+
+def join(path: str, name: str) -> str:
+    """The path of ``name`` below ``path``."""
+    return f"{path}.{name}" if path else name
+
+
+def _accepted(name: str, value: Any, role: str) -> Any:
+    """``value`` as what an attribute with ``role`` holds, or an error that says what it must be."""
+    expected: type = {"parameter": Parameter, "module": Tree}.get(role, Tensor)
+    if expected is Tensor and isinstance(value, torch.Tensor):
+        return tensor(value)
+    if expected is Parameter and isinstance(value, Tensor) and not value.is_leaf:
+        raise ValueError(
+            f"cannot assign the result of {value.grad_fn} to parameter {name!r}: a parameter is a leaf. "
+            "To compute it from another one, do that in forward()"
+        )
+    if value is None or isinstance(value, expected):
+        return value
+    wanted = "nbgrad.nn.module.Module" if expected is Tree else torch.typename(expected)
+    raise TypeError(f"cannot assign {torch.typename(value)!r} object to {role} {name!r} ({wanted} or None required)")

@@ -1,0 +1,124 @@
+"""Gradients kept short, so that a single batch cannot throw the parameters far away."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.nn.utils import get_total_norm as total_norm_of
+
+from nbgrad.core.modes import current
+from nbgrad.core.tensor import Tensor
+
+Params = Tensor | Iterable[Tensor]
+
+
+def clip_grad_norm_(
+    parameters: Params,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale all gradients down in place, by the same factor, so that together they are no longer than ``max_norm``.
+
+    Call it between ``loss.backward()`` and ``optimizer.step()``. It keeps the direction of the step, which is why
+    recurrent networks are trained with it (Pascanu et al. 2013), and transformers.
+
+    Args:
+        parameters: a parameter or several; those without a gradient don't count.
+        max_norm: how long the gradients may be.
+        norm_type: which norm it is, ``inf`` for the largest element.
+        error_if_nonfinite: whether a length that is not finite is an error.
+        foreach: whether one kernel works on all gradients at once; None: on a GPU.
+
+    Returns:
+        The length before.
+
+    Raises:
+        RuntimeError: the length is nan or infinite, and ``error_if_nonfinite``.
+    """
+    held = _listed(parameters)
+    total = get_total_norm([one.grad for one in held if one.grad is not None], norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(held, max_norm, total, foreach)
+    return total
+
+
+def get_total_norm(
+    tensors: Params | torch.Tensor | Iterable[torch.Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The length of all tensors together, as if they were one vector; recorded nowhere.
+
+    Args:
+        tensors: gradients as a rule.
+        norm_type: which norm it is, ``inf`` for the largest element.
+        error_if_nonfinite: whether a length that is not finite is an error.
+        foreach: whether one kernel works on all tensors at once; None: on a GPU.
+
+    Raises:
+        RuntimeError: the length is nan or infinite, and ``error_if_nonfinite``.
+    """
+    raw = [one.data for one in ([tensors] if isinstance(tensors, Tensor | torch.Tensor) else tensors)]
+    return Tensor(total_norm_of(raw, norm_type, error_if_nonfinite, foreach))
+
+
+def clip_grads_with_norm_(
+    parameters: Params, max_norm: float, total_norm: Tensor | torch.Tensor, foreach: bool | None = None
+) -> None:
+    """Scale all gradients down in place as ``clip_grad_norm_`` does, given how long they are together.
+
+    Args:
+        parameters: a parameter or several; those without a gradient don't count.
+        max_norm: how long the gradients may be.
+        total_norm: how long they are, from ``get_total_norm``.
+        foreach: whether one kernel works on all gradients at once; None: always.
+    """
+    factor = torch.clamp(max_norm / (total_norm.data + 1e-6), max=1.0)
+    grads = _grads(parameters)
+    for batch in _batches(grads, foreach):
+        torch._foreach_mul_(batch, factor.to(batch[0].device))
+    _tell(grads, "clip_grads_with_norm_()")
+
+
+def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None = None) -> None:
+    """Bound each element of each gradient in place to between ``-clip_value`` and ``clip_value``.
+
+    Args:
+        parameters: a parameter or several; those without a gradient don't count.
+        clip_value: the bound.
+        foreach: whether one kernel works on all gradients at once; None: always.
+    """
+    bound = float(clip_value)
+    grads = _grads(parameters)
+    for batch in _batches(grads, foreach):
+        torch._foreach_clamp_min_(batch, -bound)
+        torch._foreach_clamp_max_(batch, bound)
+    _tell(grads, "clip_grad_value_()")
+
+
+def _listed(parameters: Params) -> list[Tensor]:
+    """The parameters as a list, which can be gone through twice."""
+    held = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for one in held:
+        if not isinstance(one, Tensor):
+            raise TypeError(f"parameters must be tensors of nbgrad, got {torch.typename(one)}")
+    return held
+
+
+def _grads(parameters: Params) -> list[torch.Tensor]:
+    return [one.grad.data for one in _listed(parameters) if one.grad is not None]
+
+
+def _batches(grads: list[torch.Tensor], foreach: bool | None) -> list[list[torch.Tensor]]:
+    """The gradients that one kernel takes: those of a device and an element type, or each alone."""
+    batches: dict[Any, list[torch.Tensor]] = {}
+    for number, grad in enumerate(grads):
+        batches.setdefault(number if foreach is False else (grad.device, grad.dtype), []).append(grad)
+    return list(batches.values())
+
+
+def _tell(grads: list[torch.Tensor], what: str) -> None:
+    for observer in current().observers:
+        observer.on_change(grads, what)

@@ -1,0 +1,211 @@
+"""Sequences of different lengths in one batch: padded to the longest, or packed so that no step is computed in vain."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Self
+
+import torch
+
+from nbgrad.core.ops import constant_pad_nd, index_copy, index_select, stack
+from nbgrad.core.tensor import Tensor
+
+
+class _Packed(NamedTuple):
+    data: Any
+    batch_sizes: torch.Tensor
+    sorted_indices: torch.Tensor | None
+    unsorted_indices: torch.Tensor | None
+
+
+class PackedSequence(_Packed):
+    """Sequences of different lengths, step after step without padding; ``pack_padded_sequence`` makes one.
+
+    The sequences are sorted, the longest first, so that those that are still running at a step are the first ones.
+
+    Attributes:
+        data: the elements of all sequences at step 0, then those at step 1, ...: (sum of lengths, ...).
+        batch_sizes: how many sequences have an element at each step; on the CPU.
+        sorted_indices: where the sequences, sorted, stood in the batch; None if they were sorted.
+        unsorted_indices: the inverse of ``sorted_indices``.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        data: Any,
+        batch_sizes: Any,
+        sorted_indices: Any = None,
+        unsorted_indices: Any = None,
+    ) -> Self:
+        sizes, order, back = (_raw(one) for one in (batch_sizes, sorted_indices, unsorted_indices))
+        if sizes is None or sizes.device.type != "cpu":
+            raise ValueError("batch_sizes should be a tensor of integers on the CPU")
+        return super().__new__(cls, data, sizes, order, invert_permutation(order) if back is None else back)
+
+    def to(self, *args: Any, **kwargs: Any) -> "PackedSequence":
+        """The same sequences with ``data.to(...)``; the indices go to the same device."""
+        data = self.data.to(*args, **kwargs)
+        order, back = (None if one is None else one.to(data.device) for one in self[2:])
+        return PackedSequence(data, self.batch_sizes, order, back)
+
+    def double(self) -> "PackedSequence":
+        """The same sequences in float64."""
+        return self.to(dtype=torch.float64)
+
+    def float(self) -> "PackedSequence":
+        """The same sequences in float32."""
+        return self.to(dtype=torch.float32)
+
+    def half(self) -> "PackedSequence":
+        """The same sequences in float16."""
+        return self.to(dtype=torch.float16)
+
+    def cpu(self) -> "PackedSequence":
+        """The same sequences on the CPU."""
+        return self.to(device="cpu")
+
+    def cuda(self) -> "PackedSequence":
+        """The same sequences on the current CUDA device."""
+        return self.to(device="cuda")
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data are on a CUDA device."""
+        return bool(self.data.device.type == "cuda")
+
+
+def invert_permutation(permutation: Any) -> torch.Tensor | None:
+    """The permutation that undoes ``permutation``: (0, 1, 2) again when one follows the other."""
+    order = _raw(permutation)
+    return None if order is None else order.argsort()
+
+
+def pack_padded_sequence(
+    input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Pack a batch of padded sequences.
+
+    Shapes: input (T, N, ...), or (N, T, ...) with ``batch_first``; lengths (N,).
+
+    Args:
+        input: the padded sequences.
+        lengths: how long each one is: a list, or a tensor on the CPU.
+        batch_first: whether the first dimension of ``input`` counts sequences.
+        enforce_sorted: raise unless the longest comes first; False sorts.
+
+    Raises:
+        RuntimeError: the lengths are not sorted, a length is not positive, or their number is not the batch size.
+    """
+    sizes = torch.as_tensor(_raw(lengths), dtype=torch.int64)
+    order = None
+    if not enforce_sorted:
+        sizes, order = sizes.sort(descending=True)
+        order = order.to(input.device)
+        input = index_select(input, 0 if batch_first else 1, order)
+    padded = input.transpose(0, 1) if batch_first else input
+    steps, batch = padded.shape[:2]
+    _check_lengths(sizes, batch, steps)
+    running = torch.arange(int(sizes[0])).unsqueeze(1) < sizes  # (T, N): who still has an element at each step
+    places = running.flatten().nonzero().squeeze(1).to(input.device)
+    data = index_select(padded.reshape(steps * batch, *padded.shape[2:]), 0, places)
+    return PackedSequence(data, running.sum(1), order)
+
+
+def _check_lengths(sizes: torch.Tensor, batch: int, steps: int) -> None:
+    if sizes.ndim != 1 or len(sizes) != batch:
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.numel()} (batch_size={batch})"
+        )
+    if not len(sizes):
+        raise RuntimeError("Cannot pack empty tensors.")
+    if (sizes[1:] > sizes[:-1]).any():
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True: "
+            "pass enforce_sorted=False to have the sequences sorted"
+        )
+    if sizes[-1] <= 0:
+        raise RuntimeError(f"Length of all samples has to be greater than 0, but found {sizes[-1]}")
+    if sizes[0] > steps:
+        raise RuntimeError(f"Expected no length above the {steps} steps of the input, but got {sizes[0]}")
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Any, torch.Tensor]:
+    """The padded batch and the lengths that ``pack_padded_sequence`` was given.
+
+    Args:
+        sequence: the packed sequences.
+        batch_first: whether the first dimension of the result counts sequences.
+        padding_value: what fills the places after the end of a sequence.
+        total_length: how many steps the result has; default: as many as the longest sequence.
+
+    Raises:
+        ValueError: ``total_length`` is less than the longest sequence.
+    """
+    data, sizes, _, back = sequence
+    longest, batch = len(sizes), int(sizes[0])
+    steps = longest if total_length is None else total_length
+    if steps < longest:
+        raise ValueError(
+            "Expected total_length to be at least the length of the longest sequence in input, but got "
+            f"total_length={steps} and max sequence length being {longest}"
+        )
+    running = torch.arange(batch) < sizes.unsqueeze(1)
+    places = running.flatten().nonzero().squeeze(1).to(data.device)
+    rest = data.shape[1:]
+    empty = torch.full((steps * batch, *rest), padding_value, dtype=data.dtype, device=data.device)
+    padded = index_copy(empty, 0, places, data).reshape(steps, batch, *rest)
+    lengths = running.sum(0)
+    if back is not None:
+        padded, lengths = index_select(padded, 1, back), lengths[back.cpu()]
+    return (padded.transpose(0, 1) if batch_first else padded), lengths
+
+
+def pad_sequence(
+    sequences: Iterable[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Any:
+    """Sequences of different lengths as one tensor, with ``padding_value`` after the end of the shorter ones.
+
+    Shapes: sequences (L_i, ...); output (T, N, ...), or (N, T, ...) with ``batch_first``, where T is the largest L_i.
+
+    Raises:
+        ValueError: ``padding_side`` is neither "right" nor "left".
+    """
+    if padding_side not in {"right", "left"}:
+        raise ValueError(f"Expected padding_side to be one of left or right, but got {padding_side}")
+    several = list(sequences)
+    longest = max(len(one) for one in several)
+    padded = [_padded(one, longest - len(one), padding_value, padding_side) for one in several]
+    return stack(padded, dim=0 if batch_first else 1)
+
+
+def _padded(sequence: Any, missing: int, value: float, side: str) -> Any:
+    ends = (0, missing) if side == "right" else (missing, 0)
+    return constant_pad_nd(sequence, pad=(*(0, 0) * (sequence.ndim - 1), *ends), value=value) if missing else sequence
+
+
+def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
+    """The sequences in a padded batch, each with its own length."""
+    several = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [one[:length] for one, length in zip(several, _raw(lengths).tolist(), strict=True)]
+
+
+def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
+    """Pack sequences of different lengths, (L_i, ...) each, the longest first unless ``enforce_sorted`` is False."""
+    lengths = torch.tensor([len(one) for one in sequences])
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
+    """The sequences in a packed batch, in the order in which they were given."""
+    return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)
+
+
+def in_order(states: Any, permutation: torch.Tensor | None) -> Any:
+    """States (layers, N, H) of a recurrent network with the batch in another order."""
+    return states if permutation is None else index_select(states, 1, permutation)
+
+
+def _raw(value: Any) -> Any:
+    return value.data if isinstance(value, Tensor) else value

@@ -1,0 +1,144 @@
+"""Multi-head attention next to torch's, over every option, mask and layout."""
+
+from itertools import product
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from tests.nn.alike import check, matched, same
+
+OPTIONS = {
+    "plain": {},
+    "without bias": {"bias": False},
+    "batch first": {"batch_first": True},
+    "other sizes": {"kdim": 3, "vdim": 5},
+    "added key and value": {"add_bias_kv": True},
+    "added zeros": {"add_zero_attn": True},
+    "all": {
+        "kdim": 3, "vdim": 5, "add_bias_kv": True, "add_zero_attn": True, "batch_first": True, "dropout": 0.3,
+        "bias": False,
+    },
+    "dropout": {"dropout": 0.4},
+}  # fmt: skip
+LENGTH, KEYS, BATCH, HEADS = 3, 4, 2, 2
+
+
+def attention(name):
+    return matched(lambda lib: lib.MultiheadAttention(6, HEADS, **OPTIONS[name]))
+
+
+def inputs(name, batch=BATCH):
+    """Query, key and value; ``batch`` is None for one sequence alone."""
+    settings = OPTIONS[name]
+    made = []
+    for length, size in ((LENGTH, 6), (KEYS, settings.get("kdim", 6)), (KEYS, settings.get("vdim", 6))):
+        shape = (length,) if batch is None else (batch, length) if settings.get("batch_first") else (length, batch)
+        made.append(torch.randn(*shape, size, dtype=torch.float64))
+    return made
+
+
+HIDDEN = torch.tensor([[False, True, False, True], [True, False, False, False], [False, False, True, False]])
+MASKS = {
+    "none": {},
+    "of booleans": {"attn_mask": HIDDEN},
+    "of numbers": {"attn_mask": torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4)},
+    "of each head": {"attn_mask": torch.linspace(-1, 1, 48, dtype=torch.float64).reshape(4, 3, 4)},
+    "of padding": {"key_padding_mask": torch.tensor([[False, False, True, True], [False, True, False, False]])},
+    "both": {
+        "attn_mask": HIDDEN,
+        "key_padding_mask": torch.tensor([[False, False, True, False], [False, False, False, False]]),
+    },
+    "weights of each head": {"average_attn_weights": False},
+    "in float": {"key_padding_mask": torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(2, 4)},
+}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_batches(name, mask, need_weights, training):
+    ours, theirs = (block.train(training) for block in attention(name))
+    check(ours, theirs, *inputs(name), need_weights=need_weights, **MASKS[mask])
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_one_sequence(name, need_weights):
+    ours, theirs = attention(name)
+    padding = torch.tensor([False, True, False, False])
+    for masks in ({}, {"attn_mask": HIDDEN}, {"key_padding_mask": padding}):
+        check(ours, theirs, *inputs(name, None), need_weights=need_weights, **masks)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_tensor_in_several_places(count, bias, batch_first):
+    ours, theirs = matched(lambda lib: lib.MultiheadAttention(6, 2, bias=bias, batch_first=batch_first))
+    given = [torch.randn(3, 3, 6, dtype=torch.float64) for _ in range(count)]
+    results = []
+    for block, x in ((ours, [nbgrad.tensor(one, requires_grad=True) for one in given]), (theirs, given)):
+        x = [one.requires_grad_() for one in x]
+        out, _ = block(*x, *[x[-1]] * (3 - count), need_weights=False)
+        (out * out).sum().backward()
+        results.append([out, *(one.grad for one in x), *(one.grad for one in block.parameters())])
+    same(*results, {"rtol": 1e-9, "atol": 1e-12})
+
+
+@pytest.mark.parametrize(("need_weights", "padded"), list(product([True, False], repeat=2)))
+def test_the_hint_that_a_mask_is_causal(need_weights, padded):
+    ours, theirs = matched(lambda lib: lib.MultiheadAttention(6, 2))
+    x = [torch.randn(4, 2, 6, dtype=torch.float64) for _ in range(3)]
+    masks = {"attn_mask": torch.ones(4, 4, dtype=torch.bool).triu(1), "is_causal": True}
+    if padded:
+        masks["key_padding_mask"] = torch.tensor([[False, False, True, True], [False, True, False, False]])
+    check(ours, theirs, *x, need_weights=need_weights, **masks)
+
+
+def test_single_precision():
+    ours, theirs = matched(lambda lib: lib.MultiheadAttention(6, 2), torch.float32)
+    x = [torch.randn(6, 2, 4).transpose(0, 2) for _ in range(3)]
+    check(ours, theirs, *x, tolerance={"rtol": 1.3e-6, "atol": 1e-5})
+
+
+def test_an_empty_batch():
+    ours, theirs = matched(lambda lib: lib.MultiheadAttention(6, 2))
+    check(ours, theirs, *[torch.randn(3, 0, 6, dtype=torch.float64)] * 3, need_weights=False)
+
+
+@pytest.mark.parametrize("lib", [nn, torch.nn], ids=["ours", "torch"])
+def test_sizes_that_cannot_be(lib):
+    with pytest.raises(ValueError, match="must be greater than 0"):
+        lib.MultiheadAttention(0, 2)
+    with pytest.raises(AssertionError, match="embed_dim must be divisible by num_heads"):
+        lib.MultiheadAttention(6, 4)
+
+
+WRONG = {
+    "Need attn_mask": {"is_causal": True},
+    r"is \(2, 4\), but should be \(3, 4\)": {"attn_mask": torch.zeros(2, 4)},
+    r"is \(3, 3, 4\), but should be \(4, 3, 4\)": {"attn_mask": torch.zeros(3, 3, 4)},
+    "dimension 1 is not supported": {"attn_mask": torch.zeros(4)},
+    r"key_padding_mask of shape \(2, S\), got \(3, 4\)": {"key_padding_mask": torch.zeros(3, 4)},
+    "only bool and floating types of attn_mask": {"attn_mask": torch.zeros(3, 4, dtype=torch.int64)},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_masks_that_do_not_fit(message):
+    q, k, v = (nbgrad.tensor(one) for one in inputs("plain"))
+    with pytest.raises((RuntimeError, AssertionError), match=message):
+        nn.MultiheadAttention(6, 2).double()(q, k, v, **WRONG[message])
+
+
+def test_inputs_that_do_not_fit():
+    block, ones = nn.MultiheadAttention(6, 2), lambda *shape: nbgrad.tensor(torch.ones(shape))
+    with pytest.raises(AssertionError, match=r"expecting key with last dimension 6, got \(4, 2, 5\)"):
+        block(ones(3, 2, 6), ones(4, 2, 5), ones(4, 2, 6))
+    with pytest.raises(AssertionError, match="does not match value shape"):
+        block(ones(3, 2, 6), ones(4, 2, 6), ones(5, 2, 6))
+    with pytest.raises(AssertionError, match="must all be 2-D or all 3-D"):
+        block(ones(3, 6), ones(4, 2, 6), ones(4, 2, 6))

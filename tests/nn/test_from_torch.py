@@ -1,0 +1,332 @@
+"""Models written in plain torch, run by our engine: outputs and all gradients are torch's."""
+
+import copy
+import io
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+from torch import nn as tnn
+from torch.nn import functional as F  # noqa: N812  # as models in torch are written
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.nn.from_torch import from_torch
+from tests.nn.alike import TIGHT, check, each, flat, same
+
+
+class Basic(tnn.Module):
+    """A block of ResNet-18."""
+
+    def __init__(self, channels, out, stride):
+        super().__init__()
+        self.conv1 = tnn.Conv2d(channels, out, 3, stride, 1, bias=False)
+        self.bn1 = tnn.BatchNorm2d(out)
+        self.relu = tnn.ReLU(inplace=True)
+        self.conv2 = tnn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.bn2 = tnn.BatchNorm2d(out)
+        self.downsample = None
+        if stride != 1 or channels != out:
+            self.downsample = tnn.Sequential(tnn.Conv2d(channels, out, 1, stride, bias=False), tnn.BatchNorm2d(out))
+
+    def forward(self, x):
+        identity = x if self.downsample is None else self.downsample(x)
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += identity
+        return self.relu(out)
+
+
+class ResNet18(tnn.Module):
+    """He et al. 2016, with fewer channels."""
+
+    def __init__(self, width=4, classes=5):
+        super().__init__()
+        self.conv1 = tnn.Conv2d(3, width, 7, 2, 3, bias=False)
+        self.bn1 = tnn.BatchNorm2d(width)
+        self.relu = tnn.ReLU(inplace=True)
+        self.maxpool = tnn.MaxPool2d(3, 2, 1)
+        channels = width
+        for level in range(4):
+            out = width * 2**level
+            blocks = [Basic(channels, out, 1 if level == 0 else 2), Basic(out, out, 1)]
+            setattr(self, f"layer{level + 1}", tnn.Sequential(*blocks))
+            channels = out
+        self.avgpool = tnn.AdaptiveAvgPool2d((1, 1))
+        self.fc = tnn.Linear(channels, classes)
+        for module in self.modules():
+            if isinstance(module, tnn.Conv2d):
+                tnn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(torch.flatten(self.avgpool(x), 1))
+
+
+class SelfAttention(tnn.Module):
+    """Attention as GPT-2 writes it out."""
+
+    def __init__(self, size, heads, context):
+        super().__init__()
+        self.c_attn = tnn.Linear(size, 3 * size)
+        self.c_proj = tnn.Linear(size, size)
+        self.heads = heads
+        self.register_buffer("bias", torch.tril(torch.ones(context, context)).view(1, 1, context, context))
+        self.dropout = tnn.Dropout(0.1)
+
+    def forward(self, x):
+        batch, length, size = x.size()
+        q, k, v = self.c_attn(x).split(size, dim=2)
+        q, k, v = (t.view(batch, length, self.heads, size // self.heads).transpose(1, 2) for t in (q, k, v))
+        weights = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        weights = weights.masked_fill(self.bias[:, :, :length, :length] == 0, float("-inf"))
+        y = self.dropout(F.softmax(weights, dim=-1)) @ v
+        return self.c_proj(y.transpose(1, 2).contiguous().view(batch, length, size))
+
+
+class Gelu(tnn.Module):
+    """GPT-2's own, by tanh."""
+
+    def forward(self, x):
+        return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+class GPT2(tnn.Module):
+    """Radford et al. 2019: the small one's architecture, with fewer features."""
+
+    def __init__(self, words=17, context=8, size=12, heads=3, layers=2):
+        super().__init__()
+        block = lambda: tnn.ModuleDict({  # noqa: E731
+            "ln_1": tnn.LayerNorm(size),
+            "attn": SelfAttention(size, heads, context),
+            "ln_2": tnn.LayerNorm(size),
+            "mlp": tnn.Sequential(tnn.Linear(size, 4 * size), Gelu(), tnn.Linear(4 * size, size), tnn.Dropout(0.1)),
+        })  # fmt: skip
+        self.transformer = tnn.ModuleDict(
+            {
+                "wte": tnn.Embedding(words, size),
+                "wpe": tnn.Embedding(context, size),
+                "drop": tnn.Dropout(0.1),
+                "h": tnn.ModuleList([block() for _ in range(layers)]),
+                "ln_f": tnn.LayerNorm(size),
+            }
+        )
+        self.lm_head = tnn.Linear(size, words, bias=False)
+        self.lm_head.weight = self.transformer.wte.weight
+
+    def forward(self, numbers, targets=None):
+        positions = torch.arange(0, numbers.size(1), device=numbers.device).unsqueeze(0)
+        x = self.transformer.drop(self.transformer.wte(numbers) + self.transformer.wpe(positions))
+        for block in self.transformer.h:
+            x = x + block.attn(block.ln_1(x))
+            x = x + block.mlp(block.ln_2(x))
+        logits = self.lm_head(self.transformer.ln_f(x))
+        if targets is None:
+            return logits
+        return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
+
+
+def torchs(name, training=True):
+    torch.manual_seed(5)
+    layer = lambda: tnn.TransformerEncoderLayer(8, 2, 16, activation="gelu")  # noqa: E731
+    models = {
+        "encoder": lambda: tnn.TransformerEncoder(layer(), 2, tnn.LayerNorm(8), enable_nested_tensor=False),
+        "resnet": ResNet18,
+        "gpt": GPT2,
+        "lstm": lambda: tnn.LSTM(8, 3, 2, bidirectional=True),
+    }
+    return models[name]().double().train(training)
+
+
+def given(name):
+    torch.manual_seed(6)
+    shapes = {"encoder": (5, 2, 8), "lstm": (5, 2, 8), "resnet": (2, 3, 32, 32)}
+    if name == "gpt":
+        return [torch.randint(17, (2, 8)), torch.randint(17, (2, 8))]
+    return [torch.randn(shapes[name], dtype=torch.float64)]
+
+
+NAMES = ["encoder", "resnet", "gpt", "lstm"]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_and_all_gradients(name, training):
+    theirs = torchs(name, training)
+    ours = from_torch(copy.deepcopy(theirs))
+    assert ours.training is training
+    check(ours, theirs, *given(name), tolerance={"rtol": 1e-9, "atol": 1e-10})
+    same(list(ours.buffers()), list(theirs.buffers()), TIGHT)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_state_has_torchs_keys_and_memory(name):
+    theirs = torchs(name)
+    ours = from_torch(theirs)
+    mine, yours = ours.state_dict(), theirs.state_dict()
+    assert list(mine) == list(yours)
+    assert all(mine[key].data_ptr() == yours[key].data_ptr() for key in yours)
+    assert [key for key, _ in ours.named_parameters()] == [key for key, _ in theirs.named_parameters()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_torchs_is_loaded_key_by_key(name):
+    file = io.BytesIO()
+    theirs = torchs(name, training=False)
+    torch.save(theirs.state_dict(), file)
+    file.seek(0)
+    torch.manual_seed(99)
+    ours = from_torch(copy.deepcopy(theirs))
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter)
+    found = ours.load_state_dict(torch.load(file, weights_only=True))
+    assert found.missing_keys == found.unexpected_keys == []
+    check(ours, theirs, *given(name), tolerance={"rtol": 1e-9, "atol": 1e-10})
+
+
+def test_known_blocks_are_ours_and_others_are_both():
+    ours = from_torch(torchs("gpt"))
+    assert isinstance(ours, nn.Module)
+    assert isinstance(ours, GPT2)
+    assert type(ours.lm_head) is nn.Linear
+    assert type(ours).__name__ == "GPT2"
+    assert ours.lm_head.weight is ours.transformer["wte"].weight
+    assert isinstance(ours.lm_head.weight, nn.Parameter)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_have_weights_of_their_own(again):
+    ours = from_torch(torchs("resnet", training=False))
+    other = again(ours)
+    x = nbgrad.tensor(given("resnet")[0])
+    assert torch.equal(ours(x).data, other(x).data)
+    ours.conv1.weight.data.zero_()
+    assert other.conv1.weight.data.abs().sum() > 0
+    assert other.training is False
+    assert other.train().layer1[0].bn1.training is True
+
+
+def test_what_is_shared_stays_shared():
+    inner = tnn.Linear(3, 3)
+    ours = from_torch(tnn.Sequential(inner, tnn.Tanh(), inner))
+    assert ours[0] is ours[2]
+    assert len(list(ours.parameters())) == 2
+
+
+def test_frozen_parameters_and_hooks_come_along():
+    theirs = tnn.Sequential(tnn.Linear(3, 3), tnn.Linear(3, 2))
+    theirs[0].requires_grad_(False)
+    theirs[0].register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    theirs[1].register_forward_hook(lambda module, args, kwargs, out: out + 1, with_kwargs=True)
+    ours = from_torch(theirs)
+    assert [one.requires_grad for one in ours.parameters()] == [False, False, True, True]
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(ours(nbgrad.tensor(x)).data, theirs(x).detach())
+
+
+class Counting(tnn.Module):
+    """Attributes that are set in the forward, a method of its own, and a list of modules that nobody registered."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.register_buffer("mean", torch.zeros(3), persistent=False)
+        self.steps = [self.double_it]
+        self.extra = {"layer": tnn.Linear(3, 3)}
+
+    def double_it(self, x):
+        self.calls += 1
+        return x * 2
+
+    def forward(self, x):
+        self.mean = self.mean * 0.9 + x.detach().mean(0) * 0.1
+        assert isinstance(self, tnn.Module)
+        for step in self.steps:
+            x = step(x)
+        return self.extra["layer"](x) - self.mean + next(self.parameters(), 0)
+
+
+def test_attributes_and_methods():
+    theirs = Counting()
+    ours = from_torch(theirs)
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(ours(nbgrad.tensor(x)).data, theirs(x).detach())
+    torch.testing.assert_close(ours.mean.data, theirs.mean)
+    assert ours.calls == 1
+    assert "mean" not in ours.state_dict()
+
+
+# Every block of torch's that we have, made and run as torch's own tests do.
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it asks for packages that it can do without
+    from torch.testing._internal.common_modules import module_db
+
+MODULES = {
+    info.module_cls.__name__: info
+    for info in module_db
+    if info.module_cls.__module__.startswith("torch.nn.modules") and hasattr(nn, info.module_cls.__name__)
+}
+MOST = 5
+"""Of the samples of one block, as many as are run: spread over all of them."""
+
+
+def samples(info):
+    settings = {"device": "cpu", "dtype": torch.float64, "requires_grad": False, "training": True}
+    found = [one for one in info.module_inputs_func(info, **settings) if one.forward_input is not None]
+    return found[:: -(-len(found) // MOST)]
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's samples use what torch has deprecated
+@pytest.mark.parametrize("name", MODULES)
+def test_blocks_become_ours(name):
+    ran = 0
+    for sample in samples(MODULES[name]):
+        made, given = sample.constructor_input, sample.forward_input
+        theirs = MODULES[name].module_cls(*made.args, **made.kwargs).double()
+        theirs(*copy.deepcopy(given.args), **given.kwargs)  # a lazy one finds its shape
+        ours = from_torch(copy.deepcopy(theirs))
+        assert type(ours) is getattr(nn, type(theirs).__name__)
+        torch.manual_seed(1)
+        out = ours(*each(list(given.args), nbgrad.tensor), **each_named(given.kwargs))
+        torch.manual_seed(1)
+        expected = theirs(*copy.deepcopy(given.args), **given.kwargs)
+        same(flat(out), flat(expected), {"rtol": 1e-9, "atol": 1e-10, "equal_nan": True})
+        ran += 1
+    assert ran
+
+
+def each_named(settings):
+    return {key: each(value, nbgrad.tensor) for key, value in settings.items()}
+
+
+class Strange(tnn.Module):
+    def forward(self, x):
+        return torch.frexp(x).mantissa
+
+
+def test_a_missing_op_is_named_with_its_place():
+    ours = from_torch(tnn.Sequential(tnn.Linear(3, 3), Strange()))
+    with pytest.raises(NotImplementedError, match=r"no op 'torch.frexp'") as caught:
+        ours(nbgrad.tensor(torch.ones(2, 3)))
+    assert caught.value.__notes__ == ["in 1 (Strange)"]
+
+
+def test_what_cannot_be_converted():
+    with pytest.raises(TypeError, match=r"from_torch takes a torch\.nn\.Module, not"):
+        from_torch(nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match="LazyLinear does not know its shapes yet"):
+        from_torch(tnn.LazyLinear(3))
+    hooked = tnn.Linear(2, 2)
+    hooked.register_full_backward_hook(lambda *_: None)
+    with pytest.raises(NotImplementedError, match="Linear has backward hooks"):
+        from_torch(hooked)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_module_compiled_by_jit_is_refused():
+    with pytest.raises(TypeError, match=r"compiled by torch\.jit"):
+        from_torch(torch.jit.trace(tnn.Linear(2, 2), torch.ones(1, 2)))

@@ -1,0 +1,110 @@
+"""torch.nn's public classes: each is here with the same constructor, or it is said why not."""
+
+import inspect
+
+import pytest
+import torch
+
+from nbgrad import nn
+
+MISSING = {
+    "Container": "deprecated by torch: Module does it",
+    "DataParallel": "several devices",
+    "LinearCrossEntropyOptions": "how torch computes one loss in pieces",
+    "NLLLoss2d": "deprecated by torch: NLLLoss does it",
+    "SyncBatchNorm": "several processes",
+}
+THEIRS = [name for name, kind in vars(torch.nn).items() if inspect.isclass(kind)]
+C_LIKE = {"Module", "GRU", "LSTM", "RNN"}  # torch's take (*args, **kwargs)
+
+
+def test_every_class_is_here_or_has_a_reason():
+    assert {name for name in THEIRS if not hasattr(nn, name)} <= MISSING.keys()
+    assert not [name for name in MISSING if hasattr(nn, name)]
+
+
+def arguments(kind):
+    found = []
+    for one in inspect.signature(kind).parameters.values():
+        default = one.default.__name__ if callable(one.default) else one.default
+        found.append((one.name, one.kind, default))
+    return found
+
+
+MODULES = [
+    name
+    for name in THEIRS
+    if hasattr(nn, name) and issubclass(getattr(torch.nn, name), torch.nn.Module) and name not in C_LIKE
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_constructor_is_torchs(name):
+    assert arguments(getattr(nn, name)) == arguments(getattr(torch.nn, name))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_first_line_of_the_docstring_says_what_it_is(name):
+    first = inspect.getdoc(getattr(nn, name)).splitlines()[0]
+    assert first.endswith((".", ":"))
+
+
+ERRORS = {
+    "groups": lambda n: n.Conv1d(4, 6, 3, groups=3),
+    "no groups": lambda n: n.Conv1d(4, 6, 3, groups=0),
+    "groups of outputs": lambda n: n.Conv1d(4, 6, 3, groups=4),
+    "padding string": lambda n: n.Conv2d(4, 6, 3, padding="full"),
+    "same with stride": lambda n: n.Conv2d(4, 6, 3, stride=2, padding="same"),
+    "padding mode": lambda n: n.Conv2d(4, 6, 3, padding_mode="mirror"),
+    "transposed padding mode": lambda n: n.ConvTranspose2d(4, 6, 3, padding_mode="reflect"),
+    "dropout": lambda n: n.Dropout(1.5),
+    "negative dropout": lambda n: n.AlphaDropout(-0.1),
+    "groups of channels": lambda n: n.GroupNorm(4, 6),
+    "bilinear of nothing": lambda n: n.Bilinear(0, 2, 3),
+    "unflatten a number": lambda n: n.Unflatten(1, 6),
+    "unflatten floats": lambda n: n.Unflatten(1, (2.0, 3)),
+    "empty range": lambda n: n.Hardtanh(1.0, 1.0),
+    "fractional, nothing": lambda n: n.FractionalMaxPool2d(2),
+    "fractional, both": lambda n: n.FractionalMaxPool2d(2, output_size=2, output_ratio=0.5),
+    "fractional, ratio": lambda n: n.FractionalMaxPool3d(2, output_ratio=1.5),
+    "fractional, kernel": lambda n: n.FractionalMaxPool3d(0, output_size=2),
+    "padding index": lambda n: n.Embedding(5, 2, padding_idx=5),
+    "negative padding index": lambda n: n.EmbeddingBag(5, 2, padding_idx=-6),
+    "weight's shape": lambda n: n.Embedding(5, 2, _weight=torch.ones(2, 5)),
+    "pretrained": lambda n: n.Embedding.from_pretrained(torch.ones(5)),
+    "margin": lambda n: n.TripletMarginLoss(margin=0),
+    "margin with distance": lambda n: n.TripletMarginWithDistanceLoss(margin=-1.0),
+    "p": lambda n: n.MultiMarginLoss(p=3),
+    "no cutoffs": lambda n: n.AdaptiveLogSoftmaxWithLoss(4, 5, []),
+    "cutoffs": lambda n: n.AdaptiveLogSoftmaxWithLoss(4, 5, [2, 2]),
+    "last cutoff": lambda n: n.AdaptiveLogSoftmaxWithLoss(4, 5, [2, 5]),
+    "missing argument": lambda n: n.Linear(3),
+    "missing setting": lambda n: n.ConstantPad1d(1),
+    "unknown setting": lambda n: n.ELU(beta=1.0),
+    "add": lambda n: n.Sequential() + n.ReLU(),
+    "times zero": lambda n: n.Sequential(n.ReLU()) * 0,
+    "times a half": lambda n: n.Sequential(n.ReLU()) * 0.5,
+    "insert far off": lambda n: n.Sequential(n.ReLU()).insert(3, n.ReLU()),
+    "list of numbers": lambda n: n.ModuleList([1]),
+    "extend by a number": lambda n: n.ModuleList().extend(1),
+    "index": lambda n: n.ModuleList([n.ReLU()])[1],
+    "key": lambda n: n.ModuleDict({"a": n.ReLU()})["b"],
+    "dict of a number": lambda n: n.ModuleDict(1),
+    "dict of triples": lambda n: n.ModuleDict([("a", n.ReLU(), 1)]),
+    "parameter key": lambda n: n.ParameterDict()[1],
+    "call a list": lambda n: n.ParameterList()(1),
+    "call a dict": lambda n: n.ParameterDict()(1),
+    "train(1)": lambda n: n.ReLU().train(1),
+    "submodule": lambda n: n.Sequential(n.ReLU()).get_submodule("0.a"),
+    "parameter": lambda n: n.Sequential(n.Linear(2, 2)).get_parameter("0.scale"),
+    "buffer": lambda n: n.Sequential(n.Linear(2, 2)).get_buffer("0.weight"),
+    "set nothing": lambda n: n.Sequential(n.ReLU()).set_submodule("", n.ReLU()),
+}
+
+
+@pytest.mark.parametrize("make", ERRORS.values(), ids=list(ERRORS))
+def test_errors_are_torchs(make):
+    with pytest.raises(Exception) as theirs:  # noqa: PT011
+        make(torch.nn)
+    with pytest.raises(theirs.type):
+        make(nn)
