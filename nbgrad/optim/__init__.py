@@ -1,4 +1,25 @@
-"""Optimizers, with torch's names, arguments, defaults and ``state_dict`` format."""
+"""Optimizers, with torch's names, arguments, defaults and ``state_dict`` format, and the arithmetic of torch's own.
 
+torch's ``SparseAdam`` is not here: it takes nothing but sparse gradients, and the gradients of nbgrad are dense.
+"""
+
+import torch
+
+from nbgrad.optim import lr_scheduler as lr_scheduler, swa_utils as swa_utils
+from nbgrad.optim.adadelta import Adadelta as Adadelta
+from nbgrad.optim.adafactor import Adafactor as Adafactor
+from nbgrad.optim.adagrad import Adagrad as Adagrad
+from nbgrad.optim.adam import Adam as Adam
+from nbgrad.optim.adamax import Adamax as Adamax
+from nbgrad.optim.adamw import AdamW as AdamW
+from nbgrad.optim.asgd import ASGD as ASGD
+from nbgrad.optim.lbfgs import LBFGS as LBFGS
+from nbgrad.optim.nadam import NAdam as NAdam
 from nbgrad.optim.optimizer import Optimizer as Optimizer
+from nbgrad.optim.radam import RAdam as RAdam
+from nbgrad.optim.rmsprop import RMSprop as RMSprop
+from nbgrad.optim.rprop import Rprop as Rprop
 from nbgrad.optim.sgd import SGD as SGD
+
+if hasattr(torch.optim, "Muon"):  # torch has it from 2.9 on
+    from nbgrad.optim.muon import Muon as Muon

@@ -1,6 +1,5 @@
 """Optimizer: what all optimizers share, the parameters in groups and the state kept for each."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
@@ -11,15 +10,18 @@ from nbgrad.core.modes import current, enable_grad
 from nbgrad.core.tensor import Tensor
 
 Tensors = list[torch.Tensor] | tuple[torch.Tensor, ...]
-Params = Iterable[Tensor] | Iterable[dict[str, Any]]
+Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 
 
-class Optimizer:
+class Optimizer(torch.optim.Optimizer):
     """Changes parameters by their gradients; a subclass says how, in ``update``.
 
+    Hooks, printing and pickling are those of torch's base class, and whatever asks for a ``torch.optim.Optimizer`` and
+    reads nothing but the settings of its groups, as every scheduler does, takes this one.
+
     Args:
-        params: the parameters, as ``model.parameters()`` gives them; or groups of them, dicts with the key "params"
-            and settings of their own.
+        params: the parameters, as ``model.parameters()`` or ``model.named_parameters()`` gives them; or groups of them,
+            dicts with the key "params" and settings of their own.
         defaults: the settings of groups that have none of their own.
 
     Attributes:
@@ -29,33 +31,56 @@ class Optimizer:
     Raises:
         ValueError: there are no parameters, a parameter is in two groups, or it was computed and cannot be changed.
         TypeError: a parameter is no ``Tensor`` of nbgrad.
+        NotImplementedError: a setting asks for what an update outside of any graph cannot do.
     """
+
+    state: Any  # by Tensor, where torch's is by torch.Tensor
+    param_groups: list[dict[str, Any]]
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor | torch.Tensor | dict):
             raise TypeError(
                 f"params must be a list of tensors or of dicts, got one {type(params).__name__}: put it in a list"
             )
-        self.defaults = defaults
-        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
-        self.param_groups: list[dict[str, Any]] = []
-        given: list[Any] = list(params)
+        given: Any = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list: was model.parameters() used up before?")
-        for group in given if isinstance(given[0], dict) else [{"params": given}]:
-            self.add_param_group(group)
+        super().__init__(given, defaults)
 
     def add_param_group(self, param_group: Any) -> None:
         """Let the optimizer change more parameters, such as those of a layer that was frozen so far.
 
         Args:
             param_group: a dict with the parameters under "params", one or a list, and settings that differ from the
-                defaults.
+                defaults. Pairs of a name and a parameter leave the names under "param_names".
         """
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError(f"a group must be a dict with the key 'params', got {type(param_group).__name__}")
-        params = param_group["params"]
-        params = [params] if isinstance(params, Tensor) else list(params)
+        given = param_group["params"]
+        if isinstance(given, set):
+            raise TypeError("the parameters of a group must be in a list: a set has another order in each run")
+        pairs = [one if isinstance(one, tuple) else (None, one) for one in ([given] if _is_one(given) else given)]
+        names, params = [name for name, _ in pairs if name is not None], [param for _, param in pairs]
+        self._check_params(params)
+        group = {"params": params, **{key: value for key, value in param_group.items() if key != "params"}}
+        if names:
+            group["param_names"] = names
+        if len(names) not in (0, len(params)) or any(
+            ("param_names" in group) != ("param_names" in other) for other in self.param_groups
+        ):
+            raise ValueError("some parameters have names and others have none: give all of them names, or none")
+        group = {**group, **{key: value for key, value in self.defaults.items() if key not in group}}
+        self._check_settings(group)
+        self.param_groups.append(group)
+
+    def _check_settings(self, settings: dict[str, Any]) -> None:
+        if settings.get("differentiable"):
+            raise NotImplementedError(
+                f"{type(self).__name__}(differentiable=True): a step works on the data, outside of any graph. To "
+                "differentiate through an update write it with nbgrad's ops, on the result of nbgrad.grad(...)"
+            )
+
+    def _check_params(self, params: list[Any]) -> None:
         known = {held for group in self.param_groups for held in group["params"]}
         for param in params:
             if not isinstance(param, Tensor):
@@ -65,17 +90,18 @@ class Optimizer:
             if param in known:
                 raise ValueError(f"a parameter of shape {tuple(param.shape)} appears more than once: give each once")
             known.add(param)
-        self.param_groups.append({**self.defaults, **param_group, "params": params})
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradient of every parameter, or fill it with zeros in place with ``set_to_none=False``."""
-        for group in self.param_groups:
-            for param in group["params"]:
-                if set_to_none:
-                    param.grad = None
-                elif param.grad is not None:
-                    param.grad = param.grad.detach()
-                    param.grad.data.zero_()
+        grads = []
+        for param in self._all_params():
+            if set_to_none:
+                param.grad = None
+            elif param.grad is not None:
+                param.grad = param.grad.detach()
+                grads.append(param.grad.data)
+        if grads:
+            torch._foreach_zero_(grads)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient.
@@ -85,6 +111,9 @@ class Optimizer:
 
         Returns:
             What ``closure`` returned.
+
+        Raises:
+            RuntimeError: a gradient is sparse.
         """
         loss = None
         if closure is not None:
@@ -93,55 +122,79 @@ class Optimizer:
         for group in self.param_groups:
             params = [param for param in group["params"] if param.grad is not None]
             if params:
-                self.update(params, [param.grad.data for param in params], group)
-                for observer in current().observers:
-                    for param in params:
-                        observer.on_change(param.data, f"{type(self).__name__}.step()")
+                self.update(params, self._dense([param.grad.data for param in params]), group)
+                self._tell(params)
         return loss
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
         """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""
         raise NotImplementedError(f'{type(self).__name__} has no "update": define it to say how parameters change')
 
+    def _dense(self, grads: list[torch.Tensor]) -> list[torch.Tensor]:
+        if any([grad.layout is not torch.strided for grad in grads]):  # noqa: C419  # in half the time of a generator
+            raise RuntimeError(
+                f"{type(self).__name__} does not support sparse gradients: use param.grad = param.grad.data.to_dense()"
+            )
+        return grads
+
+    def _tell(self, params: list[Tensor]) -> None:
+        for observer in current().observers:
+            observer.on_change([param.data for param in params], f"{type(self).__name__}.step()")
+
     def state_dict(self) -> dict[str, Any]:
         """The state and the settings in torch's format: parameters are numbers, in the order of the groups."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
         numbers = {param: number for number, param in enumerate(self._all_params())}
         groups = [{**group, "params": [numbers[param] for param in group["params"]]} for group in self.param_groups]
-        return {"state": {numbers[param]: held for param, held in self.state.items()}, "param_groups": groups}
+        made = {"state": {numbers[param]: held for param, held in self.state.items()}, "param_groups": groups}
+        for change in self._optimizer_state_dict_post_hooks.values():
+            made = change(self, made) or made
+        return made
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where the optimizer that ``state_dict`` came from had stopped, torch's own optimizer included.
 
         Raises:
             ValueError: it has another number of groups, or of parameters in a group.
+            NotImplementedError: a setting asks for what an update outside of any graph cannot do.
         """
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = hook(self, state_dict) or state_dict
         loaded = deepcopy(state_dict)
         sizes = [len(group["params"]) for group in self.param_groups]
         loaded_sizes = [len(group["params"]) for group in loaded["param_groups"]]
         if sizes != loaded_sizes:
             raise ValueError(f"the optimizer has groups of {sizes} parameters, the loaded state_dict of {loaded_sizes}")
-        params = self._all_params()
-        numbers = [number for group in loaded["param_groups"] for number in group["params"]]
-        self.state.clear()
-        for number, param in zip(numbers, params, strict=True):
-            if number in loaded["state"]:
-                self.state[param] = {key: _fit(value, param) for key, value in loaded["state"][number].items()}
+        state = {}
         for group, other in zip(self.param_groups, loaded["param_groups"], strict=True):
+            self._check_settings(other)
+            on_device = bool(other.get("capturable") or other.get("fused"))
+            for number, param in zip(other["params"], group["params"], strict=True):
+                if number in loaded["state"]:
+                    held = loaded["state"][number]
+                    state[param] = {key: _fit(value, param, key, on_device) for key, value in held.items()}
             group.update({**other, "params": group["params"]})
+        self.state.clear()
+        self.state.update(state)
+        for loaded_hook in self._optimizer_load_state_dict_post_hooks.values():
+            loaded_hook(self)
 
     def _all_params(self) -> list[Tensor]:
         return [param for group in self.param_groups for param in group["params"]]
 
-    def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
-        for number, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {number}")
-            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
-        return "\n".join([*lines, ")"])
+
+def _is_one(given: Any) -> bool:
+    return isinstance(given, Tensor | torch.Tensor)
 
 
-def _fit(value: Any, param: Tensor) -> Any:
-    """A loaded value where its parameter lives, in its element type."""
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+def _fit(value: Any, param: Tensor, key: str, on_device: bool) -> Any:
+    """A loaded value where its parameter lives, in its element type; a count of steps stays what it is, as in torch."""
+    if isinstance(value, list):
+        return [_fit(one, param, key, on_device) for one in value]
+    if not isinstance(value, torch.Tensor):
         return value
-    return value.to(device=param.device, dtype=param.dtype)
+    if key == "step":
+        return value.to(device=param.device, dtype=torch.float32) if on_device else value
+    return value.to(device=param.device, dtype=param.dtype if param.is_floating_point() else None)

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import nbgrad
 from nbgrad import nn, optim
@@ -169,6 +170,33 @@ ERRORS = {
         TypeError,
         "a group must be a dict with the key 'params', got dict",
     ),
+    "a set": (
+        lambda: optim.SGD([{"params": {nn.Parameter(1.0), nn.Parameter(2.0)}}]),
+        TypeError,
+        "the parameters of a group must be in a list: a set has another order in each run",
+    ),
+    "half named": (
+        lambda: optim.SGD([("weight", nn.Parameter(1.0)), nn.Parameter(2.0)]),
+        ValueError,
+        "some parameters have names and others have none",
+    ),
+    "a group with names": (
+        lambda: stepped()[0].add_param_group({"params": [("weight", nn.Parameter(1.0))]}),
+        ValueError,
+        "some parameters have names and others have none",
+    ),
+    "a group that is to be differentiated": (
+        lambda: stepped()[0].add_param_group({"params": nn.Parameter(1.0), "differentiable": True}),
+        NotImplementedError,
+        r"SGD\(differentiable=True\): a step works on the data, outside of any graph",
+    ),
+    "a state_dict that is to be differentiated": (
+        lambda: optim.SGD([nn.Parameter(1.0)]).load_state_dict(
+            torch.optim.SGD([torch.nn.Parameter(torch.ones(()))], differentiable=True).state_dict()
+        ),
+        NotImplementedError,
+        r"SGD\(differentiable=True\)",
+    ),
     "groups and tensors": (
         lambda: optim.SGD([{"params": nn.Parameter(1.0)}, nn.Parameter(1.0)]),
         TypeError,
@@ -191,3 +219,106 @@ ERRORS = {
 def test_errors_say_what_is_wrong(act, kind, message):
     with pytest.raises(kind, match=message):
         act()
+
+
+def test_names_are_kept_beside_the_parameters():
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    theirs = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    ours = optim.Adam(model.named_parameters()).state_dict()
+    assert ours == torch.optim.Adam(theirs.named_parameters()).state_dict()
+    assert ours["param_groups"][0]["param_names"] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+
+
+def test_step_hooks_are_torchs():
+    sgd, params = stepped()
+    seen = []
+    handles = [
+        sgd.register_step_pre_hook(lambda optimizer, args, kwargs: seen.append(("before", params[0][0].item()))),
+        sgd.register_step_post_hook(lambda optimizer, args, kwargs: seen.append(("after", params[0][0].item()))),
+    ]
+    sgd.param_groups[0].update(lr=1.0, momentum=0)
+    sgd.step()
+    assert seen == [("before", pytest.approx(0.9)), ("after", pytest.approx(-0.1))]
+    for handle in handles:
+        handle.remove()
+    sgd.step()
+    assert len(seen) == 2
+
+
+def test_a_hook_of_all_optimizers_is_called_once_a_step():
+    seen = []
+    handle = register_optimizer_step_post_hook(lambda one, args, kwargs: seen.append(one))
+    try:
+        sgd, _ = stepped()
+    finally:
+        handle.remove()
+    assert seen == [sgd]
+
+
+def test_a_pre_hook_may_change_the_arguments():
+    sgd, _ = stepped()
+    sgd.register_step_pre_hook(lambda optimizer, args, kwargs: ((optimizer, lambda: 7), {}))
+    assert sgd.step() == 7
+
+
+def test_state_dict_hooks_are_torchs():
+    sgd, _ = stepped()
+    seen = []
+    sgd.register_state_dict_pre_hook(lambda optimizer: seen.append("asked"))
+    sgd.register_state_dict_post_hook(lambda optimizer, saved: {**saved, "epoch": 3})
+    sgd.register_load_state_dict_pre_hook(lambda optimizer, saved: {**saved, "state": {}})
+    sgd.register_load_state_dict_post_hook(lambda optimizer: seen.append(len(optimizer.state)))
+    saved = sgd.state_dict()
+    assert (saved["epoch"], len(saved["state"])) == (3, 2)
+    sgd.load_state_dict(saved)
+    assert seen == ["asked", 0]
+
+
+def test_whatever_takes_an_optimizer_of_torch_takes_ours():
+    sgd, _ = stepped()
+    assert isinstance(sgd, torch.optim.Optimizer)
+
+
+def test_data_may_be_replaced_between_steps():
+    adam = optim.Adam([weight := nn.Parameter([1.0])])
+    weight.grad = torch.ones(1)
+    adam.step()
+    weight.data = torch.tensor([5.0])  # as model.to() does
+    weight.grad = torch.ones(1)
+    adam.step()
+    assert weight.item() == pytest.approx(5 - 1e-3)
+    assert adam.state[weight]["step"].item() == 2
+
+
+def test_an_error_in_a_step_leaves_no_gradient_at_the_data():
+    params = [nn.Parameter([1.0]), nn.Parameter([1.0])]
+    adam = optim.Adam(params)
+    for param in params:
+        param.grad = torch.ones(1)
+    params[1].grad = torch.ones(1, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="dtype"):
+        adam.step()
+    assert [param.data.grad for param in params] == [None, None]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("settings", [{}, {"fused": True}, {"capturable": True}, {"foreach": False}], ids=str)
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RAdam"])
+def test_steps_on_a_gpu_are_torchs(name, settings):
+    if "fused" in settings and name in {"NAdam", "RAdam"}:
+        settings = {}
+    walks = [
+        (optim, [nn.Parameter(torch.ones(3, device="cuda")) for _ in range(8)]),
+        (torch.optim, [torch.nn.Parameter(torch.ones(3, device="cuda")) for _ in range(8)]),
+    ]
+    for module, params in walks:
+        optimizer = getattr(module, name)(params, lr=0.1, **settings)
+        for number in range(10):
+            for param in params:
+                param.grad = param.data.sin() + number
+            optimizer.step()
+        other = getattr(module, name)(params)
+        other.load_state_dict(optimizer.state_dict())
+        other.step()
+    for ours, theirs in zip(walks[0][1], walks[1][1], strict=True):
+        torch.testing.assert_close(ours.data, theirs.data)

@@ -109,12 +109,6 @@ def test_state_moves_between_torch_and_us_in_midwalk(starts_with_torch):
         torch.testing.assert_close(got, expected, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["lr", "momentum", "weight_decay"])
-def test_negative_settings(name):
-    with pytest.raises(ValueError, match=f"SGD: {name} must not be negative, got -0.1"):
-        optim.SGD([nn.Parameter(1.0)], **{name: -0.1})
-
-
 @pytest.mark.parametrize("settings", [{}, {"momentum": 0.9, "dampening": 0.1}])
 def test_nesterov_needs_plain_momentum(settings):
     with pytest.raises(ValueError, match="Nesterov momentum requires a momentum and zero dampening"):

@@ -1,0 +1,87 @@
+"""L-BFGS: Newton's method by the memory of a few gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nbgrad.core.modes import enable_grad
+from nbgrad.optim.optimizer import Params
+from nbgrad.optim.torchs import TorchOptimizer
+
+
+class LBFGS(TorchOptimizer):
+    """Steps along the direction that Newton's method would take, from how gradients changed in the last steps.
+
+    For smooth losses of all data, such as a fit with few parameters, where it needs far fewer evaluations than gradient
+    descent (Liu and Nocedal 1989). A step is many iterations, each of which calls the closure.
+
+    Args:
+        params: the parameters, one group of them.
+        lr: the learning rate; 1 is Newton's own step.
+        max_iter: the most iterations in a step.
+        max_eval: the most calls of the closure in a step; default: 5/4 of ``max_iter``.
+        tolerance_grad: stop where no element of the gradient is larger.
+        tolerance_change: stop where parameters or loss change by less.
+        history_size: how many changes of the gradient are remembered.
+        line_search_fn: "strong_wolfe" to search along the direction, or None to step by ``lr``.
+
+    Raises:
+        ValueError: the learning rate is negative, or there are several groups.
+    """
+
+    torchs = torch.optim.LBFGS
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | torch.Tensor = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr=lr,
+            max_iter=max_iter,
+            max_eval=max_eval,
+            tolerance_grad=tolerance_grad,
+            tolerance_change=tolerance_change,
+            history_size=history_size,
+            line_search_fn=line_search_fn,
+        )
+
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # as torch's
+        """Move to where the loss is lower.
+
+        Args:
+            closure: drops the gradients, computes the loss and its gradients anew, and returns it.
+
+        Returns:
+            The loss before the step.
+        """
+        (group,) = self.param_groups
+        params = group["params"]
+        evaluations = 0
+
+        def evaluated() -> Any:
+            nonlocal evaluations
+            if evaluations:
+                self._tell(params)
+            evaluations += 1
+            with enable_grad():
+                loss = closure()
+            for param in params:
+                param.data.grad = None if param.grad is None else self._dense([param.grad.data])[0]
+            return loss
+
+        def search(runner: Any) -> Any:
+            runner._params, runner._numel_cache = runner.param_groups[0]["params"], None
+            return self._bare(runner, evaluated)
+
+        loss = self._run(params, [None] * len(params), group, search)
+        self._tell(params)
+        return loss

@@ -1,0 +1,52 @@
+"""Rprop: steps that depend on signs alone."""
+
+import torch
+
+from nbgrad.optim.optimizer import Params
+from nbgrad.optim.torchs import TorchOptimizer
+
+
+class Rprop(TorchOptimizer):
+    r"""Steps by a length of its own for each number, along the sign of its gradient (Riedmiller and Braun 1993).
+
+    A length grows by the second of ``etas`` while the sign stays, and shrinks by the first where it turns, as a minimum
+    was stepped over. For gradients of all data: on batches the signs are noise.
+
+    Args:
+        params: the parameters, or dicts of groups of them.
+        lr: the length of the first step.
+        etas: the factors by which a length shrinks and grows.
+        step_sizes: the shortest and the longest length.
+        capturable: whether a step can be captured as a CUDA graph; it keeps the count of steps on the GPU.
+        foreach: whether one kernel works on all parameters at once; None: where that is faster.
+        maximize: step along the gradient instead of against it.
+        differentiable: not supported, a step works outside of any graph.
+
+    Raises:
+        ValueError: a setting is out of its range.
+    """
+
+    torchs = torch.optim.Rprop
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | torch.Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            lr=lr,
+            etas=etas,
+            step_sizes=step_sizes,
+            capturable=capturable,
+            foreach=foreach,
+            maximize=maximize,
+            differentiable=differentiable,
+        )
