@@ -10,6 +10,14 @@ STAMP := $(VENV)/.installed
 TOUR := notebooks/01_tour.ipynb
 VIEW := nbgrad/widgets
 BUILD := build
+CORE := nbgrad/core
+# Written last where the core is compiled in place.
+COMPILED := $(CORE)/compiled.json
+DECLARED := $(wildcard $(CORE)/*.pxd)
+# In how many processes the unit tests run.
+JOBS ?= 2
+# For which Pythons `make wheels` builds: those that are there.
+PYTHONS ?= python3.11 python3.12 python3.13
 # Extra flags for JupyterLab, such as LAB_FLAGS=--no-browser; PYTHON and CHROMIUM are read the same way by the scripts.
 LAB_FLAGS ?=
 # JupyterLab refuses to run as root unless told that this is meant; in a container it usually is.
@@ -18,7 +26,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup lab demo test tools lint types unit frontend notebooks save browser clean
+.PHONY: help setup compile lab demo write wheels opdb bench test tools lint types unit frontend notebooks save browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +34,12 @@ help: ## list the targets
 # ---------------------------------------------------------------------------------------------------- use
 
 setup: $(STAMP) ## make .venv and install nbgrad into it (PYTHON=... picks the interpreter)
+
+compile: $(COMPILED) ## compile the core in place, if there is a C compiler
+
+# Without a compiler this file is not made: then there is nothing that it could be about.
+$(COMPILED): setup.py $(CORE)/compilation.py $(DECLARED) $(DECLARED:.pxd=.py) | setup
+	$(call step,compile,$(PY) setup.py --quiet build_ext --inplace --force)
 
 lab: setup ## open JupyterLab on the tour
 	@$(PY) -m jupyterlab $(ROOT_FLAG) --LabApp.default_url=/lab/tree/$(TOUR) $(LAB_FLAGS)
@@ -40,6 +54,28 @@ $(STAMP): pyproject.toml constraints.txt
 	echo "installing nbgrad and what it needs into $(VENV) (torch is large: this takes minutes)"; \
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[lab,test]"
 	@touch $@
+
+# ------------------------------------------------------------------------------------------------- write
+
+write: setup ## write what is made from the op table: the stubs that editors read, and docs/ops.md
+	@$(PY) tools/write.py
+
+wheels: ## build a wheel for every Python of PYTHONS that is there, into dist/
+	@for python in $(PYTHONS); do rm -rf $(BUILD)/lib* $(BUILD)/bdist*; \
+		"$$python" -c '' 2>/dev/null || { echo "no $$python here"; continue; }; \
+		"$$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . || exit 1; \
+	done; ls dist/*.whl
+
+# ------------------------------------------------------------------------------------------------ measure
+
+opdb: setup ## compare with torch's own op database, every sample: build/opdb.md (OPDB_FLAGS=... names entries)
+	@$(PY) -m tools.opdb $(OPDB_FLAGS)
+
+# Which peers there are is the table's to say: one that does not install here stands in it as such.
+bench: setup ## time nbgrad next to torch and other engines, as ratios: build/bench.md (BENCH_FLAGS=... names cases)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]" \
+		|| echo "not every peer installs here: the table names those that are missing"
+	@$(PY) -m benchmarks $(BENCH_FLAGS)
 
 # -------------------------------------------------------------------------------------------------- check
 
@@ -56,8 +92,13 @@ lint: setup ## ruff, and the direction of imports
 types: setup ## mypy --strict
 	$(call step,types,$(PY) -m mypy)
 
-unit: setup ## the tests that need no browser
-	$(call step,unit,$(PY) -m pytest -q -m "not browser")
+unit: setup compile ## the tests that need no browser, on the plain core and on the compiled one if there is a compiler
+	$(call step,unit,NBGRAD_COMPILED=0 $(UNIT))
+	$(call step,unit (compiled),if [ -e $(COMPILED) ]; then NBGRAD_COMPILED=1 $(UNIT) $(ENGINE); else echo "   no compiler"; fi)
+
+UNIT = $(PY) -m pytest -q -m "not browser" -n $(JOBS) --dist loadgroup
+# What differs where the core is compiled: all that runs it, but neither its packages nor its pictures.
+ENGINE := tests/core tests/nn tests/optim tests/test_docs.py
 
 frontend: setup $(VIEW)/node_modules/.package-lock.json ## types of the TypeScript, and the bundle is that of the sources
 	$(call step,front-end types,npm --prefix $(VIEW) run --silent check)
@@ -81,4 +122,5 @@ browser: setup ## the notebooks in JupyterLab and headless Chromium; screenshots
 	$(call step,browser,$(PY) -m pytest -q -m browser)
 
 clean: ## remove what was built, but not .venv
+	@rm -rf $(COMPILED) $(CORE)/*.so $(CORE)/*.pyd
 	@rm -rf $(BUILD) dist *.egg-info $(VIEW)/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

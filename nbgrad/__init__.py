@@ -13,7 +13,7 @@ from torch import (
     manual_seed as manual_seed,
 )
 
-from nbgrad import nn as nn, optim as optim
+from nbgrad import fft as fft, linalg as linalg, nn as nn, optim as optim, special as special
 from nbgrad.core.anomaly import AnomalyError as AnomalyError, detect_anomaly as detect_anomaly
 from nbgrad.core.autocast import autocast as autocast
 from nbgrad.core.check import (
@@ -22,6 +22,7 @@ from nbgrad.core.check import (
     gradgradcheck as gradgradcheck,
 )
 from nbgrad.core.checkpoint import checkpoint as checkpoint
+from nbgrad.core.compilation import compiled as compiled
 from nbgrad.core.function import Function as Function, once_differentiable as once_differentiable
 from nbgrad.core.functional import (
     hessian as hessian,
@@ -31,7 +32,7 @@ from nbgrad.core.functional import (
     vhp as vhp,
     vjp as vjp,
 )
-from nbgrad.core.grad import grad as grad
+from nbgrad.core.grad import backward as backward, grad as grad
 from nbgrad.core.graph import AutogradGraph as AutogradGraph
 from nbgrad.core.interop import from_dlpack as from_dlpack, from_numpy as from_numpy
 from nbgrad.core.modes import (
@@ -44,46 +45,11 @@ from nbgrad.core.modes import (
     set_grad_enabled as set_grad_enabled,
 )
 from nbgrad.core.op import op as op
-from nbgrad.core.ops import (
-    add as add,
-    amax as amax,
-    argmax as argmax,
-    clone as clone,
-    div as div,
-    eq as eq,
-    exp as exp,
-    fill as fill,
-    gather as gather,
-    ge as ge,
-    gt as gt,
-    le as le,
-    log as log,
-    log_softmax as log_softmax,
-    lt as lt,
-    matmul as matmul,
-    max as max,
-    maximum as maximum,
-    mean as mean,
-    mul as mul,
-    ne as ne,
-    neg as neg,
-    permute as permute,
-    pow as pow,
-    relu as relu,
-    reshape as reshape,
-    sigmoid as sigmoid,
-    softmax as softmax,
-    sqrt as sqrt,
-    squeeze as squeeze,
-    sub as sub,
-    sum as sum,
-    tanh as tanh,
-    transpose as transpose,
-    unsqueeze as unsqueeze,
-    where as where,
-)
 from nbgrad.core.strict import BroadcastError as BroadcastError, strict_broadcast as strict_broadcast
 from nbgrad.core.tensor import Tensor as Tensor, tensor as tensor
+from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: found in the op table, listed in functions.pyi
+from nbgrad.nn.from_torch import from_torch as from_torch
+from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_safetensors as save_safetensors
 
 __version__ = "0.1.0"
 

@@ -1,38 +1,94 @@
-"""The package's contents page and the op table agree."""
+"""The functions that nbgrad has are those of the op table that torch has, and editors are told the truth about them."""
 
+import ast
 import inspect
+import subprocess
+import sys
+from difflib import unified_diff
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core import naming, ops
+from nbgrad.core.inplace import InPlace
+from nbgrad.core.op import OPS
+from nbgrad.core.row import Op
+from tools import write, write_functions, write_methods
+
+MODULES = [pytest.param(module, id=module.__name__) for module in write_functions.MODULES]
+
+CALLS = """
+from typing import assert_type
 
 import torch
 
 import nbgrad
-from nbgrad.core.op import OPS, Op
+from nbgrad.nn import functional as F
 
-CHOOSING = {"max"}
-"""torch's names for what is several rows of ours."""
-
-
-def wanted() -> set[str]:
-    """Rows that torch has under the same name, but for those that only rules use."""
-    return {name for name in OPS if hasattr(torch, name) and not name.endswith("_backward")} | CHOOSING
-
-
-def exported() -> set[str]:
-    """What of the table the package exports: rows, and functions that choose one."""
-    return {
-        name
-        for name, value in vars(nbgrad).items()
-        if isinstance(value, Op) or (inspect.isfunction(value) and value.__module__.startswith("nbgrad.core.ops."))
-    }
+x = nbgrad.tensor([[1.0, 2.0]])
+assert_type(nbgrad.exp(x), nbgrad.Tensor)
+assert_type(nbgrad.add(x, 1, alpha=2), nbgrad.Tensor)
+assert_type(nbgrad.cat([x, torch.ones(1, 2)], 0), nbgrad.Tensor)
+assert_type(nbgrad.split(x, 1), tuple[nbgrad.Tensor, ...])
+assert_type(nbgrad.linalg.svd(x, full_matrices=False).S, nbgrad.Tensor)
+assert_type(nbgrad.max(x, 0).indices, nbgrad.Tensor)
+assert_type(nbgrad.fft.rfft(x), nbgrad.Tensor)
+assert_type(nbgrad.special.expit(x), nbgrad.Tensor)
+assert_type(F.relu(x, inplace=True), nbgrad.Tensor)
+nbgrad.conv2d(x)  # type: ignore[call-arg]
+nbgrad.exp("x")  # type: ignore[arg-type]
+nbgrad.conv5d  # type: ignore[attr-defined]
+"""
 
 
-def test_every_row_that_torch_has_is_exported_and_no_other() -> None:
-    lines = "\n".join(f"    {name} as {name}," for name in sorted(wanted()))
-    assert exported() == wanted(), f"nbgrad/__init__.py is to have\n\nfrom nbgrad.core.ops import (\n{lines}\n)"
+def held(module: ModuleType) -> set[str]:
+    """What of the table a module has: rows, twins, and functions that choose a row or are made of rows."""
+    return set(write_functions.of_table(module))
 
 
-def test_an_exported_name_is_the_row_of_that_name() -> None:
-    for name in exported() - CHOOSING - {"gather"}:  # gather has torch's order of arguments
-        assert getattr(nbgrad, name) is OPS[name]
+def test_the_stubs_are_what_the_table_gives() -> None:
+    changes = [
+        line
+        for path, text in write.made().items()
+        for line in unified_diff(path.read_text("utf-8").splitlines(), text.splitlines(), path.name, "the table", n=0)
+    ]
+    assert not changes, "run: python tools/write.py\n" + "\n".join(changes[:40])
+
+
+def test_every_parameter_in_the_stubs_has_a_type() -> None:
+    assert not {*write_methods.unknown(), *write_functions.unknown()}, "say in tools/annotations.py what these take"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_stub_names_what_the_module_has(module: ModuleType) -> None:
+    tree = ast.parse(write_functions.path_of(module).read_text("utf-8"))
+    (names,) = (node.value for node in tree.body if isinstance(node, ast.Assign))
+    assert set(ast.literal_eval(names)) == set(module.__all__) == held(module)
+
+
+def test_every_row_that_torch_has_is_exported() -> None:
+    there = {name for name in OPS if callable(getattr(torch, name, None)) and not name.endswith("_backward")}
+    assert there - held(nbgrad) == set()
+
+
+def test_rows_of_torchs_modules_are_in_nbgrads() -> None:
+    for place in naming.PLACES:
+        there = {name.removeprefix(f"{place}_") for name in OPS if name.startswith(f"{place}_")}
+        there = {name for name in there if hasattr(getattr(torch, place), name)}
+        assert there - held(getattr(nbgrad, place)) == set()
+
+
+def test_an_exported_name_is_what_the_table_calls_so() -> None:
+    for name in held(nbgrad):
+        value = getattr(nbgrad, name)
+        assert value is getattr(ops, name)
+        if isinstance(value, Op) and name in OPS:  # a function may choose a row, or have torch's order of arguments
+            assert value is OPS[name]
 
 
 def test_a_name_that_torch_has_means_the_same_there() -> None:
@@ -41,5 +97,48 @@ def test_a_name_that_torch_has_means_the_same_there() -> None:
             assert value is getattr(torch, name)
 
 
-if __name__ == "__main__":
-    print(*sorted(wanted()), sep="\n")
+def test_two_functions_of_one_name_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two_of_one").mkdir()
+    (tmp_path / "two_of_one" / "__init__.py").touch()
+    for name in ("first", "second"):
+        (tmp_path / "two_of_one" / f"{name}.py").write_text("def relu(input):\n    return input\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    package = import_module("two_of_one")
+    with pytest.raises(ImportError, match=r"relu is a function in two_of_one\.second and another in two_of_one\.first"):
+        naming.found("two_of_one", package.__path__, "", {})
+    assert naming.found("two_of_one", package.__path__, "second", {}).keys() == {"relu"}
+    decided = {"relu": len}
+    assert naming.found("two_of_one", package.__path__, "", decided) == decided
+
+
+@pytest.mark.parametrize("name", sorted(held(nbgrad.nn.functional)))
+def test_a_function_of_nn_takes_what_torchs_does(name: str) -> None:
+    torchs = parameters(getattr(torch.nn.functional, name))
+    if torchs is None or "args" in torchs:
+        return  # written in C, or chosen by an argument: it does not say what it takes
+    value = getattr(nbgrad.nn.functional, name)
+    ours = parameters(value)
+    assert ours is not None
+    first = len(value.inputs) if isinstance(value, Op) else 0  # a row takes its inputs by torch's other names too
+    theirs = [one for one in torchs if one not in {"size_average", "reduce", "_stacklevel"}]  # torch's old spellings
+    assert ours[first : len(theirs)] == theirs[first:]
+
+
+def parameters(function: Any) -> list[str] | None:
+    """The names of what a function takes; None where it does not say."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except ValueError:
+        return None
+
+
+def test_a_type_checker_knows_the_functions(tmp_path: Path) -> None:
+    (tmp_path / "calls.py").write_text(CALLS)
+    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", str(tmp_path / "calls.py")]
+    result = subprocess.run(command, cwd=write.ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_an_in_place_twin_is_exported_where_torch_has_it() -> None:
+    assert isinstance(nbgrad.relu_, InPlace)
+    assert nbgrad.nn.functional.elu_ is ops.elu.in_place

@@ -1,72 +1,197 @@
-"""The wheel holds what a user needs and nothing else, and works from where it is installed."""
+"""The wheel holds what a user needs and nothing else; compiled where a compiler is, it works plain where none is."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
+from nbgrad.core.compilation import modules
+
 ROOT = Path(__file__).parents[1]
+COMPILED = modules(ROOT / "nbgrad" / "core")
+SUFFIX = EXTENSION_SUFFIXES[0]
+pytestmark = pytest.mark.xdist_group("packaging")  # one process, so that each wheel is built once
+
+BUILT = shutil.ignore_patterns("node_modules", "__pycache__", "*.so", "*.pyd", "compiled.json")
+
+PROGRAM = """
+import sys; sys.path.insert(0, sys.argv[1])
+import nbgrad, nbgrad.magics, nbgrad.widgets.view
+from nbgrad.core import compilation, row
+x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+(x * x).sum().backward()
+print(nbgrad.__file__)
+print(x.grad.data.tolist())
+print(nbgrad.compiled(), row.__file__.endswith(".py"), compilation.why_not())
+"""
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy, because setuptools writes beside the sources."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is built, because setuptools writes beside the sources."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    shutil.copytree(
-        ROOT / "nbgrad", copy / "nbgrad", ignore=shutil.ignore_patterns("node_modules", "__pycache__"), symlinks=True
-    )
+    shutil.copytree(ROOT / "nbgrad", copy / "nbgrad", ignore=BUILT, symlinks=True)
     # What npm leaves behind on a developer's machine, Python files included.
     stray = copy / "nbgrad" / "widgets" / "node_modules" / "tool"
     stray.mkdir(parents=True)
     for name in ("__init__.py", "index.js"):
         (stray / name).touch()
-    out = tmp_path_factory.mktemp("wheel")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def plain(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as it is built where no compiler works."""
+    return build(source, tmp_path_factory.mktemp("plain"), CC="false", CXX="false")
+
+
+@pytest.fixture(scope="module")
+def compiled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as it is built where one does; without optimization, for what it does is what is looked at."""
+    if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang", "cl"))):
+        pytest.skip("no C compiler on this machine")
+    return build(source, tmp_path_factory.mktemp("compiled"), CFLAGS="-O0")
+
+
+@pytest.fixture(scope="module")
+def installed(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder into which the compiled wheel is installed."""
+    return install(compiled, tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture
+def site(installed: Path, tmp_path: Path) -> Path:
+    """Such a folder that a test may change."""
+    return shutil.copytree(installed, tmp_path / "site")
+
+
+def build(source: Path, out: Path, **variables: str) -> Path:
     # Without build isolation: nothing is fetched, so the test needs no network.
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, copy)
+    shutil.rmtree(source / "build", ignore_errors=True)
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source, **variables)
     [wheel] = out.iterdir()
     return wheel
 
 
-def pip(*arguments: object) -> None:
+def install(wheel: Path, folder: Path) -> Path:
+    pip("install", "--no-deps", "--no-index", "--target", folder, wheel)
+    return folder
+
+
+def pip(*arguments: object, **variables: str) -> None:
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_wheel_is_pure(wheel: Path) -> None:
-    assert wheel.name.endswith("-py3-none-any.whl")
+def environment(**variables: str) -> dict[str, str]:
+    """This process's, without what it says about compiling."""
+    mine = {name: value for name, value in os.environ.items() if name not in {"NBGRAD_COMPILED", "PYTHONPATH"}}
+    return {**mine, **variables}
 
 
-def test_the_wheel_holds_every_module_the_bundle_and_nothing_else(wheel: Path) -> None:
-    sources = ROOT / "nbgrad"
-    wanted = {path for path in sources.rglob("*.py*") if path.suffix in {".py", ".pyi"}}
-    wanted = {path for path in wanted if "node_modules" not in path.parts}
-    wanted |= {path for path in (sources / "widgets" / "static").iterdir() if path.is_file()}
-    wanted.add(sources / "py.typed")
-    names = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert names == {path.relative_to(ROOT).as_posix() for path in wanted}
-    assert any(name.endswith(".js") for name in names), "the view's bundle"
-
-
-def test_the_installed_wheel_works_far_from_the_sources(wheel: Path, tmp_path: Path) -> None:
-    pip("install", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel)
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import nbgrad, nbgrad.magics, nbgrad.widgets.view\n"
-        "print(nbgrad.__file__)\n"
-        "x = nbgrad.tensor([1.0, 2.0], requires_grad=True)\n"
-        "(x * x).sum().backward()\n"
-        "print(x.grad.data.tolist())\n"
-    )
+def run(site: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The program, with the package that is installed there."""
     # -P: the folder that the test happens to run in is not searched, so the sources cannot stand in for the wheel.
-    command = [sys.executable, "-P", "-c", code, str(tmp_path / "site")]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-P", "-c", PROGRAM, str(site)]
+    return subprocess.run(
+        command, cwd=site, env=environment(**variables), capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def answer(result: subprocess.CompletedProcess[str], site: Path) -> str:
+    """What the program says of the core, where everything else is right."""
     assert result.returncode == 0, result.stderr
-    place, gradient = result.stdout.splitlines()
-    assert place.startswith(str(tmp_path))
+    place, gradient, core = result.stdout.splitlines()
+    assert place.startswith(str(site))
     assert gradient == "[2.0, 4.0]"
+    return core
+
+
+def wanted() -> set[str]:
+    """Every module, what editors read of it, what the build reads of it, and the view's bundle."""
+    sources = ROOT / "nbgrad"
+    files = {path for path in sources.rglob("*.p*") if path.suffix in {".py", ".pyi", ".pxd"}}
+    files = {path for path in files if "node_modules" not in path.parts}
+    files |= {path for path in (sources / "widgets" / "static").iterdir() if path.is_file()}
+    files.add(sources / "py.typed")
+    assert any(path.suffix == ".js" for path in files), "the view's bundle"
+    return {path.relative_to(ROOT).as_posix() for path in files}
+
+
+def held(wheel: Path) -> set[str]:
+    with ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_without_a_compiler_the_wheel_is_for_every_machine_and_plain(plain: Path, tmp_path: Path) -> None:
+    assert plain.name.endswith("-py3-none-any.whl")
+    assert held(plain) == wanted()
+    with ZipFile(plain) as archive:
+        (scripts,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        assert "nbgrad = nbgrad.doctor:main" in archive.read(scripts).decode()
+    site = install(plain, tmp_path / "site")
+    core = answer(run(site), site)
+    assert core == "False True nothing was compiled when it was installed: that takes a C compiler"
+    assert "but nothing was compiled when it was installed" in run(site, NBGRAD_COMPILED="1").stderr
+
+
+def test_with_a_compiler_the_wheel_holds_what_was_compiled_too(compiled: Path) -> None:
+    assert not compiled.name.endswith("-any.whl")
+    made = {f"nbgrad/core/{name}{SUFFIX}" for name in COMPILED}
+    assert held(compiled) == wanted() | made | {"nbgrad/core/compiled.json"}
+    with ZipFile(compiled) as archive:
+        assert list(json.loads(archive.read("nbgrad/core/compiled.json"))) == COMPILED
+
+
+def test_the_compiled_wheel_runs_compiled_and_as_it_is_told(installed: Path) -> None:
+    assert answer(run(installed), installed) == "True False None"
+    assert answer(run(installed, NBGRAD_COMPILED="1"), installed) == "True False None"
+    told = run(installed, NBGRAD_COMPILED="0")
+    assert answer(told, installed) == "False True NBGRAD_COMPILED=0 asks for plain Python"
+    assert not told.stderr
+    assert "NBGRAD_COMPILED is 'no'" in run(installed, NBGRAD_COMPILED="no").stderr
+
+
+def test_a_source_that_changed_after_it_was_compiled_runs_plain_and_says_so(site: Path) -> None:
+    for name in ("row.py", "node.pxd"):
+        with (site / "nbgrad" / "core" / name).open("a", encoding="utf-8") as file:
+            file.write("# changed\n")
+    result = run(site)
+    why = "node, row changed after it was compiled. Install nbgrad again, or run make compile"
+    assert answer(result, site) == f"False True {why}"
+    assert f"RuntimeWarning: nbgrad runs as plain Python, more slowly: {why}" in result.stderr
+    refused = run(site, NBGRAD_COMPILED="1")
+    assert refused.returncode != 0
+    assert f"ImportError: NBGRAD_COMPILED=1 asks for the compiled core, but {why}" in refused.stderr
+
+
+def test_a_part_that_was_not_compiled_makes_all_of_it_plain(site: Path) -> None:
+    (site / "nbgrad" / "core" / f"node{SUFFIX}").unlink()
+    result = run(site)
+    assert answer(result, site).startswith("False True node was not compiled when the others were")
+    assert "RuntimeWarning" in result.stderr
+
+
+def test_a_compiler_that_fails_at_one_file_leaves_nothing_half_compiled(source: Path, tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None or os.name == "nt":
+        pytest.skip("no C compiler on this machine that a script can stand before")
+    copy = shutil.copytree(source, tmp_path / "source", ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    for path in (copy / "nbgrad" / "core").glob("*.pxd"):
+        if path.stem not in {"node", "op"}:
+            path.unlink()
+    (copy / "nbgrad" / "core" / "node.pxd").write_text("")
+    script = tmp_path / "cc"
+    script.write_text(f'#!/bin/sh\ncase "$*" in *node.c*) exit 1;; esac\nexec {compiler} "$@"\n')
+    script.chmod(0o755)
+    wheel = build(copy, tmp_path / "out", CC=str(script), CFLAGS="-O0")
+    assert not [name for name in held(wheel) if name.endswith((SUFFIX, "compiled.json"))]

@@ -12,8 +12,8 @@ from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Stats
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope as CoreScope
-from nbgrad.core.op import Op
 from nbgrad.core.record import Input, Record
+from nbgrad.core.row import Op
 from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, Reduction, Scope
 
 _SHOWN = 64

@@ -1,0 +1,98 @@
+"""Compare nbgrad with torch and with every peer that pip installs, as ratios taken within one run.
+
+``make bench`` runs all of it and writes build/bench.md and build/bench.json; ``python -m benchmarks --help`` says how
+to run less. The measuring is done by this same program in a process of its own for each number of threads.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import chains, imports, mlp, watching  # noqa: F401  # each adds its cases
+from benchmarks.case import CASES, Case
+from benchmarks.report import facts, markdown
+
+OUTPUT = Path("build")
+
+
+def measure(cases: list[Case], threads: int, rounds: int) -> dict[str, Any]:
+    """The times of each case, in this process."""
+    import torch
+
+    torch.set_num_threads(threads)
+    found = {}
+    for case in cases:
+        print(f"{threads} thread{'s' if threads > 1 else ''}: {case.title}", file=sys.stderr)
+        times, absent = case.times(rounds)
+        found[case.name] = {"times": times, "absent": absent}
+    return found
+
+
+def in_a_process(cases: list[Case], threads: int, rounds: int) -> dict[str, Any]:
+    """The same in a process that has so many threads from its beginning, whoever's they are."""
+    # numpy's and jax's pools are as large as the processors that the process may use when they start.
+    processors = sorted(os.sched_getaffinity(0))[:threads] if hasattr(os, "sched_getaffinity") else []
+    command = [sys.executable, "-m", "benchmarks", "--child", str(threads), "--rounds", str(rounds), *names(cases)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    if len(processors) == threads:
+        environment["BENCHMARK_PROCESSORS"] = ",".join(map(str, processors))
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def names(cases: list[Case]) -> list[str]:
+    """Their short names."""
+    return [case.name for case in cases]
+
+
+def child(cases: list[Case], threads: int, rounds: int) -> None:
+    """Measure, and print the times for the process that waits for them."""
+    if processors := os.environ.get("BENCHMARK_PROCESSORS"):
+        os.sched_setaffinity(0, set(map(int, processors.split(","))))
+    print(json.dumps(measure(cases, threads, rounds)))
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    known = {case.name: case for case in CASES}
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    listed = "; ".join(f"{case.name}: {case.title}" for case in CASES)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"{listed}; start: {imports.TITLE}. Default: all")
+    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="turns of each; default: %(default)s")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], metavar="N", help="default: 1 2")
+    parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FOLDER", help="default: %(default)s")
+    parser.add_argument("--child", type=int, metavar="N", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if unknown := set(options.cases) - known.keys() - {"start"}:
+        parser.error(f"there is no case {', '.join(sorted(unknown))}: there are {', '.join(known)}, start")
+    if options.rounds < 2:
+        parser.error("the spread of the times needs --rounds 2 or more")
+    options.start = not options.cases or "start" in options.cases
+    options.cases = [known[name] for name in known if not options.cases or name in options.cases]
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print the tables, and keep them."""
+    options = parse(arguments)
+    if options.child is not None:
+        child(options.cases, options.child, options.rounds)
+        return 0
+    cases, rounds = options.cases, options.rounds
+    measured = {threads: in_a_process(cases, threads, rounds) for threads in options.threads} if cases else {}
+    starting = imports.times(rounds) if options.start else {}
+    text = markdown(cases, measured, starting, rounds)
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "bench.md").write_text(text)
+    (options.output / "bench.json").write_text(json.dumps(facts(cases, measured, starting, rounds), indent=2) + "\n")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

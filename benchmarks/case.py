@@ -1,0 +1,78 @@
+"""A case: one program, written for each library, whose numbers must agree."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import Contender, in_turns, limit
+
+CASES: "list[Case]" = []
+
+
+@dataclass
+class Case:
+    """One program and who runs it.
+
+    Attributes:
+        name: a short one, for the command line.
+        title: what is done, in words.
+        ops: the time is divided by this and given per op, or whatever ``per`` says; 1 for the whole.
+        per: what it is given per.
+        reference: the contender that the others are compared with.
+        contenders: by name, what makes each.
+        absent: who is not there by name, and why.
+        tolerance: by how much numbers in float32 may differ.
+        first: seconds that a contender's first call may take, which for a compiler is its compilation.
+    """
+
+    name: str
+    title: str
+    ops: int = 1
+    per: str = ""
+    reference: str = "torch"
+    contenders: dict[str, Callable[[], Contender]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    tolerance: float = 1e-4
+    first: int = 60
+
+    def __post_init__(self) -> None:
+        CASES.append(self)
+
+    def contender(self, name: str) -> Callable[[Callable[[], Contender]], Callable[[], Contender]]:
+        """Decorate the function that makes the contender of that name."""
+
+        def decorate(make: Callable[[], Contender]) -> Callable[[], Contender]:
+            self.contenders[name] = make
+            return make
+
+        return decorate
+
+    def ready(self) -> tuple[dict[str, Contender], dict[str, str]]:
+        """The contenders that can run here, each after its first call, and of every other the reason why it cannot."""
+        made: dict[str, Contender] = {}
+        absent = dict(self.absent)
+        for name, make in self.contenders.items():
+            try:
+                with limit(self.first):
+                    contender = make()
+                    numbers(contender.once())
+            except Exception as error:
+                absent[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            else:
+                made[name] = contender
+        return made, absent
+
+    def times(self, rounds: int, least: float = 0.02) -> tuple[dict[str, list[float]], dict[str, str]]:
+        """The seconds per op of each round, and who cannot run and why."""
+        made, absent = self.ready()
+        times = in_turns(made, rounds=rounds, least=least)
+        return {name: [seconds / self.ops for seconds in taken] for name, taken in times.items()}, absent
+
+
+def numbers(result: Any) -> list[np.ndarray[Any, Any]]:
+    """What a call returned as arrays of numpy, whatever library made it."""
+    if isinstance(result, list | tuple):
+        return [array for one in result for array in numbers(one)]
+    return [result.detach().numpy() if hasattr(result, "numpy") else np.asarray(result)]

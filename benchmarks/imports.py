@@ -1,0 +1,34 @@
+"""How long it takes until one can begin: each time in a process of its own."""
+
+import json
+import subprocess
+import sys
+
+TITLE = "time until one can begin"
+REFERENCE = "import torch"
+PROGRAM = """
+import json, warnings
+from time import perf_counter
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+times, begin = {}, perf_counter()
+for what, do in (
+    ("import torch", lambda: __import__("torch")),
+    ("import nbgrad, on top of that", lambda: __import__("nbgrad")),
+    ("%load_ext nbgrad, on top of both", lambda: shell.run_line_magic("load_ext", "nbgrad")),
+):
+    do()
+    now = perf_counter()
+    times[what], begin = now - begin, now
+print(json.dumps(times))
+"""
+
+
+def times(rounds: int) -> dict[str, list[float]]:
+    """Seconds of each part, round by round."""
+    taken: dict[str, list[float]] = {}
+    for _ in range(rounds + 1):
+        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+        for what, seconds in json.loads(done.stdout.splitlines()[-1]).items():
+            taken.setdefault(what, []).append(seconds)
+    return {what: seconds[1:] for what, seconds in taken.items()}  # the first has read the files from the disk

@@ -1,0 +1,106 @@
+"""What was measured, as Markdown for people and as ratios for programs."""
+
+import importlib.metadata
+import platform
+from typing import Any
+
+from benchmarks import imports
+from benchmarks.case import Case
+from benchmarks.timing import Spread, ratios
+
+PACKAGES = ("torch", "nbgrad", "autograd", "mygrad", "micrograd", "tinygrad", "jax", "numpy", "rustworkx")
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+Times = dict[str, list[float]]
+Absent = dict[str, str]
+
+
+def versions() -> dict[str, str]:
+    """Of everything that was measured; "not installed" where that is so."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def time_of(seconds: float) -> str:
+    """Three digits and a unit."""
+    scale, unit = next((pair for pair in UNITS if seconds >= pair[0]), UNITS[-1])
+    return f"{seconds / scale:.3g} {unit}"
+
+
+def section(title: str, per: str, reference: str, times: Times, absent: Absent) -> str:
+    """One case as a table: who, how long, how much that varies, and how many times the reference's time."""
+    lines = [
+        f"### {title}",
+        "",
+        f"| | time{f' per {per}' if per else ''} | half of the rounds within | times {reference} | half within |",
+        "|---|---|---|---|---|",
+    ]
+    for name, taken in sorted(times.items(), key=lambda item: (item[0] != reference, Spread.of(item[1]).middle)):
+        time = Spread.of(taken)
+        cells = [name, time_of(time.middle), f"{time_of(time.low)} to {time_of(time.high)}"]
+        if name == reference:
+            cells += ["1", ""]
+        elif reference in times:
+            ratio = ratios(taken, times[reference])
+            cells += [f"**{ratio.middle:.2f}**", f"{ratio.low:.2f} to {ratio.high:.2f}"]
+        else:
+            cells += ["", ""]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"| {name} | not measured: {reason} | | | |" for name, reason in absent.items()]
+    return "\n".join(lines)
+
+
+def markdown(cases: list[Case], measured: dict[int, dict[str, Any]], starting: Times, rounds: int) -> str:
+    """Everything."""
+    parts = [
+        "# Benchmarks",
+        f"Medians of {rounds} rounds, in each of which every contender has a turn. A ratio is taken within a round; "
+        "what is given is the median of the ratios. Versions: "
+        + ", ".join(f"{name} {version}" for name, version in versions().items())
+        + ".",
+    ]
+    for threads, found in measured.items():
+        parts.append(f"## {threads} thread{'s' if threads > 1 else ''}")
+        parts += [
+            section(case.title, case.per, case.reference, found[case.name]["times"], found[case.name]["absent"])
+            for case in cases
+        ]
+    if starting:
+        parts += ["## Start", section(imports.TITLE, "", imports.REFERENCE, starting, {})]
+    return "\n\n".join(parts) + "\n"
+
+
+def facts(cases: list[Case], measured: dict[int, dict[str, Any]], starting: Times, rounds: int) -> dict[str, Any]:
+    """The ratios and what they are of: nothing that only says how fast this machine is."""
+
+    def compared(reference: str, times: Times) -> dict[str, Any]:
+        if reference not in times:
+            return {}
+        spreads = {name: ratios(taken, times[reference]) for name, taken in times.items() if name != reference}
+        return {
+            name: {"ratio": round(spread.middle, 3), "half_within": [round(spread.low, 3), round(spread.high, 3)]}
+            for name, spread in spreads.items()
+        }
+
+    return {
+        "versions": versions(),
+        "rounds": rounds,
+        "start": {"reference": imports.REFERENCE, "compared": compared(imports.REFERENCE, starting)},
+        "threads": {
+            str(threads): {
+                case.name: {
+                    "title": case.title,
+                    "reference": case.reference,
+                    "compared": compared(case.reference, found[case.name]["times"]),
+                    "absent": found[case.name]["absent"],
+                }
+                for case in cases
+            }
+            for threads, found in measured.items()
+        },
+    }

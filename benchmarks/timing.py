@@ -1,0 +1,109 @@
+"""Times of several contenders, taken in turns within one run.
+
+Plain code on purpose. pytest-benchmark, asv, pyperf and torch.utils.benchmark measure one contender after another: on a
+machine that does other work too, what changes in between then stands in the ratio. Nor does any of them leave out what
+has to be prepared for every single call, as the forward pass where the backward alone is timed.
+"""
+
+import gc
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Contender:
+    """What is timed.
+
+    Attributes:
+        run: the call; it gets what ``prepare`` has made, and returns the numbers that all contenders must agree on.
+        prepare: called before every call, outside of the time.
+    """
+
+    run: Callable[[Any], Any]
+    prepare: Callable[[], Any] | None = None
+
+    def once(self) -> Any:
+        """What one call returns."""
+        return self.run(self.prepare() if self.prepare is not None else None)
+
+    def time(self, calls: int) -> float:
+        """The seconds of one call, from ``calls`` in a row."""
+        if self.prepare is None:
+            begin = perf_counter()
+            for _ in range(calls):
+                self.run(None)
+            return (perf_counter() - begin) / calls
+        total = 0.0
+        for _ in range(calls):
+            prepared = self.prepare()
+            begin = perf_counter()
+            self.run(prepared)
+            total += perf_counter() - begin
+        return total / calls
+
+
+def in_turns(contenders: Mapping[str, Contender], *, rounds: int, least: float = 0.02) -> dict[str, list[float]]:
+    """The seconds of a call, one number for each round and contender.
+
+    In every round each contender makes as many calls as take it about ``least`` seconds; who begins goes round. The
+    garbage collector stays on, as it is for users, but runs before each turn: nobody pays for another's garbage.
+    """
+    calls = {name: max(1, round(least / contender.time(1))) for name, contender in contenders.items()}
+    names = list(contenders)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    gc.collect()
+    gc.freeze()  # the objects of a dozen imported libraries are not looked through each time
+    try:
+        for number in range(rounds):
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
+                gc.collect()
+                times[name].append(contenders[name].time(calls[name]))
+    finally:
+        gc.unfreeze()
+    return times
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of several numbers, and the range of the half of them around it."""
+
+    middle: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, numbers: list[float]) -> "Spread":
+        """That of at least two numbers."""
+        low, _, high = quantiles(numbers, n=4, method="inclusive")
+        return cls(median(numbers), low, high)
+
+
+def ratios(times: list[float], reference: list[float]) -> Spread:
+    """How many times as long, round by round: what slows a whole round down is in both and cancels."""
+    return Spread.of([mine / theirs for mine, theirs in zip(times, reference, strict=True)])
+
+
+@contextmanager
+def limit(seconds: int) -> Iterator[None]:
+    """Interrupt Python code that takes longer.
+
+    Raises:
+        TimeoutError: it did.
+    """
+
+    def interrupt(*_: Any) -> None:
+        raise TimeoutError(f"not done in {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

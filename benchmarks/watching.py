@@ -1,0 +1,97 @@
+"""What it costs to be seen: the same program without a graph and inside one."""
+
+from functools import partial
+from typing import Any
+
+import rustworkx
+
+import nbgrad
+from benchmarks.case import Case
+from benchmarks.chains import arithmetic, drawn
+from benchmarks.mlp import like_torch
+from benchmarks.timing import Contender
+from nbgrad.core.graph import AutogradGraph
+
+STEPS = 1000
+NODES = 200_000
+WITHOUT = "no graph"
+
+# A loop of training steps
+
+
+def training(*, watch: bool | None, steps: int = STEPS) -> Contender:
+    """A loop without a graph (None), or in one: as ``%%autograd`` has it where ``watch`` is True."""
+    step = like_torch(nbgrad)
+
+    def loop(_: Any) -> Any:
+        if watch is None:
+            for _ in range(steps):
+                loss = step()
+            return loss
+        with AutogradGraph(watch=watch):
+            for _ in range(steps):
+                loss = step()
+        return loss
+
+    return Contender(loop)
+
+
+TRAINING = Case("training", f"{STEPS:,} steps of the MLP", ops=STEPS, per="step", reference=WITHOUT, first=600)
+TRAINING.contenders = {
+    WITHOUT: partial(training, watch=None),
+    "a graph that keeps no tensor": partial(training, watch=False),
+    "as in a %%autograd cell": partial(training, watch=True),
+}
+
+# Facts about an op
+
+
+def forward(*, graph: bool) -> Contender:
+    """The 200 small ops, forward alone, and their facts kept or not."""
+    a, b = (nbgrad.tensor(array, requires_grad=True) for array in (drawn(16, around=1.0), drawn(16)))
+
+    def run(_: Any) -> Any:
+        if not graph:
+            return arithmetic(a, b)
+        with AutogradGraph(watch=False):
+            return arithmetic(a, b)
+
+    return Contender(run)
+
+
+FACTS = Case("facts", "200 elementwise ops on 16 floats, forward alone", ops=200, per="op", reference=WITHOUT)
+FACTS.contenders = {
+    WITHOUT: partial(forward, graph=False),
+    "a graph that keeps no tensor": partial(forward, graph=True),
+}
+
+# Pouring into rustworkx
+
+
+def pouring(*, nodes: int = NODES) -> Contender:
+    """A graph of so many sums, whose facts become rustworkx's graph."""
+    a, b = (nbgrad.tensor(array, requires_grad=True) for array in (drawn(), drawn()))
+    with AutogradGraph(watch=False) as graph:
+        for _ in range(nodes):
+            a = a + b
+    return Contender(lambda _: graph.rx.num_edges())
+
+
+def bare(*, nodes: int = NODES) -> Contender:
+    """Bare rustworkx: as many nodes, with two edges each."""
+    payloads = list(range(nodes + 2))
+    edges = [(source, target, place) for target in range(2, nodes + 2) for place, source in enumerate((target - 1, 0))]
+
+    def run(_: Any) -> int:
+        poured: rustworkx.PyDiGraph[int, int] = rustworkx.PyDiGraph(multigraph=True)
+        poured.add_nodes_from(payloads)
+        poured.extend_from_weighted_edge_list(edges)  # type: ignore[misc]  # its stub asks for nodes that may be None
+        return poured.num_edges()
+
+    return Contender(run)
+
+
+POURING = Case(
+    "pouring", f"{NODES:,} nodes with two edges each into rustworkx", ops=NODES, per="node", reference="rustworkx alone"
+)
+POURING.contenders = {"rustworkx alone": bare, "graph.rx": pouring}

@@ -1,0 +1,99 @@
+"""``nbgrad doctor``: what this installation has, and what to do about what it lacks."""
+
+import argparse
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+Finding = tuple[bool, str, str]
+"""Whether it is well, what was looked at, and what was found there."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command ``nbgrad``.
+
+    Returns:
+        0 where everything that nbgrad needs is there, else 1.
+    """
+    parser = argparse.ArgumentParser(prog="nbgrad", description="An autograd engine you can see.")
+    commands = parser.add_subparsers(required=True)
+    doctor = commands.add_parser("doctor", help="say what this installation has, and what it lacks")
+    doctor.set_defaults(run=examine)
+    return int(parser.parse_args(arguments).run())
+
+
+def examine() -> int:
+    """Print every finding; 1 if something that nbgrad needs is missing."""
+    sound = True
+    for check in (_versions, _core, _device, _gradient, _drawing, _notebook):
+        for well, what, found in _run(check):
+            print(f"{'ok ' if well else '-- '} {what:<12} {found}")  # noqa: T201  # this is the command's output
+            sound = sound and well
+    return 0 if sound else 1
+
+
+def _run(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """The findings of ``check``; where it raises, that is the finding: a doctor looks at broken installations."""
+    try:
+        yield from check()
+    except Exception as error:
+        yield False, check.__name__.strip("_"), f"{type(error).__name__}: {error}"
+
+
+def _versions() -> Iterator[Finding]:
+    import torch
+
+    import nbgrad
+
+    yield True, "nbgrad", f"{nbgrad.__version__}, on Python {platform.python_version()}"
+    yield True, "torch", torch.__version__
+
+
+def _core() -> Iterator[Finding]:
+    from nbgrad.core.compilation import why_not
+
+    reason = why_not()
+    yield True, "core", "compiled" if reason is None else f"plain Python, which is slower: {reason}"
+
+
+def _device() -> Iterator[Finding]:
+    import torch
+
+    cuda = torch.cuda.is_available()
+    yield True, "devices", f"cpu, {torch.cuda.get_device_name()}" if cuda else "cpu (torch finds no CUDA device)"
+
+
+def _gradient() -> Iterator[Finding]:
+    import nbgrad
+
+    x = nbgrad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (x**2).sum().backward()
+    right = x.grad is not None and x.grad.tolist() == [2.0, 4.0, 6.0]
+    yield right, "gradient", "of x^2 is 2x" if right else f"of x^2 at 1, 2, 3 is {x.grad}: please report this"
+
+
+def _drawing() -> Iterator[Finding]:
+    import nbgrad
+    from nbgrad.widgets.describe import describe
+    from nbgrad.widgets.layout import lay_out
+    from nbgrad.widgets.svg import svg
+
+    with nbgrad.AutogradGraph() as graph:
+        nbgrad.tensor([1.0], requires_grad=True).exp().sum().backward()
+        start = time.perf_counter()
+        drawn = svg(lay_out(describe(graph)))
+    taken = (time.perf_counter() - start) * 1000
+    yield drawn.startswith("<svg"), "drawing", f"a graph in {taken:.0f} ms, by graphviz in WebAssembly"
+
+
+def _notebook() -> Iterator[Finding]:
+    for package in ("ipywidgets", "anywidget"):
+        yield True, package, version(package)
+    for package in ("jupyterlab", "notebook"):
+        try:
+            yield True, package, version(package)
+        except PackageNotFoundError:
+            yield True, package, f"not installed here: pip install {package}, unless another environment runs it"
+    yield True, "dot", shutil.which("dot") or "not on PATH, and not needed"

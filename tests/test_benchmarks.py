@@ -1,0 +1,148 @@
+"""Every case of the benchmarks runs, and its contenders compute the same numbers: that makes a ratio honest."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as command, case as cases, chains, imports, mlp, watching
+from benchmarks.case import Case, numbers
+from benchmarks.timing import Contender, Spread, in_turns, limit, ratios
+
+NOT_HERE = ("ModuleNotFoundError", "RuntimeError: no usable devices")
+"""A peer is not installed (the tests do not ask for any), or tinygrad finds no clang."""
+
+CASES = [chains.SMALL, chains.BROADCAST, chains.BIAS, chains.DEEP, mlp.MLP]
+
+
+def check(case: Case) -> set[str]:
+    """The contenders of a case that run here agree, in three calls one after another; their names."""
+    made, absent = case.ready()
+    unexpected = {
+        name: reason
+        for name, reason in absent.items()
+        if name not in case.absent and not reason.startswith((*NOT_HERE, "RecursionError"))
+    }
+    assert not unexpected
+    wanted = [numbers(made[case.reference].once()) for _ in range(3)]
+    for name, contender in made.items():
+        if name != case.reference:
+            got = [numbers(contender.once()) for _ in range(3)]
+            for mine, theirs in zip(got, wanted, strict=True):
+                for one, other in zip(mine, theirs, strict=True):
+                    np.testing.assert_allclose(one.ravel(), other.ravel(), rtol=case.tolerance, atol=1e-6, err_msg=name)
+    return set(made)
+
+
+@pytest.mark.filterwarnings("ignore")  # those of the peers are no concern of ours
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_contenders_compute_the_same_numbers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "LENGTH", 2000)
+    assert check(case) >= {"torch", "nbgrad"}
+
+
+def test_every_contender_of_a_case_is_named_whether_it_runs_or_not() -> None:
+    everybody = {"torch", "nbgrad", "autograd", "mygrad", "jax", "jax.jit", "tinygrad", "micrograd"}
+    for case in CASES:
+        assert case.contenders.keys() | case.absent.keys() == everybody
+
+
+@pytest.mark.parametrize(
+    "make", [watching.training, lambda *, watch, steps: watching.forward(graph=bool(watch))], ids=["training", "facts"]
+)
+def test_a_graph_changes_no_number(make: Callable[..., Contender]) -> None:
+    without, recorded, seen = (numbers(make(watch=watch, steps=3).once()) for watch in (None, False, True))
+    assert all(np.isfinite(one).all() for one in without)
+    for one, two, three in zip(without, recorded, seen, strict=True):
+        assert (one == two).all()
+        assert (one == three).all()
+
+
+def test_as_many_edges_are_poured_as_rustworkx_is_given_alone() -> None:
+    assert watching.pouring(nodes=100).once() == watching.bare(nodes=100).once() == 200
+
+
+def test_the_parts_of_a_start_are_timed() -> None:
+    times = imports.times(2)
+    assert imports.REFERENCE in times
+    assert [len(taken) for taken in times.values()] == [2, 2, 2]
+    assert all(seconds > 0 for taken in times.values() for seconds in taken)
+
+
+# The tester is tested, and the clock.
+
+
+@pytest.fixture
+def case(monkeypatch: pytest.MonkeyPatch) -> Case:
+    """A case that no other test sees."""
+    monkeypatch.setattr(cases, "CASES", [])
+    made = Case("made up", "a number", reference="right")
+    made.contender("right")(lambda: Contender(lambda _: [1.0]))
+    return made
+
+
+def test_a_contender_with_another_number_is_caught(case: Case) -> None:
+    case.contender("wrong")(lambda: Contender(lambda _: [1.001]))
+    with pytest.raises(AssertionError, match="wrong"):
+        check(case)
+
+
+def test_a_contender_that_fails_is_named_with_its_reason(case: Case) -> None:
+    def broken() -> Contender:
+        raise LookupError("no such thing")
+
+    case.contender("broken")(broken)
+    times, absent = case.times(2, least=1e-6)
+    assert times.keys() == {"right"}
+    assert absent == {"broken": "LookupError: no such thing"}
+    with pytest.raises(AssertionError, match="no such thing"):
+        check(case)
+
+
+def test_contenders_take_turns_and_the_first_one_changes() -> None:
+    turns: list[str] = []
+
+    def contender(name: str) -> Contender:
+        return Contender(lambda _: turns.append(name), lambda: None)
+
+    in_turns({name: contender(name) for name in "abc"}, rounds=3, least=0.0)
+    assert "".join(turns) == "abc" + "abc" + "bca" + "cab"  # the first three say how long a call takes
+
+
+def test_what_is_prepared_is_not_timed() -> None:
+    def prepare() -> Any:
+        return sum(range(300_000))
+
+    assert Contender(lambda total: total, prepare).time(3) < Contender(lambda _: prepare()).time(3) / 10
+
+
+def test_a_ratio_is_taken_within_a_round() -> None:
+    slow_second_round = [2.0, 20.0, 2.0]
+    assert ratios(slow_second_round, [1.0, 10.0, 1.0]) == Spread(2.0, 2.0, 2.0)
+    assert Spread.of([1.0, 2.0, 3.0, 4.0, 5.0]) == Spread(3.0, 2.0, 4.0)
+
+
+def test_a_call_that_takes_too_long_is_interrupted() -> None:
+    with pytest.raises(TimeoutError, match="not done in 1 s"), limit(1):
+        time.sleep(10)
+
+
+def test_the_command_writes_tables_and_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["facts", "--rounds", "2", "--threads", "1", "--output", str(tmp_path)]) == 0
+    written = (tmp_path / "bench.md").read_text()
+    assert written in capsys.readouterr().out
+    assert "## 1 thread" in written
+    assert "| no graph |" in written
+    facts = json.loads((tmp_path / "bench.json").read_text())
+    compared = facts["threads"]["1"]["facts"]["compared"]
+    assert compared["a graph that keeps no tensor"]["ratio"] > 0
+
+
+def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["nothing"])
+    assert "there is no case nothing: there are small" in capsys.readouterr().err

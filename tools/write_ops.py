@@ -1,0 +1,112 @@
+"""Write docs/ops.md, the page of all ops, from the op table.
+
+Run it after a change of the table, with all that is made from it: python tools/write.py
+"""
+
+import inspect
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
+
+from nbgrad.core import ops  # noqa: E402
+from nbgrad.core.op import OPS  # noqa: E402
+from nbgrad.core.row import Op  # noqa: E402
+from nbgrad.core.samples import REALS  # noqa: E402
+
+PAGE = ROOT / "docs" / "ops.md"
+
+HEAD = """# The ops
+
+<!-- Written by tools/write.py from the op table: change that instead. -->
+
+{rows} ops have gradient rules, or say that they have no gradient; {functions} more functions are made of them. All are
+called as torch calls them, with torch's arguments: `nbgrad.exp`, `x.exp()`, `nbgrad.linalg.svd`,
+`nbgrad.fft.rfft`, `nbgrad.special.erfcx`, `nbgrad.nn.functional.conv2d`. `torch.exp(x)` runs them too.
+
+A bar marks a gradient: $`\\bar{{y}}`$ is that of the result, and the last column says what becomes of it for an input.
+The sums that undo broadcasting are not in there: the engine makes them. *(of 0.2 to 3)* says where the tests draw
+their numbers from, for an op that not every number suits. Everything on this page is read from the rows:
+
+```python
+from nbgrad.core.op import OPS
+
+mul = OPS["mul"]
+print(mul.formula)
+print({{name: rule.formula for name, rule in mul.rules.items()}})
+```
+
+```text
+{mul}
+{rules}
+```
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    modules = [import_module(f"{ops.__name__}.{path.stem}") for path in sorted(Path(*ops.__path__).glob("[a-z]*.py"))]
+    groups = [text for module in modules if (text := group(module))]
+    mul = OPS["mul"]
+    rules = {name: rule.formula for name, rule in mul.rules.items()}
+    made = {name for module in modules for name in functions(module)}
+    head = HEAD.format(rows=len(shown(list(OPS.values()))), functions=len(made), mul=mul.formula, rules=rules)
+    return "\n".join([head, *groups])
+
+
+def group(module: ModuleType) -> str:
+    """One module: its rows as a table, and by name what else it has."""
+    name = module.__name__.rpartition(".")[2]
+    held = [row for row in OPS.values() if row.forward.__module__ == module.__name__]
+    rows = shown(held)
+    lists = {
+        "Gradients that are rows of their own": [row.name for row in held if row not in rows],
+        "Made of rows": functions(module),
+        "Other names": aliases(module),
+    }
+    texts = [f"{title}: {', '.join(f'`{one}`' for one in names)}.\n" for title, names in lists.items() if names]
+    if not rows and not texts:
+        return ""
+    table = ["| op | value | gradient |", "|---|---|---|", *map(line, rows), ""] if rows else []
+    head = f"## [{name}](../nbgrad/core/ops/{name}.py)\n\n{(module.__doc__ or '').split(chr(10))[0]}\n"
+    return "\n".join([head, *table, *texts])
+
+
+def shown(rows: list[Op]) -> list[Op]:
+    """Rows that somebody calls: not those that only the gradient of another one is."""
+    return [row for row in rows if not row.name.endswith("_backward")]
+
+
+def functions(module: ModuleType) -> list[str]:
+    """The functions that choose a row or are made of rows."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and vars(ops).get(name) is value
+    ]
+
+
+def aliases(module: ModuleType) -> list[str]:
+    """Other names of rows, with the row's own."""
+    rows = {name: row for name, row in vars(module).items() if isinstance(row, Op) and name not in OPS}
+    return [f"{name} ({row.name})" for name, row in rows.items() if vars(ops).get(name) is row]
+
+
+def line(row: Op) -> str:
+    """One row of the table."""
+    names = f"`{row.name}`" + (f" `{row.name}_`" if row._in_place is not None else "")
+    if row.domain != REALS:
+        low, high, gap = row.domain
+        names += f" *(of {low:g} to {high:g}{f', {gap:g} and more from 0' if gap else ''})*"
+    gradients = [f"`{name}` {formula(rule.formula)}" for name, rule in row.rules.items()]
+    return f"| {names} | {formula(row.formula)} | {'<br>'.join(gradients) or 'none'} |"
+
+
+def formula(latex: str) -> str:
+    r"""A formula in the delimiters that keep Markdown out of it; a bar would end the cell of a table."""
+    for bar, command in ((r"\|", r"\Vert "), ("|", r"\vert ")):
+        latex = latex.replace(bar, command)
+    return f"$`{latex}`$"
