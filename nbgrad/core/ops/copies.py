@@ -19,7 +19,7 @@ def _copying(name, viewing):
 
     copied.__name__ = copied.__qualname__ = name
     copied.__doc__ = f"What ``{name.removesuffix('_copy')}`` gives, in memory of its own."
-    copied.__signature__ = signature(viewing)
+    copied.__signature__ = signature(viewing)  # type: ignore[attr-defined]  # what help() shows
     return copied
 
 
