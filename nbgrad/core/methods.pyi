@@ -126,88 +126,6 @@ class Conversions:
 
 class TensorMethods(Conversions):
     """Base of ``Tensor``: every operator and method that is a row of the op table."""
-    def where(self, condition: Tensor | torch.Tensor, other: Operand) -> Tensor:
-        """Elements of this tensor where the condition holds, of ``other`` elsewhere, in the order of torch's method."""
-    def maximum(self, b: Array) -> Tensor:
-        """The larger of a and b, elementwise, broadcasting; NaN where either is NaN."""
-    def minimum(self, other: Operand) -> Tensor:
-        """The smaller of two, elementwise, broadcasting; NaN where either is NaN."""
-    def fmax(self, other: Operand) -> Tensor:
-        """The larger of two, elementwise, broadcasting; where one is NaN, the other one."""
-    def fmin(self, other: Operand) -> Tensor:
-        """The smaller of two, elementwise, broadcasting; where one is NaN, the other one."""
-    def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None."""
-    def clamp_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """In place: each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None."""
-    def clamp_min(self, min: Operand) -> Tensor:
-        """Each element moved up to ``min``, a number or a tensor that broadcasts."""
-    def clamp_min_(self, min: Operand) -> Tensor:
-        """In place: each element moved up to ``min``, a number or a tensor that broadcasts."""
-    def clamp_max(self, max: Operand) -> Tensor:
-        """Each element moved down to ``max``, a number or a tensor that broadcasts."""
-    def clamp_max_(self, max: Operand) -> Tensor:
-        """In place: each element moved down to ``max``, a number or a tensor that broadcasts."""
-    def masked_fill(self, mask: Operand, value: Operand) -> Tensor:
-        """The input with the value, a number or a tensor of one, wherever the mask holds, broadcasting."""
-    def masked_fill_(self, mask: Operand, value: Operand) -> Tensor:
-        """In place: the input with the value, a number or a tensor of one, wherever the mask holds, broadcasting."""
-    def floor(self) -> Tensor:
-        """The next whole number below, elementwise."""
-    def floor_(self) -> Tensor:
-        """In place: the next whole number below, elementwise."""
-    def ceil(self) -> Tensor:
-        """The next whole number above, elementwise."""
-    def ceil_(self) -> Tensor:
-        """In place: the next whole number above, elementwise."""
-    def trunc(self) -> Tensor:
-        """The whole part, elementwise: rounded towards 0."""
-    def trunc_(self) -> Tensor:
-        """In place: the whole part, elementwise: rounded towards 0."""
-    def round(self, decimals: int = 0) -> Tensor:
-        """The nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``."""
-    def round_(self, decimals: int = 0) -> Tensor:
-        """In place: the nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``."""
-    def sign(self) -> Tensor:
-        """-1, 0 or 1 as each element is negative, zero or positive."""
-    def sign_(self) -> Tensor:
-        """In place: -1, 0 or 1 as each element is negative, zero or positive."""
-    def sgn(self) -> Tensor:
-        """The sign of each element; for a complex number, the number of size 1 in the same direction."""
-    def sgn_(self) -> Tensor:
-        """In place: the sign of each element; for a complex number, the number of size 1 in the same direction."""
-    def frac(self) -> Tensor:
-        """What is left of each element without its whole part, with the sign of the element."""
-    def frac_(self) -> Tensor:
-        """In place: what is left of each element without its whole part, with the sign of the element."""
-    def copysign(self, other: Operand) -> Tensor:
-        """The size of the input with the sign of the other, elementwise, broadcasting; the sign of -0.0 counts."""
-    def copysign_(self, other: Operand) -> Tensor:
-        """In place: the size of the input with the sign of the other, elementwise, broadcasting; the sign of -0.0 counts."""
-    def heaviside(self, values: Operand) -> Tensor:
-        """The step function, elementwise: 0 below 0, 1 above, and the given value at 0; it has no gradient."""
-    def heaviside_(self, values: Operand) -> Tensor:
-        """In place: the step function, elementwise: 0 below 0, 1 above, and the given value at 0; it has no gradient."""
-    def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-        """NaN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given."""
-    def nan_to_num_(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-        """In place: naN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given."""
-    def conj(self) -> Tensor:
-        """The complex conjugate: the imaginary part with the other sign. A real tensor is as it was."""
-    def conj_physical(self) -> Tensor:
-        """The complex conjugate, computed: ``conj`` only marks the tensor to be read so."""
-    def conj_physical_(self) -> Tensor:
-        """In place: the complex conjugate, computed: ``conj`` only marks the tensor to be read so."""
-    def resolve_conj(self) -> Tensor:
-        """The same numbers, with a conjugate that was only marked carried out."""
-    def angle(self) -> Tensor:
-        """The angle of a complex number, between -pi and pi; of a real one 0 or pi, with no gradient."""
-    @property
-    def real(self) -> Tensor:
-        """The real part, in the memory of the complex tensor. A real tensor is as it was."""
-    @property
-    def imag(self) -> Tensor:
-        """The imaginary part, in the memory of the complex tensor."""
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """The same elements, in the same order, in another shape; one size may be -1 and is worked out."""
     def view(self, *size: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -278,6 +196,32 @@ class TensorMethods(Conversions):
     @property
     def mT(self) -> Tensor:
         """The last two dimensions swapped: a batch of matrices transposed."""
+    def where(self, condition: Tensor | torch.Tensor, other: Operand) -> Tensor:
+        """Elements of this tensor where the condition holds, of ``other`` elsewhere, in the order of torch's method."""
+    def maximum(self, b: Array) -> Tensor:
+        """The larger of a and b, elementwise, broadcasting; NaN where either is NaN."""
+    def minimum(self, other: Operand) -> Tensor:
+        """The smaller of two, elementwise, broadcasting; NaN where either is NaN."""
+    def fmax(self, other: Operand) -> Tensor:
+        """The larger of two, elementwise, broadcasting; where one is NaN, the other one."""
+    def fmin(self, other: Operand) -> Tensor:
+        """The smaller of two, elementwise, broadcasting; where one is NaN, the other one."""
+    def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+        """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None."""
+    def clamp_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+        """In place: each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None."""
+    def clamp_min(self, min: Operand) -> Tensor:
+        """Each element moved up to ``min``, a number or a tensor that broadcasts."""
+    def clamp_min_(self, min: Operand) -> Tensor:
+        """In place: each element moved up to ``min``, a number or a tensor that broadcasts."""
+    def clamp_max(self, max: Operand) -> Tensor:
+        """Each element moved down to ``max``, a number or a tensor that broadcasts."""
+    def clamp_max_(self, max: Operand) -> Tensor:
+        """In place: each element moved down to ``max``, a number or a tensor that broadcasts."""
+    def masked_fill(self, mask: Operand, value: Operand) -> Tensor:
+        """The input with the value, a number or a tensor of one, wherever the mask holds, broadcasting."""
+    def masked_fill_(self, mask: Operand, value: Operand) -> Tensor:
+        """In place: the input with the value, a number or a tensor of one, wherever the mask holds, broadcasting."""
     def tanh(self) -> Tensor:
         """Hyperbolic tangent, elementwise: squeezes any number into (-1, 1)."""
     def tanh_(self) -> Tensor:
@@ -332,6 +276,46 @@ class TensorMethods(Conversions):
         """In place: the input times tanh of its softplus, elementwise: a smooth relative of relu with a dip below 0."""
     def gelu_(self, approximate: str = "none") -> Tensor:
         """In place: the input times the probability that a normal variable is below it, elementwise."""
+    def floor(self) -> Tensor:
+        """The next whole number below, elementwise."""
+    def floor_(self) -> Tensor:
+        """In place: the next whole number below, elementwise."""
+    def ceil(self) -> Tensor:
+        """The next whole number above, elementwise."""
+    def ceil_(self) -> Tensor:
+        """In place: the next whole number above, elementwise."""
+    def trunc(self) -> Tensor:
+        """The whole part, elementwise: rounded towards 0."""
+    def trunc_(self) -> Tensor:
+        """In place: the whole part, elementwise: rounded towards 0."""
+    def round(self, decimals: int = 0) -> Tensor:
+        """The nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``."""
+    def round_(self, decimals: int = 0) -> Tensor:
+        """In place: the nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``."""
+    def sign(self) -> Tensor:
+        """-1, 0 or 1 as each element is negative, zero or positive."""
+    def sign_(self) -> Tensor:
+        """In place: -1, 0 or 1 as each element is negative, zero or positive."""
+    def sgn(self) -> Tensor:
+        """The sign of each element; for a complex number, the number of size 1 in the same direction."""
+    def sgn_(self) -> Tensor:
+        """In place: the sign of each element; for a complex number, the number of size 1 in the same direction."""
+    def frac(self) -> Tensor:
+        """What is left of each element without its whole part, with the sign of the element."""
+    def frac_(self) -> Tensor:
+        """In place: what is left of each element without its whole part, with the sign of the element."""
+    def copysign(self, other: Operand) -> Tensor:
+        """The size of the input with the sign of the other, elementwise, broadcasting; the sign of -0.0 counts."""
+    def copysign_(self, other: Operand) -> Tensor:
+        """In place: the size of the input with the sign of the other, elementwise, broadcasting; the sign of -0.0 counts."""
+    def heaviside(self, values: Operand) -> Tensor:
+        """The step function, elementwise: 0 below 0, 1 above, and the given value at 0; it has no gradient."""
+    def heaviside_(self, values: Operand) -> Tensor:
+        """In place: the step function, elementwise: 0 below 0, 1 above, and the given value at 0; it has no gradient."""
+    def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+        """NaN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given."""
+    def nan_to_num_(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+        """In place: naN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given."""
     def add(self, b: Operand, alpha: Number = 1) -> Tensor:
         """Sum of two tensors, elementwise, broadcasting; b is multiplied by ``alpha`` first."""
     def __add__(self, other: Operand) -> Tensor: ...
@@ -826,6 +810,22 @@ class TensorMethods(Conversions):
         """Turns scores along ``dim`` into probabilities: positive numbers that add up to 1."""
     def log_softmax(self, dim: int, dtype: torch.dtype | None = None) -> Tensor:
         """Logarithm of softmax along ``dim``, computed without overflow."""
+    def conj(self) -> Tensor:
+        """The complex conjugate: the imaginary part with the other sign. A real tensor is as it was."""
+    def conj_physical(self) -> Tensor:
+        """The complex conjugate, computed: ``conj`` only marks the tensor to be read so."""
+    def conj_physical_(self) -> Tensor:
+        """In place: the complex conjugate, computed: ``conj`` only marks the tensor to be read so."""
+    def resolve_conj(self) -> Tensor:
+        """The same numbers, with a conjugate that was only marked carried out."""
+    def angle(self) -> Tensor:
+        """The angle of a complex number, between -pi and pi; of a real one 0 or pi, with no gradient."""
+    @property
+    def real(self) -> Tensor:
+        """The real part, in the memory of the complex tensor. A real tensor is as it was."""
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part, in the memory of the complex tensor."""
     def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
         """The parts of a tensor along ``dim``: of one size, the last one maybe smaller, or of several sizes."""
     def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:

@@ -7,7 +7,8 @@ from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.complex import complex, conj, imag
 from nbgrad.core.ops.decomposition import linalg_svd
 from nbgrad.core.ops.diagonals import diag_embed
-from nbgrad.core.ops.solving import conjugated, linalg_solve, recorded, square, transposed
+from nbgrad.core.ops.solving import linalg_solve, recorded, square, transposed
+from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
 
@@ -60,7 +61,7 @@ def _cofactors(A, exactly):
     others = where(one, 1.0, s.unsqueeze(-2)).prod(-1)
     turn = linalg_det(u) * linalg_det(vh)
     # The rule is that of a real function: its result is conjugated outside.
-    return conjugated((u * (conjugated(turn).unsqueeze(-1) * others).unsqueeze(-2)) @ vh)
+    return conjugate((u * (conjugate(turn).unsqueeze(-1) * others).unsqueeze(-2)) @ vh)
 
 
 def _signs(A, n):

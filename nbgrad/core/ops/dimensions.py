@@ -3,8 +3,8 @@
 import torch
 
 from nbgrad.core.op import install, install_property, op
-from nbgrad.core.ops.complex import conj
 from nbgrad.core.ops.shape import turning
+from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import SHAPES, Make, Sample
 
 
@@ -109,7 +109,7 @@ def adjoint(input):
 
 def _adjoint(x):
     turned = transpose(x, dim0=-2, dim1=-1)
-    return conj(turned) if x.is_complex() else turned
+    return conjugate(turned)
 
 
 def _T(x):
@@ -133,7 +133,7 @@ def _H(x):
     """A matrix transposed, and complex numbers conjugated."""
     if len(x.shape) not in (0, 2):
         raise RuntimeError(f"tensor.H is only for matrices, but the tensor has {len(x.shape)} dimensions")
-    return _adjoint(x) if len(x.shape) == 2 else conj(x) if x.is_complex() else x
+    return _adjoint(x) if len(x.shape) == 2 else conjugate(x)
 
 
 def _check_matrix(x, what):

@@ -5,7 +5,7 @@ from math import prod
 import torch
 
 from nbgrad.core.op import install, op
-from nbgrad.core.ops.complex import conj
+from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample
 
 
@@ -175,7 +175,7 @@ def vdot(input, other):
 
 @vdot.rule("input", r"\overline{\bar{y}}\,y")
 def _(g, other):
-    return (conj(g) if g.is_complex() else g) * other
+    return conjugate(g) * other
 
 
 @vdot.rule("other", r"\bar{y}\,x")
@@ -248,7 +248,7 @@ def kron(input, other):
 
 def vecdot(x, y, dim=-1):
     """Products of vectors along ``dim``, those of x conjugated, the other dimensions broadcasting."""
-    return ((conj(x) if x.is_complex() else x) * y).sum(dim)
+    return (conjugate(x) * y).sum(dim)
 
 
 def multi_dot(tensors):

@@ -5,11 +5,12 @@ import math
 import torch
 
 from nbgrad.core.op import install, op
-from nbgrad.core.ops.complex import complex, conj, imag, real
+from nbgrad.core.ops.complex import complex, imag, real
 from nbgrad.core.ops.decomposition import linalg_svdvals
 from nbgrad.core.ops.joining import cat
 from nbgrad.core.ops.norms import linalg_vector_norm
 from nbgrad.core.ops.solving import BATCHES, linalg_inv, linalg_solve, transposed
+from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample
 
 
@@ -221,7 +222,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     x = x - average
     turned = (x if weights is None else x * weights).transpose(0, 1)
     norm = max(norm, 0) if isinstance(norm, int | float) else norm.clamp_min(0)
-    result = (x @ (conj(turned) if x.is_complex() else turned)) / norm
+    result = (x @ (conjugate(turned))) / norm
     return result.squeeze()
 
 

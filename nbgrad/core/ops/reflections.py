@@ -5,7 +5,8 @@ import torch
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.diagonals import tril
 from nbgrad.core.ops.joining import cat
-from nbgrad.core.ops.solving import BATCHES, adjoint, conjugated
+from nbgrad.core.ops.solving import BATCHES, adjoint
+from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample
 
 
@@ -61,9 +62,9 @@ def _of_reflections(g, A, tau, columns):
     to_vectors, to_tau = [], []
     for i, right in enumerate(reversed(rights)):
         ahead, behind = adjoint(v[i]) @ g, adjoint(right) @ v[i]
-        to_vectors.append(-(conjugated(t[i]) * (g @ behind) + t[i] * (right @ adjoint(ahead))))
+        to_vectors.append(-(conjugate(t[i]) * (g @ behind) + t[i] * (right @ adjoint(ahead))))
         to_tau.append(-(ahead @ behind).squeeze(-1))
-        g = g - conjugated(t[i]) * (v[i] @ ahead)  # what came before it is undone
+        g = g - conjugate(t[i]) * (v[i] @ ahead)  # what came before it is undone
     beside = torch.zeros((*A.shape[:-1], A.shape[-1] - count), dtype=A.dtype, device=A.device)
     to_a = tril(cat([*to_vectors, beside], dim=-1), diagonal=-1)
     return to_a, cat(to_tau, dim=-1) if to_tau else torch.zeros(tuple(tau.shape), dtype=tau.dtype, device=tau.device)

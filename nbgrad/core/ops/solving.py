@@ -10,8 +10,8 @@ from collections import namedtuple
 import torch
 
 from nbgrad.core.op import install, op
-from nbgrad.core.ops.complex import conj
 from nbgrad.core.ops.diagonals import tril, triu
+from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
 
@@ -28,14 +28,9 @@ def transposed(x):
     return x.transpose(-2, -1)
 
 
-def conjugated(x):
-    """The complex conjugate; a real tensor as it is."""
-    return conj(x) if x.is_complex() else x
-
-
 def adjoint(x):
     """The last two dimensions swapped, and conjugated."""
-    return conjugated(x.transpose(-2, -1))
+    return conjugate(x.transpose(-2, -1))
 
 
 def regular(make: Make, *shape):
@@ -184,7 +179,7 @@ def _of_system(g, needed, A, B_shape, out, factors, pivots, left):
     if recorded(g, A, out):
         solved = linalg_solve(transposed(A), g, left=left)
     else:  # the factors solve the adjoint system too
-        solved = conjugated(_linalg.lu_solve(factors, pivots, conjugated(g), left=left, adjoint=True))
+        solved = conjugate(_linalg.lu_solve(factors, pivots, conjugate(g), left=left, adjoint=True))
     to_a = None
     if needed[0]:
         to_a = -(solved @ transposed(out)) if left else -(transposed(out) @ solved)
