@@ -1,0 +1,39 @@
+"""What an op that cannot run says: which op, on what, and what to do instead."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbgrad.core.contents import dtype_name
+
+if TYPE_CHECKING:
+    from nbgrad.core.row import Op
+
+
+def explained(op: "Op", error: Exception, values: list[Any]) -> Exception:
+    """The same kind of error, naming the op and what it was given."""
+    if type(error) not in (RuntimeError, IndexError, TypeError, ValueError):
+        return error
+    given = [
+        f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
+        if isinstance(value, torch.Tensor)
+        else f"{name} = {value!r}"
+        for name, value in zip(op.inputs, values, strict=True)
+        if value is not None
+    ]
+    return type(error)(f"{op.name}({'; '.join(given)}): {error}")
+
+
+def check_foreign(op: "Op", args: tuple[Any, ...]) -> None:
+    """An error if a torch tensor among ``args`` needs a gradient, which torch's autograd alone could give."""
+    if any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
+        raise RuntimeError(
+            f"{op.name}() got a torch tensor that requires grad in torch's own autograd, into which nbgrad does "
+            "not differentiate: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
+        )
+
+
+INFERENCE = (
+    "{op} would have to save a tensor that was made in inference_mode() for its backward, which cannot be: make an "
+    "ordinary tensor of it with clone() first, or use no_grad() instead of inference_mode()"
+)
