@@ -86,8 +86,8 @@ class Segment:
                     "it again. Change a clone instead, or call backward() before the change."
                 )
         collects = _Collects()
-        state = self._state._replace(observers=(collects,))
-        with Switch(**state._asdict()), self._autocast.restored(), _drawing(self._random):
+        state = self._state.replaced(observers=(collects,))
+        with Switch(**state.fields()), self._autocast.restored(), _drawing(self._random):
             try:
                 self.fn(*self.args, **self.kwargs)
             except Exception as error:

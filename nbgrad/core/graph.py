@@ -84,7 +84,7 @@ class AutogradGraph(Observer, Queries):
         if self._before is not None:
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each block")
         self._before = state = current()
-        set_state(state._replace(observers=(*state.observers, self), device=self.device or state.device))
+        set_state(state.replaced(observers=(*state.observers, self), device=self.device or state.device))
         return self
 
     def __exit__(

@@ -1,1 +1,7 @@
-# Compiled as it stands.
+cdef class State:
+    cdef readonly object device
+    cdef readonly bint grad_enabled
+    cdef readonly bint inference
+    cdef readonly tuple observers
+    cdef readonly object scope
+    cdef readonly bint walking

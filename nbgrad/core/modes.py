@@ -9,7 +9,7 @@ from contextvars import ContextVar, Token
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 if TYPE_CHECKING:
     import torch
@@ -98,18 +98,45 @@ def tell(
         observer.on_result(op, args, settings, results, node)
 
 
-class State(NamedTuple):
+class State:
     """Everything that is scoped: replaced as a whole, never changed. ``walking``: a backward runs."""
 
-    grad_enabled: bool = True
-    walking: bool = False
-    inference: bool = False
-    scope: Scope | None = None
-    device: "torch.device | None" = None
-    observers: tuple[Observer, ...] = ()
+    __slots__ = ("device", "grad_enabled", "inference", "observers", "scope", "walking")
+
+    def __init__(
+        self,
+        grad_enabled: bool = True,
+        walking: bool = False,
+        inference: bool = False,
+        scope: Scope | None = None,
+        device: "torch.device | None" = None,
+        observers: tuple[Observer, ...] = (),
+    ) -> None:
+        self.grad_enabled = grad_enabled
+        self.walking = walking
+        self.inference = inference
+        self.scope = scope
+        self.device = device
+        self.observers = observers
+
+    def fields(self) -> dict[str, Any]:
+        """All of it by name."""
+        return {name: getattr(self, name) for name in State.__slots__}
+
+    def replaced(self, **changes: Any) -> "State":
+        """A state like this one but for ``changes``."""
+        get = changes.get
+        return State(
+            get("grad_enabled", self.grad_enabled),
+            get("walking", self.walking),
+            get("inference", self.inference),
+            get("scope", self.scope),
+            get("device", self.device),
+            get("observers", self.observers),
+        )
 
 
-_STATE: ContextVar[State] = ContextVar("nbgrad", default=State())  # noqa: B039  # a NamedTuple never changes
+_STATE: ContextVar[State] = ContextVar("nbgrad", default=State())  # noqa: B039  # a state never changes
 current: Callable[[], State] = _STATE.get
 
 
@@ -128,7 +155,7 @@ class Switch:
         return self
 
     def _changed(self, state: State) -> State:
-        return state._replace(**self._changes)
+        return state.replaced(**self._changes)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -140,7 +167,7 @@ class Switch:
         enabled = _STATE.get().grad_enabled  # set_grad_enabled(...) may have been called inside
         _STATE.reset(token)
         if "grad_enabled" not in self._changes:
-            _STATE.set(_STATE.get()._replace(grad_enabled=enabled))
+            _STATE.set(_STATE.get().replaced(grad_enabled=enabled))
 
     def _again(self) -> "Switch":
         return Switch(**self._changes)
@@ -167,7 +194,7 @@ class InScope(Switch):
         self._scope = scope
 
     def _changed(self, state: State) -> State:
-        return State(state[0], state[1], state[2], self._scope, state[4], state[5])
+        return State(state.grad_enabled, state.walking, state.inference, self._scope, state.device, state.observers)
 
 
 def _switched(name: str, again: Callable[[], Switch], function: F) -> F:
@@ -256,7 +283,7 @@ class set_grad_enabled(Switch):  # noqa: N801  # torch's name
     def __init__(self, mode: bool) -> None:
         super().__init__(grad_enabled=_STATE.get().grad_enabled)
         self.mode = bool(mode)
-        _STATE.set(_STATE.get()._replace(grad_enabled=self.mode))
+        _STATE.set(_STATE.get().replaced(grad_enabled=self.mode))
 
     def __enter__(self) -> Self:
         return self
@@ -264,7 +291,7 @@ class set_grad_enabled(Switch):  # noqa: N801  # torch's name
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _STATE.set(_STATE.get()._replace(**self._changes))
+        _STATE.set(_STATE.get().replaced(**self._changes))
 
     def _again(self) -> Switch:
         return Switch(grad_enabled=self.mode)

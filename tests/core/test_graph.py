@@ -274,7 +274,7 @@ def test_the_reverse_order_is_the_one_in_which_a_backward_visits() -> None:
 
     visits = Visits()
     before = current()
-    set_state(before._replace(observers=(visits,)))
+    set_state(before.replaced(observers=(visits,)))
     try:
         b, a = tensor([1.0], requires_grad=True), tensor([2.0], requires_grad=True)
         with AutogradGraph() as graph:

@@ -314,7 +314,7 @@ def test_another_context_sees_nothing_of_it() -> None:
 
 def test_the_state_is_replaced_as_a_whole() -> None:
     before = current()
-    set_state(before._replace(grad_enabled=False))
+    set_state(before.replaced(grad_enabled=False))
     try:
         assert not (tensor(1.0, requires_grad=True) * 2).requires_grad
     finally:
