@@ -53,7 +53,7 @@ def cast(op: Any, args: tuple[Any, ...], values: list[Any], settings: dict[str, 
 def switched_off() -> Iterator[None]:
     """Rules run in the element types of the forward, also where ``backward()`` is called under autocast."""
     with ExitStack() as stack:
-        for kind in _KINDS if any_enabled() else ():
+        for kind in _KINDS:
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         yield

@@ -36,4 +36,4 @@ def reduction(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | N
 
 def sum_to(gradient: Any, shape: tuple[int, ...]) -> Any:
     """``gradient``, a torch tensor or a ``Tensor``, summed down to ``shape``."""
-    return gradient.sum_to_size(shape)
+    return gradient.sum_to_size(*shape) if shape else gradient.sum()  # torch reads numbers faster than a tuple of them

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.node cimport Leaf, Node, Output, Vertex
+from nbgrad.core.node cimport Leaf, Node, Output, Steps, Vertex
 
 @cython.final
 cdef class Walk:
@@ -12,13 +12,21 @@ cdef class Walk:
     cdef public dict pending
     cdef public set summed
     cdef public object useful
+    cdef public Vertex next
     cdef public list waiting
     cdef public object wanted
 
+    @cython.locals(latest=Vertex)
+    cpdef Vertex _latest(self)
+    @cython.locals(latest=Vertex, waiting=list)
+    cpdef object _wait(self, Vertex origin)
     cpdef object _add(self, Vertex origin, object gradient)
     cpdef object _visit(self, Vertex origin, object gradient)
     cpdef object _collect(self, Output output, object gradient)
-    @cython.locals(slot=Py_ssize_t)
+    @cython.locals(slot=Py_ssize_t, plan=Steps, values=object, needs=tuple, edges=tuple, position=Py_ssize_t, versions=tuple)
     cpdef object _run_rules(self, Node node, object gradient)
-    @cython.locals(parent=Vertex, same=bint)
+    @cython.locals(parent=Vertex, plan=Steps, same=bint)
     cpdef object _hand_on(self, Node node, Py_ssize_t position, object gradient, object result)
+
+@cython.locals(many=Py_ssize_t)
+cdef object _result(object rule, object gradient, object values, tuple needs)

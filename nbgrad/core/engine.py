@@ -5,19 +5,25 @@ The walk knows nodes, rules and gradients, not tensors: in a plain backward the 
 The ``.grad`` of leaves is written after the last rule has run: a rule that raises leaves every ``.grad`` as it was.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from heapq import heappop, heappush
 from typing import Any
 
+import torch
+
 from nbgrad.core import advice
-from nbgrad.core.autocast import switched_off
+from nbgrad.core.autocast import any_enabled, switched_off
 from nbgrad.core.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.caller import user_place
+from nbgrad.core.dispatch import BelowAutograd, outside
 from nbgrad.core.hooks import Hooks, run_after, run_before
 from nbgrad.core.modes import Observer, Switch, current, restoring
 from nbgrad.core.node import Deferred, Freed, Leaf, Node, Origin, Output
 
 Roots = list[tuple[Origin, Any]]
+
+_AS_IT_IS = nullcontext()
 
 
 @restoring
@@ -25,7 +31,7 @@ def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
     """Add to the ``.grad`` of every leaf below ``roots`` the gradient that the seeds give it."""
     taken = {_memory(seed) for _, seed in roots}
     walk = Walk(None, retain_graph=retain_graph, create_graph=create_graph)
-    with Switch(grad_enabled=create_graph, walking=True), switched_off():
+    with Switch(grad_enabled=create_graph, walking=True), switched_off() if any_enabled() else _AS_IT_IS:
         walk.run(roots)
         for leaf, gradient in walk.leaves:
             for observer in walk.observers:
@@ -45,7 +51,7 @@ def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
 def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_graph: bool) -> dict[Origin, Any]:
     """The gradient that the seeds give each of ``wanted``; what no path reaches is missing from the answer."""
     walk = Walk(set(wanted), retain_graph=retain_graph, create_graph=create_graph)
-    with Switch(grad_enabled=create_graph, walking=True), switched_off():
+    with Switch(grad_enabled=create_graph, walking=True), switched_off() if any_enabled() else _AS_IT_IS:
         walk.run(roots)
     for observer in walk.observers:
         observer.on_backward_end()
@@ -81,8 +87,8 @@ class Walk:
     """
 
     __slots__ = (
-        *("create_graph", "found", "freed", "leaves", "observers", "pending", "retain_graph", "summed", "useful"),
-        *("waiting", "wanted"),
+        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "summed"),
+        *("useful", "waiting", "wanted"),
     )
 
     def __init__(self, wanted: set[Origin] | None, *, retain_graph: bool, create_graph: bool) -> None:
@@ -90,7 +96,9 @@ class Walk:
         self.found: dict[Origin, Any] = {}
         self.leaves: list[tuple[Leaf, Any]] = []
         self.pending: dict[Origin, Any] = {}
-        self.waiting: list[tuple[int, Origin]] = []  # the origins that have a gradient, as a heap, the latest first
+        # The origins that have a gradient: a heap, the latest first, and perhaps one that is later than all of it.
+        self.waiting: list[tuple[int, Origin]] = []
+        self.next: Origin | None = None
         self.summed: set[Origin] = set()  # those whose gradient is a sum made here
         self.useful: set[Origin] | None = None
         self.observers: tuple[Observer, ...] = current().observers
@@ -105,19 +113,41 @@ class Walk:
             observer.on_backward_begin(roots)
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
-        for origin, seed in roots:
-            self._add(origin, seed)
-        waiting, pending = self.waiting, self.pending
-        while waiting:
-            origin = heappop(waiting)[1]
-            self._visit(origin, pending.pop(origin))
+        pending = self.pending
+        with BelowAutograd():
+            for origin, seed in roots:
+                self._add(origin, seed)
+            while pending:
+                origin = self._latest()
+                self._visit(origin, pending.pop(origin))
+
+    def _latest(self) -> Origin:
+        """The latest origin that has a gradient, which is the next to visit."""
+        latest = self.next
+        if latest is None:
+            found: Origin = heappop(self.waiting)[1]
+            return found
+        self.next = None
+        return latest
+
+    def _wait(self, origin: Origin) -> None:
+        """Visit ``origin`` in its turn. The latest of a chain never gets into the heap."""
+        latest = self.next
+        if latest is None:
+            waiting = self.waiting
+            if not waiting or -origin.seq < waiting[0][0]:
+                self.next = origin
+                return
+        elif latest.seq < origin.seq:
+            self.next, origin = origin, latest
+        heappush(self.waiting, (-origin.seq, origin))
 
     def _add(self, origin: Origin, gradient: Any) -> None:
         """Add to what ``origin`` has received so far."""
         held = self.pending.get(origin)
         if held is None:
             self.pending[origin] = gradient
-            heappush(self.waiting, (-origin.seq, origin))
+            self._wait(origin)
         elif self.create_graph or origin not in self.summed:
             self.pending[origin] = held + gradient
             self.summed.add(origin)
@@ -127,7 +157,8 @@ class Walk:
     def _visit(self, origin: Origin, gradient: Any) -> None:
         """The gradient of ``origin`` is complete: keep it, hand it on, or run the rules."""
         if origin.hooks is not None:
-            gradient = self._hooked(origin, origin.hooks, gradient)
+            with outside():
+                gradient = self._hooked(origin, origin.hooks, gradient)
         if self.observers and not isinstance(gradient, list):
             for observer in self.observers:
                 observer.on_gradient(origin, gradient)
@@ -149,7 +180,7 @@ class Walk:
         slots = self.pending.get(node)
         if slots is None:
             slots = self.pending[node] = [None] * node.outputs
-            heappush(self.waiting, (-node.seq, node))
+            self._wait(node)
         held = slots[output.index]
         slots[output.index] = gradient if held is None else held + gradient
 
@@ -163,31 +194,39 @@ class Walk:
                 raise advice.changed(node, slot, saved[slot])
         plan = node.plan
         values = plan.unpack(node) if self.create_graph else saved
-        if plan.joint is not None or (node.hooks is not None and node.hooks.after):
+        if plan.joined or (node.hooks is not None and node.hooks.after):
             given = self._given(node, gradient, values)
             if node.hooks is not None and node.hooks.after:
-                given = run_after(node, node.hooks.after, gradient, list(given), create_graph=self.create_graph)
+                found = list(given)
+                with outside():
+                    given = run_after(node, node.hooks.after, gradient, found, create_graph=self.create_graph)
             for position, result in given:
                 self._hand_on(node, position, gradient, result)
             return
         useful, edges = self.useful, node.edges
         for position, rule, needs in plan.rules:
             if useful is None or edges[position] in useful:
-                result = rule(gradient, *[values[slot] for slot in needs])
+                result = _result(rule, gradient, values, needs)
                 if result is not None:
                     self._hand_on(node, position, gradient, result)
 
     def _hand_on(self, node: Node, position: int, gradient: Any, result: Any) -> None:
         """Give an input of ``node`` what its rule gave, in the shape, element type and place of the input."""
         parent: Any = node.edges[position]
+        plan = node.plan
         if self.create_graph:
-            result = node.plan.lift(result)
+            result = plan.lift(result)
         # A rule that hands on what it was given, as that of a sum, need not be asked for its shape and element type.
         same, shape = result is gradient, parent.shape
         full, undone, given = result, None, node.shape if same else result.shape
         if given != shape:
-            undone = _undone(node, position, given, shape)
-            result = sum_to(result, shape)
+            if self.observers or position not in plan.broadcasts:
+                undone = _undone(node, position, given, shape)
+            try:
+                result = sum_to(result, shape)
+            except RuntimeError:
+                _undone(node, position, given, shape)  # says which rule is wrong
+                raise
         if (node.dtype if same else result.dtype) is not parent.dtype:
             if result.is_complex() and not parent.dtype.is_complex:
                 result = result.real  # of the direction of ascent the part that a real number can take
@@ -201,7 +240,7 @@ class Walk:
     def _given(self, node: Node, gradient: Any, values: Any) -> Iterator[tuple[int, Any]]:
         """What the rules of ``node`` give its inputs, by position; an input without a gradient is left out."""
         useful, edges = self.useful, node.edges
-        if node.plan.joint is not None:
+        if node.plan.joined:
             needed = tuple(edge is not None and (useful is None or edge in useful) for edge in edges)
             for position, result in enumerate(node.plan.joint(gradient, needed, *values)):
                 if needed[position] and result is not None:
@@ -209,7 +248,7 @@ class Walk:
             return
         for position, rule, needs in node.plan.rules:
             if useful is None or edges[position] in useful:
-                result = rule(gradient, *[values[slot] for slot in needs])
+                result = _result(rule, gradient, values, needs)
                 if result is not None:
                     yield position, result
 
@@ -225,11 +264,22 @@ class Walk:
         return gradient
 
 
+def _result(rule: Callable[..., Any], gradient: Any, values: Any, needs: tuple[int, ...]) -> Any:
+    """What a rule gives; a call with the values themselves is faster than one with a list of them."""
+    many = len(needs)
+    if many == 1:
+        return rule(gradient, values[needs[0]])
+    if many == 0:
+        return rule(gradient)
+    return rule(gradient, *[values[slot] for slot in needs])
+
+
 def _again(node: Node, saved: Freed | Deferred) -> Any:
     """What ``node`` had saved and let go to have it computed again; an error if a backward has freed it."""
     if isinstance(saved, Freed):
         raise advice.freed(node, saved)
-    return saved.restore(node)
+    with outside():
+        return saved.restore(node)
 
 
 def _leading_to(wanted: set[Origin], order: list[Origin]) -> set[Origin]:
@@ -252,7 +302,7 @@ def _seq(origin: Origin) -> int:
 
 def _memory(gradient: Any) -> int:
     """The address of the memory behind a gradient: two with the same one must not both become a ``.grad``."""
-    raw = getattr(gradient, "data", gradient)
+    raw = gradient if isinstance(gradient, torch.Tensor) else gradient.data
     return int(raw.untyped_storage().data_ptr())
 
 

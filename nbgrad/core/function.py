@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from nbgrad.core.contents import differentiable
+from nbgrad.core.dispatch import outside
 from nbgrad.core.modes import current, no_grad
 from nbgrad.core.node import Node, Output, next_seq
 from nbgrad.core.plan import Plan, Rule
@@ -163,23 +164,23 @@ Zeros = Callable[[], torch.Tensor]
 """Makes the gradient of an output that no gradient reached."""
 
 
-class FunctionOp(Op):
+def _made(function: type[Function], arity: int) -> Op:
     """The row that stands for a ``Function``: what the record and the picture know of it."""
-
-    def __init__(self, function: type[Function], arity: int) -> None:
-        self.name = function.__name__
-        self.doc = function.__doc__ if function.__doc__ and function is not Function else ""
-        self.formula = rf"\text{{{self.name.replace('_', ' ')}}}"
-        self.inputs = _names(function.forward, arity)
-        self.arity = arity
-        self.results = ("out",)
-        self.defaults = {}
-        self.broadcasts = frozenset()
-        self.listed, self.many, self.several, self.live = None, False, False, (0,)
-        self.differentiable = True
-        self.no_gradient = ()
-        formula = rf"\text{{{self.name.replace('_', ' ')}.backward}}(\bar{{y}})"
-        self.rules = {name: Rule(function.backward, (), formula) for name in self.inputs}
+    row = Op.__new__(Op)
+    row.name = function.__name__
+    row.doc = function.__doc__ if function.__doc__ and function is not Function else ""
+    words = row.name.replace("_", " ")
+    row.formula = rf"\text{{{words}}}"
+    row.inputs = _names(function.forward, arity)
+    row.arity = arity
+    row.results = ("out",)
+    row.defaults, row.required, row.optional = {}, (), 0
+    row.broadcasts = frozenset()
+    row.listed, row.many, row.several, row.live = None, False, False, (0,)
+    row.differentiable = True
+    row.no_gradient = ()
+    row.rules = dict.fromkeys(row.inputs, Rule(function.backward, (), rf"\text{{{words}.backward}}(\bar{{y}})"))
+    return row
 
 
 class FunctionPlan(Plan):
@@ -195,7 +196,7 @@ class FunctionPlan(Plan):
         self.outputs = outputs
         self.rules = ()
         self.broadcasts = frozenset()
-        self.keeps_values = bool(origins)
+        self.joined, self.keeps_values = True, bool(origins)
         self.saved_names = ("ctx", *(f"saved_tensors[{i}]" for i in range(len(origins))))
 
     def unpack(self, node: Node) -> list[Any]:
@@ -217,7 +218,8 @@ class FunctionPlan(Plan):
             ]
         context._tensors = tuple(self.lift(one) if isinstance(one, torch.Tensor) else one for one in saved)
         try:
-            returned = self.function.backward(context, *(None if one is None else self.lift(one) for one in given))
+            with outside():
+                returned = self.function.backward(context, *(None if one is None else self.lift(one) for one in given))
         finally:
             context._tensors = None
         results = list(returned) if isinstance(returned, tuple) else [returned]
@@ -277,14 +279,14 @@ def _record(function: type[Function], context: Context, args: tuple[Any, ...], r
     return outputs
 
 
-_rows: "WeakKeyDictionary[type[Function], dict[int, FunctionOp]]" = WeakKeyDictionary()
+_rows: "WeakKeyDictionary[type[Function], dict[int, Op]]" = WeakKeyDictionary()
 
 
-def _row(function: type[Function], arity: int) -> FunctionOp:
+def _row(function: type[Function], arity: int) -> Op:
     """The row of a function called with ``arity`` inputs, made once."""
     rows = _rows.setdefault(function, {})
     if arity not in rows:
-        rows[arity] = FunctionOp(function, arity)
+        rows[arity] = _made(function, arity)
     return rows[arity]
 
 

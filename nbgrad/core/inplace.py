@@ -10,6 +10,7 @@ import torch
 
 from nbgrad.core.alias import View, outdate
 from nbgrad.core.binding import bind
+from nbgrad.core.misuse import explained
 from nbgrad.core.modes import current
 from nbgrad.core.tensor import Tensor
 
@@ -55,6 +56,11 @@ class InPlace:
         row = self.row
         if settings or len(args) != row.arity:
             args, settings, _ = bind(row, args, settings)
+        return self.run(args, settings)
+
+    def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
+        """Change the first input; there are as many as the row has, and the settings have their own names."""
+        row = self.row
         target: Tensor = args[0]
         values = list(args)
         needs = row._unwrap(args, values)
@@ -106,7 +112,7 @@ class InPlace:
             with torch.inference_mode() if current().inference else nullcontext():
                 self.kernel(raw, *values[1:], **settings)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise self.row._explained(error, values) from None
+            raise explained(self.row, error, values) from None
 
     def _rebase(self, target: Tensor, node: "Node", args: tuple[Any, ...]) -> None:
         """From now on ``target`` is the result of ``node``, and what shares its memory depends on that."""

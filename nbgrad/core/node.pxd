@@ -8,11 +8,16 @@ cdef class Vertex:
     cdef public object shape
     cdef object __weakref__
 
+cdef class Steps:
+    cdef public object broadcasts
+    cdef public bint joined
+    cdef public bint keeps_values
+    cdef public tuple rules
+
 @cython.final
-@cython.freelist(256)
 cdef class Node(Vertex):
     cdef public object op
-    cdef public object plan
+    cdef public Steps plan
     cdef public object settings
     cdef public object saved
     cdef public tuple versions

@@ -68,6 +68,24 @@ class Vertex:
     hooks: Hooks | None
 
 
+class Steps:
+    """What a backward does at a node.
+
+    Attributes:
+        rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes.
+        joined: whether there is one rule for all inputs instead, ``joint``.
+        keeps_values: whether the node saves tensors, which a backward frees.
+        broadcasts: positions of the inputs whose gradients the engine sums down.
+    """
+
+    __slots__ = ("broadcasts", "joined", "keeps_values", "rules")
+
+    rules: tuple[tuple[int, Callable[..., Any], tuple[int, ...]], ...]
+    joined: bool
+    keeps_values: bool
+    broadcasts: frozenset[int]
+
+
 class Node(Vertex):
     """One op that ran: what its rules need, and where its inputs came from.
 

@@ -110,15 +110,16 @@ def install_property(name: str, function: Callable[[Any], Any]) -> None:
 
 def install_operator(operator: str, function: "Op | InPlace") -> None:
     """Make ``function`` what Python's operator of that name calls, reflected too where it has two operands."""
+    run = function.run
 
     def straight(self: Tensor, other: Any) -> Any:
-        return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        return run((self, other), {}) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
-        return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
+        return run((other, self), {}) if isinstance(other, _OPERANDS) else NotImplemented
 
     def alone(self: Tensor) -> Any:
-        return function(self)
+        return run((self,), {})
 
     setattr(TensorMethods, f"__{operator}__", straight if len(signature(function).parameters) > 1 else alone)
     if hasattr(torch.Tensor, f"__r{operator}__"):

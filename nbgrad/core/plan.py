@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from nbgrad.core.node import Node, Output
+from nbgrad.core.direct import direct_rule
+from nbgrad.core.dispatch import foreign
+from nbgrad.core.node import Node, Output, Steps
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -30,25 +32,26 @@ class Rule(NamedTuple):
     joint: bool = False
 
 
-class Plan:
+class Plan(Steps):
     """What to save, and which rules to run, when one set of inputs of an op needs gradients.
 
     Attributes:
-        rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes.
         saved_names: what is saved, slot by slot.
-        keeps_values: whether it saves tensors, which a backward frees.
         results: how many results of the op can be saved.
-        broadcasts: positions of the inputs whose gradients the engine sums down.
-        saves: whether ``save`` is to be called.
+        usual: what is saved where the settings are the defaults, if that is all there is to it; None if ``save`` must
+            look at the run.
+        unversioned: for each value in ``usual`` a None, as ``Node.versions`` has it for what is no tensor.
         slots: where in inputs, results, settings and facts, one after the other, each saved value is found.
     """
 
-    __slots__ = ("broadcasts", "facts", "keeps_values", "results", "rules", "saved_names", "saves", "settings", "slots")
+    __slots__ = ("facts", "results", "saved_names", "settings", "slots", "unversioned", "usual")
 
-    looks = False
-    """Whether ``save`` does more than to save: then it is called also where there is nothing to save."""
+    @property
+    def looks(self) -> bool:
+        """Whether ``save`` does more than to save: then it is called wherever the op runs."""
+        return False
 
-    joint: Callable[..., Any] | None = None
+    joint: Any = None
     """One rule for all inputs, where the op has one: it gets the gradient, which inputs need theirs, and ``saved``."""
 
     def __init__(self, op: "Op", positions: list[int], conjugated: bool = False) -> None:
@@ -56,11 +59,12 @@ class Plan:
         needs = [op.expanded(name) for _, rule in chosen for name in rule.needs]
         names = list(dict.fromkeys(name for group in needs for name in group))
         self.saved_names = tuple(names)
-        self.rules: tuple[tuple[int, Callable[..., Any], tuple[int, ...]], ...] = tuple(
+        self.rules = tuple(
             (position, _seen(rule, op, conjugated), tuple(names.index(name) for name in rule.needs))
             for position, rule in chosen
             if not rule.joint
         )
+        self.joined = self.joint is not None
         self.broadcasts = op.broadcasts
         values = [*op.inputs, *op.results]
         self.results = len(op.results)
@@ -70,7 +74,9 @@ class Plan:
         self.facts = tuple((op.inputs.index(name.rpartition("_")[0]), name.rpartition("_")[2]) for name in facts)
         pool = [*values, *self.settings, *facts]
         self.slots = tuple(pool.index(name) for name in names)
-        self.saves = bool(self.slots) or self.looks
+        plain = len(self.settings) == len(names) and not self.looks
+        self.usual = tuple(op.defaults[name] for name in names) if plain else None
+        self.unversioned = (None,) * len(names)
 
     def save(self, values: list[Any], results: tuple[Any, ...], settings: dict[str, Any]) -> tuple[Any, ...]:
         """What the rules of this plan name, taken from one run of the op."""
@@ -127,10 +133,17 @@ class JointPlan(Plan):
 
 def _seen(rule: Rule, op: "Op", conjugated: bool) -> Callable[..., Any]:
     """The function of ``rule`` as the walk calls it: with one gradient, or with the list of those of all outputs."""
-    function = rule.function
+    function = foreign(rule.function)
+    if rule.outputs is None and not conjugated and not rule.joint:
+        return direct_rule(function) or _same
     if rule.outputs is not None:
         function = _picking(function, tuple(op.live.index(output) for output in rule.outputs))
     return _conjugating(function) if conjugated else function
+
+
+def _same(gradient: Any) -> Any:
+    """The rule that hands a gradient on as it is, compiled where this module is."""
+    return gradient
 
 
 def _picking(function: Callable[..., Any], slots: tuple[int, ...]) -> Callable[..., Any]:

@@ -1,14 +1,19 @@
 cimport cython
 from nbgrad.core.base cimport TensorBase
+from nbgrad.core.modes cimport State
 from nbgrad.core.node cimport Node
 from nbgrad.core.plan cimport Plan
 
+@cython.final
 cdef class Op:
     cdef dict __dict__
     cdef object __weakref__
     cdef public object forward
+    cdef public object kernel
     cdef public Py_ssize_t arity
     cdef public bint many
+    cdef public Py_ssize_t optional
+    cdef public tuple required
     cdef public bint several
     cdef public bint simple
     cdef public bint view
@@ -17,13 +22,17 @@ cdef class Op:
     cdef public dict defaults
     cdef public dict _plans
 
+    cpdef bint _bound(self, Py_ssize_t missing, dict settings) except -1
+    @cython.locals(state=State, values=list)
+    cpdef object run(self, tuple args, dict settings)
+    @cython.locals(versions=list)
     cpdef tuple _versions(self, tuple saved)
-    @cython.locals(position=Py_ssize_t, ours=bint, foreign=bint)
+    @cython.locals(position=Py_ssize_t, ours=bint, foreign=bint, tensor=TensorBase)
     cpdef object _unwrap(self, tuple args, list values)
-    @cython.locals(node=Node, results=tuple, plan=Plan)
+    @cython.locals(node=Node, plan=Plan)
     cpdef object _record(self, tuple args, list values, object result, dict settings, object needs)
 
-@cython.locals(edges=list, position=Py_ssize_t)
+@cython.locals(edges=list, position=Py_ssize_t, tensor=TensorBase)
 cpdef tuple edges_of(tuple args, object needs)
 
 @cython.locals(tensor=TensorBase)

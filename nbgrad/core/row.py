@@ -19,7 +19,9 @@ from nbgrad.core.alias import Part, link
 from nbgrad.core.autocast import any_enabled, cast
 from nbgrad.core.base import TensorBase
 from nbgrad.core.binding import bind
-from nbgrad.core.contents import REAL, differentiable, dtype_name
+from nbgrad.core.contents import REAL, differentiable
+from nbgrad.core.direct import direct
+from nbgrad.core.misuse import INFERENCE, check_foreign, explained
 from nbgrad.core.modes import current, tell
 from nbgrad.core.node import Node, Output, next_seq
 from nbgrad.core.plan import JointPlan, Plan, Rule
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
 RawTensor = torch.Tensor  # looked up several times for every op
 
 
-FIELDS = ("_plans", "arity", "defaults", "forward", "holomorphic", "live", "many", "several", "simple", "view")
+FIELDS = (
+    *("_plans", "arity", "defaults", "forward", "holomorphic", "kernel", "live", "many", "optional", "required"),
+    *("several", "simple", "view"),
+)
 """What row.pxd declares as C fields of a row: all that a call reads."""
 
 
@@ -43,10 +48,12 @@ class Op:
     Attributes:
         name: torch's name of the op.
         forward: the function on raw torch tensors.
+        kernel: what a call without settings runs: the same, or what it hands its inputs on to.
         formula: LaTeX of the forward.
         inputs: names of the tensor inputs, in order.
         optional: how many of the last inputs may be left out.
         defaults: the settings and their default values.
+        required: the settings that have none.
         results: names of what the forward returns; empty for an op with ``many`` outputs.
         shown: how many of ``results`` the caller gets; the others are only saved for rules.
         live: positions of the outputs that have a gradient.
@@ -71,6 +78,7 @@ class Op:
         parameters = self.__signature__.parameters.values()
         self.name: str = row.get("name") or forward.__name__
         self.forward = forward
+        self.kernel: Callable[..., Any] | None = None  # looked for when it is first wanted
         self.doc = self.__doc__ = forward.__doc__ or ""
         self.formula: str = row["formula"]
         tensors = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -79,6 +87,7 @@ class Op:
         self.arity = -1 if self.listed else len(self.inputs)
         self.optional = sum(p.default is None for p in tensors)
         self.defaults = {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
+        self.required = tuple(name for name, default in self.defaults.items() if default is Parameter.empty)
         self.variadic: str | None = row["variadic"]
         self.many: bool = row["many"]
         outputs = row["outputs"]
@@ -203,14 +212,32 @@ class Op:
         return self._rows[count]
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
-        if settings or len(args) != self.arity:
-            args, settings, row = bind(self, args, settings)
-            if row is not self:
-                return row(*args, **settings)
+        missing = self.arity - len(args)
+        if missing or settings:
+            if not self._bound(missing, settings):
+                args, settings, row = bind(self, args, settings)
+                return row.run(args, settings)
+            if missing:
+                args += (None,) * missing
+        return self.run(args, settings)
+
+    def _bound(self, missing: int, settings: dict[str, Any]) -> bool:
+        """Whether all inputs that must be given are, by position, and the settings are as the row takes them."""
+        if missing < 0 or missing > self.optional:
+            return False
+        for name, value in settings.items():
+            if name not in self.defaults or isinstance(value, list):
+                return False
+        return not self.required or settings.keys() >= set(self.required)
+
+    def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+        """Run the op on as many inputs as it has, in order; its settings have their own names."""
         values = list(args)
         needs = self._unwrap(args, values)
+        if self.kernel is None:
+            self.kernel = direct(self.forward)
         if needs < 0:
-            result = self.forward(*values, **settings) if settings else self.forward(*values)
+            result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
         state = current()
         recorded = needs and state.grad_enabled and not state.inference
@@ -222,9 +249,9 @@ class Op:
             if state.inference:
                 result = self._in_inference_mode(*values, **settings)
             else:
-                result = self.forward(*values, **settings) if settings else self.forward(*values)
+                result = self.forward(*values, **settings) if settings else self.kernel(*values)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise self._explained(error, values) from None
+            raise explained(self, error, values) from None
         node = self._record(args, values, result, settings, needs) if recorded else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)
@@ -263,9 +290,9 @@ class Op:
         needs, ours, foreign = 0, False, False
         for position, arg in enumerate(args):
             if isinstance(arg, TensorBase):
-                ours = True
-                values[position] = arg._data
-                if arg._needs_grad:
+                ours, tensor = True, arg
+                values[position] = tensor._data
+                if tensor._needs_grad:
                     needs |= 1 << position
             elif isinstance(arg, RawTensor):
                 foreign = True
@@ -274,16 +301,8 @@ class Op:
             elif isinstance(arg, np.generic):
                 values[position] = arg.item()
         if ours and foreign:
-            self._check_foreign(args)
+            check_foreign(self, args)
         return needs if ours else -1
-
-    def _check_foreign(self, args: tuple[Any, ...]) -> None:
-        """An error if a torch tensor among ``args`` needs a gradient, which torch's autograd alone could give."""
-        if any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
-            raise RuntimeError(
-                f"{self.name}() got a torch tensor that requires grad in torch's own autograd, into which nbgrad does "
-                "not differentiate: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
-            )
 
     def _shown(self, result: Any) -> Any:
         """What the caller gets of a raw result: without what only the rules need."""
@@ -295,10 +314,11 @@ class Op:
         self, args: tuple[Any, ...], values: list[Any], result: Any, settings: dict[str, Any], needs: int
     ) -> Node | None:
         """The node that remembers this run; None where the result has no gradient."""
-        results = result if isinstance(result, tuple) else (result,)
-        if not results:
-            return None
-        out = results[self.live[0]]
+        out = result
+        if isinstance(result, tuple):
+            if not result:
+                return None
+            out = result[self.live[0]]
         dtype = out.dtype
         key = needs
         if dtype not in REAL:
@@ -315,14 +335,14 @@ class Op:
         node.op = self
         node.plan = plan
         node.settings = {**self.defaults, **settings} if settings else self.defaults
-        if plan.saves:
-            node.saved = plan.save(values, results, node.settings)
+        if plan.usual is None or settings:
+            node.saved = plan.save(values, result if isinstance(result, tuple) else (result,), node.settings)
             node.versions = self._versions(node.saved)
         else:
-            node.saved = node.versions = ()
+            node.saved, node.versions = plan.usual, plan.unversioned
         node.edges = edges_of(args, needs)
         node.seq = next_seq()
-        node.outputs = (len(results) if self.many else len(self.live)) if self.several else 0
+        node.outputs = (len(result) if self.many else len(self.live)) if self.several else 0
         node.hooks = None
         node.shape = out.shape
         node.dtype = dtype
@@ -334,7 +354,7 @@ class Op:
         try:
             return tuple([one._version if isinstance(one, RawTensor) else None for one in saved])
         except RuntimeError:
-            raise RuntimeError(_INFERENCE.format(op=self.name)) from None
+            raise RuntimeError(INFERENCE.format(op=self.name)) from None
 
     def _make_plan(self, key: int) -> Plan | None:
         wanted = [i for i, name in enumerate(self.inputs) if abs(key) >> i & 1 and name not in self.no_gradient]
@@ -356,19 +376,6 @@ class Op:
             raise AttributeError(f"op {self.name!r} has no in-place twin: declare it with @op(..., inplace=True)")
         return self._in_place
 
-    def _explained(self, error: Exception, values: list[Any]) -> Exception:
-        """The same kind of error, naming the op and what it was given."""
-        if type(error) not in (RuntimeError, IndexError, TypeError, ValueError):
-            return error
-        given = [
-            f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
-            if isinstance(value, torch.Tensor)
-            else f"{name} = {value!r}"
-            for name, value in zip(self.inputs, values, strict=True)
-            if value is not None
-        ]
-        return type(error)(f"{self.name}({'; '.join(given)}): {error}")
-
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
@@ -388,11 +395,6 @@ def edges_of(args: tuple[Any, ...], needs: int) -> tuple[Any, ...]:
     edges: list[Any] = [None] * len(args)
     for position, arg in enumerate(args):
         if needs >> position & 1:
-            edges[position] = arg._origin or arg.origin
+            tensor = arg
+            edges[position] = tensor._origin if tensor._origin is not None else arg.origin
     return tuple(edges)
-
-
-_INFERENCE = (
-    "{op} would have to save a tensor that was made in inference_mode() for its backward, which cannot be: make an "
-    "ordinary tensor of it with clone() first, or use no_grad() instead of inference_mode()"
-)

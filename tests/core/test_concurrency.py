@@ -247,8 +247,8 @@ def test_an_interrupt_at_any_line_leaves_every_gradient_old_or_new() -> None:
             break
         new.append(check_consistent(leaves, before, after))
     assert new == sorted(new)
-    assert (new[0], new[-1]) == (0, 4)
-    # A compiled line cannot be interrupted: what is left are the rules, and what they call.
+    # A compiled line cannot be interrupted: what is left are the rules and what they call, and the writing of a .grad.
+    assert (new[0], new[-1]) == (0, 3 if nbgrad.compiled() else 4)
     lines = 20 if nbgrad.compiled() else 100
     assert new.count(0) > lines, "until the last rule has run nothing is written"
 

@@ -487,7 +487,7 @@ class Counter(Observer):
 
 def with_observer(observer: Observer, run: Callable[[], Any]) -> Any:
     before = current()
-    set_state(before._replace(observers=(observer,)))
+    set_state(before.replaced(observers=(observer,)))
     try:
         return run()
     finally:

@@ -92,7 +92,7 @@ def test_a_rule_that_has_no_gradient_of_its_own_is_caught(rule: Callable[[Callab
 
 
 def test_a_wrong_value_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ROW, "forward", lambda x: torch.exp(x) * 1.001)
+    monkeypatch.setattr(ROW, "kernel", lambda x: torch.exp(x) * 1.001)
     assert not {"value", "gradient", "method"} & set(agreeing(opdb.check("exp")))
 
 

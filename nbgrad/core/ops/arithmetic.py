@@ -30,7 +30,7 @@ def add(a, b, *, alpha=1):
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.add(a, b) if alpha == 1 else torch.add(a, b, alpha=alpha)
+    return torch.add(a, b, alpha=alpha)
 
 
 @add.rule("a", r"\bar{y}")
@@ -43,18 +43,6 @@ def _(g, alpha):
     return _scaled(g, alpha)
 
 
-class _Sum(Plan):
-    """A sum saves nothing but its ``alpha``: this is the commonest op of all, so it takes the short way."""
-
-    __slots__ = ()
-
-    def save(self, values, results, settings):  # noqa: ARG002  # as every plan
-        return (settings["alpha"],) if self.slots else ()
-
-
-add.plan = _Sum
-
-
 @op(formula=r"a - b", broadcasts=True, operator="sub", inplace=True, samples=_sums)
 def sub(a, b, *, alpha=1):
     """Difference of two tensors, elementwise, broadcasting; b is multiplied by ``alpha`` first.
@@ -63,7 +51,7 @@ def sub(a, b, *, alpha=1):
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.sub(a, b) if alpha == 1 else torch.sub(a, b, alpha=alpha)
+    return torch.sub(a, b, alpha=alpha)
 
 
 @sub.rule("a", r"\bar{y}")
@@ -76,16 +64,19 @@ def _(g, alpha):
     return -g if alpha == 1 else g * -alpha
 
 
-class _Error(_Sum):
+class _Error(Plan):
     """A difference from a constant may be the error of a prediction, which is to be of the target's shape."""
 
     __slots__ = ()
 
-    looks = True
+    @property
+    def looks(self):
+        """Where one side is a constant."""
+        return len(self.rules) == 1
 
     def save(self, values, results, settings):
         out = results[0]
-        if out.ndim == 2 and out.size(0) == out.size(1) and len(self.rules) == 1 and unpaired(*values):
+        if out.ndim == 2 and out.size(0) == out.size(1) and unpaired(*values):
             warn_unpaired("sub", *values)
         return super().save(values, results, settings)
 
@@ -136,7 +127,7 @@ def div(a, b, *, rounding_mode=None):
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not, or for another mode.
     """
-    return torch.div(a, b) if rounding_mode is None else torch.div(a, b, rounding_mode=rounding_mode)
+    return torch.div(a, b, rounding_mode=rounding_mode)
 
 
 @div.rule("a", r"\frac{\bar{y}}{b}")

@@ -98,7 +98,8 @@ def _kept(forward, samples, **defaults):
 def _nll_gradient(g, input, target, weight, total_weight, ignore_index, reduction):
     total = g.new_empty(()) if total_weight is None else total_weight
     # Under autocast the forward ran in another element type than that of its inputs: g has it.
-    input, weight, total = (one if one is None else one.to(g.dtype) for one in (input, weight, total))
+    if input.dtype is not g.dtype:
+        input, weight, total = (one if one is None else one.to(g.dtype) for one in (input, weight, total))
     settings = weight, code(reduction), ignore_index, total
     if input.ndim < 3:
         return aten.nll_loss_backward(g, input, target, *settings)
