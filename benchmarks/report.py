@@ -4,7 +4,7 @@ import importlib.metadata
 import platform
 from typing import Any
 
-from benchmarks import imports
+from benchmarks import imports, memory
 from benchmarks.case import Case
 from benchmarks.timing import Spread, ratios
 
@@ -51,11 +51,15 @@ def section(title: str, per: str, reference: str, times: Times, absent: Absent) 
         else:
             cells += ["", ""]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += [f"| {name} | not measured: {reason} | | | |" for name, reason in absent.items()]
+    for reason in dict.fromkeys(absent.values()):
+        names = ", ".join(name for name, one in absent.items() if one == reason)
+        lines.append(f"| {names} | not measured: {reason} | | | |")
     return "\n".join(lines)
 
 
-def markdown(cases: list[Case], measured: dict[int, dict[str, Any]], starting: Times, rounds: int) -> str:
+def markdown(
+    cases: list[Case], measured: dict[int, dict[str, Any]], starting: Times, rounds: int, peaks: memory.Peaks
+) -> str:
     """Everything."""
     parts = [
         "# Benchmarks",
@@ -70,12 +74,16 @@ def markdown(cases: list[Case], measured: dict[int, dict[str, Any]], starting: T
             section(case.title, case.per, case.reference, found[case.name]["times"], found[case.name]["absent"])
             for case in cases
         ]
+    if peaks:
+        parts.append(memory.markdown(peaks))
     if starting:
         parts += ["## Start", section(imports.TITLE, "", imports.REFERENCE, starting, {})]
     return "\n\n".join(parts) + "\n"
 
 
-def facts(cases: list[Case], measured: dict[int, dict[str, Any]], starting: Times, rounds: int) -> dict[str, Any]:
+def facts(
+    cases: list[Case], measured: dict[int, dict[str, Any]], starting: Times, rounds: int, peaks: memory.Peaks
+) -> dict[str, Any]:
     """The ratios and what they are of: nothing that only says how fast this machine is."""
 
     def compared(reference: str, times: Times) -> dict[str, Any]:
@@ -90,6 +98,7 @@ def facts(cases: list[Case], measured: dict[int, dict[str, Any]], starting: Time
     return {
         "versions": versions(),
         "rounds": rounds,
+        "memory": {name: {library: one._asdict() for library, one in by.items()} for name, by in peaks.items()},
         "start": {"reference": imports.REFERENCE, "compared": compared(imports.REFERENCE, starting)},
         "threads": {
             str(threads): {

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from benchmarks import __main__ as command, case as cases, chains, imports, mlp, watching
+import nbgrad
+from benchmarks import __main__ as command, case as cases, chains, imports, memory, mlp, networks, watching
 from benchmarks.case import Case, numbers
 from benchmarks.timing import Contender, Spread, in_turns, limit, ratios
 
 NOT_HERE = ("ModuleNotFoundError", "RuntimeError: no usable devices")
 """A peer is not installed (the tests do not ask for any), or tinygrad finds no clang."""
 
-CASES = [chains.SMALL, chains.BROADCAST, chains.BIAS, chains.DEEP, mlp.MLP]
+NETWORKS = [case for case in cases.CASES if case.name in networks.NETWORKS]
+CASES = [chains.SMALL, chains.BROADCAST, chains.BIAS, chains.DEEP, mlp.MLP, *NETWORKS]
 
 
 def check(case: Case) -> set[str]:
@@ -71,6 +74,22 @@ def test_the_parts_of_a_start_are_timed() -> None:
     assert imports.REFERENCE in times
     assert [len(taken) for taken in times.values()] == [2, 2, 2]
     assert all(seconds > 0 for taken in times.values() for seconds in taken)
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_a_step_takes_no_more_memory_than_torchs(name: str) -> None:
+    theirs, ours = memory.peak(torch, name), memory.peak(nbgrad, name)
+    assert 0 < ours.kept < ours.highest <= theirs.highest
+
+
+def test_memory_is_counted() -> None:
+    def run() -> torch.Tensor:
+        kept = torch.zeros(1000)
+        torch.zeros(5000)
+        return kept
+
+    levels = memory.allocations(run)
+    assert levels == [0, 4000, 24000, 4000]
 
 
 # The tester is tested, and the clock.
