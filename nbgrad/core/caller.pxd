@@ -1,1 +1,3 @@
-# Compiled as it stands.
+cdef class Place:
+    cdef object _code
+    cdef int _offset

@@ -8,7 +8,7 @@ from weakref import ref
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.function import Function
-from nbgrad.core.modes import InScope, current
+from nbgrad.core.modes import current, in_scope
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.scopes import ModuleScope, path_below
 from nbgrad.nn.tree import Tree, join
@@ -46,8 +46,7 @@ class Calling(Tree):
         try:
             if not state.observers:
                 return run(*args, **kwargs)
-            with InScope(ModuleScope(self, state.scope)):
-                return run(*args, **kwargs)
+            return in_scope(ModuleScope(self, state.scope), run, args, kwargs)
         except Exception as error:
             _say_where(error, self, args)
             raise
