@@ -73,7 +73,7 @@ class AutogradGraph(Observer, Queries):
         self._ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
         self._outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
         self._constants: dict[Any, tuple[ref[Any], int]] = {}
-        self._limit = 4096
+        self._limit = 256
         self._running: FrameRecorder | None = None
         self._backwards = 0
         self._records: list[Record] = []
@@ -200,7 +200,7 @@ class AutogradGraph(Observer, Queries):
         notes.names = {id: name for id, name in notes.names.items() if id in kept}
         notes.deleted &= kept
         notes.cut = {key for key in notes.cut if key[0] in kept}
-        self._limit = 2 * len(self._ops) + 4096
+        self._limit = 2 * len(self._ops) + 256
 
     def on_result(
         self,
