@@ -142,6 +142,8 @@ FIRST_RANK = {
     "col_to_img": 6,  # it takes columns, or a batch of these
     "embedding_bag": 6,  # it takes the numbers of all bags one after the other
     "embedding_bag_backward": 6,  # it takes a vector for each bag
+    "grid_sampler": 4,
+    "grid_sampler_backward": 4,
     "affine_grid": 6,  # it takes a batch of matrices
     "rnn_tanh_layer": 6,  # it takes a batch of sequences
     "rnn_relu_layer": 6,  # it takes a batch of sequences
