@@ -330,6 +330,7 @@ DIFFERENT = {
     ("twice", "complex"): "torch saves the parts for their element type alone, we save nothing",
     ("in place", "complex", 0): "torch saves the parts for their element type alone, we save nothing",
     ("in place", "complex", 1): "torch saves the parts for their element type alone, we save nothing",
+    ("twice", "as_strided_scatter"): "what stands for it here is a copy and a change in place, we save nothing",
     ("twice", "getitem_backward"): "no op of torch: what stands for it saves its index",
     ("twice", "setitem"): "torch frees a node that it made of a clone and a change in place, we save an index",
     ("twice", "view_scatter"): "no op of torch: what stands for it saves its places",

@@ -35,7 +35,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
     Shapes: x1 and x2 broadcast; output without the dimension ``dim``.
     """
-    rank = max(len(x1.shape), len(x2.shape))
+    rank = max(len(x1.shape), len(x2.shape), 1)  # a number has one dimension to be taken along, as torch counts
     x1, x2 = (one.expand(torch.broadcast_shapes(x1.shape, x2.shape)) for one in (x1, x2))
     if not -rank <= dim < rank:
         raise IndexError(f"cosine_similarity: there is no dimension {dim} among {rank}")

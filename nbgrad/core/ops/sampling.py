@@ -132,7 +132,7 @@ def _along(v, g, input, grid, *, interpolation_mode, padding_mode, align_corners
     read = _bicubic if interpolation_mode == _MODES["bicubic"] else _bilinear
     lines = [read(places[:, :, d], sizes[-1 - d], padding_mode, align_corners) for d in range(rank)]
     slopes = [slope for slope, _ in lines]
-    to_g, to_input, to_grid = None, torch.zeros(flat.shape, dtype=input.dtype, device=input.device), [None] * rank
+    to_g, to_input, to_grid = 0, torch.zeros(flat.shape, dtype=input.dtype, device=input.device), [0] * rank
     for chosen in product(*(taps for _, taps in lines)):
         index = sum(place * prod(sizes[rank - d :]) for d, (place, *_) in enumerate(chosen))
         inside = reduce(mul, (tap[1] for tap in chosen)).unsqueeze(1)
@@ -141,14 +141,13 @@ def _along(v, g, input, grid, *, interpolation_mode, padding_mode, align_corners
         along = total(*(directions[:, :, d] * weight(d) for d in range(rank)))
         weighted = along.unsqueeze(1) * inside
         seen = flat.gather(2, index)
-        to_g = total(to_g, seen * weighted)
+        to_g = to_g + seen * weighted
         to_input = scatter_add(to_input, 2, index, g_flat * weighted)
         both = (g_flat * seen * inside).sum(1)
         for d in range(rank):
             bends = [directions[:, :, e] * bend for e in range(rank) if (bend := weight(d, e)) is not None]
-            to_grid[d] = total(to_grid[d], *(both * bend for bend in bends))
-    zeros = places[:, :, 0] * 0
-    to_grid = stack([zeros if one is None else one for one in to_grid], dim=2)
+            to_grid[d] = sum((both * bend for bend in bends), to_grid[d])
+    to_grid = stack(to_grid, dim=2)
     return to_g.reshape(g.shape), to_input.reshape(input.shape), to_grid.reshape(grid.shape)
 
 
