@@ -51,6 +51,10 @@ class InverseAndInfo(NamedTuple):
     inverse: Tensor
     info: Tensor
 
+class MantissaAndExponent(NamedTuple):
+    mantissa: Tensor
+    exponent: Tensor
+
 class MinAndMax(NamedTuple):
     min: Tensor
     max: Tensor
@@ -540,6 +544,8 @@ class TensorMethods(Conversions):
         """What is left of each element without its whole part, with the sign of the element."""
     def frac_(self) -> Tensor:
         """In place: what is left of each element without its whole part, with the sign of the element."""
+    def frexp(self) -> MantissaAndExponent:
+        """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise."""
     def gather(self, dim: int, index: Array, *, sparse_grad: bool = False) -> Tensor:
         """Along ``dim``, the elements at the numbers in ``index``, in torch's order of arguments."""
     def gcd(self, other: Operand) -> Tensor:

@@ -12,6 +12,7 @@ from nbgrad.core.methods import (
     LAndInfo,
     LUAndPivots,
     LUAndPivotsAndInfo,
+    MantissaAndExponent,
     MinAndMax,
     Number,
     Operand,
@@ -949,7 +950,7 @@ def cross_entropy(
     input: Array,
     target: Array,
     weight: Array | None = None,
-    ignore_index: int = -100,
+    ignore_index: int | None = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
@@ -1698,6 +1699,14 @@ def fractional_max_pool3d_with_indices(
 
     Shapes: input (N, C, ...) or (C, ...), random_samples (N, C, 3) from 0 to 1, both outputs as input with planes
     of ``output_size``.
+    """
+
+def frexp(x: Array) -> MantissaAndExponent:
+    """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise.
+
+    Numbers are rounded to fewer bits so. Along the mantissa the exponent is a constant.
+
+    Shapes: both outputs as x, the exponent int32.
     """
 
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Tensor:
@@ -2571,6 +2580,26 @@ def linear(input: Array, weight: Array, bias: Operand | None = None) -> Tensor:
     Shapes: input (..., in), weight (out, in), bias (out,) give (..., out). Raises RuntimeError where ``in`` differs.
     """
 
+def linear_cross_entropy(
+    input: Array,
+    linear_weight: Array,
+    target: Array,
+    *,
+    linear_bias: Array | None = None,
+    weight: Array | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """Cross entropy of the scores that a linear layer gives: the last layer of a language model and its loss.
+
+    torch's ``options`` say how to take the batch in pieces, which saves memory; here it is taken whole, with a warning.
+
+    Shapes: input (N, I) or (I,), linear_weight (C, I) or (C, d1, ..., I), linear_bias without I, target and output as
+    in cross_entropy. Raises RuntimeError where they do not fit, or ``ignore_index`` is given beside probabilities.
+    """
+
 def local_response_norm(input: Array, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """Divides each number by a power of the mean square of the ``size`` channels around it.
 
@@ -3197,7 +3226,7 @@ def negative(x: Array) -> Tensor:
     """
 
 def nll_loss(
-    input: Array, target: Array, weight: Array | None = None, ignore_index: int = -100, reduction: str = "mean"
+    input: Array, target: Array, weight: Array | None = None, ignore_index: int | None = -100, reduction: str = "mean"
 ) -> Tensor:
     """Minus the log probability of the right class, where ``input`` holds log probabilities.
 
@@ -3866,13 +3895,7 @@ def softshrink(input: Array, lambd: float = 0.5) -> Tensor:
     """
 
 def softsign(input: Array) -> Tensor:
-    """Squeezes any number into (-1, 1) as tanh does, elementwise, but approaches the ends more slowly.
-
-    Its gradient falls with the square of x where that of tanh falls exponentially, so far from 0 something is still
-    learned (Glorot and Bengio 2010).
-
-    Shapes: output as input.
-    """
+    """Squeezes any number into (-1, 1), elementwise; complex ones in small steps: see the row softsign."""
 
 def sort(input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesAndIndices:
     """The elements along ``dim`` in order, and where each was, as ``(values, indices)``.

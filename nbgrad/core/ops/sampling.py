@@ -132,7 +132,8 @@ def _along(v, g, input, grid, *, interpolation_mode, padding_mode, align_corners
     read = _bicubic if interpolation_mode == _MODES["bicubic"] else _bilinear
     lines = [read(places[:, :, d], sizes[-1 - d], padding_mode, align_corners) for d in range(rank)]
     slopes = [slope for slope, _ in lines]
-    to_g, to_input, to_grid = 0, torch.zeros(flat.shape, dtype=input.dtype, device=input.device), [0] * rank
+    zeros = partial(torch.zeros, dtype=g.dtype, device=g.device)
+    to_g, to_input, to_grid = zeros(g_flat.shape), zeros(flat.shape), [zeros(())] * rank
     for chosen in product(*(taps for _, taps in lines)):
         index = sum(place * prod(sizes[rank - d :]) for d, (place, *_) in enumerate(chosen))
         inside = reduce(mul, (tap[1] for tap in chosen)).unsqueeze(1)
