@@ -610,11 +610,11 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Tensor:
     they are not.
     """
 
-def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+def cdist(x1: Array, x2: Operand, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm of the difference of every vector of x1 from every vector of x2.
 
-    Nearest neighbours and kernels start with it. ``compute_mode`` says how torch computes it; here it is always by the
-    differences themselves, so memory is needed for all of them.
+    Nearest neighbours and kernels start with it. ``compute_mode`` says whether Euclidean distances are made of
+    products, which is fast and less exact where vectors are close: always, never, or where there are more than 25.
 
     Shapes: x1 (..., P, D) and x2 (..., R, D), output (..., P, R). Raises ValueError for another ``compute_mode`` than
     torch's.
