@@ -84,12 +84,13 @@ def test_dot_of_matrices_is_an_error_and_no_wrong_gradient() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_the_gradient_of_relu_has_the_type_of_its_input(dtype: torch.dtype) -> None:
     x = tensor([-1.0, 2.0], dtype=dtype, requires_grad=True)
-    seen = []
-    y = x * 1
+    y, seen = x * 1, []
     y.register_hook(lambda g: seen.append(g.dtype))
-    nbgrad.relu(y).sum().backward()
+    seed = torch.tensor([0.1, 0.1], dtype=dtype)
+    nbgrad.relu(y).backward(seed)
     assert x.grad is not None
     assert seen == [x.grad.dtype] == [dtype]
+    assert x.grad.data[1] == seed[1], "it went through fewer digits"
 
 
 def test_batch_norm_leaves_its_input_alone_and_momentum_is_the_share_of_the_new() -> None:
