@@ -318,6 +318,8 @@ class TensorMethods(Conversions):
         """The products of two batches of matrices, pair by pair, added to the input, each with a factor."""
     def baddbmm_(self, batch1: Array, batch2: Array, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In place: the products of two batches of matrices, pair by pair, added to the input, each with a factor."""
+    def bernoulli(self, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """1 with the probabilities that input says, or all with the probability ``p``, else 0."""
     def bincount(self, weights: Array | None = None, minlength: int = 0) -> Tensor:
         """How often each number from 0 on occurs, or the sum of its weights; it has no gradient."""
     def bitwise_and(self, other: Operand) -> Tensor:

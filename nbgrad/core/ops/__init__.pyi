@@ -489,6 +489,15 @@ def batch_norm(
     is not for ``cudnn_enabled`` to say.
     """
 
+def bernoulli(input: Array, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
+    """1 with the probabilities that input says, or all with the probability ``p``, else 0.
+
+    Masks are drawn so. A network learns through them by another estimate of the gradient, such as the score function
+    (Williams 1992) or gumbel_softmax.
+
+    Shapes: output as input. Raises RuntimeError for a probability that is none.
+    """
+
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Operand | None = None) -> Tensor:
     """The bilinear layer: every output is a weighted sum of all products of an element of each input, plus a bias.
 
@@ -3253,6 +3262,15 @@ def norm(
     "nuc" is the sum of the singular values of matrices.
 
     Raises NotImplementedError for ``out``, and RuntimeError for another word than these two.
+    """
+
+def normal(mean: Array, std: Operand | None = None, generator: torch.Generator | None = None) -> Tensor:
+    """Normal random numbers with the means and standard deviations given, of which one may be a number; default: 1.
+
+    ``mean + std * torch.randn(shape)`` draws the same distribution and has a gradient (Kingma and Welling 2013,
+    https://arxiv.org/abs/1312.6114).
+
+    Shapes: both broadcast to the output. Raises RuntimeError for a negative standard deviation.
     """
 
 def normalize(input: Array, p: float = 2.0, dim: int = 1, eps: float | None = 1e-12, out: None = None) -> Tensor:
