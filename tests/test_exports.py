@@ -51,6 +51,7 @@ def held(module: ModuleType) -> set[str]:
     return set(write_functions.of_table(module))
 
 
+@pytest.mark.skipif(nbgrad.compiled(), reason="a compiled method does not say its parameters")
 def test_the_stubs_are_what_the_table_gives() -> None:
     changes = [
         line

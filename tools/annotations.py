@@ -38,6 +38,7 @@ TENSORS = {
     *(
         "A",
         "B",
+        "M",
         "LU_data",
         "LU_pivots",
         "_random_samples",
@@ -68,6 +69,8 @@ TENSORS = {
         "input2",
         "input_lengths",
         "key",
+        "linear_bias",
+        "linear_weight",
     ),
     *(
         "log_probs",
@@ -111,6 +114,7 @@ TENSORS = {
         "w_ih",
         "weight",
         "weights",
+        "window",
         "x",
         "x1",
         "x2",
@@ -150,8 +154,11 @@ TYPES = {
     "equation": "str | Sequence[str]",
     "generator": "torch.Generator | None",
     "groups": INT,
+    "hop_length": "int | None",
+    "ignore_index": "int | None",
     "index": INT,
     "indices_or_sections": INTS,
+    "interpolation_mode": INT,
     "kernel_size": INTS,
     "length": INT,
     "lower": FLOAT,
@@ -164,6 +171,7 @@ TYPES = {
     "min": FLOAT,
     "mode": "str",
     "n": INT,
+    "n_fft": INT,
     "nan": "float | None",
     "neginf": "float | None",
     "norm": "str | None",
@@ -171,6 +179,8 @@ TYPES = {
     "normalized_shape": INTS,
     "num_groups": INT,
     "offset": INT,
+    "options": "Any",
+    "onesided": "bool | None",
     "operands": "Array",
     "ord": "float | str | None",
     "out": "None",
@@ -181,6 +191,7 @@ TYPES = {
     "p": FLOAT,
     "pad": "Sequence[int]",
     "padding": INTS,
+    "padding_mode": INT,
     "padding_idx": "int | None",
     "posinf": "float | None",
     "q": "float | Array",
@@ -188,6 +199,7 @@ TYPES = {
     "recompute_scale_factor": "bool | None",
     "reduce": "str",
     "repeats": "int | Sequence[int] | Array | None",
+    "return_complex": "bool | None",
     "return_indices": BOOL,
     "rounding_mode": "str | None",
     "rtol": FLOAT,
@@ -202,6 +214,7 @@ TYPES = {
     "sizes": INT,
     "source_dims": INTS,
     "sparsity": FLOAT,
+    "spacing": "float | Sequence[float | Array] | None",
     "split_size_or_sections": INTS,
     "split_sizes": "Sequence[int]",
     "start": "int | None",
@@ -218,9 +231,11 @@ TYPES = {
     "upscale_factor": INT,
     "val": FLOAT,
     "value": "Number",
+    "win_length": "int | None",
     "k": INT,
     "chunks": INT,
     "align_corners": "bool | None",
+    "align_to_window": "bool | None",
     "ind": INT,
     "pivot": BOOL,
 }
@@ -262,6 +277,8 @@ EXCEPTIONS = {
     ("flip", "dims"): INT,
     ("getitem", "index"): "Any",
     ("setitem", "index"): "Any",
+    ("gradient", "dim"): "int | Sequence[int] | None",
+    ("grid_sample", "padding_mode"): "str",
     ("gumbel_softmax", "tau"): FLOAT,
     ("index_fill", "value"): "Operand",
     ("index_put", "indices"): "Sequence[Array | None]",
@@ -318,9 +335,10 @@ RETURNS = {
     **dict.fromkeys(("broadcast_tensors", "chunk", "dsplit", "hsplit", "meshgrid", "tensor_split", "vsplit"), MANY),
     **dict.fromkeys(("unsafe_chunk", "unsafe_split"), MANY),
     **dict.fromkeys(("gru", "lstm_cell", "qr", "rnn_relu", "rnn_tanh", "triangular_solve"), PAIR),
-    **dict.fromkeys(("lstm", "lu_unpack", "svd"), "tuple[Tensor, Tensor, Tensor]"),
+    **dict.fromkeys(("lstm", "lu_unpack", "pca_lowrank", "svd", "svd_lowrank"), "tuple[Tensor, Tensor, Tensor]"),
     **{f"{kind}max_pool{n}d": f"Tensor | {PAIR}" for kind in ("", "adaptive_", "fractional_") for n in (1, 2, 3)},
     **{f"{kind}max_pool{n}d_with_indices": PAIR for kind in ("", "adaptive_", "fractional_") for n in (1, 2, 3)},
+    "gradient": "list[Tensor]",
     "lu": MANY,
 }
 """What a function that is no row gives, where that is not one tensor."""
@@ -455,6 +473,7 @@ def _type(own: str, one: Parameter, row: Any) -> str | None:
     return TYPES.get(one.name, known)
 
 
+_NEW = "dtype: torch.dtype | None = None, device: torch.device | str | None = None, requires_grad: bool = False"
 _MEDIAN = [("", "Tensor"), ("dim: int, keepdim: bool = False", "ValuesAndIndices")]
 _EXTREME = [*_MEDIAN, ("dim: Tensor | torch.Tensor", "Tensor")]
 WAYS = {
@@ -473,6 +492,9 @@ WAYS = {
         ("*, device: torch.device | str | None = None, dtype: torch.dtype | None = None", "Tensor"),
     ],
     "type_as": [("other: Tensor | torch.Tensor", "Tensor")],
+    **{f"new_{kind}": [(f"*size: int | Sequence[int], {_NEW}", "Tensor")] for kind in ("empty", "ones", "zeros")},
+    "new_full": [(f"size: Sequence[int], fill_value: Number, *, {_NEW}", "Tensor")],
+    "new_tensor": [(f"data: Any, *, {_NEW}", "Tensor")],
     "zero_": [("", "Tensor")],
 }
 """Functions that choose what they do by how they are called: what each way takes after the tensor, and gives."""

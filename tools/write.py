@@ -1,8 +1,10 @@
 """Write all that is made from the op table, the stub files and docs/ops.md: run it after a change of the table."""
 
+import os
 import sys
 from pathlib import Path
 
+os.environ["NBGRAD_COMPILED"] = "0"  # of compiled functions Python cannot tell what they were made of
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 

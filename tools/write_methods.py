@@ -47,7 +47,7 @@ def text() -> tuple[str, list[str]]:
     """The file, laid out as the linter wants it, and what has no type yet."""
     missing: list[str] = []
     conversions = [written(name, "self", "Tensor", first(made.__doc__)) for name, made in functions(Conversions)]
-    methods = [part for name, value in vars(TensorMethods).items() for part in method(name, value, missing)]
+    methods = [part for name, value in sorted(vars(TensorMethods).items()) for part in method(name, value, missing)]
     parts = [DOC, HEADER, KINDS, *tuples(), CONVERSIONS, *conversions, METHODS, *methods]
     return formatted("".join(parts), STUB), missing
 
@@ -63,7 +63,7 @@ def formatted(source: str, path: Path) -> str:
 
 def functions(kind: type) -> list[tuple[str, FunctionType]]:
     """What is a method in the class itself, by name."""
-    return [(name, value) for name, value in vars(kind).items() if isinstance(value, FunctionType)]
+    return [(name, value) for name, value in sorted(vars(kind).items()) if isinstance(value, FunctionType)]
 
 
 def method(name: str, value: Any, missing: list[str]) -> Iterator[str]:

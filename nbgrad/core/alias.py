@@ -100,12 +100,13 @@ class View:
 
 
 class Views:
-    """What a base holds: weak references to the views whose origin is up to date."""
+    """What a base holds: weak references to the views whose origin is up to date, and to those that are behind."""
 
-    __slots__ = ("_limit", "_refs")
+    __slots__ = ("_behind", "_limit", "_refs")
 
     def __init__(self) -> None:
         self._refs: list[ref[Tensor]] = []
+        self._behind: dict[int, ref[Tensor]] = {}
         self._limit = 16
 
     def add(self, view: "Tensor") -> None:
@@ -117,10 +118,17 @@ class Views:
             self._limit = 2 * len(self._refs) + 16
 
     def take(self) -> "list[Tensor]":
-        """The views that live, and forget them."""
+        """The views that live and whose origin is up to date: from now on it is behind."""
         views = [view for held in self._refs if (view := held()) is not None]
+        self._behind = {key: held for key, held in self._behind.items() if held() is not None}
+        self._behind |= {id(view): ref(view) for view in views}
         self._refs = []
         return views
+
+    def all(self) -> "list[Tensor]":
+        """All views that live."""
+        held = {id(view): view for one in (*self._refs, *self._behind.values()) if (view := one()) is not None}
+        return list(held.values())
 
 
 def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, Any], recorded: bool) -> None:
@@ -150,9 +158,26 @@ def outdate(base: "Tensor") -> None:
 def part(tensor: "Tensor") -> None:
     """``tensor`` gets other memory: it is no view any more, and no base of the views it had."""
     if isinstance(tensor._alias, Views):
-        for view in tensor._alias.take():
+        for view in tensor._alias.all():
             view._alias = None
     tensor._alias = None
+
+
+def stand_in(tensor: "Tensor") -> "Tensor":
+    """A tensor of the same value and history, which is from now on the base of the views of ``tensor``."""
+    base = type(tensor)(tensor._data.view_as(tensor._data), tensor._needs_grad, tensor._origin)
+    base._alias, tensor._alias = tensor._alias, None
+    for view in _views(base).all():
+        assert isinstance(view._alias, View)
+        view._alias.base = base
+    return base
+
+
+def exchange(tensor: "Tensor", view: "Tensor") -> None:
+    """``tensor`` takes the place of ``view`` among the views of its base."""
+    tensor._alias = view._alias
+    if isinstance(tensor._alias, View):
+        _views(tensor._alias.base).add(tensor)
 
 
 def _views(base: "Tensor") -> Views:

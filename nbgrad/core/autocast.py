@@ -1,8 +1,9 @@
 """torch's autocast around nbgrad's ops: what it casts is recorded, so that the rules see what the kernels saw.
 
 ``torch.autocast`` works below our ops, in torch's dispatcher: a forward runs in bfloat16 without our doing, but what we
-would save are the inputs before the cast. Here torch is asked once per op and element types what it casts; from then on
-the same casts run as recorded ops of their own. No list of ops is kept: torch's policy, device by device, is the rule.
+would save are the inputs before the cast. Here torch is asked once per op and kind of arguments what it casts; from
+then on the same casts run as recorded ops of their own. No list of ops is kept: torch's policy, device by device, is
+the rule.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,19 +35,29 @@ def cast(op: Any, args: tuple[Any, ...], values: list[Any], settings: dict[str, 
         values: the same as raw torch tensors, numbers and None; changed to what is returned.
         settings: its settings.
     """
-    key = tuple([(v.dtype, v.device.type) if isinstance(v, torch.Tensor) else type(v) for v in values])
     known = _known.setdefault(op, {})
-    modes = tuple([torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in _KINDS])
-    if (key, modes) not in known:
+    modes = [torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in _KINDS]
+    onednn = torch._C._get_mkldnn_enabled()  # its kernels for recurrent layers cast what torch's own do not
+    key = (onednn, *modes, *map(_kind, values), *((name, _kind(value)) for name, value in settings.items()))
+    if key not in known:
         try:
-            known[key, modes] = _ask(op.forward, values, settings)
+            known[key] = _ask(op.forward, values, settings)
         except (RuntimeError, IndexError, TypeError, ValueError):  # the call that follows raises it again, explained
             return args
     changed = list(args)
-    for position, dtype in known[key, modes]:
+    for position, dtype in known[key]:
         changed[position] = changed[position].to(dtype=dtype)
         values[position] = changed[position].data
     return tuple(changed)
+
+
+def _kind(value: Any) -> Any:
+    """What of an argument may make a row choose another of torch's kernels, with another policy."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.device.type, value.ndim
+    if isinstance(value, tuple):
+        return len(value)  # the padding of one, of two and of three dimensions are kernels of their own
+    return value if isinstance(value, bool | str) else type(value)
 
 
 @contextmanager
@@ -94,7 +105,11 @@ def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any
 def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> dict[int, torch.dtype]:
     """The element type that each tensor input is cast to while ``forward`` runs, on copies and with no trace left."""
     with torch.inference_mode(False), torch.no_grad():
-        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+        # In order, for what a forward puts in order before a kernel reads it would be another tensor than the watched.
+        copies = [
+            value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
+            for value in values
+        ]
         devices = {value.device.index for value in copies if isinstance(value, torch.Tensor) and value.is_cuda}
         watch = _Watch(copies)
         with torch.random.fork_rng(devices=list(devices)), watch:

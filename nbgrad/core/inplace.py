@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbgrad.core.alias import View, outdate
+from nbgrad.core.alias import View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
 from nbgrad.core.misuse import explained
-from nbgrad.core.modes import current
+from nbgrad.core.modes import Switch, current
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -85,6 +85,28 @@ class InPlace:
             self._rebase(target, node, args)
         return target
 
+    def turn(self, target: Tensor, settings: dict[str, Any]) -> Tensor:
+        """Make of a tensor that shares its memory the view that the row makes of it: what the others hold is as it was.
+
+        A base becomes a view too, of a tensor that takes its place. It keeps its history also inside no_grad(), for one
+        of another shape than its own would be of no use.
+        """
+        is_view = isinstance(target._alias, View)
+        if current().grad_enabled:
+            _check(target, self.row.name, int(target._needs_grad))
+        elif target._needs_grad and target.is_leaf and not is_view:
+            raise NotImplementedError(
+                f"{self.row.name}() on a leaf that requires grad and has views: take the op that is not in-place"
+            )
+        with Switch(grad_enabled=True):
+            made = self.row(target if is_view else stand_in(target), **settings)
+        self._write(target._data, [target._data], settings)
+        for observer in current().observers:
+            observer.on_change((target._data,), self.row.name)
+        self._become(target, made._origin, needs_grad=made._needs_grad)
+        exchange(target, made)
+        return target
+
     def _record(
         self, plan: "Plan", args: tuple[Any, ...], values: list[Any], settings: dict[str, Any], needs: int
     ) -> "Node | None":
@@ -127,13 +149,18 @@ class InPlace:
             assert made is not None
             _tell(made, (base, changed), base._data)
             target, node = base, made
-        before, retained = target._origin, target.retains_grad
-        target._origin, target._needs_grad = node, True
-        if retained and before is not None and before.hooks is not None:
-            before.hooks.retained = None  # what is kept is the gradient of the value as it is now
-            target.retain_grad()
+        self._become(target, node, needs_grad=True)
         if target._alias is not None:
             outdate(target)
+
+    @staticmethod
+    def _become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
+        """Give ``target`` another origin; if its gradient is to be kept, it is that of the value as it is now."""
+        before, retained = target._origin, target.retains_grad
+        target._origin, target._needs_grad = origin, needs_grad
+        if retained and before is not None and before.hooks is not None:
+            before.hooks.retained = None
+            target.retain_grad()
 
 
 def _version(value: Any) -> int:

@@ -120,7 +120,13 @@ def samples_of(entry: Any, dtype: torch.dtype) -> list[Any]:
     torch.manual_seed(0)
     np.random.seed(0)  # torch's samples draw from this very generator
     random.seed(0)
-    return list(entry.sample_inputs("cpu", dtype, requires_grad=True))
+    drawn = entry.sample_inputs("cpu", dtype, requires_grad=True)
+    return [sample for sample in drawn if any(isinstance(leaf, torch.Tensor) for leaf in leaves_of(sample))]
+
+
+def leaves_of(sample: Any) -> list[Any]:
+    """All that a sample passes; without a tensor among it the call is torch's own, whoever makes it."""
+    return tree_leaves((sample.input, tuple(sample.args), sample.kwargs))
 
 
 # One sample.

@@ -46,12 +46,19 @@ def reference(row: Op) -> Callable[..., Any]:
     return row.reference or getattr(torch, row.name, None) or getattr(torch.nn.functional, row.name)
 
 
+OTHER_GRADIENTS = {
+    "as_strided_scatter": "torch gives its input the gradient of the places that are overwritten: its gradcheck fails",
+    "copy": "it is no public function of torch's, and has other gradients",
+}
+"""Rows whose kernel torch differentiates otherwise than their reference."""
+
+
 def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
     """torch's kernel for the sample: a reference made of several serves the second order, which torch may lack.
 
     None for an empty sample of a row with such a reference.
     """
-    if row.reference is None or row.name == "copy":  # torch.copy is no public function, and has other gradients
+    if row.reference is None or row.name in OTHER_GRADIENTS:
         return reference(row)
 
     def run(function: Callable[..., Any], needs: tuple[int, ...] | list[int] = ()) -> tuple[Any, ...]:

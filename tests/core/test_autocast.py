@@ -16,24 +16,10 @@ from nbgrad.core.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library, plain
 
-LATER = {
-    "batch_norm": "its backward kernel takes no half precision input beside single precision weights on a CPU",
-    "gru_layer": "its kernels cast inside the forward, behind what the casts are read from",
-    "lstm_layer": "its kernels cast inside the forward, behind what the casts are read from",
-    "reflection_pad": "of more than one dimension it is padded in single precision, by torch in half",
-    "rnn_relu_layer": "its kernels cast inside the forward, behind what the casts are read from",
-    "rnn_tanh_layer": "its kernels cast inside the forward, behind what the casts are read from",
-}
-"""Rows that are not torch's under autocast yet, and in what."""
-
 # What rules alone call never runs under autocast: a backward switches it off, as a test below says.
 every_row = pytest.mark.parametrize(
     "row",
-    [
-        pytest.param(row, marks=pytest.mark.xfail(reason=LATER[row.name], strict=True) if row.name in LATER else ())
-        for row in OPS.values()
-        if not row.name.endswith("_backward")
-    ],
+    [row for row in OPS.values() if not row.name.endswith("_backward")],
     ids=lambda row: row.name,
 )
 every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
@@ -82,7 +68,7 @@ def mixtures(sample: Sample) -> Iterator[tuple[torch.dtype, Sample]]:
             yield half, Sample(tuple(args), sample.settings)
 
 
-@pytest.mark.filterwarnings("ignore:(ComplexHalf|Mismatch dtype|size_average|Default grid_sample)")
+@pytest.mark.filterwarnings("ignore:(ComplexHalf|Mismatch dtype|size_average|Default grid_sample|LSTM with proj)")
 @every_device
 @every_row
 def test_every_row_under_autocast_is_torchs(row: Op, device: str) -> None:
@@ -204,6 +190,34 @@ def test_a_module_under_autocast_trains() -> None:
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 4
     assert all(parameter.dtype is parameter.grad.dtype is torch.float32 for parameter in net.parameters())
+
+
+@pytest.fixture(params=[True, False])
+def onednn(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With torch's kernels of oneDNN, which cast what its own do not, and without; torch's own switch warns."""
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(request.param)
+    yield
+    torch._C._set_mkldnn_enabled(enabled)
+
+
+@pytest.mark.usefixtures("onednn")
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_a_recurrent_module_under_autocast_is_torchs(kind: str) -> None:
+    """With the batch first, so that what the kernels read in order is not what they were given."""
+    torch.manual_seed(0)
+    theirs = getattr(torch.nn, kind)(5, 7, bidirectional=True, batch_first=True)
+    ours = getattr(nn, kind)(5, 7, bidirectional=True, batch_first=True)
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(3, 4, 5)
+    outputs = []
+    for net, given in ((ours, tensor(x)), (theirs, x)):
+        with torch.autocast("cpu", torch.bfloat16):
+            out, _ = net(given)
+        out.float().sum().backward()
+        outputs.append([plain(out), *(plain(parameter.grad) for parameter in net.parameters())])
+    for mine, yours in zip(*outputs, strict=True):
+        torch.testing.assert_close(mine, yours, rtol=2e-2, atol=8e-2)
 
 
 def test_a_row_of_ones_own_is_cast_as_its_kernels_are() -> None:

@@ -24,8 +24,6 @@ from tests.core.programs import OURS, TORCH, Library, Program, agree, plain
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DTYPES = (*FLOATS, torch.int64, torch.uint8, torch.bool)
-LATER = {"cross_entropy": "its backward kernel takes no probabilities of another type than half precision scores"}
-"""Rows that do not take every mixture that torch's take yet, and in what."""
 TOLERANCE = {torch.bfloat16: 3e-2, torch.float16: 4e-3}
 
 
@@ -83,11 +81,8 @@ def check(row: Op, sample: Sample, reference: Callable[..., Any]) -> None:
 @pytest.mark.filterwarnings("ignore:.*(target size|ComplexHalf|Mismatch dtype|size_average|index_reduce|align_corners)")
 @pytest.mark.parametrize(
     "row",
-    [
-        pytest.param(row, marks=pytest.mark.xfail(reason=LATER[row.name], strict=True) if row.name in LATER else ())
-        for row in OPS.values()
-        if not row.name.endswith("_backward")  # mixtures reach these through the row that they are the gradient of
-    ],
+    # Mixtures reach the others through the row that they are the gradient of.
+    [row for row in OPS.values() if not row.name.endswith("_backward")],
     ids=lambda row: row.name,
 )
 def test_every_row_promotes_as_torch_and_gives_gradients_of_the_inputs_types(row: Op) -> None:

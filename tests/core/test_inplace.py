@@ -15,7 +15,7 @@ from nbgrad.core.row import Op
 from nbgrad.core.samples import Sample, unary
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core import rows
-from tests.core.programs import OURS, TORCH, Library, agree, both_raise, error, garbage, plain
+from tests.core.programs import OURS, TORCH, Library, Program, agree, both_raise, error, garbage, plain
 from tests.core.random_programs import outcome
 
 TWINS = [name for name, row in OPS.items() if row._in_place is not None]
@@ -222,13 +222,68 @@ def test_a_change_of_shape_raises_where_torchs_does(
     both_raise(program, *words)
 
 
-def test_a_tensor_with_views_is_not_turned_nor_a_view() -> None:
-    x = tensor([[1.0, 2.0]], requires_grad=True) * 1
+def turned_view(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    x = w * 2
+    row, others = x[0:1], x[:, 1:]
+    assert row.squeeze_(0) is row
+    row.mul_(w[1])
+    others.transpose_(0, 1)
+    others[0].add_(1.0)
+    others.unsqueeze_(0)
+    x.mul_(3.0)
+    (row.exp().sum() + (others * w[:, 1:].T).sum() + (x * w).sum()).backward()
+    return row, others, x, w.grad
+
+
+def turned_base(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf([1.0, 2.0], [3.0, 4.0])
+    x = w * 2
     first = x[0]
-    for one in (x, first):
-        with pytest.raises(NotImplementedError, match=r"unsqueeze_\(\) on a view, or on a tensor with views"):
-            one.unsqueeze_(0)
-    assert (x.shape, first.shape) == ((1, 2), (2,))
+    assert x.t_() is x
+    first.mul_(w[1])
+    second = x[0]
+    x.mul_(w)
+    (first * w[0]).sum().backward(retain_graph=True)
+    (second * 3 + x.exp()[1]).sum().backward()
+    return x, first, second, w.grad
+
+
+def turned_base_whose_views_are_behind(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf([1.0, 2.0], [3.0, 4.0])
+    x = w * 2
+    first = x[0]
+    x.mul_(w)  # the history of the view is made again when somebody asks, from a base that has been turned by then
+    x.transpose_(0, 1)
+    (first * w[1]).sum().backward()
+    return x, first, w.grad
+
+
+@pytest.mark.parametrize("program", [turned_view, turned_base, turned_base_whose_views_are_behind])
+def test_a_view_or_a_tensor_with_views_seen_otherwise_in_place(program: Program) -> None:
+    agree(program)
+
+
+def test_a_view_turned_inside_no_grad_keeps_its_history() -> None:
+    w = tensor([[1.0, 2.0]], requires_grad=True)
+    row = (w * 3)[0:1]
+    with nbgrad.no_grad():
+        row.squeeze_(0)
+    (g,) = nbgrad.grad(row.sum(), w)
+    assert g.data.tolist() == [[3.0, 3.0]]
+
+
+def test_a_leaf_with_views_is_not_turned() -> None:
+    w = tensor([[1.0, 2.0]], requires_grad=True)
+    row = w[0]
+    with (
+        nbgrad.no_grad(),
+        pytest.raises(NotImplementedError, match=r"squeeze_\(\) on a leaf that requires grad and has"),
+    ):
+        w.squeeze_(0)
+    with pytest.raises(RuntimeError, match="a view of a leaf"):
+        row.unsqueeze_(0)
+    assert (w.shape, row.shape) == ((1, 2), (2,))
 
 
 # Outputs of an op that gives several views: torch forbids to change them, ours are like any view.

@@ -103,6 +103,13 @@ def test_kl_div_by_the_batch() -> None:
     )
 
 
+@pytest.mark.parametrize(("reduction", "expected"), [("sum", 0.0), ("mean", float("nan")), ("none", [])])
+def test_multi_margin_loss_of_no_examples_is_no_memory_left_over(reduction: str, expected: Any) -> None:
+    x, none = tensor(A[:0], requires_grad=True), CLASSES[:0]
+    loss = functional.multi_margin_loss(x, none, reduction=reduction)
+    torch.testing.assert_close(loss.data, torch.tensor(expected, dtype=torch.float64), equal_nan=True)
+
+
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
 def test_cdist_is_torchs(p: float) -> None:
     check(lambda a, b: torch.cdist(a, b[:2], p), lambda a, b: torch.cdist(a, b[:2], p))

@@ -64,6 +64,9 @@ def test_a_bias_without_a_weight_gets_its_gradient(name: str) -> None:
     ("call", "words"),
     [
         (lambda x: ops.batch_norm(x[:1], None, None, training=True), "more than one value per channel"),
+        (lambda x: ops.batch_norm(x, x[0, :3], x[0]), "running_mean should contain 4 elements, one for each.*, not 3"),
+        (lambda x: ops.batch_norm(x, x[0], x[0], x[0, :2]), "weight should contain 4 elements.*, not 2"),
+        (lambda x: ops.batch_norm(x, None, None), "running_mean and running_var must be given where training=False"),
         (ops.instance_norm, "more than one value"),
         (lambda x: ops.local_response_norm(x, 2), "local_response_norm needs"),
         (lambda x: ops.normalize(x, out=x), "out="),

@@ -99,7 +99,7 @@ def test_a_wrong_value_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_row_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(OPS, "exp")
     monkeypatch.delattr(nbgrad.core.ops, "exp")
-    monkeypatch.setattr(TensorMethods, "exp", None)  # taken away and put back it would stand last in the stub
+    monkeypatch.setattr(TensorMethods, "exp", None)
     result = opdb.check("exp")
     assert agreeing(result) == ["in place"]
     assert {tool.kind(reason) for _, reason in result.reasons} == {"op torch.exp", "'NoneType' object is not callable"}

@@ -95,16 +95,6 @@ def test_powers_of_a_vector(settings: dict[str, Any]) -> None:
     assert torch.equal(torch.vander(nbgrad.tensor(of(3)), **settings).data, expected)
 
 
-def test_a_tensor_with_views_does_not_change_its_shape_in_place() -> None:
-    x = tensor(of(2, 3)).exp()
-    row = x[0]
-    with pytest.raises(NotImplementedError, match=r"transpose_\(\) on a view, or on a tensor with views"):
-        x.t_()
-    assert row.shape == (3,)
-    with pytest.raises(NotImplementedError, match=r"unsqueeze_\(\) on a view"):
-        row.unsqueeze_(0)
-
-
 def test_a_view_as_another_element_type_shares_the_memory() -> None:
     x = tensor(of(2, 3), requires_grad=True)
     bits = x.view(torch.int64)

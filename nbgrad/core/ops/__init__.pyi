@@ -12,6 +12,7 @@ from nbgrad.core.methods import (
     LAndInfo,
     LUAndPivots,
     LUAndPivotsAndInfo,
+    MantissaAndExponent,
     MinAndMax,
     Number,
     Operand,
@@ -352,6 +353,15 @@ def as_strided(input: Array, size: Sequence[int], stride: Sequence[int], storage
 def as_strided_copy(input: Array, size: int, stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
     """What ``as_strided`` gives, in memory of its own."""
 
+def as_strided_scatter(
+    input: Array, src: Array, size: int, stride: int | Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """A copy of a tensor with ``src`` in the places that ``as_strided`` would see.
+
+    Raises:
+        NotImplementedError: several elements of the tensor itself are one place in memory, and it needs a gradient.
+    """
+
 def asin(input: Array) -> Tensor:
     """The angle in radians whose sine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends.
 
@@ -479,6 +489,15 @@ def batch_norm(
     is not for ``cudnn_enabled`` to say.
     """
 
+def bernoulli(input: Array, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
+    """1 with the probabilities that input says, or all with the probability ``p``, else 0.
+
+    Masks are drawn so. A network learns through them by another estimate of the gradient, such as the score function
+    (Williams 1992) or gumbel_softmax.
+
+    Shapes: output as input. Raises RuntimeError for a probability that is none.
+    """
+
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Operand | None = None) -> Tensor:
     """The bilinear layer: every output is a weighted sum of all products of an element of each input, plus a bias.
 
@@ -600,11 +619,11 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Tensor:
     they are not.
     """
 
-def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+def cdist(x1: Array, x2: Operand, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm of the difference of every vector of x1 from every vector of x2.
 
-    Nearest neighbours and kernels start with it. ``compute_mode`` says how torch computes it; here it is always by the
-    differences themselves, so memory is needed for all of them.
+    Nearest neighbours and kernels start with it. ``compute_mode`` says whether Euclidean distances are made of
+    products, which is fast and less exact where vectors are close: always, never, or where there are more than 25.
 
     Shapes: x1 (..., P, D) and x2 (..., R, D), output (..., P, R). Raises ValueError for another ``compute_mode`` than
     torch's.
@@ -940,7 +959,7 @@ def cross_entropy(
     input: Array,
     target: Array,
     weight: Array | None = None,
-    ignore_index: int = -100,
+    ignore_index: int | None = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
@@ -1691,6 +1710,14 @@ def fractional_max_pool3d_with_indices(
     of ``output_size``.
     """
 
+def frexp(x: Array) -> MantissaAndExponent:
+    """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise.
+
+    Numbers are rounded to fewer bits so. Along the mantissa the exponent is a constant.
+
+    Shapes: both outputs as x, the exponent int32.
+    """
+
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Tensor:
     """Along ``dim``, the elements at the numbers in ``index``, in torch's order of arguments."""
 
@@ -1747,6 +1774,28 @@ def glu(input: Array, dim: int = -1) -> Tensor:
     single number.
     """
 
+def gradient(
+    input: Array,
+    *,
+    spacing: float | Sequence[float | Array] | None = None,
+    dim: int | Sequence[int] | None = None,
+    edge_order: int = 1,
+) -> list[Tensor]:
+    """The slope along each of ``dim``, by differences of the neighbours on both sides, at the ends of one side.
+
+    What a model says of a field is compared with the field's slopes in physics-informed losses.
+
+    Args:
+        input: a function on a grid.
+        spacing: the distance of its places: one number for all dimensions, one for each, or the coordinates of each;
+            default: 1.
+        dim: a dimension, several, or None for all.
+        edge_order: 1 or 2: the order of the differences at the ends.
+
+    Returns the list of slopes, each of the shape of input. Raises RuntimeError where a dimension has fewer than
+    ``edge_order`` + 1 places, or ``spacing`` is not one for each dimension.
+    """
+
 def greater(a: Array, b: Operand) -> Tensor:
     """Whether a > b, elementwise, broadcasting: a bool tensor, which has no gradient.
 
@@ -1761,6 +1810,53 @@ def greater_equal(a: Array, b: Operand) -> Tensor:
     Masks and accuracies are made of comparisons.
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
+    """
+
+def grid_sample(
+    input: Array, grid: Array, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
+    """An image read at the places of a grid, with torch's arguments: see the row grid_sampler.
+
+    Raises ValueError for a mode that there is not.
+    """
+
+def grid_sampler(
+    input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool | None
+) -> Tensor:
+    """An image read at the places of a grid, each number a weighted sum of those around its place.
+
+    Spatial transformers turn and stretch images so, and learn how from the gradient of the grid (Jaderberg et al. 2015,
+    https://arxiv.org/abs/1506.02025); optical flow is fitted so too.
+
+    Shapes: input (N, C, H, W), grid (N, h, w, 2) with x before y, from -1 to 1, output (N, C, h, w); or the same with
+    one dimension more. Modes by torch's numbers: bilinear 0, nearest 1, bicubic 2; places outside are 0 (0), those at
+    the border (1), or reflected there (2). Raises RuntimeError for other shapes.
+    """
+
+def grid_sampler_2d(
+    input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool | None
+) -> Tensor:
+    """An image read at the places of a grid, each number a weighted sum of those around its place.
+
+    Spatial transformers turn and stretch images so, and learn how from the gradient of the grid (Jaderberg et al. 2015,
+    https://arxiv.org/abs/1506.02025); optical flow is fitted so too.
+
+    Shapes: input (N, C, H, W), grid (N, h, w, 2) with x before y, from -1 to 1, output (N, C, h, w); or the same with
+    one dimension more. Modes by torch's numbers: bilinear 0, nearest 1, bicubic 2; places outside are 0 (0), those at
+    the border (1), or reflected there (2). Raises RuntimeError for other shapes.
+    """
+
+def grid_sampler_3d(
+    input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool | None
+) -> Tensor:
+    """An image read at the places of a grid, each number a weighted sum of those around its place.
+
+    Spatial transformers turn and stretch images so, and learn how from the gradient of the grid (Jaderberg et al. 2015,
+    https://arxiv.org/abs/1506.02025); optical flow is fitted so too.
+
+    Shapes: input (N, C, H, W), grid (N, h, w, 2) with x before y, from -1 to 1, output (N, C, h, w); or the same with
+    one dimension more. Modes by torch's numbers: bilinear 0, nearest 1, bicubic 2; places outside are 0 (0), those at
+    the border (1), or reflected there (2). Raises RuntimeError for other shapes.
     """
 
 def group_norm(
@@ -2065,6 +2161,27 @@ def isreal(input: Array) -> Tensor:
     Real numbers always are.
 
     Shapes: output as input.
+    """
+
+def istft(
+    input: Array,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Array | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool | None = False,
+) -> Tensor:
+    """The signal that has the frames whose Fourier transforms are given, where they overlap the best between them.
+
+    Griffin and Lim 1984 showed that this is the signal with the nearest spectrogram. Arguments are those of ``stft``;
+    ``length`` says how long the signal is to be, ``return_complex`` that it is complex.
+
+    Shapes: (..., frequencies, frames) gives (T,) or (N, T). Raises RuntimeError where sizes do not fit, or windows
+    leave a place with nothing.
     """
 
 def kl_div(input: Array, target: Array, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -2470,6 +2587,26 @@ def linear(input: Array, weight: Array, bias: Operand | None = None) -> Tensor:
     The bias is stretched over the batch, so its gradient is summed over the batch.
 
     Shapes: input (..., in), weight (out, in), bias (out,) give (..., out). Raises RuntimeError where ``in`` differs.
+    """
+
+def linear_cross_entropy(
+    input: Array,
+    linear_weight: Array,
+    target: Array,
+    *,
+    linear_bias: Array | None = None,
+    weight: Array | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """Cross entropy of the scores that a linear layer gives: the last layer of a language model and its loss.
+
+    torch's ``options`` say how to take the batch in pieces, which saves memory; here it is taken whole, with a warning.
+
+    Shapes: input (N, I) or (I,), linear_weight (C, I) or (C, d1, ..., I), linear_bias without I, target and output as
+    in cross_entropy. Raises RuntimeError where they do not fit, or ``ignore_index`` is given beside probabilities.
     """
 
 def local_response_norm(input: Array, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
@@ -3098,7 +3235,7 @@ def negative(x: Array) -> Tensor:
     """
 
 def nll_loss(
-    input: Array, target: Array, weight: Array | None = None, ignore_index: int = -100, reduction: str = "mean"
+    input: Array, target: Array, weight: Array | None = None, ignore_index: int | None = -100, reduction: str = "mean"
 ) -> Tensor:
     """Minus the log probability of the right class, where ``input`` holds log probabilities.
 
@@ -3122,7 +3259,18 @@ def norm(
 ) -> Tensor:
     """The norm of order p of all elements as one vector, or along ``dim``; "fro" is the order 2.
 
-    Raises NotImplementedError for the nuclear norm, and for ``out``.
+    "nuc" is the sum of the singular values of matrices.
+
+    Raises NotImplementedError for ``out``, and RuntimeError for another word than these two.
+    """
+
+def normal(mean: Array, std: Operand | None = None, generator: torch.Generator | None = None) -> Tensor:
+    """Normal random numbers with the means and standard deviations given, of which one may be a number; default: 1.
+
+    ``mean + std * torch.randn(shape)`` draws the same distribution and has a gradient (Kingma and Welling 2013,
+    https://arxiv.org/abs/1312.6114).
+
+    Shapes: both broadcast to the output. Raises RuntimeError for a negative standard deviation.
     """
 
 def normalize(input: Array, p: float = 2.0, dim: int = 1, eps: float | None = 1e-12, out: None = None) -> Tensor:
@@ -3183,6 +3331,15 @@ def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float | None = 
     ``eps`` is added to the difference, so that the gradient of equal vectors is finite.
 
     Shapes: x1 and x2 broadcast; output without the last dimension, or with it as 1 with ``keepdim``.
+    """
+
+def pca_lowrank(
+    A: Array, q: float | Array | None = None, center: bool = True, niter: int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The q principal components of observations, which are rows: svd_lowrank of them, less their mean if ``center``.
+
+    Shapes: A (..., m, n); U (..., m, q), S (..., q) and V (..., n, q). Raises ValueError for more components than rows
+    or columns.
     """
 
 def pdist(input: Array, p: float = 2.0) -> Tensor:
@@ -3409,6 +3566,14 @@ def reshape_as(input: Array, other: Array) -> Tensor:
 
 def resolve_conj(input: Array) -> Tensor:
     """The same numbers, with a conjugate that was only marked carried out.
+
+    Shapes: output as input.
+    """
+
+def resolve_neg(input: Array) -> Tensor:
+    """The same numbers, with a minus sign that was only marked carried out.
+
+    The imaginary part of a conjugate is so marked.
 
     Shapes: output as input.
     """
@@ -3748,13 +3913,7 @@ def softshrink(input: Array, lambd: float = 0.5) -> Tensor:
     """
 
 def softsign(input: Array) -> Tensor:
-    """Squeezes any number into (-1, 1) as tanh does, elementwise, but approaches the ends more slowly.
-
-    Its gradient falls with the square of x where that of tanh falls exponentially, so far from 0 something is still
-    learned (Glorot and Bengio 2010).
-
-    Shapes: output as input.
-    """
+    """Squeezes any number into (-1, 1), elementwise; complex ones in small steps: see the row softsign."""
 
 def sort(input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesAndIndices:
     """The elements along ``dim`` in order, and where each was, as ``(values, indices)``.
@@ -4067,6 +4226,40 @@ def std_mean(
     Shapes: both outputs without the reduced dimensions, or with them as 1 with ``keepdim``.
     """
 
+def stft(
+    input: Array,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Array | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
+    """The Fourier transform of the frames of a signal: a spectrogram is its size.
+
+    Speech is heard by networks so, and the loss of a vocoder compares spectrograms.
+
+    Args:
+        input: signals (T,) or (N, T).
+        n_fft: how long a frame is.
+        hop_length: how far the next one is; default: a quarter of ``n_fft``.
+        win_length: how long the window is; default: ``n_fft``.
+        window: what each frame is multiplied with; default: ones.
+        center: whether a frame has its place in its middle: then the signal is padded at both ends, by ``pad_mode``.
+        pad_mode: as ``pad`` takes it.
+        normalized: whether it is divided by the root of ``n_fft``.
+        onesided: whether only the half of it that says everything is given; default: of real signals.
+        return_complex: whether the result is complex, or has a last dimension of the two parts.
+        align_to_window: without ``center``, whether windows and not frames lie where hops lead.
+
+    Returns (..., frequencies, frames). Raises RuntimeError where sizes do not fit, or ``return_complex`` is not said of
+    a real signal.
+    """
+
 def sub(a: Array, b: Operand, alpha: Number = 1) -> Tensor:
     """Difference of two tensors, elementwise, broadcasting; b is multiplied by ``alpha`` first.
 
@@ -4101,6 +4294,17 @@ def sum_to_size(x: Array, size: Sequence[Sequence[int]]) -> Tensor:
 
 def svd(input: Array, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The singular values of matrices and their singular vectors, both as columns, as torch had it first."""
+
+def svd_lowrank(
+    A: Array, q: float | Array = 6, niter: int = 2, M: Array | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The q largest singular values of matrices and their singular vectors, nearly, without all the others.
+
+    Large weights are compressed so, and recommendations found (Halko et al. 2011, https://arxiv.org/abs/0909.4061). It
+    draws random numbers; each of ``niter`` rounds comes closer.
+
+    Shapes: A (..., m, n), and M, which is taken from it, alike; U (..., m, q), S (..., q) and V (..., n, q).
+    """
 
 def swapaxes(x: Array, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped, without copying.

@@ -4,6 +4,7 @@ import torch
 
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
+from nbgrad.core.ops.arithmetic import abs as absolute
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample, alike, at, varied
@@ -175,8 +176,13 @@ def _(gradient, g, x, beta, threshold):
     return where(x * beta < threshold, curved, 0.0)
 
 
-@op(formula=r"\frac{x}{1 + |x|}", samples=at(-1000.0, -1.0, 0.0, 1.0))
-def softsign(input):
+@op(
+    name="softsign",
+    formula=r"\frac{x}{1 + |x|}",
+    samples=at(-1000.0, -1.0, 0.0, 1.0),
+    reference=torch.nn.functional.softsign,
+)
+def softsign_row(input):
     """Squeezes any number into (-1, 1) as tanh does, elementwise, but approaches the ends more slowly.
 
     Its gradient falls with the square of x where that of tanh falls exponentially, so far from 0 something is still
@@ -187,7 +193,7 @@ def softsign(input):
     return torch.nn.functional.softsign(input)
 
 
-@softsign.rule("input", r"\frac{\bar{y}}{(1 + |x|)^2}")
+@softsign_row.rule("input", r"\frac{\bar{y}}{(1 + |x|)^2}")
 def _(g, input):
     return softsign_backward(g, input)
 
@@ -213,7 +219,12 @@ def _(g, x):
 @softsign_backward.rule("x", r"-2 \bar{y} \odot g \odot \frac{\operatorname{sgn} x}{(1 + |x|)^3}")
 def _(gradient, g, x):
     sign = where(x > 0, 1.0, where(x < 0, -1.0, 0.0))
-    return -2 * sign * softsign_backward(gradient * g, x) * (1 - sign * softsign(x))  # 1 / (1 + |x|) = 1 - |y|
+    return -2 * sign * softsign_backward(gradient * g, x) * (1 - sign * softsign_row(x))  # 1 / (1 + |x|) = 1 - |y|
+
+
+def softsign(input):
+    """Squeezes any number into (-1, 1), elementwise; complex ones in small steps: see the row softsign."""
+    return input / (absolute(input) + 1) if input.is_complex() else softsign_row(input)
 
 
 def tanhshrink(input):

@@ -2,7 +2,7 @@
 
 import torch
 
-from nbgrad.core.op import install
+from nbgrad.core.op import install, install_operator
 from nbgrad.core.ops import (
     activation,
     arithmetic,
@@ -33,6 +33,7 @@ multiply = _also("multiply", arithmetic.mul)
 negative = _also("negative", arithmetic.neg)
 subtract = _also("subtract", arithmetic.sub)
 true_divide = _also("true_divide", arithmetic.div)
+install_operator("div", arithmetic.div)  # torch has __rdiv__, which Python called once
 
 fix = _also("fix", rounding.trunc)
 clip = _also("clip", choosing.clamp)

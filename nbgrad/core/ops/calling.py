@@ -2,7 +2,7 @@
 
 from inspect import Parameter, Signature, signature
 
-from nbgrad.core.ops import binary, exponential, gates, loss, piecewise, ranking, rectifier
+from nbgrad.core.ops import arithmetic, binary, exponential, gates, loss, piecewise, ranking, rectifier
 from nbgrad.core.ops.loss import code
 
 
@@ -59,9 +59,11 @@ def l1_loss(input, target, reduction="mean", weight=None):
 
     Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
     """
-    if weight is None:
-        return loss.l1_loss(input, target, reduction=reduction)
-    return _weighted(loss.l1_loss(input, target, reduction="none"), input, weight, reduction)
+    if weight is not None:
+        return _weighted(l1_loss(input, target, reduction="none"), input, weight, reduction)
+    if input.is_complex() or target.is_complex():
+        return loss.reduced(arithmetic.abs(input - target), reduction)
+    return loss.l1_loss(input, target, reduction=reduction)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):

@@ -70,6 +70,22 @@ def _(g):
     return g
 
 
+@op(formula=r"z", samples=_either, holomorphic=False, view=True)
+def resolve_neg(input):
+    """The same numbers, with a minus sign that was only marked carried out.
+
+    The imaginary part of a conjugate is so marked.
+
+    Shapes: output as input.
+    """
+    return torch.resolve_neg(input)
+
+
+@resolve_neg.rule("input", r"\bar{y}")
+def _(g):
+    return g
+
+
 @op(formula=r"\operatorname{Re} z", samples=_either, holomorphic=False, view=True, method=False)
 def real(input):
     """The real part, in the memory of the complex tensor. A real tensor is as it was.
@@ -115,7 +131,7 @@ def complex(real, imag):
 
 @complex.rule("real", r"\operatorname{Re} \bar{y}")
 def _(g):
-    return _real(g)
+    return real_part(g)
 
 
 @complex.rule("imag", r"\operatorname{Im} \bar{y}")
@@ -134,12 +150,12 @@ def polar(abs, angle):
 
 @polar.rule("abs", r"\operatorname{Re}(\bar{y}\, e^{-i \varphi})")
 def _(g, out):
-    return _real(g * conj(sgn(out)))
+    return real_part(g * conj(sgn(out)))
 
 
 @polar.rule("angle", r"\operatorname{Re}(\bar{y}\, \overline{i y})")
 def _(g, out):
-    return _real(g * conj(1j * out))
+    return real_part(g * conj(1j * out))
 
 
 def _with_two(make: Make):
@@ -187,13 +203,13 @@ def angle(input):
 def _(g, input):
     if not input.is_complex():
         return torch.zeros_like(g)
-    size = _real(input) ** 2 + imag(input) ** 2
+    size = real_part(input) ** 2 + imag(input) ** 2
     there = size != 0
     return where(there, g / where(there, size, 1.0), 0.0) * (1j * input)
 
 
-def _real(x):
-    """The real part; a real tensor as it is, as a gradient of a real function may be."""
+def real_part(x):
+    """The real part, by a row only where there is another; a real tensor as it is, as many a gradient is."""
     return real(x) if x.is_complex() else x
 
 

@@ -11,7 +11,7 @@ from collections import namedtuple
 import torch
 
 from nbgrad.core.op import install, op
-from nbgrad.core.ops.complex import conj, imag, real
+from nbgrad.core.ops.complex import conj, imag, real_part
 from nbgrad.core.ops.diagonals import diag_embed, diagonal, tril
 from nbgrad.core.ops.joining import cat
 from nbgrad.core.ops.solving import (
@@ -361,11 +361,7 @@ def _of_tall(g_Q, g_R, Q, R):
 def _mirrored(x):
     """The Hermitian matrix with the lower triangle of x."""
     lower = tril(x, diagonal=-1)
-    return lower + adjoint(lower) + diag_embed(_real_part(diagonals(x)))
-
-
-def _real_part(x):
-    return real(x) if x.is_complex() else x
+    return lower + adjoint(lower) + diag_embed(real_part(diagonals(x)))
 
 
 def qr(input, some=True):

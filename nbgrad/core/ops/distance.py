@@ -35,7 +35,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
     Shapes: x1 and x2 broadcast; output without the dimension ``dim``.
     """
-    rank = max(len(x1.shape), len(x2.shape))
+    rank = max(len(x1.shape), len(x2.shape), 1)  # a number has one dimension to be taken along, as torch counts
     x1, x2 = (one.expand(torch.broadcast_shapes(x1.shape, x2.shape)) for one in (x1, x2))
     if not -rank <= dim < rank:
         raise IndexError(f"cosine_similarity: there is no dimension {dim} among {rank}")
@@ -55,19 +55,122 @@ def cosine_of(x1, x2):
     return product / sqrt(first * second)
 
 
-def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+# The distances between two sets.
+
+_BY_PRODUCTS = "use_mm_for_euclid_dist"
+_IF_LARGE = "use_mm_for_euclid_dist_if_necessary"
+
+
+def _two_sets(make: Make):
+    """Two sets with every kind of norm and every way, batches of them, and sets without a vector."""
+    yield from (Sample.of(make(4, 3), make(2, 3), p=p) for p in (0.5, 1.0, 1.5, 2.0, 3.0, math.inf))
+    yield Sample.of(make(2, 4, 3), make(1, 2, 3))
+    yield Sample.of(make(2, 1, 2, 3), make(3, 2, 3), compute_mode=_BY_PRODUCTS)
+    yield Sample.of(make(1, 2, 1, 2, 3), make(3, 3), p=3.0)
+    yield Sample.of(make(2, 3), make(27, 3))
+    yield Sample.of(make(2, 3), make(27, 3), compute_mode="donot_use_mm_for_euclid_dist")
+    yield Sample.of(make(0, 3), make(2, 3))
+
+
+def _all_differences(x1, x2, p=2.0, compute_mode=_IF_LARGE):
+    """Cdist in small steps, which torch can differentiate twice: its kernel it cannot."""
+    return torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+@op(formula=r"\|x_i - y_j\|_p", broadcasts=True, samples=_two_sets, reference=_all_differences)
+def cdist(x1, x2, *, p=2.0, compute_mode=_IF_LARGE):
     """The p-norm of the difference of every vector of x1 from every vector of x2.
 
-    Nearest neighbours and kernels start with it. ``compute_mode`` says how torch computes it; here it is always by the
-    differences themselves, so memory is needed for all of them.
+    Nearest neighbours and kernels start with it. ``compute_mode`` says whether Euclidean distances are made of
+    products, which is fast and less exact where vectors are close: always, never, or where there are more than 25.
 
     Shapes: x1 (..., P, D) and x2 (..., R, D), output (..., P, R). Raises ValueError for another ``compute_mode`` than
     torch's.
     """
-    modes = [f"{way}use_mm_for_euclid_dist{when}" for way, when in (("", ""), ("donot_", ""), ("", "_if_necessary"))]
-    if compute_mode is not None and compute_mode not in modes:
-        raise ValueError(f"cdist: compute_mode is to be one of {', '.join(modes)}, not {compute_mode!r}")
-    return linalg_vector_norm(unsqueeze(x1, dim=-2) - unsqueeze(x2, dim=-3), ord=p, dim=-1)
+    return torch.cdist(x1, x2, p, compute_mode)
+
+
+def _by_products(p, compute_mode, *shapes):
+    large = compute_mode == _IF_LARGE and max(shape[-2] for shape in shapes) > 25
+    return p == 2 and (large or compute_mode == _BY_PRODUCTS)
+
+
+@cdist.rule("x1", r"\sum_j \bar{y}_{ij} \, \nabla \|x_i - y_j\|_p")
+def _(g, x1, x2, out, p, compute_mode):
+    if not _by_products(p, compute_mode, x1.shape, x2.shape):
+        return cdist_backward(g, x1, x2, out, p=p)
+    ratio = where(out == 0, 0.0, g / out)
+    return x1 * ratio.sum(-1, True) - ratio @ x2
+
+
+@cdist.rule("x2", r"-\sum_i \bar{y}_{ij} \, \nabla \|x_i - y_j\|_p")
+def _(g, x1, x2, out, p, compute_mode):
+    g, out = g.transpose(-1, -2), out.transpose(-1, -2)
+    if not _by_products(p, compute_mode, x1.shape, x2.shape):
+        return cdist_backward(g, x2, x1, out, p=p)
+    ratio = where(out == 0, 0.0, g / out)
+    return x2 * ratio.sum(-1, True) - ratio @ x1
+
+
+def _two_sets_and_gradients(make: Make):
+    for (x1, x2), settings in _two_sets(make):
+        distances = torch.cdist(x1, x2, p := settings.get("p", 2.0))
+        yield Sample.of(make(*distances.shape), x1, x2, distances, p=p)
+
+
+def _first_gradient_in_small_steps(g, x1, x2, distances, p):
+    wide = x1.expand(*distances.shape[:-2], *x1.shape[-2:]).clone().detach().requires_grad_()
+    wide = x1.expand(*distances.shape[:-2], *x1.shape[-2:]) if x1.requires_grad else wide
+    return torch.autograd.grad(_all_differences(wide, x2, p), wide, g, create_graph=True)[0]
+
+
+@op(
+    formula=r"\sum_j g_{ij} \, \nabla \|x_i - y_j\|_p",
+    broadcasts=("x1", "x2"),
+    no_gradient=("distances",),
+    samples=_two_sets_and_gradients,
+    reference=_first_gradient_in_small_steps,
+)
+def cdist_backward(g, x1, x2, distances, *, p):
+    """The gradient of cdist with regard to x1, before what x1 was stretched over is added up; that for x2 is alike.
+
+    Shapes: g and distances (..., P, R), x1 (..., P, D), x2 (..., R, D), output (..., P, D).
+    """
+    if not g.numel():
+        return x1.new_zeros((*g.shape[:-2], *x1.shape[-2:]))
+    return aten._cdist_backward(g.contiguous(), x1.contiguous(), x2.contiguous(), p, distances.contiguous())
+
+
+@cdist_backward.rule("g", r"\langle \bar{y}_i, \nabla \|x_i - y_j\|_p \rangle")
+def _(gradient, x1, x2, p):
+    between = unsqueeze(x1, dim=-2) - unsqueeze(x2, dim=-3)
+    length = linalg_vector_norm(between, ord=p, dim=-1, keepdim=True)
+    return (unsqueeze(gradient, dim=-2) * slope(torch.ones_like(_data(length)), between, length, p, -1)).sum(-1)
+
+
+@cdist_backward.rule("x1", r"\sum_j g_{ij} \, \nabla^2 \|x_i - y_j\|_p \, \bar{y}_i")
+def _(gradient, g, x1, x2, p):
+    return torch.zeros_like(_data(x1)) if p in (1, math.inf) else _bent_between(gradient, g, x1, x2, p).sum(-2)
+
+
+@cdist_backward.rule("x2", r"-\sum_i g_{ij} \, \nabla^2 \|x_i - y_j\|_p \, \bar{y}_i")
+def _(gradient, g, x1, x2, p):
+    return torch.zeros_like(_data(x2)) if p in (1, math.inf) else -_bent_between(gradient, g, x1, x2, p).sum(-3)
+
+
+def _bent_between(gradient, g, x1, x2, p):
+    """For every pair how its part of the gradient of x1 bends along ``gradient``."""
+    between = unsqueeze(x1, dim=-2) - unsqueeze(x2, dim=-3)
+    length = linalg_vector_norm(between, ord=p, dim=-1, keepdim=True)
+    return unsqueeze(g, dim=-1) * _bent(between, unsqueeze(gradient, dim=-2), length, p)
+
+
+def _bent(between, change, length, p):
+    """The second derivative of the norm of differences, times ``change``; 0 where vectors are equal."""
+    length = where(length == 0, math.inf, length)
+    share = abs(between) / length
+    direction = sgn(between) * share ** (p - 1)
+    return ((p - 1) / length) * (share ** (p - 2) * change - direction * (direction * change).sum(-1, True))
 
 
 # The distances within one set.
@@ -141,11 +244,7 @@ def _(gradient, g, input, p):
     if p in (1, math.inf):
         return torch.zeros_like(_data(input))
     between, change, length, (first, second) = _pairs(input, gradient, p)
-    length = where(length == 0, math.inf, length)  # the gradient of a pair of equal vectors is 0
-    share = abs(between) / length
-    direction = sgn(between) * share ** (p - 1)
-    bent = share ** (p - 2) * change - direction * (direction * change).sum(-1, True)
-    each = unsqueeze(g, dim=-1) * ((p - 1) / length) * bent
+    each = unsqueeze(g, dim=-1) * _bent(between, change, length, p)
     shape = tuple(input.shape)
     return getitem_backward(each, index=(first,), shape=shape) - getitem_backward(each, index=(second,), shape=shape)
 

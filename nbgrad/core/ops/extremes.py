@@ -237,7 +237,11 @@ def _all_of_them(make: Make):
     yield Sample.of(torch.tensor([1.0, float("nan"), 2.0, float("nan")], dtype=torch.float64))
 
 
-def _of_all(name, formula, doc):
+def _not_empty(make: Make):
+    yield from (sample for sample in _all_of_them(make) if sample.args[0].numel())
+
+
+def _of_all(name, formula, doc, samples=_all_of_them):
     """The row of one choice among all elements."""
     kernel = getattr(torch, name)
 
@@ -245,13 +249,14 @@ def _of_all(name, formula, doc):
         return kernel(input)
 
     choose.__name__ = f"{name}_of_all"
+    empty = ". Raises RuntimeError where there are no elements" if samples is _not_empty else ", NaN of no elements"
     choose.__doc__ = f"""{doc}
 
     Elements equal to it share the gradient evenly, as torch has it.
 
-    Shapes: output is a single number; NaN where there are no elements.
+    Shapes: output is a single number{empty}.
     """
-    row = op(name=name, formula=formula, method=False, samples=_all_of_them)(choose)
+    row = op(name=name, formula=formula, method=False, samples=samples)(choose)
 
     @row.rule("input", _SHARED)
     def _(g, input, out):
@@ -268,6 +273,8 @@ def _ties(x, y):
     return (x == y) | (x.isnan() & y.isnan())  # a GPU would have to be waited for
 
 
+max_of_all = _of_all("max", r"\max_i x_i", "The largest of all elements.", _not_empty)
+min_of_all = _of_all("min", r"\min_i x_i", "The smallest of all elements.", _not_empty)
 median_of_all = _of_all("median", r"\operatorname{median}_i x_i", "The median of all elements, the lower of two.")
 nanmedian_of_all = _of_all(
     "nanmedian", r"\operatorname{median}_i x_i \text{ without NaN}", "The median of all elements that are not NaN."
@@ -280,14 +287,14 @@ nanmedian_of_all = _of_all(
 def max(input, dim=None, keepdim=False):
     """The maximum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
     if dim is None:
-        return amax(input)
+        return max_of_all(input)
     return max_along(input, dim=dim, keepdim=keepdim) if isinstance(dim, int) else maximum(input, dim)
 
 
 def min(input, dim=None, keepdim=False):
     """The minimum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
     if dim is None:
-        return amin(input)
+        return min_of_all(input)
     return min_along(input, dim=dim, keepdim=keepdim) if isinstance(dim, int) else minimum(input, dim)
 
 

@@ -7,11 +7,53 @@ import torch
 
 from nbgrad.core.ops.activation import logsigmoid
 from nbgrad.core.ops.choosing import where
+from nbgrad.core.ops.classification import cross_entropy
+from nbgrad.core.ops.linalg import linear
 from nbgrad.core.ops.logarithms import exp, log, xlogy
 from nbgrad.core.ops.loss import code, reduced
 from nbgrad.core.ops.shape import clone, unsqueeze
 from nbgrad.core.strict import unpaired, warn_unpaired
 from nbgrad.core.tensor import Tensor
+
+
+def linear_cross_entropy(
+    input,
+    linear_weight,
+    target,
+    *,
+    linear_bias=None,
+    weight=None,
+    reduction="mean",
+    ignore_index=None,
+    label_smoothing=0.0,
+    options=None,
+):
+    """Cross entropy of the scores that a linear layer gives: the last layer of a language model and its loss.
+
+    torch's ``options`` say how to take the batch in pieces, which saves memory; here it is taken whole, with a warning.
+
+    Shapes: input (N, I) or (I,), linear_weight (C, I) or (C, d1, ..., I), linear_bias without I, target and output as
+    in cross_entropy. Raises RuntimeError where they do not fit, or ``ignore_index`` is given beside probabilities.
+    """
+    if input.ndim not in (1, 2) or linear_weight.ndim < 2 or input.shape[-1] != linear_weight.shape[-1]:
+        shapes = f"{tuple(input.shape)} and {tuple(linear_weight.shape)}"
+        raise RuntimeError(f"linear_cross_entropy takes an input (N, I) or (I,) and weights (C, ..., I), not {shapes}")
+    sizes = tuple(linear_weight.shape[:-1])
+    if linear_bias is not None and tuple(linear_bias.shape) != sizes:
+        raise RuntimeError(f"linear_cross_entropy: linear_bias is to have the shape {sizes}, not {linear_bias.shape}")
+    if len(sizes) > 1 and input.ndim == 1:
+        raise RuntimeError("linear_cross_entropy: weights of several dimensions need a batch of inputs")
+    shape = (*input.shape[:-1], *sizes)
+    if tuple(target.shape) == shape and ignore_index is not None:
+        raise RuntimeError("linear_cross_entropy: ignore_index is for class numbers, the target holds probabilities")
+    if options is not None:
+        warnings.warn("linear_cross_entropy takes the batch whole: options to save memory are not used", stacklevel=2)
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    scores = linear(input, linear_weight.reshape((math.prod(sizes), input.shape[-1])), bias).reshape(shape)
+    settings = {"reduction": reduction, "label_smoothing": label_smoothing}
+    return cross_entropy(
+        scores, target, weight, ignore_index=-100 if ignore_index is None else ignore_index, **settings
+    )
 
 
 def _warned(name, input, target):

@@ -5,7 +5,7 @@ import math
 import torch
 
 from nbgrad.core.op import install, op
-from nbgrad.core.ops.complex import complex, imag, real
+from nbgrad.core.ops.complex import complex, imag, real, real_part
 from nbgrad.core.ops.decomposition import linalg_svdvals
 from nbgrad.core.ops.joining import cat
 from nbgrad.core.ops.norms import linalg_vector_norm
@@ -127,6 +127,30 @@ def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None)
     return result.squeeze((rows, columns))
 
 
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """The norm of order p of all elements as one vector, or along ``dim``; "fro" is the order 2.
+
+    "nuc" is the sum of the singular values of matrices.
+
+    Raises NotImplementedError for ``out``, and RuntimeError for another word than these two.
+    """
+    if out is not None:
+        raise NotImplementedError("norm() on an nbgrad tensor takes no out=: use the result")
+    if p == "nuc":
+        if dim is None and len(input.shape) != 2:
+            raise RuntimeError(
+                f"norm(p='nuc') takes a matrix, or its two dimensions, not {len(input.shape)} dimensions"
+            )
+        return linalg_matrix_norm(input, "nuc", (0, 1) if dim is None else dim, keepdim, dtype=dtype)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm() takes a number, 'fro' or 'nuc' for p, not {p!r}")
+    ord = 2 if p in ("fro", None) else p
+    return linalg_vector_norm(input, ord=ord, dim=dim, keepdim=keepdim, dtype=dtype)
+
+
+install("norm", norm)
+
+
 def linalg_norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """A norm of vectors or matrices: of matrices where ``dim`` has two dimensions, or A has and ``ord`` is given."""
     dims = (dim,) if isinstance(dim, int) else None if dim is None else tuple(dim)
@@ -232,7 +256,7 @@ def corrcoef(input):
     if not c.shape:
         return c / c
     spread = c.diagonal()
-    spread = (real(spread) if c.is_complex() else spread).sqrt()
+    spread = real_part(spread).sqrt()
     c = c / spread.unsqueeze(-1) / spread
     return complex(real(c).clamp(-1, 1), imag(c).clamp(-1, 1)) if c.is_complex() else c.clamp(-1, 1)
 

@@ -186,10 +186,22 @@ def batch_norm_row(
 
     Shapes: input (N, C, ...), everything else (C,); output as input.
     """
+    _check_channels(input, training, running_mean, running_var, weight, bias)
     if not input.numel():  # nothing to learn from: torch's kernel would move the running statistics to NaN
         return input.clone(), input.new_empty(0), input.new_empty(0)
     out, *found = torch.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
-    return (out, *found) if training else (out, input.new_empty(0), input.new_empty(0))
+    # Of the type of the parameters: the kernel of the gradient asks for that where the input has half the precision.
+    return (out, *(found if training else (one.new_empty(0) for one in found)))
+
+
+def _check_channels(input, training, *of_channels):
+    """Errors that torch's function has and its kernel has not, which would read memory that is not there."""
+    channels = input.shape[1] if input.ndim > 1 else 0
+    for name, one in zip(("running_mean", "running_var", "weight", "bias"), of_channels, strict=True):
+        if one is not None and one.numel() != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements, one for each channel, not {one.numel()}")
+    if not training and (of_channels[0] is None or of_channels[1] is None):
+        raise RuntimeError("running_mean and running_var must be given where training=False")
 
 
 @batch_norm_row.joint_rule(input=_CENTRED, **_AFFINE)

@@ -4,10 +4,11 @@ import math
 
 import torch
 
-from nbgrad.core.op import install, op
+from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.complex import real
+from nbgrad.core.ops.complex import real_part
 from nbgrad.core.ops.reduction import dims_of, kept, reductions
+from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import SHAPES, Make, Sample
 
 _ORDERS = (1, 2, 3, 1.5, 0.5, math.inf, -math.inf, -1.5)
@@ -66,24 +67,6 @@ def _(g, x, out, ord, dim, keepdim):
     return slope(kept(g, shape, dim, keepdim), x, kept(out, shape, dim, keepdim), ord, over)
 
 
-def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """The norm of order p of all elements as one vector, or along ``dim``; "fro" is the order 2.
-
-    Raises NotImplementedError for the nuclear norm, and for ``out``.
-    """
-    if out is not None:
-        raise NotImplementedError("norm() on an nbgrad tensor takes no out=: use the result")
-    if p == "nuc":
-        raise NotImplementedError("norm(p='nuc') needs singular values, which nbgrad does not have yet")
-    if isinstance(p, str) and p != "fro":
-        raise RuntimeError(f"norm() takes a number, 'fro' or 'nuc' for p, not {p!r}")
-    ord = 2 if p in ("fro", None) else p
-    return linalg_vector_norm(input, ord=ord, dim=dim, keepdim=keepdim, dtype=dtype)
-
-
-install("norm", norm)
-
-
 def _renorms(make: Make):
     for shape in (shape for shape in SHAPES if len(shape) > 1):
         yield Sample.of(make(*shape), p=2, dim=0, maxnorm=1.0)
@@ -111,7 +94,7 @@ def _(g, input, p, dim, maxnorm):
     rank = len(input.shape)
     others = tuple(d for d in range(rank) if d != dim % rank)
     norm = linalg_vector_norm(input, ord=p, dim=others, keepdim=True)
-    inner = (real(input.conj() * g) if input.is_complex() else input * g).sum(others, True)
+    inner = real_part(conjugate(input) * g).sum(others, True)
     turned = slope(inner, input, norm, p, others)
     inverse = 1 / (norm + 1e-7)  # torch's kernel divides by this
     scaled = maxnorm * inverse * (g if turned is None else g - inverse * turned)

@@ -11,7 +11,7 @@ from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.conversion import to
 from nbgrad.core.ops.logarithms import log
 from nbgrad.core.ops.rounding import flat
-from nbgrad.core.samples import POSITIVE, Make, Sample, binary, points, unary
+from nbgrad.core.samples import POSITIVE, Make, Sample, at, binary, points, unary
 
 
 def _powers(make: Make):
@@ -157,3 +157,22 @@ def _ldexp_(input, other):
 
 install("ldexp", ldexp)
 install("ldexp_", _ldexp_)
+
+
+_numbers = at(-3.0, -0.75, 0.0, 1.0, 1e-30, 1e30)
+
+
+@op(formula=r"m, k \text{ of } x = m \, 2^k", outputs=("mantissa", "exponent"), samples=_numbers)
+def frexp(x):
+    """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise.
+
+    Numbers are rounded to fewer bits so. Along the mantissa the exponent is a constant.
+
+    Shapes: both outputs as x, the exponent int32.
+    """
+    return tuple(torch.frexp(x))
+
+
+@frexp.rule("x", r"\bar{m} \, 2^{-k}")
+def _(g, exponent):
+    return g / exponent.to(dtype=g.dtype).exp2()  # torch's is in single precision, which knows no 2 ** -900

@@ -52,6 +52,8 @@ def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction=
     Shapes: input (C,) or (N, C), target class numbers () or (N,), weight (C,); output (), or as target with
     ``reduction="none"``. Raises ValueError for another p than 1 and 2.
     """
+    if not input.numel():  # torch's kernel would leave the number as it lay in memory
+        return reduced(input.sum(-1), reduction)
     return _nn.multi_margin_loss(input, target, p, margin, weight, reduction=reduction)
 
 

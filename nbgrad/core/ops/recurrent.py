@@ -47,6 +47,16 @@ def _before(hidden, first, reverse):
     return [*hidden[1:], first] if reverse else [first, *hidden[:-1]]
 
 
+def _own(state):
+    """A state that autocast leaves in its element type, as torch does on a CPU: only products with it are cast."""
+    return state.detach() if state.device.type == "cpu" else state
+
+
+def _alike(x, other):
+    """In the element type of ``other``: under autocast a state may have another than the gates."""
+    return x if x.dtype is other.dtype else x.to(dtype=other.dtype)
+
+
 def _flat(x):
     return x.reshape((x.shape[0] * x.shape[1], x.shape[2]))
 
@@ -54,7 +64,7 @@ def _flat(x):
 def _weight_gradients(of_inputs, of_hidden, input, before, biases):
     """The gradients of input and weights from those of the gates before their activations, each (T, N, gates)."""
     i, h = _flat(of_inputs).transpose(0, 1), _flat(of_hidden).transpose(0, 1)
-    w_ih, w_hh = i @ _flat(input), h @ _flat(before)
+    w_ih, w_hh = i @ _flat(input), h @ _alike(_flat(before), h)
     return w_ih, w_hh, *((i.sum(1), h.sum(1)) if biases is not None else (None, None))
 
 
@@ -77,12 +87,10 @@ def _simple(kind, activate, slope, words):
 
     def layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
         gates = _functional.linear(input, w_ih, b_ih)
-        turned, out = w_hh.t(), hx.new_empty((*input.shape[:2], hx.shape[1]))
-        for step in _order(len(input), reverse):
-            summed = torch.addmm(gates[step], hx, turned)
-            hx = activate(summed if b_hh is None else summed.add_(b_hh))
-            out[step] = hx
-        return out, hx.clone()
+        out = [gates] * len(gates)
+        for step in _order(len(gates), reverse):
+            hx = out[step] = activate(_functional.linear(hx, w_hh, b_hh).add_(gates[step]))
+        return torch.stack(out), hx.clone()
 
     layer.__name__ = f"rnn_{kind}_layer"
     layer.__doc__ = f"""One layer of a recurrent network with {words}, over a whole sequence.
@@ -169,20 +177,18 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         settings = (reverse, (), _LSTM, cx.shape[1], 1, b_ih is not None, False, False, True)
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
         return out, h.reshape(hx.shape), c.reshape(cx.shape), workspace, cx.new_empty(0)
-    steps, size = len(input), cx.shape[1]
-    gates = _functional.linear(input, w_ih, b_ih if b_hh is None else b_ih + b_hh)
-    turned, cells = w_hh.t(), cx.new_empty((steps, *cx.shape))
-    out = hx.new_empty((steps, *hx.shape))
-    for step in _order(steps, reverse):
-        summed = torch.addmm(gates[step], hx, turned)
+    hx, cx = _own(hx), _own(cx)
+    gates = _functional.linear(input, w_ih, b_ih)
+    out, cells = [gates] * len(gates), [gates] * len(gates)
+    for step in _order(len(gates), reverse):
+        summed = _functional.linear(hx, w_hh, b_hh).add_(gates[step])
         act = torch.sigmoid(summed, out=gates[step])
-        torch.tanh(summed[:, 2 * size : 3 * size], out=act[:, 2 * size : 3 * size])
         i, f, g, o = act.chunk(4, 1)
-        cx = torch.addcmul(f * cx, i, g, out=cells[step])
+        torch.tanh(summed.chunk(4, 1)[2], out=g)
+        cx = cells[step] = torch.addcmul(f * cx, i, g)
         hx = o * torch.tanh(cx)
-        hx = hx if w_hr is None else hx @ w_hr.t()
-        out[step] = hx
-    return out, hx.clone(), cx.clone(), gates, cells
+        hx = out[step] = hx if w_hr is None else _functional.linear(hx, w_hr)
+    return torch.stack(out), hx.clone(), cx.clone(), gates, torch.stack(cells)
 
 
 @lstm_layer.joint_rule(
@@ -212,11 +218,13 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
         if of_h is None:  # only the last cell has a gradient
             of_c, of_o = g_c, o * 0
         else:
-            of_h = of_h if w_hr is None else of_h @ w_hr
-            of_c, of_o = total(g_c, tanh_backward(of_h * o, bent)), sigmoid_backward(of_h * bent, o)
+            of_h = of_h if w_hr is None else _alike(of_h, w_hr) @ w_hr
+            of_c = total(g_c, tanh_backward(_alike(of_h * o, bent), bent))
+            of_o = sigmoid_backward(_alike(of_h * bent, o), o)
         shown[step] = o * bent if w_hr is not None else None
-        parts = (sigmoid_backward(of_c * g, i), sigmoid_backward(of_c * cells_before[step], f))
-        made[step] = cat([*parts, tanh_backward(of_c * i, g), of_o], dim=1)
+        of_i, of_f, of_g = (_alike(of_c * factor, i) for factor in (g, cells_before[step], i))
+        parts = sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o
+        made[step] = cat(parts, dim=1)
         g_h, g_c = made[step] @ w_hh, of_c * f
     made = stack(made)
     of_weights = _weight_gradients(made, made, input, stack(before), b_ih)
@@ -226,8 +234,10 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
 
 def _by_onednn(input, w_hr):
     """Whether torch too would hand the layer to oneDNN's kernel, which keeps a workspace in place of the gates."""
-    usable = input.device.type == "cpu" and input.dtype is torch.float32 and input.numel() and w_hr is None
-    return usable and torch._C._get_mkldnn_enabled() and torch.backends.mkldnn.is_available()
+    if input.device.type != "cpu" or not input.numel() or w_hr is not None or not torch._C._get_mkldnn_enabled():
+        return False
+    short = input.dtype is torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return (short or input.dtype is torch.float32) and torch.backends.mkldnn.is_available()
 
 
 def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
@@ -246,14 +256,14 @@ def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
 
 def _added_up(gradients, states):
     """The gradient of a projection: the products over all steps, some of whose outputs may have no gradient."""
-    return total(*(None if g is None else g.transpose(0, 1) @ y for g, y in zip(gradients, states, strict=True)))
+    return total(*(None if g is None else g.t() @ _alike(y, g) for g, y in zip(gradients, states, strict=True)))
 
 
 def _lstm_states(input, hx, cx, out, weights, reverse):
     """Gates and cells again, step by step from the inputs and the outputs before them, as recorded ops."""
     w_ih, w_hh, b_ih, b_hh = weights
     hidden = stack(_before(list(out.unbind(0)), hx, reverse))
-    summed = input @ w_ih.transpose(0, 1) + hidden @ w_hh.transpose(0, 1)
+    summed = input @ w_ih.transpose(0, 1) + _alike(hidden, w_hh) @ w_hh.transpose(0, 1)
     summed = summed if b_ih is None else summed + (b_ih + b_hh)
     i, f, g, o = summed.chunk(4, 2)
     gates = cat([sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)], dim=2).unbind(0)
@@ -288,17 +298,17 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
 
     Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
     """
-    steps, size = len(input), hx.shape[1]
+    hx, size = _own(hx), hx.shape[1]
     gates = _functional.linear(input, w_ih, b_ih)
-    shown, out = hx.new_empty((steps, *hx.shape)), hx.new_empty((steps, *hx.shape))
-    for step in _order(steps, reverse):
+    out, shown = [gates] * len(gates), [gates] * len(gates)
+    for step in _order(len(gates), reverse):
         hidden = _functional.linear(hx, w_hh, b_hh)
         act, shown[step] = gates[step], hidden[:, 2 * size :]
         act[:, : 2 * size].add_(hidden[:, : 2 * size]).sigmoid_()
         r, z, n = act.chunk(3, 1)
         n.addcmul_(r, shown[step]).tanh_()
-        hx = torch.lerp(n, hx, z, out=out[step])
-    return out, hx.clone(), gates, shown
+        hx = out[step] = (hx - n).mul_(z).add_(n)
+    return torch.stack(out), hx.clone(), gates, torch.stack(shown)
 
 
 @gru_layer.joint_rule(
@@ -319,9 +329,9 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
         r, z, n = gates[step].chunk(3, 1)
         of_h = total(None if g_out is None else g_out[step], g_h)
         kept = of_h * z
-        of_n = tanh_backward(of_h - kept, n)
+        of_n = tanh_backward(_alike(of_h - kept, n), n)
         of_r = sigmoid_backward(of_n * shown[step], r)
-        of_z = sigmoid_backward(of_h * (before[step] - n), z)
+        of_z = sigmoid_backward(_alike(of_h * (before[step] - n), z), z)
         of_inputs[step] = cat([of_r, of_z, of_n], dim=1)
         of_hidden[step] = cat([of_r, of_z, of_n * r], dim=1)
         g_h = of_hidden[step] @ w_hh + kept
@@ -333,7 +343,7 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
 def _gru_states(input, before, weights):
     """The gates again, and what the reset gate is multiplied with, as recorded ops."""
     w_ih, w_hh, b_ih, b_hh = weights
-    x, h = input @ w_ih.transpose(0, 1), before @ w_hh.transpose(0, 1)
+    x, h = input @ w_ih.transpose(0, 1), _alike(before, w_hh) @ w_hh.transpose(0, 1)
     if b_ih is not None:
         x, h = x + b_ih, h + b_hh
     (xr, xz, xn), (hr, hz, hn) = x.chunk(3, 2), h.chunk(3, 2)

@@ -128,6 +128,68 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
 install("diff", diff)
 
 
+def gradient(input, *, spacing=None, dim=None, edge_order=1):
+    """The slope along each of ``dim``, by differences of the neighbours on both sides, at the ends of one side.
+
+    What a model says of a field is compared with the field's slopes in physics-informed losses.
+
+    Args:
+        input: a function on a grid.
+        spacing: the distance of its places: one number for all dimensions, one for each, or the coordinates of each;
+            default: 1.
+        dim: a dimension, several, or None for all.
+        edge_order: 1 or 2: the order of the differences at the ends.
+
+    Returns the list of slopes, each of the shape of input. Raises RuntimeError where a dimension has fewer than
+    ``edge_order`` + 1 places, or ``spacing`` is not one for each dimension.
+    """
+    rank = len(input.shape)
+    dims = tuple(range(rank)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    spacing = 1 if spacing is None else spacing
+    spacings = [spacing] * len(dims) if isinstance(spacing, int | float | complex) else list(spacing)
+    if len(spacings) != len(dims):
+        raise RuntimeError(f"gradient() takes one spacing for each of {len(dims)} dimensions, not {len(spacings)}")
+    if edge_order not in (1, 2):
+        raise RuntimeError(f"gradient() knows edge_order 1 and 2, not {edge_order}")
+    return [_slope(input, d, apart, edge_order) for d, apart in zip(dims, spacings, strict=True)]
+
+
+def _slope(y, dim, spacing, order):
+    """The slope along one dimension, with weights for each place that its distances say."""
+    size, rank = y.shape[dim], len(y.shape)
+    if size <= order:
+        raise RuntimeError(f"gradient() with edge_order={order} needs {order + 1} places, dimension {dim} has {size}")
+
+    def part(begin, end):
+        return _part(y, dim, begin, end)
+
+    def shaped(steps):
+        return steps.reshape([-1 if d == dim % rank else 1 for d in range(rank)])
+
+    if isinstance(spacing, int | float | complex):
+        inside = (part(2, None) - part(None, -2)) / (2 * spacing)
+        first, last = spacing, spacing
+        near, far = spacing, spacing
+    else:
+        steps = spacing[1:] - spacing[:-1]
+        left, right = shaped(steps[:-1]), shaped(steps[1:])
+        inside = -right / (left * (left + right)) * part(None, -2) + (right - left) / (left * right) * part(1, -1)
+        inside = inside + left / (right * (left + right)) * part(2, None)
+        (first, near), (last, far) = (steps[0], steps[1]), (steps[-1], steps[-2])
+    if order == 1:
+        begin, end = (part(1, 2) - part(0, 1)) / first, (part(-1, None) - part(-2, -1)) / last
+    else:
+        begin = _edge(part(0, 1), part(1, 2), part(2, 3), first, near)
+        end = -_edge(part(-1, None), part(-2, -1), part(-3, -2), last, far)
+    return cat([begin, inside, end], dim=dim)
+
+
+def _edge(y0, y1, y2, first, second):
+    """The slope at y0 of the parabola through three places, these distances apart."""
+    both = first + second
+    return -(first + both) / (first * both) * y0 + both / (first * second) * y1 - first / (second * both) * y2
+
+
 def _steps(y, x, dx, dim):
     """Twice the area under each step: the sum of its ends times its width."""
     heights = _part(y, dim, 1, None) + _part(y, dim, None, -1)

@@ -297,13 +297,10 @@ for _function in (contiguous, flatten, unflatten, ravel, view_as, reshape_as, ex
 
 
 def turned(x, twin, settings):
-    """The tensor after such a twin."""
+    """The tensor after such a twin. What shares its memory with others sees it otherwise: no value has changed."""
     alias = x._alias
-    if isinstance(alias, View) or (alias is not None and any(held() is not None for held in alias._refs)):
-        raise NotImplementedError(
-            f"{twin.row.name}() on a view, or on a tensor with views, is not there: take the op that is not in-place"
-        )
-    return twin(x, **settings)
+    shared = isinstance(alias, View) or (alias is not None and alias.all())
+    return twin.turn(x, settings) if shared else twin(x, **settings)
 
 
 def turning(row):

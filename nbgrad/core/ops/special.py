@@ -185,8 +185,9 @@ def _(gradient, x, eps):
 
 @logit_backward.rule("x", r"\bar{y} \odot g \odot \frac{2 x - 1}{x^2 (1 - x)^2}")
 def _(gradient, g, x, eps):
-    spread = x * (1 - x)
-    return where(_inside(x, eps), gradient * g * (2 * x - 1) / (spread * spread), 0.0)
+    inside, spread = _inside(x, eps), x * (1 - x)
+    # Each factor is 0 beyond the bounds, not the product: there another may be NaN, and 0 times that is no zero.
+    return where(inside, gradient, 0.0) * where(inside, g, 0.0) * where(inside, (2 * x - 1) / (spread * spread), 0.0)
 
 
 @op(

@@ -171,5 +171,55 @@ def _(g, seen, geometry):
     return as_strided_backward(g, seen=geometry, geometry=seen)
 
 
+def _pasted(make: Make):
+    for sample in _strided(make):
+        kind = sample.settings
+        if 0 not in kind["stride"]:  # where elements share a place, which of them it gets is not said
+            yield Sample.of(sample.args[0], make(*kind["size"]), **kind)
+
+
+def _pasting(input, src, size, stride, storage_offset, geometry):
+    """In two steps: torch's as_strided_scatter gives as the gradient of input what is that of the places of src."""
+    copied = torch.empty_strided(input.shape, input.stride(), dtype=input.dtype).copy_(input)
+    copied.as_strided(size, stride, storage_offset - input.storage_offset()).copy_(src)
+    return copied
+
+
+@op(
+    name="as_strided_scatter",
+    formula=r"x \text{ with } s \text{ at strides}",
+    samples=_pasted,
+    reference=_pasting,
+    method=False,
+)
+def _as_strided_scatter(input, src, *, size, stride, storage_offset, geometry):
+    """A copy of a tensor with ``src`` in the places that ``as_strided`` would see.
+
+    Shapes: src as ``size``, output as input. Raises RuntimeError where an element would lie outside of the memory.
+    """
+    return torch.as_strided_scatter(input, src, size, stride, storage_offset)
+
+
+@_as_strided_scatter.rule("input", r"\bar{y} \text{, } 0 \text{ where } s \text{ is}")
+def _(g, size, stride, storage_offset, geometry):
+    ones = torch.ones(size, dtype=g.dtype, device=g.device)
+    return g.masked_fill(_gathered(ones, (size, stride, storage_offset), geometry) != 0, 0)
+
+
+@_as_strided_scatter.rule("src", r"\bar{y} \text{ where } s \text{ is}")
+def _(g, size, stride, storage_offset, geometry):
+    return as_strided_backward(g, seen=geometry, geometry=(size, stride, storage_offset))
+
+
+def as_strided_scatter(input, src, size, stride, storage_offset=None):
+    """A copy of a tensor with ``src`` in the places that ``as_strided`` would see.
+
+    Raises:
+        NotImplementedError: several elements of the tensor itself are one place in memory, and it needs a gradient.
+    """
+    return _as_strided_scatter(input, src, **_seen(input, size, stride, storage_offset))
+
+
+install("as_strided_scatter", as_strided_scatter)
 install("as_strided", as_strided)
 install("as_strided_", _as_strided_)
