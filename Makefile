@@ -57,8 +57,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 # ------------------------------------------------------------------------------------------------- write
 
-write: setup ## write what is made from the op table: the stubs that editors read, and docs/ops.md
-	@$(PY) tools/write.py
+write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md and docs/parity.md
+	@NBGRAD_COMPILED=0 $(PY) tools/write.py
 
 wheels: ## build a wheel for every Python of PYTHONS that is there, into dist/
 	@for python in $(PYTHONS); do rm -rf $(BUILD)/lib* $(BUILD)/bdist*; \
