@@ -1015,6 +1015,22 @@ class TensorMethods(Conversions):
         """The elements at the numbers in index, counted through all dimensions."""
     def masked_select(self, mask: Array) -> Tensor:
         """The elements where the mask holds, in one line; input and mask broadcast."""
+    def scatter_add(self, dim: int, index: Array, src: Array) -> Tensor:
+        """Input with ``src`` added along ``dim`` at the numbers in ``index``, in torch's order of arguments."""
+    def scatter_add_(self, dim: int, index: Array, src: Array) -> Tensor:
+        """In place: ``src`` added along ``dim`` at the numbers in ``index``."""
+    def index_add(self, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Tensor:
+        """Input with ``alpha`` times the slices of ``source`` added along ``dim`` at the numbers in ``index``."""
+    def index_add_(self, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Tensor:
+        """In place: ``alpha`` times the slices of ``source`` added along ``dim`` at the numbers in ``index``."""
+    def index_copy(self, dim: int, index: Array, source: Array) -> Tensor:
+        """Input with the slices along ``dim`` at the numbers in ``index`` replaced by those of ``source``."""
+    def index_copy_(self, dim: int, index: Array, source: Array) -> Tensor:
+        """In place: the slices along ``dim`` at the numbers in ``index`` replaced by those of ``source``."""
+    def index_fill(self, dim: int, index: Array, value: Operand) -> Tensor:
+        """Input with the slices along ``dim`` at the numbers in ``index`` filled with ``value``."""
+    def index_fill_(self, dim: int, index: Array, value: Operand) -> Tensor:
+        """In place: the slices along ``dim`` at the numbers in ``index`` filled with ``value``."""
     def hardtanh_(self, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
         """In place: cuts the input off below ``min_val`` and above ``max_val``: tanh made of straight pieces."""
     def relu6_(self) -> Tensor:
@@ -1077,22 +1093,6 @@ class TensorMethods(Conversions):
         """A matrix times a product of Householder reflections, or its adjoint, without making the product."""
     def orgqr(self, tau: Array) -> Tensor:
         """The first columns of a product of Householder reflections."""
-    def scatter_add(self, dim: int, index: Array, src: Array) -> Tensor:
-        """Input with ``src`` added along ``dim`` at the numbers in ``index``, in torch's order of arguments."""
-    def scatter_add_(self, dim: int, index: Array, src: Array) -> Tensor:
-        """In place: ``src`` added along ``dim`` at the numbers in ``index``."""
-    def index_add(self, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Tensor:
-        """Input with ``alpha`` times the slices of ``source`` added along ``dim`` at the numbers in ``index``."""
-    def index_add_(self, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Tensor:
-        """In place: ``alpha`` times the slices of ``source`` added along ``dim`` at the numbers in ``index``."""
-    def index_copy(self, dim: int, index: Array, source: Array) -> Tensor:
-        """Input with the slices along ``dim`` at the numbers in ``index`` replaced by those of ``source``."""
-    def index_copy_(self, dim: int, index: Array, source: Array) -> Tensor:
-        """In place: the slices along ``dim`` at the numbers in ``index`` replaced by those of ``source``."""
-    def index_fill(self, dim: int, index: Array, value: Operand) -> Tensor:
-        """Input with the slices along ``dim`` at the numbers in ``index`` filled with ``value``."""
-    def index_fill_(self, dim: int, index: Array, value: Operand) -> Tensor:
-        """In place: the slices along ``dim`` at the numbers in ``index`` filled with ``value``."""
     def scatter(
         self,
         dim: int,
