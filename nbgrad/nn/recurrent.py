@@ -9,6 +9,8 @@ import torch
 
 from nbgrad.core.ops import gru, lstm, rnn_relu, rnn_tanh
 from nbgrad.nn import init
+from nbgrad.nn.block import of_shape
+from nbgrad.nn.calling import misfit
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
 from nbgrad.nn.utils.rnn import PackedSequence, in_order
@@ -101,7 +103,7 @@ class RNNBase(Module):
         if isinstance(input, PackedSequence | torch.nn.utils.rnn.PackedSequence):
             return self._forward_packed(input, hx)
         if input.ndim not in {2, 3}:
-            raise ValueError(f"{self._called}: Expected input to be 2D or 3D, got {input.ndim}D instead")
+            raise misfit(ValueError(f"Expected input to be 2D or 3D, got {input.ndim}D instead"))
         self._check_input(input)
         batch = None if input.ndim == 2 else input.shape[0 if self.batch_first else 1]
         states = self._states(hx, batch, input)
@@ -114,7 +116,7 @@ class RNNBase(Module):
     def _forward_packed(self, input: Any, hx: Any) -> Any:
         data, sizes, order, back = input
         if data.ndim != 2:
-            raise RuntimeError(f"input must have 2 dimensions, got {data.ndim}")
+            raise misfit(RuntimeError(f"input must have 2 dimensions, got {data.ndim}"))
         self._check_input(data)
         if hx is not None:
             hx = tuple(in_order(state, order) for state in hx) if self.mode == "LSTM" else in_order(hx, order)
@@ -131,20 +133,15 @@ class RNNBase(Module):
         out, *last = _KINDS[self.mode][1](*inputs, states if several else states[0], weights, *settings, *batch_first)
         return out, tuple(last) if several else last[0]
 
-    @property
-    def _called(self) -> str:
-        return "RNN" if self.mode.startswith("RNN") else self.mode
-
     def _check_input(self, input: Any) -> None:
         weight = self.weight_ih_l0
         if input.shape[-1] != self.input_size:
-            raise RuntimeError(
-                f"{self._called}: input.size(-1) must be equal to input_size. "
-                f"Expected {self.input_size}, got {input.shape[-1]}"
+            raise misfit(
+                RuntimeError(f"expected last dimension {self.input_size}, got {input.shape[-1]}, {of_shape(input)}")
             )
         if input.dtype != weight.dtype and not torch._C._is_any_autocast_enabled():
             raise ValueError(
-                f"{self._called} input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
+                f"input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
                 f"Convert input: input.to({weight.dtype}), or convert model: model.to({input.dtype})"
             )
 
@@ -159,10 +156,11 @@ class RNNBase(Module):
         for at, (state, shape) in enumerate(zip(states, shapes, strict=True)):
             if state.ndim != len(shape):
                 kind = "unbatched 2-D" if batch is None else "batched 3-D"
-                raise RuntimeError(f"For {kind} input, hx should also be {len(shape)}-D but got {state.ndim}-D tensor")
+                wrong = f"For {kind} input, hx should also be {len(shape)}-D but got {state.ndim}-D tensor"
+                raise misfit(RuntimeError(wrong))
             if tuple(state.shape) != shape:
                 which = f"hidden[{at}]" if self.mode == "LSTM" else "hidden"
-                raise RuntimeError(f"Expected {which} size {shape}, got {list(state.shape)}")
+                raise misfit(RuntimeError(f"Expected {which} size {shape}, got {list(state.shape)}"))
         return states
 
     def extra_repr(self) -> str:
