@@ -119,6 +119,8 @@ class TransformerEncoderLayer(_Layer):
         dtype: their element type; default: torch's default.
     """
 
+    formula = r"n_2(x' + f(x')), \; x' = n_1(x + a(x))"
+
     def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
         return self._run(src, (None, src_mask, src_key_padding_mask, is_causal))
 
@@ -135,6 +137,8 @@ class TransformerEncoder(Module):
         enable_nested_tensor: accepted so that torch's lines run: padding is computed, never cut out.
         mask_check: accepted for the same reason.
     """
+
+    formula = r"f_n(\dots f_1(x))"
 
     def __init__(
         self,
@@ -168,6 +172,8 @@ class TransformerDecoderLayer(_Layer):
     Args are those of TransformerEncoderLayer.
     """
 
+    formula = r"n_3(x'' + f(x'')), \; x'' = n_2(x' + a(x', y)), \; x' = n_1(x + a(x))"
+
     _attentions = ("self_attn", "multihead_attn")
 
     def forward(
@@ -195,6 +201,8 @@ class TransformerDecoder(Module):
         num_layers: how many there are.
         norm: a last norm, or None.
     """
+
+    formula = r"f_n(\dots f_1(x, y) \dots, y)"
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -251,6 +259,8 @@ class Transformer(Module):
     Raises:
         RuntimeError: when called, if the shapes of src and tgt do not go together.
     """
+
+    formula = r"\operatorname{decode}(y, \operatorname{encode}(x))"
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+from latex2mathml.converter import convert
 
 from nbgrad import nn, optim
 from tools.write_parity import MISSING, MODULES, names
@@ -52,6 +53,20 @@ def test_the_constructor_is_torchs(name):
 def test_the_first_line_of_the_docstring_says_what_it_is(name):
     first = inspect.getdoc(getattr(nn, name)).splitlines()[0]
     assert first.endswith((".", ":"))
+
+
+HOLDERS = {"Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "RNNBase", "RNNCellBase"}
+FORMULAS = {
+    name: kind.formula
+    for name, kind in vars(nn).items()
+    if inspect.isclass(kind) and issubclass(kind, nn.Module) and name not in HOLDERS
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_block_has_a_formula_that_can_be_drawn(name):
+    assert convert(FORMULAS[name]).startswith("<math")
+    assert FORMULAS[name].count("{") == FORMULAS[name].count("}")
 
 
 ERRORS = {

@@ -1,10 +1,13 @@
 """Module calls as nested boxes, labelled with the path in the model."""
 
+import inspect
+
 import pytest
 
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.modes import current
+from nbgrad.widgets.describe import describe
 
 
 class Block(nn.Module):
@@ -134,3 +137,35 @@ def test_without_a_graph_there_are_no_boxes():
     assert spy() is None
     with nbgrad.AutogradGraph():
         assert labels(spy()) == ["Spy"]
+
+
+class Halves(nn.Module):
+    """Takes the half of everything.
+
+    And more, which nobody wants to read in a picture.
+    """
+
+    formula = r"\frac{x}{2}"
+
+    def forward(self, x):
+        return x / 2
+
+
+class Plain(nn.Module):
+    def forward(self, x):
+        return -x
+
+
+def test_the_view_says_of_an_op_what_block_it_is_in():
+    model = nn.Sequential(nn.Linear(2, 3), Halves(), Plain())
+    with nbgrad.AutogradGraph() as graph:
+        model(nbgrad.tensor([[1.0, 2.0]])).sum().backward()
+    description = describe(graph)
+    told = {
+        node["label"][0]: {detail["term"]: detail["text"] for detail in node["details"]}
+        for node in description["nodes"]
+    }
+    assert told["linear"]["block"] == "0 (Linear): " + inspect.getdoc(nn.Linear).splitlines()[0] + "\nx W^\\top + b"
+    assert told["div"]["block"] == "1 (Halves): Takes the half of everything.\n\\frac{x}{2}"
+    assert "block" not in told["neg"]
+    assert "block" not in told["sum"]
