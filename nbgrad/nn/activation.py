@@ -162,7 +162,7 @@ class Softsign(Block, function=ops.softsign):
 class Tanhshrink(Block, function=ops.tanhshrink):
     """x minus its tanh."""
 
-    formula = r"x - \tanh x"
+    __formula__ = r"x - \tanh x"
 
 
 @settings("beta={beta}, threshold={threshold}")
@@ -236,7 +236,7 @@ class Softmax(_AlongDim, function=ops.softmax):
 class Softmin(_AlongDim, function=ops.softmin):
     """Softmax of the scores with their signs turned: the smallest gets the largest probability."""
 
-    formula = r"\frac{e^{-x_i}}{\sum_j e^{-x_j}}"
+    __formula__ = r"\frac{e^{-x_i}}{\sum_j e^{-x_j}}"
 
     dim: int | None = None
 
@@ -272,7 +272,7 @@ class PReLU(Module):
         dtype: their element type; default: torch's default.
     """
 
-    formula = r"x \text{ where } x > 0 \text{, else } a x"
+    __formula__ = r"x \text{ where } x > 0 \text{, else } a x"
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         RuntimeError: when called, if the shapes do not go together, or a target is out of range.
     """
 
-    formula = r"-\frac{1}{n} \sum_i \ln p(c_i) \, p(t_i | c_i)"
+    __formula__ = r"-\frac{1}{n} \sum_i \ln p(c_i) \, p(t_i | c_i)"
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class LinearCrossEntropyLoss(Module):
         NotImplementedError: ``options`` are given.
     """
 
-    formula = r"-\frac{1}{n} \sum_i \ln \operatorname{softmax}(x_i W^\top + b)_{t_i}"
+    __formula__ = r"-\frac{1}{n} \sum_i \ln \operatorname{softmax}(x_i W^\top + b)_{t_i}"
 
     weight: Tensor | None
 

@@ -52,7 +52,9 @@ class MultiheadAttention(Module):
         AssertionError: ``num_heads`` does not divide ``embed_dim``; as in torch.
     """
 
-    formula = r"[h_1, \dots, h_k] W_o, \; h_i = \operatorname{softmax}\left(\frac{Q_i K_i^\top}{\sqrt{d}}\right) V_i"
+    __formula__ = (
+        r"[h_1, \dots, h_k] W_o, \; h_i = \operatorname{softmax}\left(\frac{Q_i K_i^\top}{\sqrt{d}}\right) V_i"
+    )
 
     in_proj_weight: Parameter | None
     q_proj_weight: Parameter | None

@@ -34,7 +34,7 @@ class Block(Module):
         if function is not None:
             cls._function = staticmethod(function)
             cls._trains = "training" in signature(function).parameters
-            cls.formula = vars(cls).get("formula") or formula_of(function) or cls.formula
+            cls.__formula__ = vars(cls).get("__formula__") or formula_of(function) or cls.__formula__
         cls._dims = dims or cls._dims
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002

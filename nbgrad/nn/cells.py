@@ -77,7 +77,7 @@ class RNNCell(RNNCellBase):
         RuntimeError: when called, for an unknown ``nonlinearity``, or if input or state do not have these shapes.
     """
 
-    formula = r"\tanh(W_i x + b_i + W_h h + b_h)"
+    __formula__ = r"\tanh(W_i x + b_i + W_h h + b_h)"
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class LSTMCell(RNNCellBase):
     Shapes: input (N, I) or (I,), hx a pair of (N, H) or (H,), zeros by default; output such a pair.
     """
 
-    formula = r"h' = o \odot \tanh c', \; c' = f \odot c + i \odot g"
+    __formula__ = r"h' = o \odot \tanh c', \; c' = f \odot c + i \odot g"
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class GRUCell(RNNCellBase):
     Shapes: input (N, I) or (I,), hx and output (N, H) or (H,); hx defaults to zeros.
     """
 
-    formula = r"(1 - z) \odot n + z \odot h"
+    __formula__ = r"(1 - z) \odot n + z \odot h"
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Fold(Block, function=ops.fold, dims=(2, 3)):
         stride: the distance between patches.
     """
 
-    formula = r"\sum_{s i + j = p} x_{i j}"
+    __formula__ = r"\sum_{s i + j = p} x_{i j}"
 
     output_size: Size
     kernel_size: Size

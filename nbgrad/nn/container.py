@@ -82,7 +82,7 @@ class Sequential(_List):
         TypeError: an argument is no ``Module``.
     """
 
-    formula = r"f_n(\dots f_1(x))"
+    __formula__ = r"f_n(\dots f_1(x))"
 
     @overload
     def __init__(self, *args: Module) -> None: ...

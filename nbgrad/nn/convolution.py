@@ -35,7 +35,7 @@ class _ConvNd(Module):
         if function is not None:
             cls._function = staticmethod(function)
             cls._spatial = spatial
-            cls.formula = formula_of(function)
+            cls.__formula__ = formula_of(function)
 
     def __init__(
         self,

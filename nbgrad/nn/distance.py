@@ -18,7 +18,7 @@ class CosineSimilarity(Block, function=ops.cosine_similarity):
         eps: what their lengths are at least.
     """
 
-    formula = r"\frac{a \cdot b}{\|a\| \, \|b\|}"
+    __formula__ = r"\frac{a \cdot b}{\|a\| \, \|b\|}"
 
     dim: int = 1
     eps: float = 1e-8
@@ -39,7 +39,7 @@ class PairwiseDistance(Block, function=ops.pairwise_distance):
         keepdim: whether the last dimension stays, with size 1.
     """
 
-    formula = r"\|a - b + \epsilon\|_p"
+    __formula__ = r"\|a - b + \epsilon\|_p"
 
     p: float = 2.0
     eps: float = 1e-6

@@ -91,7 +91,7 @@ class Embedding(_Table):
         IndexError: when called, on a number out of range.
     """
 
-    formula = "W_x"
+    __formula__ = "W_x"
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class EmbeddingBag(_Table):
         ValueError: when called, on another mode, or with offsets that do not go with the input.
     """
 
-    formula = r"\sum_{i \in \text{bag}} W_{x_i}"
+    __formula__ = r"\sum_{i \in \text{bag}} W_{x_i}"
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from nbgrad.nn.parameter import Parameter, uninitialized
 class Identity(Module):
     """Returns its input: holds a place in a model. It takes any arguments, and does nothing with them."""
 
-    formula = "x"
+    __formula__ = "x"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
         super().__init__()
@@ -46,7 +46,7 @@ class Linear(Module):
         RuntimeError: when called, if the input's last dimension is not ``in_features``.
     """
 
-    formula = r"x W^\top + b"
+    __formula__ = r"x W^\top + b"
 
     bias: Parameter | None
 
@@ -109,7 +109,7 @@ class Bilinear(Module):
         RuntimeError: when called, if an input's last dimension is another.
     """
 
-    formula = r"x_1^\top W x_2 + b"
+    __formula__ = r"x_1^\top W x_2 + b"
 
     bias: Parameter | None
 
@@ -159,7 +159,7 @@ class Flatten(Block, function=flatten):
     Shapes: (N, d1, ..., dk) gives (N, d1 * ... * dk) with the default arguments.
     """
 
-    formula = r"x \text{ in another shape}"
+    __formula__ = r"x \text{ in another shape}"
 
     start_dim: int = 1
     end_dim: int = -1
@@ -179,7 +179,7 @@ class Unflatten(Block, function=unflatten):
         TypeError: the sizes are no tuple or list of integers.
     """
 
-    formula = r"x \text{ in another shape}"
+    __formula__ = r"x \text{ in another shape}"
 
     dim: int
     unflattened_size: Sequence[int]

@@ -103,7 +103,7 @@ class PoissonNLLLoss(Loss, function=ops.poisson_nll_loss):
         eps: what keeps the logarithm of 0 away, without ``log_input``.
     """
 
-    formula = r"\frac{1}{n} \sum_i e^{x_i} - t_i x_i"
+    __formula__ = r"\frac{1}{n} \sum_i e^{x_i} - t_i x_i"
 
     log_input: bool = True
     full: bool = False
@@ -125,7 +125,7 @@ class GaussianNLLLoss(Loss, function=ops.gaussian_nll_loss):
         eps: what the variance is at least.
     """
 
-    formula = r"\frac{1}{2 n} \sum_i \ln v_i + \frac{(x_i - t_i)^2}{v_i}"
+    __formula__ = r"\frac{1}{2 n} \sum_i \ln v_i + \frac{(x_i - t_i)^2}{v_i}"
 
     _: KW_ONLY
     full: bool = False
@@ -147,7 +147,7 @@ class KLDivLoss(Loss, function=ops.kl_div):
         reduction: also "batchmean", the sum divided by the number of examples, as the mathematics has it.
     """
 
-    formula = r"\frac{1}{n} \sum_i t_i (\ln t_i - x_i)"
+    __formula__ = r"\frac{1}{n} \sum_i t_i (\ln t_i - x_i)"
 
     size_average: Old = None
     reduce: Old = None
@@ -249,7 +249,7 @@ class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin
         weight: how much each class counts, of shape (C,).
     """
 
-    formula = r"-\frac{1}{n} \sum_i t_i \ln \sigma(x_i) + (1 - t_i) \ln \sigma(-x_i)"
+    __formula__ = r"-\frac{1}{n} \sum_i t_i \ln \sigma(x_i) + (1 - t_i) \ln \sigma(-x_i)"
 
     weight: Given | None = None
     size_average: Old = None
@@ -269,7 +269,7 @@ class CTCLoss(Loss, function=ops.ctc_loss):
         zero_infinity: whether the loss of a text that is too long is 0 instead of infinite.
     """
 
-    formula = r"-\ln \sum_{\pi \to t} \prod_s e^{x_{s \pi_s}}"
+    __formula__ = r"-\ln \sum_{\pi \to t} \prod_s e^{x_{s \pi_s}}"
 
     blank: int = 0
     reduction: str = "mean"

@@ -78,7 +78,7 @@ class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss):
     Shapes: input, distances, and target alike; output (), or as input with ``reduction="none"``.
     """
 
-    formula = r"x \text{ where } t = 1 \text{, else } \max(0, m - x)"
+    __formula__ = r"x \text{ where } t = 1 \text{, else } \max(0, m - x)"
 
     margin: float = 1.0
     size_average: Old = None
@@ -93,7 +93,7 @@ class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss):
     Shapes: two inputs (N, D) or (D,), target (N,) or (); output (), or (N,) with ``reduction="none"``.
     """
 
-    formula = r"1 - \cos(a, b) \text{ where } t = 1 \text{, else } \max(0, \cos(a, b) - m)"
+    __formula__ = r"1 - \cos(a, b) \text{ where } t = 1 \text{, else } \max(0, \cos(a, b) - m)"
 
     margin: float = 0.0
     size_average: Old = None
@@ -111,7 +111,7 @@ class MarginRankingLoss(Loss, function=ops.margin_ranking_loss):
     Shapes: two inputs and target alike; output (), or as input with ``reduction="none"``.
     """
 
-    formula = r"\max(0, -t (a - b) + m)"
+    __formula__ = r"\max(0, -t (a - b) + m)"
 
     margin: float = 0.0
     size_average: Old = None
@@ -123,7 +123,7 @@ class MarginRankingLoss(Loss, function=ops.margin_ranking_loss):
 
 
 class _Triplet(Loss):
-    formula = r"\max(0, d(a, p) - d(a, n) + m)"
+    __formula__ = r"\max(0, d(a, p) - d(a, n) + m)"
 
     margin: float
 

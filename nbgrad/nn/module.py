@@ -16,12 +16,12 @@ class Module(Calling, Moving, Saving):
 
     Attributes:
         training: True in training mode, False after ``eval()``.
-        formula: what the block computes, in LaTeX: the view shows it with the first line of the docstring. Say it in a
-            class of your own, too.
+        __formula__: what the block computes, in LaTeX; the view shows it with the first line of the docstring. A class
+            of your own may say it, too.
     """
 
     training: bool
-    formula: ClassVar[str] = ""
+    __formula__: ClassVar[str] = ""
 
     def __init__(self) -> None:
         self.__dict__["_roles"] = {}

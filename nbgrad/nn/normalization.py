@@ -32,7 +32,7 @@ class GroupNorm(Affine):
         RuntimeError: when called, if the input has another number of channels.
     """
 
-    formula = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+    __formula__ = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class LayerNorm(_ShapeNorm):
         RuntimeError: when called, if the input's last dimensions are others.
     """
 
-    formula = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+    __formula__ = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class RMSNorm(_ShapeNorm):
         RuntimeError: when called, if the input's last dimensions are others.
     """
 
-    formula = r"\frac{x}{\sqrt{\frac{1}{n} \sum_i x_i^2 + \epsilon}} \odot \gamma"
+    __formula__ = r"\frac{x}{\sqrt{\frac{1}{n} \sum_i x_i^2 + \epsilon}} \odot \gamma"
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class LocalResponseNorm(Block, function=ops.local_response_norm):
         k: what is added to it.
     """
 
-    formula = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
+    __formula__ = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
 
     size: int
     alpha: float = 1e-4
@@ -216,7 +216,7 @@ class CrossMapLRN2d(Block, dims=(4,)):
         k: what is added to it.
     """
 
-    formula = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
+    __formula__ = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
 
     size: int
     alpha: float = 1e-4

@@ -32,7 +32,7 @@ class _Pad(Block, function=pad):
     def __init_subclass__(cls, rank: int = 0, mode: str = "", **settings: Any) -> None:
         super().__init_subclass__(**settings)
         if mode:
-            cls._mode, cls.formula = mode, vars(cls).get("formula") or _FORMULAS[mode]
+            cls._mode, cls.__formula__ = mode, vars(cls).get("__formula__") or _FORMULAS[mode]
         if rank:
             cls._rank = rank
             cls._dims = (rank + 1, rank + 2) if cls._mode != "constant" else ()
@@ -68,7 +68,7 @@ class ConstantPad3d(_ConstantPad, rank=3):
 
 
 class _ZeroPad(_Pad, mode="constant"):
-    formula = r"x \text{ in a frame of } 0"
+    __formula__ = r"x \text{ in a frame of } 0"
 
     value: ClassVar[float] = 0.0
 

@@ -59,7 +59,7 @@ class SinusoidalPosition(_Added):
         RuntimeError: when called, if the sequence is longer than ``max_length``.
     """
 
-    formula = (
+    __formula__ = (
         r"x_i + p_i, \; p_{i, 2 k} = \sin \frac{i}{10000^{2 k / d}}, \; p_{i, 2 k + 1} = \cos \frac{i}{10000^{2 k / d}}"
     )
 
@@ -98,7 +98,7 @@ class LearnedPosition(_Added):
         RuntimeError: when called, if the sequence is longer than ``max_length``.
     """
 
-    formula = "x_i + W_i"
+    __formula__ = "x_i + W_i"
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class RotaryPosition(Module):
         RuntimeError: when called, if the last dimension is not ``head_dim``.
     """
 
-    formula = r"R(i \theta) x_i"
+    __formula__ = r"R(i \theta) x_i"
 
     def __init__(self, head_dim: int, base: float = 10000.0) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class ALiBi(Module):
         causal: whether no query sees a later key.
     """
 
-    formula = "-m_h |i - j|"
+    __formula__ = "-m_h |i - j|"
 
     def __init__(self, num_heads: int, causal: bool = True) -> None:
         super().__init__()

@@ -228,7 +228,7 @@ class RNN(RNNBase):
         RuntimeError: when called, if input or states do not have these shapes.
     """
 
-    formula = r"h_t = \tanh(W_i x_t + b_i + W_h h_{t - 1} + b_h)"
+    __formula__ = r"h_t = \tanh(W_i x_t + b_i + W_h h_{t - 1} + b_h)"
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class LSTM(RNNBase):
     for no projection.
     """
 
-    formula = r"h_t = o_t \odot \tanh c_t, \; c_t = f_t \odot c_{t - 1} + i_t \odot g_t"
+    __formula__ = r"h_t = o_t \odot \tanh c_t, \; c_t = f_t \odot c_{t - 1} + i_t \odot g_t"
 
     def __init__(
         self,
@@ -286,7 +286,7 @@ class GRU(RNNBase):
     Shapes, args and errors are those of RNN, but for ``nonlinearity``.
     """
 
-    formula = r"h_t = (1 - z_t) \odot n_t + z_t \odot h_{t - 1}"
+    __formula__ = r"h_t = (1 - z_t) \odot n_t + z_t \odot h_{t - 1}"
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ class ModuleScope(Scope):
     def about(self) -> str:
         """What the module is, in a line, and its formula in the next; what its class does not say is left out."""
         told = vars(self.kind).get("__doc__") or ""
-        return "\n".join(line for line in (cleandoc(told).partition("\n")[0], self.kind.formula) if line)
+        return "\n".join(line for line in (cleandoc(told).partition("\n")[0], self.kind.__formula__) if line)
 
 
 _paths: "WeakKeyDictionary[Tree, dict[int, str]]" = WeakKeyDictionary()

@@ -119,7 +119,7 @@ class TransformerEncoderLayer(_Layer):
         dtype: their element type; default: torch's default.
     """
 
-    formula = r"n_2(x' + f(x')), \; x' = n_1(x + a(x))"
+    __formula__ = r"n_2(x' + f(x')), \; x' = n_1(x + a(x))"
 
     def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
         return self._run(src, (None, src_mask, src_key_padding_mask, is_causal))
@@ -138,7 +138,7 @@ class TransformerEncoder(Module):
         mask_check: accepted for the same reason.
     """
 
-    formula = r"f_n(\dots f_1(x))"
+    __formula__ = r"f_n(\dots f_1(x))"
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class TransformerDecoderLayer(_Layer):
     Args are those of TransformerEncoderLayer.
     """
 
-    formula = r"n_3(x'' + f(x'')), \; x'' = n_2(x' + a(x', y)), \; x' = n_1(x + a(x))"
+    __formula__ = r"n_3(x'' + f(x'')), \; x'' = n_2(x' + a(x', y)), \; x' = n_1(x + a(x))"
 
     _attentions = ("self_attn", "multihead_attn")
 
@@ -202,7 +202,7 @@ class TransformerDecoder(Module):
         norm: a last norm, or None.
     """
 
-    formula = r"f_n(\dots f_1(x, y) \dots, y)"
+    __formula__ = r"f_n(\dots f_1(x, y) \dots, y)"
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -260,7 +260,7 @@ class Transformer(Module):
         RuntimeError: when called, if the shapes of src and tgt do not go together.
     """
 
-    formula = r"\operatorname{decode}(y, \operatorname{encode}(x))"
+    __formula__ = r"\operatorname{decode}(y, \operatorname{encode}(x))"
 
     def __init__(
         self,

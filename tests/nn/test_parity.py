@@ -57,7 +57,7 @@ def test_the_first_line_of_the_docstring_says_what_it_is(name):
 
 HOLDERS = {"Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "RNNBase", "RNNCellBase"}
 FORMULAS = {
-    name: kind.formula
+    name: kind.__formula__
     for name, kind in vars(nn).items()
     if inspect.isclass(kind) and issubclass(kind, nn.Module) and name not in HOLDERS
 }

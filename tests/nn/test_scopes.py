@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+import torch
 
 import nbgrad
 from nbgrad import nn
@@ -145,7 +146,7 @@ class Halves(nn.Module):
     And more, which nobody wants to read in a picture.
     """
 
-    formula = r"\frac{x}{2}"
+    __formula__ = r"\frac{x}{2}"
 
     def forward(self, x):
         return x / 2
@@ -169,3 +170,13 @@ def test_the_view_says_of_an_op_what_block_it_is_in():
     assert told["div"]["block"] == "1 (Halves): Takes the half of everything.\n\\frac{x}{2}"
     assert "block" not in told["neg"]
     assert "block" not in told["sum"]
+
+
+def test_a_model_may_call_its_parts_as_it_likes():
+    class Chemist(nn.Linear):
+        def __init__(self):
+            super().__init__(2, 2)
+            self.formula = nn.Linear(2, 1)
+            self.register_buffer("about", torch.ones(1))
+
+    assert list(Chemist().state_dict()) == ["weight", "bias", "about", "formula.weight", "formula.bias"]
