@@ -57,8 +57,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 # ------------------------------------------------------------------------------------------------- write
 
-write: setup ## write what is made from the op table: the stubs that editors read, and docs/ops.md
-	@$(PY) tools/write.py
+write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md and docs/parity.md
+	@NBGRAD_COMPILED=0 $(PY) tools/write.py
 
 wheels: ## build a wheel for every Python of PYTHONS that is there, into dist/
 	@for python in $(PYTHONS); do rm -rf $(BUILD)/lib* $(BUILD)/bdist*; \
@@ -109,12 +109,15 @@ $(VIEW)/node_modules/.package-lock.json: $(VIEW)/package.json $(VIEW)/package-lo
 	$(call step,npm ci,npm ci --prefix $(VIEW) --silent)
 	@touch $@
 
+# A bar of tqdm says how long something took, which no two runs have in common.
+STILL := TQDM_DISABLE=1
+
 notebooks: setup ## run the notebooks again and compare every output with the saved one
-	$(call step,notebooks,$(PY) -m pytest -q --nbval --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg \
+	$(call step,notebooks,$(STILL) $(PY) -m pytest -q --nbval --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg \
 		--nbval-cell-timeout=60 notebooks/)
 
 save: setup ## run the notebooks and save them with their outputs, as the notebooks check wants them
-	$(call step,save,$(PY) -m jupyter nbconvert --to notebook --execute --inplace --log-level=WARN \
+	$(call step,save,$(STILL) $(PY) -m jupyter nbconvert --to notebook --execute --inplace --log-level=WARN \
 		--NotebookClient.store_widget_state=False --NotebookClient.record_timing=False \
 		--NotebookClient.extra_arguments=--log-level=ERROR notebooks/*.ipynb)
 

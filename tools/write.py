@@ -1,4 +1,4 @@
-"""Write all that is made from the op table, the stub files and docs/ops.md: run it after a change of the table."""
+"""Write all that is made from the code, the stub files, docs/ops.md and docs/parity.md: run it after a change of it."""
 
 import os
 import sys
@@ -8,16 +8,20 @@ os.environ["NBGRAD_COMPILED"] = "0"  # of compiled functions Python cannot tell 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 
-from tools import write_functions, write_methods, write_ops  # noqa: E402
+import nbgrad  # noqa: E402
+from tools import write_functions, write_methods, write_ops, write_parity  # noqa: E402
 
 
 def made() -> dict[Path, str]:
     """Every file with what is to stand in it."""
-    return {write_methods.STUB: write_methods.stub(), **write_functions.stubs(), write_ops.PAGE: write_ops.page()}
+    pages = {module.PAGE: module.page() for module in (write_ops, write_parity)}
+    return {write_methods.STUB: write_methods.stub(), **write_functions.stubs(), **pages}
 
 
 def main() -> None:
     """Write what differs, and name what cannot be written well."""
+    if nbgrad.compiled():  # compiled functions do not say what they call
+        sys.exit("the stubs are made from the plain core: run make write, or NBGRAD_COMPILED=0 python tools/write.py")
     for path, text in made().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

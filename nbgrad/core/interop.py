@@ -19,6 +19,7 @@ from nbgrad.core.grad import grad
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.op import OPS
 from nbgrad.core.ops import calling
+from nbgrad.core.ops.packing import pack_padded, pad_packed, pad_sequence
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, tensor
 
@@ -42,6 +43,13 @@ TENSORS_ONLY = {
     *("logical_and", "logical_or", "logical_xor", "maximum", "minimum"),
 }
 """numpy's ufuncs whose counterparts in torch take no Python number."""
+
+HIDDEN: dict[str, Callable[..., Any]] = {
+    "_pack_padded_sequence": pack_padded,
+    "_pad_packed_sequence": pad_packed,
+    "pad_sequence": pad_sequence,
+}
+"""What torch.nn.utils.rnn calls; torch itself shows nobody these names."""
 
 INPUTS = {"input": 0, "self": 0, "other": 1}
 """The positions of inputs that torch names so, whatever a function of ours calls them."""
@@ -162,7 +170,7 @@ def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
 
 def _known(name: str) -> Callable[..., Any] | None:
     """The function or row that goes by a name of torch's."""
-    return _callable(getattr(ops, name, None)) or OPS.get(name)
+    return _callable(getattr(ops, name, None)) or OPS.get(name) or HIDDEN.get(name)
 
 
 def _callable(found: Any) -> Callable[..., Any] | None:

@@ -162,6 +162,8 @@ class Softsign(Block, function=ops.softsign):
 class Tanhshrink(Block, function=ops.tanhshrink):
     """x minus its tanh."""
 
+    __formula__ = r"x - \tanh x"
+
 
 @settings("beta={beta}, threshold={threshold}")
 class Softplus(Block, function=ops.softplus):
@@ -234,6 +236,8 @@ class Softmax(_AlongDim, function=ops.softmax):
 class Softmin(_AlongDim, function=ops.softmin):
     """Softmax of the scores with their signs turned: the smallest gets the largest probability."""
 
+    __formula__ = r"\frac{e^{-x_i}}{\sum_j e^{-x_j}}"
+
     dim: int | None = None
 
 
@@ -267,6 +271,8 @@ class PReLU(Module):
         device: where the parameters live; default: the device of the active graph, else torch's default device.
         dtype: their element type; default: torch's default.
     """
+
+    __formula__ = r"x \text{ where } x > 0 \text{, else } a x"
 
     def __init__(
         self,

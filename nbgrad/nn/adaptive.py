@@ -44,6 +44,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         RuntimeError: when called, if the shapes do not go together, or a target is out of range.
     """
 
+    __formula__ = r"-\frac{1}{n} \sum_i \ln p(c_i) \, p(t_i | c_i)"
+
     def __init__(
         self,
         in_features: int,
@@ -174,6 +176,8 @@ class LinearCrossEntropyLoss(Module):
         RuntimeError: ``weight`` has another shape, or ``label_smoothing`` is not between 0 and 1.
         NotImplementedError: ``options`` are given.
     """
+
+    __formula__ = r"-\frac{1}{n} \sum_i \ln \operatorname{softmax}(x_i W^\top + b)_{t_i}"
 
     weight: Tensor | None
 

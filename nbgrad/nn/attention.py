@@ -18,6 +18,8 @@ from nbgrad.core.ops import (
 )
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn import init
+from nbgrad.nn.block import of_shape
+from nbgrad.nn.calling import misfit
 from nbgrad.nn.linear import Linear
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
@@ -49,6 +51,10 @@ class MultiheadAttention(Module):
         ValueError: ``embed_dim`` or ``num_heads`` is not positive.
         AssertionError: ``num_heads`` does not divide ``embed_dim``; as in torch.
     """
+
+    __formula__ = (
+        r"[h_1, \dots, h_k] W_o, \; h_i = \operatorname{softmax}\left(\frac{Q_i K_i^\top}{\sqrt{d}}\right) V_i"
+    )
 
     in_proj_weight: Parameter | None
     q_proj_weight: Parameter | None
@@ -174,17 +180,15 @@ class MultiheadAttention(Module):
     def _check(self, query: Any, key: Any, value: Any) -> None:
         if query.ndim not in {2, 3} or not query.ndim == key.ndim == value.ndim:
             shapes = ", ".join(str(tuple(one.shape)) for one in (query, key, value))
-            raise AssertionError(f"MultiheadAttention: query, key and value must all be 2-D or all 3-D, got {shapes}")
+            raise misfit(AssertionError(f"query, key and value must all be 2-D or all 3-D, got {shapes}"))
         wanted = (self.embed_dim, self.kdim, self.vdim)
         for name, one, size in zip(("query", "key", "value"), (query, key, value), wanted, strict=True):
             if one.shape[-1] != size:
-                raise AssertionError(
-                    f"MultiheadAttention: was expecting {name} with last dimension {size}, got {tuple(one.shape)}"
-                )
+                wrong = f"expected {name} with last dimension {size}, got {one.shape[-1]}, {of_shape(one)}"
+                raise misfit(AssertionError(wrong))
         if key.shape[:-1] != value.shape[:-1]:
-            raise AssertionError(
-                f"MultiheadAttention: key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}"
-            )
+            wrong = f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}"
+            raise misfit(AssertionError(wrong))
 
     def _projected(self, query: Any, key: Any, value: Any) -> Any:
         """Queries, keys and values of all heads, in as few products as there are different inputs."""
@@ -227,11 +231,10 @@ class MultiheadAttention(Module):
             return None
         wanted = (length, keys) if mask.ndim == 2 else (batch * self.num_heads, length, keys)
         if mask.ndim not in {2, 3}:
-            raise RuntimeError(f"attn_mask's dimension {mask.ndim} is not supported")
+            raise misfit(RuntimeError(f"attn_mask's dimension {mask.ndim} is not supported"))
         if tuple(mask.shape) != wanted:
-            raise RuntimeError(
-                f"The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but should be {wanted}."
-            )
+            wrong = f"The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but should be {wanted}."
+            raise misfit(RuntimeError(wrong))
         return mask.unsqueeze(0) if mask.ndim == 2 else mask
 
     def _merged(self, mask: Any, padding: Any, batch: int) -> Any:
@@ -239,7 +242,8 @@ class MultiheadAttention(Module):
             return mask
         keys = padding.shape[-1]
         if padding.shape[0] != batch or padding.ndim != 2:
-            raise AssertionError(f"Expected key_padding_mask of shape ({batch}, S), got {tuple(padding.shape)}")
+            wrong = f"Expected key_padding_mask of shape ({batch}, S), got {tuple(padding.shape)}"
+            raise misfit(AssertionError(wrong))
         each = padding.reshape(batch, 1, 1, keys).expand(-1, self.num_heads, -1, -1)
         each = each.reshape(batch * self.num_heads, 1, keys)
         return each if mask is None else mask + each

@@ -42,6 +42,8 @@ class Affine(Module):
 class _Norm(Affine):
     """What normalizes channels, and may keep running statistics of them."""
 
+    __formula__ = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+
     _dims: ClassVar[tuple[int, ...]]
     _version = 2
 

@@ -6,6 +6,8 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
+from nbgrad.core.op import OPS
+from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.module import Module
 
@@ -32,6 +34,7 @@ class Block(Module):
         if function is not None:
             cls._function = staticmethod(function)
             cls._trains = "training" in signature(function).parameters
+            cls.__formula__ = vars(cls).get("__formula__") or formula_of(function) or cls.__formula__
         cls._dims = dims or cls._dims
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
@@ -87,6 +90,12 @@ def settings(shown: str = "") -> Callable[[T], T]:
         return kind
 
     return decorate
+
+
+def formula_of(function: Callable[..., Any]) -> str:
+    """That of the row that a function is, or that has its name."""
+    row = function if isinstance(function, Op) else OPS.get(function.__name__)
+    return "" if row is None else row.formula
 
 
 def repeated(value: Any, count: int) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 from torch.utils.hooks import RemovableHandle
@@ -12,9 +12,6 @@ from nbgrad.core.modes import current, in_scope
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.scopes import ModuleScope, path_below
 from nbgrad.nn.tree import Tree, join
-
-if TYPE_CHECKING:
-    pass
 
 
 class Hook(NamedTuple):
@@ -274,9 +271,10 @@ class _Origin:
         self.path = ""
         self.module: ref[Calling] | None = ref(module)
         shaped = isinstance(error, _SHAPE_ERRORS) and args and isinstance(args[0], Tensor)
-        self.what = module._misfit(args[0]) if shaped else None
+        self.what = str(error) if "_nbgrad_misfit" in vars(error) else module._misfit(args[0]) if shaped else None
         if self.what:
-            error.args = (f"{self.kind}({module.extra_repr()}): {self.what}",)
+            settings = module.extra_repr()
+            error.args = (f"{self.kind}({settings}): {self.what}" if settings else f"{self.kind}: {self.what}",)
 
     def left(self, module: Calling, error: Exception) -> None:
         """The error leaves ``module``, which called the last one."""
@@ -296,6 +294,15 @@ class _Origin:
 
     def _note(self) -> str:
         return f"in {self.path} ({self.kind})"
+
+
+E = TypeVar("E", bound=Exception)
+
+
+def misfit(error: E) -> E:
+    """An error of a block's own about a shape: what it says stands behind the path of the block."""
+    error.__dict__["_nbgrad_misfit"] = True
+    return error
 
 
 _SHAPE_ERRORS = (RuntimeError, ValueError, IndexError, TypeError)

@@ -8,6 +8,8 @@ import torch
 
 from nbgrad.core.ops import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
 from nbgrad.nn import init
+from nbgrad.nn.block import of_shape
+from nbgrad.nn.calling import misfit
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
 from nbgrad.nn.recurrent import Device
@@ -47,17 +49,18 @@ class RNNCellBase(Module):
 
     def _step(self, function: Callable[..., Any], input: Any, states: Sequence[Any] | None, count: int) -> Any:
         """One step from ``count`` states, zeros where none are given."""
-        name = type(self).__name__
         if input.ndim not in {1, 2}:
-            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
+            raise misfit(ValueError(f"Expected input to be 1D or 2D, got {input.ndim}D instead"))
         if input.shape[-1] != self.input_size:
-            raise RuntimeError(f"{name}: expected last dimension {self.input_size}, got {tuple(input.shape)}")
+            raise misfit(
+                RuntimeError(f"expected last dimension {self.input_size}, got {input.shape[-1]}, {of_shape(input)}")
+            )
         shape = (*input.shape[:-1], self.hidden_size)
         if states is None:
             states = [torch.zeros(shape, dtype=input.dtype, device=input.device)] * count
         for state in states:
             if tuple(state.shape) != shape:
-                raise RuntimeError(f"{name}: Expected hidden size {shape}, got {tuple(state.shape)}")
+                raise misfit(RuntimeError(f"Expected hidden size {shape}, got {tuple(state.shape)}"))
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return function(input, states[0] if count == 1 else tuple(states), *weights)
 
@@ -73,6 +76,8 @@ class RNNCell(RNNCellBase):
     Raises:
         RuntimeError: when called, for an unknown ``nonlinearity``, or if input or state do not have these shapes.
     """
+
+    __formula__ = r"\tanh(W_i x + b_i + W_h h + b_h)"
 
     def __init__(
         self,
@@ -102,6 +107,8 @@ class LSTMCell(RNNCellBase):
     Shapes: input (N, I) or (I,), hx a pair of (N, H) or (H,), zeros by default; output such a pair.
     """
 
+    __formula__ = r"h' = o \odot \tanh c', \; c' = f \odot c + i \odot g"
+
     def __init__(
         self,
         input_size: int,
@@ -121,6 +128,8 @@ class GRUCell(RNNCellBase):
 
     Shapes: input (N, I) or (I,), hx and output (N, H) or (H,); hx defaults to zeros.
     """
+
+    __formula__ = r"(1 - z) \odot n + z \odot h"
 
     def __init__(
         self,

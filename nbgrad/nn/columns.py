@@ -41,6 +41,8 @@ class Fold(Block, function=ops.fold, dims=(2, 3)):
         stride: the distance between patches.
     """
 
+    __formula__ = r"\sum_{s i + j = p} x_{i j}"
+
     output_size: Size
     kernel_size: Size
     dilation: Size = 1

@@ -29,6 +29,8 @@ class Residual(Module):
         shortcut: a projection of the input where shapes differ, a 1x1 convolution or a Linear; default: none.
     """
 
+    __formula__ = "x + f(x)"
+
     def __init__(self, body: Module, shortcut: Module | None = None) -> None:
         super().__init__()
         self.body = body
@@ -51,6 +53,8 @@ class Bottleneck(Module):
         channels: those of the 3x3 convolution.
         stride: the step of the 3x3 convolution.
     """
+
+    __formula__ = r"\max(x + f(x), 0)"
 
     expansion = 4
 
@@ -85,6 +89,8 @@ class SqueezeExcitation(Module):
         reduction: how many times fewer features there are between the two layers.
     """
 
+    __formula__ = r"x \odot \sigma(W_2 \max(W_1 \bar{x}, 0))"
+
     def __init__(self, channels: int, reduction: int = 16) -> None:
         super().__init__()
         self.squeeze = AdaptiveAvgPool2d(1)
@@ -108,6 +114,8 @@ class DenseLayer(Module):
         bn_size: how many times ``growth_rate`` the channels between the two convolutions are.
         drop_rate: the probability that a new number is dropped in training.
     """
+
+    __formula__ = r"W_2 \star \max(W_1 \star \max(x, 0), 0)"
 
     def __init__(self, in_channels: int, growth_rate: int, bn_size: int = 4, drop_rate: float = 0.0) -> None:
         super().__init__()
@@ -139,6 +147,8 @@ class DenseBlock(Module):
         drop_rate: the probability that a number of a layer's is dropped in training.
     """
 
+    __formula__ = r"[x_0, \dots, x_n], \; x_i = f_i([x_0, \dots, x_{i - 1}])"
+
     def __init__(
         self, num_layers: int, in_channels: int, growth_rate: int, bn_size: int = 4, drop_rate: float = 0.0
     ) -> None:
@@ -160,6 +170,8 @@ class Transition(Module):
 
     Shapes: input (N, in_channels, H, W), output (N, out_channels, H / 2, W / 2).
     """
+
+    __formula__ = r"\operatorname{pool}(W \star \max(x, 0))"
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -221,6 +233,8 @@ class PreNormBlock(Module):
         dropout: the probability that a number is dropped in training.
         causal: whether no position sees a later one.
     """
+
+    __formula__ = r"x' + f(n_2(x')), \; x' = x + a(n_1(x))"
 
     def __init__(
         self, embed_dim: int, num_heads: int, mlp_ratio: int = 4, dropout: float = 0.0, causal: bool = False

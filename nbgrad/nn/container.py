@@ -82,6 +82,8 @@ class Sequential(_List):
         TypeError: an argument is no ``Module``.
     """
 
+    __formula__ = r"f_n(\dots f_1(x))"
+
     @overload
     def __init__(self, *args: Module) -> None: ...
     @overload

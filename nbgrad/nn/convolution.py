@@ -9,7 +9,7 @@ import torch
 from nbgrad.core import ops
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.block import of_shape, repeated, wrong_rank
+from nbgrad.nn.block import formula_of, of_shape, repeated, wrong_rank
 from nbgrad.nn.lazy import Lazy
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
@@ -35,6 +35,7 @@ class _ConvNd(Module):
         if function is not None:
             cls._function = staticmethod(function)
             cls._spatial = spatial
+            cls.__formula__ = formula_of(function)
 
     def __init__(
         self,

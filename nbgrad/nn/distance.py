@@ -18,6 +18,8 @@ class CosineSimilarity(Block, function=ops.cosine_similarity):
         eps: what their lengths are at least.
     """
 
+    __formula__ = r"\frac{a \cdot b}{\|a\| \, \|b\|}"
+
     dim: int = 1
     eps: float = 1e-8
 
@@ -36,6 +38,8 @@ class PairwiseDistance(Block, function=ops.pairwise_distance):
         eps: what is added to each difference, so that it has a gradient at 0.
         keepdim: whether the last dimension stays, with size 1.
     """
+
+    __formula__ = r"\|a - b + \epsilon\|_p"
 
     p: float = 2.0
     eps: float = 1e-6

@@ -12,6 +12,8 @@ from nbgrad.nn.block import Block, settings
 
 @settings("p={p}, inplace={inplace}")
 class _Dropout(Block):
+    __formula__ = r"x \odot m"
+
     p: float = 0.5
     inplace: bool = False
 
@@ -44,6 +46,10 @@ class Dropout3d(_Dropout, function=ops.dropout3d, dims=(4, 5)):
 class AlphaDropout(_Dropout, function=ops.alpha_dropout):
     """Sets numbers to the value that ``SELU`` tends to, and keeps mean and variance (Klambauer et al. 2017)."""
 
+    __formula__ = r"a (x \odot m + \alpha' (1 - m)) + b"
+
 
 class FeatureAlphaDropout(_Dropout, function=ops.feature_alpha_dropout):
     """Sets whole channels to the value that ``SELU`` tends to, and keeps mean and variance."""
+
+    __formula__ = r"a (x \odot m + \alpha' (1 - m)) + b"

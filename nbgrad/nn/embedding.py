@@ -91,6 +91,8 @@ class Embedding(_Table):
         IndexError: when called, on a number out of range.
     """
 
+    __formula__ = "W_x"
+
     def __init__(
         self,
         num_embeddings: int,
@@ -188,6 +190,8 @@ class EmbeddingBag(_Table):
         AssertionError: ``padding_idx`` is out of range, or ``_weight`` has another shape.
         ValueError: when called, on another mode, or with offsets that do not go with the input.
     """
+
+    __formula__ = r"\sum_{i \in \text{bag}} W_{x_i}"
 
     def __init__(
         self,

@@ -59,6 +59,19 @@ kaiming_normal_ = _on_tensor(torchs.kaiming_normal_)
 # Saxe et al. 2014: keeps lengths through any number of layers, and through time in recurrent networks.
 orthogonal_ = _on_tensor(torchs.orthogonal_)
 
+# Torch's old names of these, for lines that still have them: they warn, as torch's own do.
+uniform = _on_tensor(torchs.uniform)
+normal = _on_tensor(torchs.normal)
+constant = _on_tensor(torchs.constant)
+eye = _on_tensor(torchs.eye)
+dirac = _on_tensor(torchs.dirac)
+xavier_uniform = _on_tensor(torchs.xavier_uniform)
+xavier_normal = _on_tensor(torchs.xavier_normal)
+kaiming_uniform = _on_tensor(torchs.kaiming_uniform)
+kaiming_normal = _on_tensor(torchs.kaiming_normal)
+orthogonal = _on_tensor(torchs.orthogonal)
+sparse = _on_tensor(torchs.sparse)
+
 for _fill in (
     *(constant_, zeros_, ones_, uniform_, normal_, trunc_normal_, sparse_, eye_, dirac_),
     *(xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_, orthogonal_),

@@ -18,6 +18,8 @@ from nbgrad.nn.parameter import Parameter, uninitialized
 class Identity(Module):
     """Returns its input: holds a place in a model. It takes any arguments, and does nothing with them."""
 
+    __formula__ = "x"
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
         super().__init__()
 
@@ -43,6 +45,8 @@ class Linear(Module):
     Raises:
         RuntimeError: when called, if the input's last dimension is not ``in_features``.
     """
+
+    __formula__ = r"x W^\top + b"
 
     bias: Parameter | None
 
@@ -105,6 +109,8 @@ class Bilinear(Module):
         RuntimeError: when called, if an input's last dimension is another.
     """
 
+    __formula__ = r"x_1^\top W x_2 + b"
+
     bias: Parameter | None
 
     def __init__(
@@ -153,6 +159,8 @@ class Flatten(Block, function=flatten):
     Shapes: (N, d1, ..., dk) gives (N, d1 * ... * dk) with the default arguments.
     """
 
+    __formula__ = r"x \text{ in another shape}"
+
     start_dim: int = 1
     end_dim: int = -1
 
@@ -170,6 +178,8 @@ class Unflatten(Block, function=unflatten):
     Raises:
         TypeError: the sizes are no tuple or list of integers.
     """
+
+    __formula__ = r"x \text{ in another shape}"
 
     dim: int
     unflattened_size: Sequence[int]

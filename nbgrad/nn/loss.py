@@ -103,6 +103,8 @@ class PoissonNLLLoss(Loss, function=ops.poisson_nll_loss):
         eps: what keeps the logarithm of 0 away, without ``log_input``.
     """
 
+    __formula__ = r"\frac{1}{n} \sum_i e^{x_i} - t_i x_i"
+
     log_input: bool = True
     full: bool = False
     size_average: Old = None
@@ -123,6 +125,8 @@ class GaussianNLLLoss(Loss, function=ops.gaussian_nll_loss):
         eps: what the variance is at least.
     """
 
+    __formula__ = r"\frac{1}{2 n} \sum_i \ln v_i + \frac{(x_i - t_i)^2}{v_i}"
+
     _: KW_ONLY
     full: bool = False
     eps: float = 1e-6
@@ -142,6 +146,8 @@ class KLDivLoss(Loss, function=ops.kl_div):
         log_target: whether the target holds logarithms too.
         reduction: also "batchmean", the sum divided by the number of examples, as the mathematics has it.
     """
+
+    __formula__ = r"\frac{1}{n} \sum_i t_i (\ln t_i - x_i)"
 
     size_average: Old = None
     reduce: Old = None
@@ -243,6 +249,8 @@ class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin
         weight: how much each class counts, of shape (C,).
     """
 
+    __formula__ = r"-\frac{1}{n} \sum_i t_i \ln \sigma(x_i) + (1 - t_i) \ln \sigma(-x_i)"
+
     weight: Given | None = None
     size_average: Old = None
     reduce: Old = None
@@ -260,6 +268,8 @@ class CTCLoss(Loss, function=ops.ctc_loss):
         blank: the class number of no letter.
         zero_infinity: whether the loss of a text that is too long is 0 instead of infinite.
     """
+
+    __formula__ = r"-\ln \sum_{\pi \to t} \prod_s e^{x_{s \pi_s}}"
 
     blank: int = 0
     reduction: str = "mean"

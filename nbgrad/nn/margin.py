@@ -78,6 +78,8 @@ class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss):
     Shapes: input, distances, and target alike; output (), or as input with ``reduction="none"``.
     """
 
+    __formula__ = r"x \text{ where } t = 1 \text{, else } \max(0, m - x)"
+
     margin: float = 1.0
     size_average: Old = None
     reduce: Old = None
@@ -90,6 +92,8 @@ class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss):
 
     Shapes: two inputs (N, D) or (D,), target (N,) or (); output (), or (N,) with ``reduction="none"``.
     """
+
+    __formula__ = r"1 - \cos(a, b) \text{ where } t = 1 \text{, else } \max(0, \cos(a, b) - m)"
 
     margin: float = 0.0
     size_average: Old = None
@@ -107,6 +111,8 @@ class MarginRankingLoss(Loss, function=ops.margin_ranking_loss):
     Shapes: two inputs and target alike; output (), or as input with ``reduction="none"``.
     """
 
+    __formula__ = r"\max(0, -t (a - b) + m)"
+
     margin: float = 0.0
     size_average: Old = None
     reduce: Old = None
@@ -117,6 +123,8 @@ class MarginRankingLoss(Loss, function=ops.margin_ranking_loss):
 
 
 class _Triplet(Loss):
+    __formula__ = r"\max(0, d(a, p) - d(a, n) + m)"
+
     margin: float
 
     def __post_init__(self, size_average: bool | None = None, reduce: bool | None = None) -> None:

@@ -1,6 +1,6 @@
 """Module: the base of every block, which knows its parameters, buffers and children by name."""
 
-from typing import Self
+from typing import ClassVar, Self
 
 from nbgrad.nn.calling import Calling
 from nbgrad.nn.moving import Moving
@@ -16,9 +16,12 @@ class Module(Calling, Moving, Saving):
 
     Attributes:
         training: True in training mode, False after ``eval()``.
+        __formula__: what the block computes, in LaTeX; the view shows it with the first line of the docstring. A class
+            of your own may say it, too.
     """
 
     training: bool
+    __formula__: ClassVar[str] = ""
 
     def __init__(self) -> None:
         self.__dict__["_roles"] = {}

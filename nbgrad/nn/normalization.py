@@ -32,6 +32,8 @@ class GroupNorm(Affine):
         RuntimeError: when called, if the input has another number of channels.
     """
 
+    __formula__ = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+
     def __init__(
         self,
         num_groups: int,
@@ -101,6 +103,8 @@ class LayerNorm(_ShapeNorm):
         RuntimeError: when called, if the input's last dimensions are others.
     """
 
+    __formula__ = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -144,6 +148,8 @@ class RMSNorm(_ShapeNorm):
         RuntimeError: when called, if the input's last dimensions are others.
     """
 
+    __formula__ = r"\frac{x}{\sqrt{\frac{1}{n} \sum_i x_i^2 + \epsilon}} \odot \gamma"
+
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -185,6 +191,8 @@ class LocalResponseNorm(Block, function=ops.local_response_norm):
         k: what is added to it.
     """
 
+    __formula__ = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
+
     size: int
     alpha: float = 1e-4
     beta: float = 0.75
@@ -207,6 +215,8 @@ class CrossMapLRN2d(Block, dims=(4,)):
         beta: the power.
         k: what is added to it.
     """
+
+    __formula__ = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
 
     size: int
     alpha: float = 1e-4

@@ -12,6 +12,13 @@ from nbgrad.core.ops import pad
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.block import Block, repeated, settings
 
+_FORMULAS = {
+    "circular": r"x_{(i - l) \bmod n}",
+    "constant": r"x \text{ in a frame of } v",
+    "reflect": r"x_{|i - l|}",
+    "replicate": r"x_{\min(\max(i - l, 0), n - 1)}",
+}
+
 
 @settings("{padding}")
 class _Pad(Block, function=pad):
@@ -24,7 +31,8 @@ class _Pad(Block, function=pad):
 
     def __init_subclass__(cls, rank: int = 0, mode: str = "", **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        cls._mode = mode or getattr(cls, "_mode", "")
+        if mode:
+            cls._mode, cls.__formula__ = mode, vars(cls).get("__formula__") or _FORMULAS[mode]
         if rank:
             cls._rank = rank
             cls._dims = (rank + 1, rank + 2) if cls._mode != "constant" else ()
@@ -60,6 +68,8 @@ class ConstantPad3d(_ConstantPad, rank=3):
 
 
 class _ZeroPad(_Pad, mode="constant"):
+    __formula__ = r"x \text{ in a frame of } 0"
+
     value: ClassVar[float] = 0.0
 
     def forward(self, input: Tensor) -> Any:

@@ -28,6 +28,8 @@ class _Window(Block):
 
 @settings("kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, ceil_mode={ceil_mode}")
 class _MaxPool(_Window):
+    __formula__ = r"\max_{i \in w} x_i"
+
     kernel_size: Size
     stride: Size | None = None
     padding: Size = 0
@@ -59,6 +61,8 @@ class MaxPool3d(_MaxPool, function=ops.max_pool3d, dims=(4, 5)):
 
 @settings("kernel_size={kernel_size}, stride={stride}, padding={padding}")
 class _MaxUnpool(Block):
+    __formula__ = r"y_{i_k} = x_k \text{, else } 0"
+
     kernel_size: Size
     stride: Size | None = None
     padding: Size = 0
@@ -145,6 +149,8 @@ class AvgPool3d(_AvgPool, function=ops.avg_pool3d, dims=(4, 5)):
 
 @settings("norm_type={norm_type}, kernel_size={kernel_size}, stride={stride}, ceil_mode={ceil_mode}")
 class _LPPool(Block):
+    __formula__ = r"\left(\sum_{i \in w} x_i^p\right)^{1 / p}"
+
     norm_type: float
     kernel_size: Size
     stride: Size | None = None
@@ -193,6 +199,8 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool, function=ops.adaptive_avg_pool3d, dims
 
 @settings("output_size={output_size}")
 class _AdaptiveMaxPool(Block):
+    __formula__ = r"\max_{i \in w} x_i"
+
     output_size: SizeOrNone
     return_indices: bool = False
 
@@ -216,6 +224,8 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool, function=ops.adaptive_max_pool3d, dims
 
 @settings()
 class _FractionalMaxPool(Block):
+    __formula__ = r"\max_{i \in w} x_i"
+
     kernel_size: Size
     output_size: Size | None = None
     output_ratio: Ratio | None = None

@@ -59,6 +59,10 @@ class SinusoidalPosition(_Added):
         RuntimeError: when called, if the sequence is longer than ``max_length``.
     """
 
+    __formula__ = (
+        r"x_i + p_i, \; p_{i, 2 k} = \sin \frac{i}{10000^{2 k / d}}, \; p_{i, 2 k + 1} = \cos \frac{i}{10000^{2 k / d}}"
+    )
+
     def __init__(
         self,
         max_length: int,
@@ -94,6 +98,8 @@ class LearnedPosition(_Added):
         RuntimeError: when called, if the sequence is longer than ``max_length``.
     """
 
+    __formula__ = "x_i + W_i"
+
     def __init__(
         self,
         max_length: int,
@@ -128,6 +134,8 @@ class RotaryPosition(Module):
         RuntimeError: when called, if the last dimension is not ``head_dim``.
     """
 
+    __formula__ = r"R(i \theta) x_i"
+
     def __init__(self, head_dim: int, base: float = 10000.0) -> None:
         super().__init__()
         if head_dim % 2:
@@ -161,6 +169,8 @@ class ALiBi(Module):
         num_heads: how many heads there are.
         causal: whether no query sees a later key.
     """
+
+    __formula__ = "-m_h |i - j|"
 
     def __init__(self, num_heads: int, causal: bool = True) -> None:
         super().__init__()

@@ -1,37 +1,28 @@
 """Recurrent networks: a state that is handed from step to step of a sequence."""
 
 import warnings
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
 import torch
 
-from nbgrad.core.ops import (
-    cat,
-    dropout,
-    gru,
-    lstm,
-    rnn_relu,
-    rnn_tanh,
-    split,
-    stack,
-)
-from nbgrad.core.ops.recurrent import gru_layer, lstm_layer, rnn_relu_layer, rnn_tanh_layer
+from nbgrad.core.ops import gru, lstm, rnn_relu, rnn_tanh
 from nbgrad.nn import init
+from nbgrad.nn.block import of_shape
+from nbgrad.nn.calling import misfit
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
 from nbgrad.nn.utils.rnn import PackedSequence, in_order
 
 Device = torch.device | str | None
 
-# Of each kind: how many gates it has, torch's function over a sequence, and the row of one layer.
-_KINDS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any]]] = {
-    "RNN_TANH": (1, rnn_tanh, rnn_tanh_layer),
-    "RNN_RELU": (1, rnn_relu, rnn_relu_layer),
-    "LSTM": (4, lstm, lstm_layer),
-    "GRU": (3, gru, gru_layer),
+# Of each kind: how many gates it has, and torch's function over a sequence.
+_KINDS: dict[str, tuple[int, Callable[..., Any]]] = {
+    "RNN_TANH": (1, rnn_tanh),
+    "RNN_RELU": (1, rnn_relu),
+    "LSTM": (4, lstm),
+    "GRU": (3, gru),
 }
 
 
@@ -109,65 +100,48 @@ class RNNBase(Module):
         """Nothing: torch's cuDNN wants the weights next to each other, our rows do not."""
 
     def forward(self, input: Any, hx: Any = None) -> Any:
-        if isinstance(input, PackedSequence):
+        if isinstance(input, PackedSequence | torch.nn.utils.rnn.PackedSequence):
             return self._forward_packed(input, hx)
         if input.ndim not in {2, 3}:
-            raise ValueError(f"{self._called}: Expected input to be 2D or 3D, got {input.ndim}D instead")
+            raise misfit(ValueError(f"Expected input to be 2D or 3D, got {input.ndim}D instead"))
         self._check_input(input)
         batch = None if input.ndim == 2 else input.shape[0 if self.batch_first else 1]
         states = self._states(hx, batch, input)
-        function = _KINDS[self.mode][1]
-        weights = [weight for layer in self.all_weights for weight in layer]
-        settings = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
         turned = self.batch_first and batch is not None
         if self.mode != "LSTM":
-            out, *last = function(input, states[0], weights, *settings, turned)
-            return out, last[0]
-        steps = input.transpose(0, 1) if turned else input
-        out, *last = function(steps, states, weights, *settings)
-        return (out.transpose(0, 1) if turned else out), tuple(last)
+            return self._over(input, states, turned)
+        out, last = self._over(input.transpose(0, 1) if turned else input, states)
+        return (out.transpose(0, 1) if turned else out), last
 
-    def _forward_packed(self, input: PackedSequence, hx: Any) -> Any:
+    def _forward_packed(self, input: Any, hx: Any) -> Any:
         data, sizes, order, back = input
         if data.ndim != 2:
-            raise RuntimeError(f"input must have 2 dimensions, got {data.ndim}")
+            raise misfit(RuntimeError(f"input must have 2 dimensions, got {data.ndim}"))
         self._check_input(data)
         if hx is not None:
             hx = tuple(in_order(state, order) for state in hx) if self.mode == "LSTM" else in_order(hx, order)
-        states = self._states(hx, int(sizes[0]), data)
-        runs = [(size, len(list(steps))) for size, steps in groupby(sizes.tolist())]
-        layer, ends, weights = _KINDS[self.mode][2], [], self.all_weights
-        directions = 1 + self.bidirectional
-        for level in range(self.num_layers):
-            outputs = []
-            for direction in range(directions):
-                at = level * directions + direction
-                out, *end = _packed_layer(layer, data, runs, [state[at] for state in states], weights[at], direction)
-                outputs.append(out)
-                ends.append(end)
-            data = cat(outputs, dim=1) if self.bidirectional else outputs[0]
-            if self.dropout and self.training and level < self.num_layers - 1:
-                data = dropout(data, self.dropout)
-        last = [in_order(stack(list(state)), back) for state in zip(*ends, strict=True)]
-        return PackedSequence(data, sizes, order, back), self._handed_on(last)
+        out, last = self._over(data, self._states(hx, int(sizes[0]), data), sizes=sizes)
+        last = tuple(in_order(state, back) for state in last) if self.mode == "LSTM" else in_order(last, back)
+        return type(input)(out, sizes, order, back), last
 
-    @property
-    def _called(self) -> str:
-        return "RNN" if self.mode.startswith("RNN") else self.mode
-
-    def _handed_on(self, last: Sequence[Any]) -> Any:
-        return tuple(last) if self.mode == "LSTM" else last[0]
+    def _over(self, input: Any, states: tuple[Any, ...], *batch_first: bool, sizes: Any = None) -> tuple[Any, Any]:
+        """All layers over a sequence, or over packed ones of such ``sizes``: the outputs, and the last states."""
+        several = self.mode == "LSTM"
+        inputs = (input,) if sizes is None else (input, sizes)
+        weights = [weight for layer in self.all_weights for weight in layer]
+        settings = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        out, *last = _KINDS[self.mode][1](*inputs, states if several else states[0], weights, *settings, *batch_first)
+        return out, tuple(last) if several else last[0]
 
     def _check_input(self, input: Any) -> None:
         weight = self.weight_ih_l0
         if input.shape[-1] != self.input_size:
-            raise RuntimeError(
-                f"{self._called}: input.size(-1) must be equal to input_size. "
-                f"Expected {self.input_size}, got {input.shape[-1]}"
+            raise misfit(
+                RuntimeError(f"expected last dimension {self.input_size}, got {input.shape[-1]}, {of_shape(input)}")
             )
         if input.dtype != weight.dtype and not torch._C._is_any_autocast_enabled():
             raise ValueError(
-                f"{self._called} input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
+                f"input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
                 f"Convert input: input.to({weight.dtype}), or convert model: model.to({input.dtype})"
             )
 
@@ -182,10 +156,11 @@ class RNNBase(Module):
         for at, (state, shape) in enumerate(zip(states, shapes, strict=True)):
             if state.ndim != len(shape):
                 kind = "unbatched 2-D" if batch is None else "batched 3-D"
-                raise RuntimeError(f"For {kind} input, hx should also be {len(shape)}-D but got {state.ndim}-D tensor")
+                wrong = f"For {kind} input, hx should also be {len(shape)}-D but got {state.ndim}-D tensor"
+                raise misfit(RuntimeError(wrong))
             if tuple(state.shape) != shape:
                 which = f"hidden[{at}]" if self.mode == "LSTM" else "hidden"
-                raise RuntimeError(f"Expected {which} size {shape}, got {list(state.shape)}")
+                raise misfit(RuntimeError(f"Expected {which} size {shape}, got {list(state.shape)}"))
         return states
 
     def extra_repr(self) -> str:
@@ -230,40 +205,6 @@ def _check_settings(bias: Any, batch_first: Any, dropout: Any, num_layers: int) 
             raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
 
 
-def _packed_layer(
-    layer: Callable[..., Any],
-    data: Any,
-    runs: Sequence[tuple[int, int]],
-    first: Sequence[Any],
-    weights: Sequence[Any],
-    reverse: int,
-) -> tuple[Any, ...]:
-    """One layer in one direction over packed sequences: run by run of steps at which as many sequences are left.
-
-    ``runs`` has the number of sequences and of steps of each. Forwards, sequences end, and keep the state that they
-    had; backwards, they begin, with the state that they are given.
-    """
-    if layer is lstm_layer and len(weights) % 2:  # with a projection, which the row takes after two biases
-        biases = weights[2:4] if len(weights) == 5 else (None, None)
-        weights = (*weights[:2], *biases, weights[-1])
-    parts = split(data, [size * steps for size, steps in runs])
-    inputs = [part.reshape(steps, size, -1) for part, (size, steps) in zip(parts, runs, strict=True)]
-    states = [state[: runs[-1][0]] for state in first] if reverse else list(first)
-    outputs: list[Any] = [None] * len(runs)
-    ended: list[list[Any]] = []
-    for at in reversed(range(len(runs))) if reverse else range(len(runs)):
-        size, here = runs[at][0], len(states[0])
-        if size < here:
-            ended.insert(0, [state[size:] for state in states])
-            states = [state[:size] for state in states]
-        elif size > here:
-            states = [cat([state, given[here:size]]) for state, given in zip(states, first, strict=True)]
-        out, *states = layer(inputs[at], *states, *weights, reverse=bool(reverse))
-        outputs[at] = out.reshape(runs[at][0] * runs[at][1], -1)
-    last = [cat(list(kept)) for kept in zip(states, *ended, strict=True)] if ended else states
-    return cat(outputs), *last
-
-
 class RNN(RNNBase):
     """A recurrent network: each state is made of the input and the state before (Elman 1990).
 
@@ -286,6 +227,8 @@ class RNN(RNNBase):
         ValueError: a setting has a value that it cannot have.
         RuntimeError: when called, if input or states do not have these shapes.
     """
+
+    __formula__ = r"h_t = \tanh(W_i x_t + b_i + W_h h_{t - 1} + b_h)"
 
     def __init__(
         self,
@@ -318,6 +261,8 @@ class LSTM(RNNBase):
     for no projection.
     """
 
+    __formula__ = r"h_t = o_t \odot \tanh c_t, \; c_t = f_t \odot c_{t - 1} + i_t \odot g_t"
+
     def __init__(
         self,
         input_size: int,
@@ -340,6 +285,8 @@ class GRU(RNNBase):
 
     Shapes, args and errors are those of RNN, but for ``nonlinearity``.
     """
+
+    __formula__ = r"h_t = (1 - z_t) \odot n_t + z_t \odot h_{t - 1}"
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """The box that a module call draws around its ops, labelled with where the module is in the model."""
 
-from typing import TYPE_CHECKING
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from nbgrad.core.modes import Scope
@@ -12,11 +13,18 @@ if TYPE_CHECKING:
 class ModuleScope(Scope):
     """The call of a module. A graph keeps its scopes, so the module is held weakly: a record keeps no model alive."""
 
-    __slots__ = ("module",)
+    __slots__ = ("kind", "module")
 
     def __init__(self, module: "Tree", parent: Scope | None) -> None:
         super().__init__(_label(module, parent), parent)
+        self.kind: type[Any] = type(module)
         self.module = ref(module)
+
+    @property
+    def about(self) -> str:
+        """What the module is, in a line, and its formula in the next; what its class does not say is left out."""
+        told = vars(self.kind).get("__doc__") or ""
+        return "\n".join(line for line in (cleandoc(told).partition("\n")[0], self.kind.__formula__) if line)
 
 
 _paths: "WeakKeyDictionary[Tree, dict[int, str]]" = WeakKeyDictionary()

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from nbgrad.core.modes import Observer, Scope, Switch, current
+from nbgrad.core.modes import Observer, Scope, Switch, current, no_grad
 from nbgrad.core.node import Node
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.module import Module
-from nbgrad.nn.parameter import Parameter
+from nbgrad.nn.parameter import Parameter, is_lazy
 from nbgrad.nn.scopes import ModuleScope
 
 
@@ -115,6 +115,9 @@ def summary(model: Module, input: Any) -> Summary:
     args, named = _arguments(model, input)
     on_meta = any(one.device.type == "meta" for one in _tensors([args, named]))
     copy = _copy(model, on_meta)
+    if any(map(is_lazy, [*copy.parameters(), *copy.buffers()])):
+        with torch.random.fork_rng(), no_grad():
+            copy(*args, **named)  # lazy modules get their shapes
     paths = {module: path for path, module in copy.named_modules()}
     lines = {path: Line(path, type(module).__name__) for module, path in paths.items()}
     for module, path in paths.items():
@@ -149,6 +152,8 @@ def _copy(model: Module, on_meta: bool) -> Module:
     """A copy with buffers of its own and the same parameters; or with all of them on the meta device."""
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
+        if is_lazy(parameter):
+            continue  # the copy gets one of its own, so that the model stays lazy
         memo[id(parameter)] = Parameter(parameter.data.to("meta"), parameter.requires_grad) if on_meta else parameter
     for buffer in model.buffers() if on_meta else ():
         memo[id(buffer)] = Tensor(buffer.data.to("meta"))

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn import init
 from nbgrad.nn.attention import MultiheadAttention
+from nbgrad.nn.calling import misfit
 from nbgrad.nn.container import ModuleList
 from nbgrad.nn.dropout import Dropout
 from nbgrad.nn.functional import gelu, relu
@@ -44,7 +46,60 @@ def _is_causal(mask: Any, is_causal: bool | None, length: int) -> bool:
     return given.shape == causal.shape and bool((given == causal).all())
 
 
-class TransformerEncoderLayer(Module):
+class _Layer(Module):
+    """What layers of encoder and decoder share: attention, then a network for each position, with skips and norms."""
+
+    _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        made: Any = {"bias": bias, "device": device, "dtype": dtype}
+        for name in self._attentions:
+            self.register_module(name, MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made))
+        self.linear1 = Linear(d_model, dim_feedforward, **made)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **made)
+        self.norm_first = norm_first
+        numbers = range(1, len(self._attentions) + 2)
+        for number in numbers:
+            self.register_module(f"norm{number}", LayerNorm(d_model, eps=layer_norm_eps, **made))
+        for number in numbers:
+            self.register_module(f"dropout{number}", Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def _run(self, x: Any, *seen: tuple[Any, ...]) -> Any:
+        """Attention to each of ``seen``, a sequence (None: ``x`` itself) with its masks, then the network."""
+        steps: list[Callable[[Any], Any]] = [
+            partial(self._attend, name, *one) for name, one in zip(self._attentions, seen, strict=True)
+        ]
+        for number, step in enumerate([*steps, self._feed], 1):
+            norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
+            x = x + dropout(step(norm(x))) if self.norm_first else norm(x + dropout(step(x)))
+        return x
+
+    def _attend(self, name: str, memory: Any, mask: Any, padding: Any, is_causal: bool, x: Any) -> Any:
+        keys = x if memory is None else memory
+        masks = {"attn_mask": mask, "key_padding_mask": padding, "is_causal": is_causal}
+        return getattr(self, name)(x, keys, keys, need_weights=False, **masks)[0]
+
+    def _feed(self, x: Any) -> Any:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
     """Attention of a sequence to itself, then a network of two layers for each position, each with a skip and a norm.
 
     Shapes: src (L, N, E), (N, L, E) with ``batch_first``, or (L, E); output as src.
@@ -64,46 +119,10 @@ class TransformerEncoderLayer(Module):
         dtype: their element type; default: torch's default.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        made: Any = {"bias": bias, "device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, **made)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, **made)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **made)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation)
+    __formula__ = r"n_2(x' + f(x')), \; x' = n_1(x + a(x))"
 
     def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
-        def attend(x: Any) -> Any:
-            masks = {"attn_mask": src_mask, "key_padding_mask": src_key_padding_mask, "is_causal": is_causal}
-            return self.dropout1(self.self_attn(x, x, x, need_weights=False, **masks)[0])
-
-        def feed(x: Any) -> Any:
-            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-        if self.norm_first:
-            x = src + attend(self.norm1(src))
-            return x + feed(self.norm2(x))
-        x = self.norm1(src + attend(src))
-        return self.norm2(x + feed(x))
+        return self._run(src, (None, src_mask, src_key_padding_mask, is_causal))
 
 
 class TransformerEncoder(Module):
@@ -118,6 +137,8 @@ class TransformerEncoder(Module):
         enable_nested_tensor: accepted so that torch's lines run: padding is computed, never cut out.
         mask_check: accepted for the same reason.
     """
+
+    __formula__ = r"f_n(\dots f_1(x))"
 
     def __init__(
         self,
@@ -143,7 +164,7 @@ class TransformerEncoder(Module):
         return src if self.norm is None else self.norm(src)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_Layer):
     """Attention of a sequence to itself and to the encoder's output, then a network for each position.
 
     Shapes: tgt (T, N, E) and memory (S, N, E), or with the batch first, or without; output as tgt.
@@ -151,35 +172,9 @@ class TransformerDecoderLayer(Module):
     Args are those of TransformerEncoderLayer.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        made: Any = {"bias": bias, "device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, **made)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, **made)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **made)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, **made)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _activation(activation)
+    __formula__ = r"n_3(x'' + f(x'')), \; x'' = n_2(x' + a(x', y)), \; x' = n_1(x + a(x))"
+
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,
@@ -192,22 +187,8 @@ class TransformerDecoderLayer(Module):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Any:
-        def attend(x: Any) -> Any:
-            masks = {"attn_mask": tgt_mask, "key_padding_mask": tgt_key_padding_mask, "is_causal": tgt_is_causal}
-            return self.dropout1(self.self_attn(x, x, x, need_weights=False, **masks)[0])
-
-        def remember(x: Any) -> Any:
-            masks = {"attn_mask": memory_mask, "key_padding_mask": memory_key_padding_mask}
-            masks["is_causal"] = memory_is_causal
-            return self.dropout2(self.multihead_attn(x, memory, memory, need_weights=False, **masks)[0])
-
-        def feed(x: Any) -> Any:
-            return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-        x = tgt
-        for norm, step in ((self.norm1, attend), (self.norm2, remember), (self.norm3, feed)):
-            x = x + step(norm(x)) if self.norm_first else norm(x + step(x))
-        return x
+        to_itself = (None, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        return self._run(tgt, to_itself, (memory, memory_mask, memory_key_padding_mask, memory_is_causal))
 
 
 class TransformerDecoder(Module):
@@ -220,6 +201,8 @@ class TransformerDecoder(Module):
         num_layers: how many there are.
         norm: a last norm, or None.
     """
+
+    __formula__ = r"f_n(\dots f_1(x, y) \dots, y)"
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -276,6 +259,8 @@ class Transformer(Module):
     Raises:
         RuntimeError: when called, if the shapes of src and tgt do not go together.
     """
+
+    __formula__ = r"\operatorname{decode}(y, \operatorname{encode}(x))"
 
     def __init__(
         self,
@@ -334,9 +319,9 @@ class Transformer(Module):
     ) -> Any:
         counts = 0 if self.batch_first else 1
         if src.ndim == 3 and src.shape[counts] != tgt.shape[counts]:
-            raise RuntimeError("the batch number of src and tgt must be equal")
+            raise misfit(RuntimeError("the batch number of src and tgt must be equal"))
         if not src.shape[-1] == tgt.shape[-1] == self.d_model:
-            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+            raise misfit(RuntimeError("the feature number of src and tgt must be equal to d_model"))
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         return self.decoder(tgt, memory, *masks, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal)

@@ -279,4 +279,7 @@ def _accepted(name: str, value: Any, role: str) -> Any:
     if value is None or isinstance(value, expected):
         return value
     wanted = "nbgrad.nn.module.Module" if expected is Tree else torch.typename(expected)
-    raise TypeError(f"cannot assign {torch.typename(value)!r} object to {role} {name!r} ({wanted} or None required)")
+    hint = ": nbgrad.from_torch(module) makes one of it" if isinstance(value, torch.nn.Module) else ""
+    raise TypeError(
+        f"cannot assign {torch.typename(value)!r} object to {role} {name!r} ({wanted} or None required){hint}"
+    )

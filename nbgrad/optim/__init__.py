@@ -13,6 +13,7 @@ from nbgrad.optim.adam import Adam as Adam
 from nbgrad.optim.adamax import Adamax as Adamax
 from nbgrad.optim.adamw import AdamW as AdamW
 from nbgrad.optim.asgd import ASGD as ASGD
+from nbgrad.optim.grad_scaler import GradScaler as GradScaler
 from nbgrad.optim.lbfgs import LBFGS as LBFGS
 from nbgrad.optim.nadam import NAdam as NAdam
 from nbgrad.optim.optimizer import Optimizer as Optimizer

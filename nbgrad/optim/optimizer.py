@@ -42,6 +42,11 @@ class Optimizer(torch.optim.Optimizer):
             raise TypeError(
                 f"params must be a list of tensors or of dicts, got one {type(params).__name__}: put it in a list"
             )
+        if not isinstance(params, Iterable):
+            raise TypeError(
+                f"params must be a list of tensors or of dicts, got a {type(params).__name__}: "
+                "pass the parameters of a model as model.parameters()"
+            )
         given: Any = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list: was model.parameters() used up before?")

@@ -14,6 +14,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope as CoreScope
 from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
+from nbgrad.nn.scopes import ModuleScope
 from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, Reduction, Scope
 
 _SHOWN = 64
@@ -106,6 +107,7 @@ def _details(record: Record) -> list[Detail]:
         ("op", f"{record.op.name}: {what}" if record.op is not None else None),
         ("why it is here", why),
         ("what", _KINDS.get(record.kind)),
+        ("block", _block(record.scope)),
         ("shape", shape_text(record.shape)),
         ("dtype", f"{dtype_name(record.dtype)}, on {record.device}"),
         *((name, str(setting)) for name, setting in record.settings.items() if setting is not None),
@@ -115,6 +117,11 @@ def _details(record: Record) -> list[Detail]:
         ("gradient", None if record.gradient is None else _stats(record.gradient)),
     ]
     return [Detail(term=term, text=text) for term, text in rows if text]
+
+
+def _block(scope: CoreScope | None) -> str | None:
+    """What the module is in whose call the op ran."""
+    return f"{scope.label}: {scope.about}" if isinstance(scope, ModuleScope) and scope.about else None
 
 
 def _edge(id: str, record: Record, taken: Input, made: dict[int, Record], ids: dict[int, str]) -> Edge:

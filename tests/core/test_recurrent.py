@@ -109,10 +109,24 @@ def test_a_sequence_without_a_batch_is_one_of_a_batch() -> None:
         torch.testing.assert_close(one.data, other.data.squeeze(1))
 
 
-def test_packed_sequences_are_refused() -> None:
-    x = nbgrad.tensor(drawn((5, 3)))
-    with pytest.raises(NotImplementedError, match="packed"):
-        ops.gru(x, torch.tensor([2, 2, 1]), drawn((1, 2, 4)), [], True)
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("lib", [torch, nbgrad], ids=["through torch", "called here"])
+@pytest.mark.parametrize("name", GATES)
+def test_packed_sequences_are_torchs(name: str, lib: Any, both: bool) -> None:
+    states = 2 if name == "lstm" else 1
+    directions = 2 if both else 1
+    shapes = [(7, 3), *[(2 * directions, 3, 4)] * states, *weights(name, 2, directions, True, 0)]
+    raw = [drawn(shape) for shape in shapes]
+    results = []
+    for call, leaf in ((getattr(torch, name), torch.tensor), (getattr(lib, name), nbgrad.tensor)):
+        leaves: Any = [leaf(one.tolist(), dtype=torch.float64, requires_grad=True) for one in raw]
+        x, *rest = leaves
+        hx = tuple(rest[:states]) if states == 2 else rest[0]
+        out = call(x, torch.tensor([3, 2, 1, 1]), hx, rest[states:], True, 2, 0.0, False, both)
+        sum((one * one).sum() for one in out).backward()
+        results.append([one.data for one in (*out, *(one.grad for one in leaves))])
+    for mine, yours in zip(*results, strict=True):
+        torch.testing.assert_close(mine, yours)
 
 
 def test_a_wrong_number_of_weights_says_so() -> None:

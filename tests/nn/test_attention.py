@@ -136,9 +136,35 @@ def test_masks_that_do_not_fit(message):
 
 def test_inputs_that_do_not_fit():
     block, ones = nn.MultiheadAttention(6, 2), lambda *shape: nbgrad.tensor(torch.ones(shape))
-    with pytest.raises(AssertionError, match=r"expecting key with last dimension 6, got \(4, 2, 5\)"):
+    with pytest.raises(AssertionError, match=r"^MultiheadAttention: expected key with last dimension 6, got 5"):
         block(ones(3, 2, 6), ones(4, 2, 5), ones(4, 2, 6))
     with pytest.raises(AssertionError, match="does not match value shape"):
         block(ones(3, 2, 6), ones(4, 2, 6), ones(5, 2, 6))
     with pytest.raises(AssertionError, match="must all be 2-D or all 3-D"):
         block(ones(3, 6), ones(4, 2, 6), ones(4, 2, 6))
+
+
+class Named(torch.Tensor):
+    """A subclass of torch's tensor, as other libraries make them."""
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("kinds", ["ooo", "orr", "ror", "onr", "nnn", "rrr"])
+def test_inputs_of_several_kinds(kinds, need_weights):
+    """Ours, torch's raw ones and a subclass of those: the numbers are torch's, and ours get their gradients."""
+    ours, theirs = matched(lambda lib: lib.MultiheadAttention(6, 2))
+    x = [torch.randn(3, 2, 6, dtype=torch.float64) for _ in kinds]
+    make = {"o": lambda t: nbgrad.tensor(t, requires_grad=True), "r": torch.clone, "n": lambda t: t.as_subclass(Named)}
+    given = [make[kind](one) for kind, one in zip(kinds, x, strict=True)]
+    out, weights = ours(*given, need_weights=need_weights)
+    raw = [one.clone().requires_grad_() for one in x]
+    expected, their_weights = theirs(*raw, need_weights=need_weights)
+    assert type(out) is nbgrad.Tensor
+    out.sum().backward()
+    expected.sum().backward()
+    same([out], [expected], {})
+    assert (weights is None) == (their_weights is None)
+    for kind, one, other in zip(kinds, given, raw, strict=True):
+        if kind == "o":
+            same([one.grad], [other.grad], {})
+    same([one.grad for one in ours.parameters()], [one.grad for one in theirs.parameters()], {})

@@ -330,3 +330,9 @@ def test_what_cannot_be_converted():
 def test_a_module_compiled_by_jit_is_refused():
     with pytest.raises(TypeError, match=r"compiled by torch\.jit"):
         from_torch(torch.jit.trace(tnn.Linear(2, 2), torch.ones(1, 2)))
+
+
+def test_a_block_of_torchs_in_a_model_of_ours_is_an_error_that_says_what_to_do():
+    with pytest.raises(TypeError, match=r"object to module '1' .*: nbgrad\.from_torch\(module\) makes one of it"):
+        nn.Sequential(nn.Linear(2, 3), torch.nn.ReLU())
+    assert isinstance(nn.Sequential(nn.Linear(2, 3), nbgrad.from_torch(torch.nn.ReLU()))[1], nn.ReLU)

@@ -104,3 +104,13 @@ def test_signatures_are_torchs():
 def test_a_vector_has_no_fan():
     with pytest.raises(ValueError, match="Fan in and fan out can not be computed"):
         nn.init.xavier_uniform_(nn.Parameter(torch.empty(3)))
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "eye", "xavier_uniform", "kaiming_normal", "orthogonal"])
+def test_the_old_names_still_work_and_warn(name):
+    tensor = nbgrad.tensor(torch.empty(5, 4))
+    torch.manual_seed(1)
+    with pytest.warns(FutureWarning, match=f"{name}_"):
+        assert getattr(nn.init, name)(tensor) is tensor
+    torch.manual_seed(1)
+    assert torch.equal(tensor.data, getattr(torch.nn.init, f"{name}_")(torch.empty(5, 4)))

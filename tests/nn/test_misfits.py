@@ -74,6 +74,39 @@ def test_a_misfit_in_a_model_is_named_by_its_path(graph):
     )
 
 
+ones = lambda *shape: nbgrad.tensor(torch.ones(shape))  # noqa: E731
+DEEP = {
+    "a recurrent layer": (nn.LSTM(2, 3), [ones(5, 2, 7)], "expected last dimension 2, got 7, in an input of"),
+    "its rank": (nn.LSTM(2, 3), [ones(7)], "Expected input to be 2D or 3D, got 1D instead"),
+    "its states": (nn.GRU(2, 3), [ones(5, 1, 2), ones(1, 1, 4)], "Expected hidden size (1, 1, 3), got [1, 1, 4]"),
+    "a cell": (nn.GRUCell(2, 3), [ones(5, 7)], "expected last dimension 2, got 7, in an input of"),
+    "its state": (nn.LSTMCell(2, 3), [ones(5, 2), (ones(5, 4),) * 2], "Expected hidden size (5, 3), got (5, 4)"),
+    "queries": (nn.MultiheadAttention(4, 2), [ones(3, 1, 5)] * 3, "expected query with last dimension 4, got 5"),
+    "keys": (nn.MultiheadAttention(4, 2), [ones(3, 1, 4), *[ones(3, 1, 5)] * 2], "expected key with last dimension 4"),
+}
+
+
+@pytest.mark.parametrize(("block", "args", "message"), DEEP.values(), ids=list(DEEP))
+def test_a_misfit_of_blocks_that_check_themselves_is_named_by_its_path(block, args, message):
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList([nn.Identity(), block])
+
+        def forward(self, *args):
+            return self.parts[1](*args)
+
+    with pytest.raises((RuntimeError, ValueError, AssertionError)) as caught:
+        Holder()(*args)
+    assert str(caught.value).startswith(f"parts.1: {message}")
+
+
+def test_a_misfit_deep_in_a_transformer_is_named_by_its_path():
+    model = nn.Transformer(4, 2, 1, 2, 8)
+    with pytest.raises(AssertionError, match=r"^layers\.0\.multihead_attn: expected key with last dimension 4, got 6"):
+        model.decoder(ones(3, 1, 4), ones(3, 1, 6))
+
+
 def test_another_error_in_a_model_gets_a_note_with_the_path():
     model = nn.Sequential(nn.Sequential(nn.Identity(), nn.Linear(3, 3)))
     with pytest.raises(RuntimeError, match=r"^linear\(input of shape") as caught:

@@ -1,10 +1,14 @@
 """Module calls as nested boxes, labelled with the path in the model."""
 
+import inspect
+
 import pytest
+import torch
 
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.modes import current
+from nbgrad.widgets.describe import describe
 
 
 class Block(nn.Module):
@@ -134,3 +138,45 @@ def test_without_a_graph_there_are_no_boxes():
     assert spy() is None
     with nbgrad.AutogradGraph():
         assert labels(spy()) == ["Spy"]
+
+
+class Halves(nn.Module):
+    """Takes the half of everything.
+
+    And more, which nobody wants to read in a picture.
+    """
+
+    __formula__ = r"\frac{x}{2}"
+
+    def forward(self, x):
+        return x / 2
+
+
+class Plain(nn.Module):
+    def forward(self, x):
+        return -x
+
+
+def test_the_view_says_of_an_op_what_block_it_is_in():
+    model = nn.Sequential(nn.Linear(2, 3), Halves(), Plain())
+    with nbgrad.AutogradGraph() as graph:
+        model(nbgrad.tensor([[1.0, 2.0]])).sum().backward()
+    description = describe(graph)
+    told = {
+        node["label"][0]: {detail["term"]: detail["text"] for detail in node["details"]}
+        for node in description["nodes"]
+    }
+    assert told["linear"]["block"] == "0 (Linear): " + inspect.getdoc(nn.Linear).splitlines()[0] + "\nx W^\\top + b"
+    assert told["div"]["block"] == "1 (Halves): Takes the half of everything.\n\\frac{x}{2}"
+    assert "block" not in told["neg"]
+    assert "block" not in told["sum"]
+
+
+def test_a_model_may_call_its_parts_as_it_likes():
+    class Chemist(nn.Linear):
+        def __init__(self):
+            super().__init__(2, 2)
+            self.formula = nn.Linear(2, 1)
+            self.register_buffer("about", torch.ones(1))
+
+    assert list(Chemist().state_dict()) == ["weight", "bias", "about", "formula.weight", "formula.bias"]

@@ -99,3 +99,14 @@ def test_modules_that_are_not_called_and_shared_ones():
 def test_a_wrong_input_is_named_at_the_block():
     with pytest.raises(RuntimeError, match="0: expected last dimension 4"):
         summary(perceptron(), (2, 5))
+
+
+def test_a_lazy_model_is_counted_as_it_will_be_and_stays_lazy():
+    model = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyBatchNorm1d(), nn.Linear(4, 2))
+    built = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    x = nbgrad.tensor(torch.ones(5, 3))
+    state = torch.get_rng_state()
+    assert str(nn.summary(model, x)) == str(nn.summary(built, x))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert isinstance(model[0].weight, nn.UninitializedParameter)
+    assert isinstance(model[2], nn.LazyBatchNorm1d)

@@ -143,6 +143,7 @@ ERRORS = {
     "no parameters": (lambda: optim.SGD(nn.ReLU().parameters()), ValueError, "empty parameter list"),
     "one tensor": (lambda: optim.SGD(nn.Parameter(1.0)), TypeError, "got one Parameter: put it in a list"),
     "one torch tensor": (lambda: optim.SGD(torch.ones(1)), TypeError, "got one Tensor: put it in a list"),
+    "a model": (lambda: optim.SGD(nn.Linear(2, 2)), TypeError, r"got a Linear: pass .* model\.parameters\(\)"),
     "one group": (lambda: optim.SGD({"params": []}), TypeError, "got one dict: put it in a list"),
     "torch's parameter": (
         lambda: optim.SGD(torch.nn.Linear(2, 3).parameters()),

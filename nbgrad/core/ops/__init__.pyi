@@ -1884,7 +1884,8 @@ def gru(
             weight of a projection.
 
     Returns the last layer's output at every step and the last states. Between layers numbers are dropped with
-    probability ``dropout``. Raises NotImplementedError for packed sequences.
+    probability ``dropout``. Packed sequences take another form, as in torch: ``gru(data, batch_sizes, hx, params,
+    has_biases, num_layers, dropout, train, bidirectional)``.
     """
 
 def gru_cell(
@@ -2799,7 +2800,8 @@ def lstm(
             weight of a projection.
 
     Returns the last layer's output at every step and the last states. Between layers numbers are dropped with
-    probability ``dropout``. Raises NotImplementedError for packed sequences.
+    probability ``dropout``. Packed sequences take another form, as in torch: ``lstm(data, batch_sizes, hx, params,
+    has_biases, num_layers, dropout, train, bidirectional)``.
     """
 
 def lstm_cell(
@@ -3603,7 +3605,8 @@ def rnn_relu(
             weight of a projection.
 
     Returns the last layer's output at every step and the last states. Between layers numbers are dropped with
-    probability ``dropout``. Raises NotImplementedError for packed sequences.
+    probability ``dropout``. Packed sequences take another form, as in torch: ``rnn_relu(data, batch_sizes, hx, params,
+    has_biases, num_layers, dropout, train, bidirectional)``.
     """
 
 def rnn_relu_cell(
@@ -3634,7 +3637,8 @@ def rnn_tanh(
             weight of a projection.
 
     Returns the last layer's output at every step and the last states. Between layers numbers are dropped with
-    probability ``dropout``. Raises NotImplementedError for packed sequences.
+    probability ``dropout``. Packed sequences take another form, as in torch: ``rnn_tanh(data, batch_sizes, hx, params,
+    has_biases, num_layers, dropout, train, bidirectional)``.
     """
 
 def rnn_tanh_cell(

@@ -1,8 +1,16 @@
 """Recurrent networks under torch's names: layers on top of each other, in one or both directions, and single steps."""
 
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import torch
+
 from nbgrad.core.ops.dropout import dropout as dropped
 from nbgrad.core.ops.joining import cat, stack
 from nbgrad.core.ops.recurrent import gru_layer, lstm_layer, rnn_relu_layer, rnn_tanh_layer
+from nbgrad.core.ops.splitting import split
+from nbgrad.core.tensor import Tensor
 
 
 def _stacked(name, layer, states):
@@ -19,30 +27,28 @@ def _stacked(name, layer, states):
         bidirectional=False,
         batch_first=False,
     ):
-        directions = 2 if bidirectional else 1
-        each = _per_layer(name, params, has_biases, num_layers * directions)
+        if _are_sizes(hx):  # torch's other way to call it: data, batch_sizes, hx, params and so on
+            settings = (has_biases, num_layers, dropout, train, bidirectional)
+            return packed(input, hx, params, *settings, batch_first)
         first = (hx,) if states == 1 else tuple(hx)
         batched = input.ndim == 3
         if not batched:
             input, first = input.unsqueeze(1), tuple(state.unsqueeze(1) for state in first)
         elif batch_first:
             input = input.transpose(0, 1)
-        x, ends = input, []
-        for level in range(num_layers):
-            outputs = []
-            for direction in range(directions):
-                at = level * directions + direction
-                found = _one(layer, x, [state[at] for state in first], params[at * each : (at + 1) * each], direction)
-                outputs.append(found[0])
-                ends.append(found[1:])
-            x = cat(outputs, dim=2) if bidirectional else outputs[0]
-            if dropout and train and level < num_layers - 1:
-                x = dropped(x, dropout)
-        last = [stack([end[state] for end in ends]) for state in range(states)]
+        kind = (name, partial(_one, layer), params, has_biases, bidirectional)
+        x, last = _levels(*kind, input, first, num_layers, dropout if train else 0)
         if not batched:
             x, last = x.squeeze(1), [state.squeeze(1) for state in last]
         elif batch_first:
             x = x.transpose(0, 1)
+        return (x, *last)
+
+    def packed(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):
+        first = (hx,) if states == 1 else tuple(hx)
+        runs = [(size, len(list(steps))) for size, steps in groupby(batch_sizes.tolist())]
+        kind = (name, partial(_over_runs, layer, runs), params, has_biases, bidirectional)
+        x, last = _levels(*kind, data, first, num_layers, dropout if train else 0)
         return (x, *last)
 
     run.__name__ = name
@@ -55,15 +61,38 @@ def _stacked(name, layer, states):
             weight of a projection.
 
     Returns the last layer's output at every step and the last states. Between layers numbers are dropped with
-    probability ``dropout``. Raises NotImplementedError for packed sequences.
+    probability ``dropout``. Packed sequences take another form, as in torch: ``{name}(data, batch_sizes, hx, params,
+    has_biases, num_layers, dropout, train, bidirectional)``.
     """
     return run
 
 
+def _are_sizes(given):
+    """Whether it says how many packed sequences have an element at each step: states are no whole numbers."""
+    return isinstance(given, Tensor | torch.Tensor) and given.dtype is torch.int64
+
+
+def _levels(name, over, params, has_biases, bidirectional, x, first, num_layers, dropout):
+    """Layer on layer, each made by ``over(x, states, weights, reverse)``: the outputs, and each last state stacked."""
+    directions = 2 if bidirectional else 1
+    each = _per_layer(name, params, has_biases, num_layers * directions)
+    ends = []
+    for level in range(num_layers):
+        outputs = []
+        for direction in range(directions):
+            at = level * directions + direction
+            weights = params[at * each : (at + 1) * each]
+            out, *end = over(x, [state[at] for state in first], weights, bool(direction))
+            outputs.append(out)
+            ends.append(end)
+        x = cat(outputs, dim=-1) if bidirectional else outputs[0]
+        if dropout and level < num_layers - 1:
+            x = dropped(x, dropout)
+    return x, [stack(list(states)) for states in zip(*ends, strict=True)]
+
+
 def _per_layer(name, params, has_biases, count):
     """How many weights each of ``count`` layers has."""
-    if not isinstance(params, list | tuple) or not isinstance(has_biases, bool):
-        raise NotImplementedError(f"{name} of packed sequences (data, batch_sizes, ...) is not there yet")
     each, rest = divmod(len(params), count)
     if rest or each != 2 + 2 * has_biases + (each % 2):
         raise ValueError(f"{name} got {len(params)} weights, which is no number for {count} layers")
@@ -75,7 +104,31 @@ def _one(layer, x, first, weights, reverse):
     if layer is lstm_layer and len(weights) in (3, 5):  # a projection without or with biases
         biases = weights[2:4] if len(weights) == 5 else (None, None)
         weights = (*weights[:2], *biases, weights[-1])
-    return layer(x, *first, *weights, reverse=bool(reverse))
+    return layer(x, *first, *weights, reverse=reverse)
+
+
+def _over_runs(layer, runs, data, first, weights, reverse):
+    """One layer in one direction over packed sequences: run by run of steps at which as many sequences are left.
+
+    ``runs`` has the number of sequences and of steps of each. Forwards, sequences end, and keep the state that they
+    had; backwards, they begin, with the state that they are given.
+    """
+    parts = split(data, split_size_or_sections=tuple(size * steps for size, steps in runs))
+    inputs = [part.reshape(steps, size, -1) for part, (size, steps) in zip(parts, runs, strict=True)]
+    states = [state[: runs[-1][0]] for state in first] if reverse else first
+    outputs = [None] * len(runs)
+    ended: list[Any] = []
+    for at in reversed(range(len(runs))) if reverse else range(len(runs)):
+        size, here = runs[at][0], len(states[0])
+        if size < here:
+            ended.insert(0, [state[size:] for state in states])
+            states = [state[:size] for state in states]
+        elif size > here:
+            states = [cat([state, given[here:size]]) for state, given in zip(states, first, strict=True)]
+        out, *states = _one(layer, inputs[at], states, weights, reverse)
+        outputs[at] = out.reshape(runs[at][0] * runs[at][1], -1)
+    last = [cat(list(kept)) for kept in zip(states, *ended, strict=True)] if ended else states
+    return cat(outputs), *last
 
 
 rnn_tanh = _stacked("rnn_tanh", rnn_tanh_layer, 1)

@@ -1,11 +1,12 @@
 """Sequences of different lengths in one batch: padded to the longest, or packed so that no step is computed in vain."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
 
-from nbgrad.core.ops import constant_pad_nd, index_copy, index_select, stack
+from nbgrad.core.ops import index_select
+from nbgrad.core.ops.packing import pack_padded, pad_packed, pad_sequence
 from nbgrad.core.tensor import Tensor
 
 
@@ -102,31 +103,8 @@ def pack_padded_sequence(
         sizes, order = sizes.sort(descending=True)
         order = order.to(input.device)
         input = index_select(input, 0 if batch_first else 1, order)
-    padded = input.transpose(0, 1) if batch_first else input
-    steps, batch = padded.shape[:2]
-    _check_lengths(sizes, batch, steps)
-    running = torch.arange(int(sizes[0])).unsqueeze(1) < sizes  # (T, N): who still has an element at each step
-    places = running.flatten().nonzero().squeeze(1).to(input.device)
-    data = index_select(padded.reshape(steps * batch, *padded.shape[2:]), 0, places)
-    return PackedSequence(data, running.sum(1), order)
-
-
-def _check_lengths(sizes: torch.Tensor, batch: int, steps: int) -> None:
-    if sizes.ndim != 1 or len(sizes) != batch:
-        raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.numel()} (batch_size={batch})"
-        )
-    if not len(sizes):
-        raise RuntimeError("Cannot pack empty tensors.")
-    if (sizes[1:] > sizes[:-1]).any():
-        raise RuntimeError(
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True: "
-            "pass enforce_sorted=False to have the sequences sorted"
-        )
-    if sizes[-1] <= 0:
-        raise RuntimeError(f"Length of all samples has to be greater than 0, but found {sizes[-1]}")
-    if sizes[0] > steps:
-        raise RuntimeError(f"Expected no length above the {steps} steps of the input, but got {sizes[0]}")
+    data, running = pack_padded(input, sizes, batch_first)
+    return PackedSequence(data, running, order)
 
 
 def pad_packed_sequence(
@@ -144,45 +122,15 @@ def pad_packed_sequence(
         ValueError: ``total_length`` is less than the longest sequence.
     """
     data, sizes, _, back = sequence
-    longest, batch = len(sizes), int(sizes[0])
-    steps = longest if total_length is None else total_length
-    if steps < longest:
+    if total_length is not None and total_length < len(sizes):
         raise ValueError(
             "Expected total_length to be at least the length of the longest sequence in input, but got "
-            f"total_length={steps} and max sequence length being {longest}"
+            f"total_length={total_length} and max sequence length being {len(sizes)}"
         )
-    running = torch.arange(batch) < sizes.unsqueeze(1)
-    places = running.flatten().nonzero().squeeze(1).to(data.device)
-    rest = data.shape[1:]
-    empty = torch.full((steps * batch, *rest), padding_value, dtype=data.dtype, device=data.device)
-    padded = index_copy(empty, 0, places, data).reshape(steps, batch, *rest)
-    lengths = running.sum(0)
+    padded, lengths = pad_packed(data, sizes, batch_first, padding_value, total_length or 0)
     if back is not None:
-        padded, lengths = index_select(padded, 1, back), lengths[back.cpu()]
-    return (padded.transpose(0, 1) if batch_first else padded), lengths
-
-
-def pad_sequence(
-    sequences: Iterable[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
-) -> Any:
-    """Sequences of different lengths as one tensor, with ``padding_value`` after the end of the shorter ones.
-
-    Shapes: sequences (L_i, ...); output (T, N, ...), or (N, T, ...) with ``batch_first``, where T is the largest L_i.
-
-    Raises:
-        ValueError: ``padding_side`` is neither "right" nor "left".
-    """
-    if padding_side not in {"right", "left"}:
-        raise ValueError(f"Expected padding_side to be one of left or right, but got {padding_side}")
-    several = list(sequences)
-    longest = max(len(one) for one in several)
-    padded = [_padded(one, longest - len(one), padding_value, padding_side) for one in several]
-    return stack(padded, dim=0 if batch_first else 1)
-
-
-def _padded(sequence: Any, missing: int, value: float, side: str) -> Any:
-    ends = (0, missing) if side == "right" else (missing, 0)
-    return constant_pad_nd(sequence, pad=(*(0, 0) * (sequence.ndim - 1), *ends), value=value) if missing else sequence
+        padded, lengths = index_select(padded, 0 if batch_first else 1, back), lengths[back.cpu()]
+    return padded, lengths
 
 
 def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
