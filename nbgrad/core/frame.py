@@ -68,6 +68,21 @@ def _summarise_one(data: torch.Tensor) -> Stats:
     return Stats(shape, abs(number), nan=int(nan), inf=int(not nan), values=values)
 
 
+def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
+    """The Euclidean norms of ``tensors`` by the same keys, 0-d, in one batch and without waiting for a GPU.
+
+    Those of half precision are taken in float32. Empty tensors, and those on the meta device, have none.
+    """
+    known = {key: data for key, data in tensors.items() if data.numel() and not data.is_meta}
+    narrow = {key: data for key, data in known.items() if data.dtype.itemsize < 4}
+    wide = {key: data for key, data in known.items() if key not in narrow} if narrow else known
+    found: dict[Any, torch.Tensor] = {}
+    for group, dtype in ((wide, None), (narrow, torch.float32)):
+        if group:
+            found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
+    return found
+
+
 class Values:
     """The values of small results, to show them: the newest ones, within a fixed number of bytes.
 
@@ -100,10 +115,15 @@ class Values:
         self._held = {id: held for id, held in self._held.items() if id in ids}
         self._room = VALUES - sum(size for *_, size in self._held.values())
 
-    def get(self, id: int) -> Stats | None:
-        """The statistics of the values of ``id``; None if they are not kept or were changed in place since."""
+    def raw(self, id: int) -> torch.Tensor | None:
+        """The values of ``id``; None if they are not kept or were changed in place since."""
         data, version, _ = self._held.get(id, (None, 0, 0))
-        return summarise(data) if data is not None and data._version == version else None
+        return data if data is not None and data._version == version else None
+
+    def get(self, id: int) -> Stats | None:
+        """The statistics of the values of ``id``, if there are any."""
+        data = self.raw(id)
+        return None if data is None else summarise(data)
 
 
 class Kept:
@@ -133,12 +153,13 @@ class Kept:
 
     def keep_norms(self, tensors: dict[Any, torch.Tensor]) -> None:
         """Keep the norms of ``tensors``: all that is left of one that is changed in place later."""
-        known = {key: data for key, data in tensors.items() if data.numel()}
-        dtype = torch.float32 if any(data.dtype.itemsize < 4 for data in known.values()) else None
-        norms = torch._foreach_norm(list(known.values()), 2, dtype=dtype) if known else []
-        self._norms.update(
-            {key: (tuple(data.shape), norm) for (key, data), norm in zip(known.items(), norms, strict=True)}
-        )
+        self._norms.update({key: (tuple(tensors[key].shape), norm) for key, norm in norms(tensors).items()})
+
+    def norms(self, more: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
+        known = {id: norm for id, (_, norm) in self._norms.items() if isinstance(id, int)}
+        held = {id: data for id, (data, _) in self._held.items() if isinstance(id, int)}
+        return {**norms({**more, **held}), **known}
 
     def shrink(self) -> None:
         """Let go of all but small tensors, whose memory the next backward can use again."""
@@ -219,15 +240,15 @@ class FrameRecorder:
         """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
         self._leaves[seq] = _raw(gradient)
 
-    def end(self, number: int, before: "FrameRecorder | Frame | None") -> None:
+    def end(self, number: int, before: "FrameRecorder | Frame | None", *, watch: bool = True) -> None:
         """The backward is complete, the ``number``-th: what the user can change from now on are the ``.grad``.
 
         Their norms are taken after the first backward, and from then on if one was changed in place: most loops clip
-        their gradients or set them to zero in every step or never.
+        their gradients or set them to zero in every step or never. Without ``watch`` none is kept.
         """
         self.number = number
         self.careful = isinstance(before, FrameRecorder) and (before.careful or before.changed())
-        if self.careful or number == 1:
+        if watch and (self.careful or number == 1):
             self._kept.keep_norms(self._leaves)
         self._grads = [(ref(data), data._version) for data in self._leaves.values()]
         self._leaves = {}
@@ -239,6 +260,10 @@ class FrameRecorder:
     def changed(self) -> bool:
         """Whether a gradient that became a ``.grad``, and still is one, was changed in place since."""
         return any((data := held()) is not None and data._version != version for held, version in self._grads)
+
+    def norms(self) -> dict[int, torch.Tensor]:
+        """The norms of the gradients that arrived, by id, where they are computed."""
+        return self._kept.norms(self._leaves)
 
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""

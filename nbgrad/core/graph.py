@@ -17,6 +17,7 @@ from nbgrad.core.advice import Changes
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.frame import SMALL, Frame, FrameRecorder
+from nbgrad.core.history import FRAMES, History, HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, State, current, set_state
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
 from nbgrad.core.queries import Queries, Subject
@@ -44,9 +45,11 @@ class AutogradGraph(Observer, Queries):
             tensor at all.
         budget: how many bytes of gradients of the last backward it may keep; beyond it only their norms are kept. Of
             values of at most 1,024 elements it keeps the newest two megabytes.
+        history: of how many backwards it keeps the norms of the gradients, at most; 0 for none.
 
     Raises:
         RuntimeError: a CUDA device is asked for where there is none; or the graph is opened twice.
+        ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward.
     """
 
     def __init__(
@@ -56,12 +59,14 @@ class AutogradGraph(Observer, Queries):
         device: torch.device | str | None = None,
         watch: bool = True,
         budget: int = 256 << 20,
+        history: int = FRAMES,
     ) -> None:
         self.name = name or f"graph {_next_number()}"
         self.device = None if device is None else check_device(device)
         self.watch = watch
         self.closed = False
         self._budget = budget
+        self._frames = history
         self._uses = Uses()
         self._changes = Changes()
         self._paths: Paths | None = None
@@ -76,6 +81,7 @@ class AutogradGraph(Observer, Queries):
         self._limit = 4096
         self._running: FrameRecorder | None = None
         self._backwards = 0
+        self._history = HistoryRecorder(self._frames)
         self._records: list[Record] = []
 
     # The context.
@@ -264,8 +270,8 @@ class AutogradGraph(Observer, Queries):
             self._running.contribution((node.seq, position), reduced)
 
     def on_accumulate(self, leaf: Leaf, gradient: Any) -> None:
-        """Remember which gradients the user can change."""
-        if self._running is not None and self.watch:
+        """Remember which gradients the user can change, until the backward ends."""
+        if self._running is not None:
             self._running.leaf(leaf.seq, gradient)
 
     def on_backward_end(self) -> None:
@@ -274,9 +280,11 @@ class AutogradGraph(Observer, Queries):
             return
         self._uses.reached = self._running.arrived
         self._backwards += 1
-        self._running.end(self._backwards, self._notes.frame)
-        self._notes.frame, self._running = self._running, self._running.outer
-        self._notes.frame.outer = None
+        ended, before = self._running, self._notes.frame
+        self._notes.frame, self._running, ended.outer = ended, ended.outer, None
+        if self._history.wants(self._backwards):
+            self._history.add(self._backwards, ended, self._passed(), self._notes.values)
+        ended.end(self._backwards, before, watch=self.watch)
 
     # What others ask it.
 
@@ -285,6 +293,14 @@ class AutogradGraph(Observer, Queries):
         """The last backward that ran inside the graph, as data; None before the first."""
         frame = self._notes.frame
         return frame.frame() if isinstance(frame, FrameRecorder) else frame
+
+    @property
+    def history(self) -> History:
+        """The backwards that ran inside the graph, in numbers: every one, or a bounded sample of a long loop.
+
+        Without ``watch`` a frame has the norms of the leaves' gradients alone, and no loss.
+        """
+        return self._history.frames(self._backwards, self._notes.roots, self.records)
 
     @property
     def backwards(self) -> int:
@@ -373,17 +389,24 @@ class AutogradGraph(Observer, Queries):
 
     def _shown(self) -> list[Record]:
         """What the last backward ran through, or what exists if there was none; a tensor before its first use."""
+        return [
+            fact.record(id, self._notes) if isinstance(fact, Ran) else fact.placed(scope)
+            for id, fact, scope in self._passed()
+        ]
+
+    def _passed(self) -> list[Passed]:
+        """The facts of what is shown, each with its id and the scope that it is shown in."""
+        ops, outer = self._ops, self._outer
         if self._backwards:
-            reached = self._reached()
-            ops = [ran.record(id, self._notes) for id, ran in self._ops.items() if id in reached]
+            shown = [(id, ops[id]) for id in sorted(self._reached()) if id in ops]
         else:
-            ops = [ran.record(id, self._notes) for id, ran in self._ops.items() if ran.thing() is not None]
-        outer, seen, shown = self._outer, set[int](), list[Record]()
-        for record in ops:
-            for source in record._sources:
+            shown = [(id, ran) for id, ran in ops.items() if ran.thing() is not None]
+        seen, passed = set[int](), list[Passed]()
+        for id, ran in shown:
+            for source in ran.sources:
                 if source in outer and source not in seen:
                     seen.add(source)
                     taken = outer[source]
-                    shown.append(taken.placed(record.scope) if taken.kind == "parameter" else taken)
-            shown.append(record)
-        return shown
+                    passed.append((source, taken, ran.scope if taken.kind == "parameter" else taken.scope))
+            passed.append((id, ran, ran.scope))
+        return passed
