@@ -25,7 +25,8 @@ class Stats:
     """What is shown of a tensor's values.
 
     ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
-    was kept; ``values`` are nested lists, None for all but small tensors.
+    was kept; ``values`` are nested lists, None for all but small tensors; of larger ones ``counts`` is a histogram of the
+    finite values, in equal steps from ``low`` to ``high``.
     """
 
     shape: tuple[int, ...]
@@ -36,6 +37,7 @@ class Stats:
     nan: int = 0
     inf: int = 0
     values: Any = None
+    counts: tuple[int, ...] | None = None
 
 
 def summarise(data: torch.Tensor) -> Stats:
@@ -55,7 +57,13 @@ def summarise(data: torch.Tensor) -> Stats:
         nan=int(numbers.isnan().sum()),
         inf=int(numbers.isinf().sum()),
         values=data.tolist() if data.numel() <= SMALL else None,
+        counts=None if data.numel() <= SMALL or low is None else _counts(sound),
     )
+
+
+def _counts(numbers: torch.Tensor) -> tuple[int, ...]:
+    numbers = numbers if numbers.dtype.is_floating_point else numbers.abs()
+    return tuple(int(count) for count in torch.histc(numbers, 20).tolist())
 
 
 def _summarise_one(data: torch.Tensor) -> Stats:
@@ -195,6 +203,7 @@ class Frame:
         gradients: by id of an op or a leaf, the gradient of the tensor it made or is.
         contributions: by id of an op and position of its input, the gradient that the rule gave that input.
         reductions: by the same key, the sum that undid a broadcast.
+        unreduced: by the same key, the gradient before that sum, where it is small.
     """
 
     number: int
@@ -202,6 +211,7 @@ class Frame:
     gradients: dict[int, Stats] = field(default_factory=dict)
     contributions: dict[tuple[int, int], Stats] = field(default_factory=dict)
     reductions: dict[tuple[int, int], Reduction] = field(default_factory=dict)
+    unreduced: dict[tuple[int, int], Stats] = field(default_factory=dict)
 
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""
@@ -210,6 +220,10 @@ class Frame:
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
         """What the rule of an input gave it."""
         return self.contributions.get(key)
+
+    def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
+        """The same before the sum that undid a broadcast."""
+        return self.unreduced.get(key)
 
 
 class FrameRecorder:
@@ -235,6 +249,11 @@ class FrameRecorder:
     def contribution(self, key: tuple[int, int], gradient: Any) -> None:
         """A rule gave its input ``gradient``, after undoing a broadcast if there was one."""
         self._kept[key] = _raw(gradient)
+
+    def stretched(self, key: tuple[int, int], gradient: Any) -> None:
+        """What that was before the sum, to show the sum where it is small."""
+        if (data := _raw(gradient)).numel() <= SMALL:
+            self._kept[(*key, "unreduced")] = data
 
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
@@ -273,12 +292,17 @@ class FrameRecorder:
         """What the rule of an input gave it."""
         return self._kept.get(key)
 
+    def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
+        """The same before the sum that undid a broadcast."""
+        return self._kept.get((*key, "unreduced"))
+
     def frame(self) -> Frame:
         """The backward as data, no tensor in it."""
         kept = self._kept.summarise()
         gradients = {key: stats for key, stats in kept.items() if isinstance(key, int)}
-        contributions = {key: stats for key, stats in kept.items() if isinstance(key, tuple)}
-        return Frame(self.number, self.roots, gradients, contributions, self.reductions)
+        contributions = {key: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 2}
+        unreduced = {key[:2]: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 3}
+        return Frame(self.number, self.roots, gradients, contributions, self.reductions, unreduced)
 
 
 def _raw(gradient: Any) -> torch.Tensor:

@@ -260,12 +260,14 @@ class AutogradGraph(Observer, Queries):
         if self.watch:
             self._running.gradient(id, gradient)
 
-    def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:  # noqa: ARG002
+    def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
         if self._running is None:
             return
         if reduction is not None:
             self._running.reductions[node.seq, position] = reduction
+            if self.watch:
+                self._running.stretched((node.seq, position), gradient)
         if self.watch:
             self._running.contribution((node.seq, position), reduced)
 

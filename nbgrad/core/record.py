@@ -24,7 +24,8 @@ class Input:
     """One input of an op: the id of the record its tensor came from, or the number that stood there.
 
     Both are None for an optional input that was left out, and where ``delete_node`` or ``delete_edge`` cut the edge.
-    ``gradient`` is what the rule of this input gave in the last backward, ``reduction`` the sum that undid a broadcast.
+    ``gradient`` is what the rule of this input gave in the last backward, ``reduction`` the sum that undid a broadcast,
+    and ``unreduced`` what that was before the sum, where it is small.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Input:
     literal: Any = None
     gradient: Stats | None = None
     reduction: Reduction | None = None
+    unreduced: Stats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +176,12 @@ class Record:
                 found.append(Input(name, None))
             else:
                 frame = notes.frame
-                gradient = frame.contribution_of(key) if frame is not None else None
-                found.append(Input(name, source, None, gradient, frame.reductions.get(key) if frame else None))
+                if frame is None:
+                    found.append(Input(name, source))
+                    continue
+                undone = frame.reductions.get(key)
+                before = frame.unreduced_of(key) if undone is not None else None
+                found.append(Input(name, source, None, frame.contribution_of(key), undone, before))
         return tuple(found)
 
     @property

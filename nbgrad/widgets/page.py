@@ -1,11 +1,12 @@
 """Picture -> HTML that is alive without a kernel: one file, or fragments for a page with several pictures."""
 
-import json
+import base64
 from functools import cache
 from html import escape
 from pathlib import Path
 
 from nbgrad.widgets.description import Picture
+from nbgrad.widgets.packing import packed
 from nbgrad.widgets.svg import svg
 
 _STATIC = Path(__file__).parent / "static"
@@ -38,7 +39,7 @@ def fragment(picture: Picture) -> str:
     The page needs :func:`runtime` once, after the last fragment.
     """
     return (
-        f'<script type="application/json" class="nbgrad-picture">{_json(picture)}</script>\n'
+        f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture)).decode()}</script>\n'
         f"<noscript>{svg(picture)}</noscript>"
     )
 
@@ -51,9 +52,3 @@ def runtime() -> str:
     # The bundle holds neither of these today; a string in it that did would end the element early.
     css, script = css.replace("</style", "<\\/style"), script.replace("</script", "<\\/script")
     return f'<style>{css}</style>\n<script type="module">{script}</script>'
-
-
-def _json(picture: Picture) -> str:
-    """Write JSON that can't end its script element, open a comment in it, or depend on the page's encoding."""
-    text = json.dumps(picture, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,6 +1,8 @@
 """The picture in a notebook: first one that needs no script, then the live one, which takes its place."""
 
 import base64
+import json
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ from IPython.display import display
 
 from nbgrad.widgets.description import Description, Picture
 from nbgrad.widgets.engine import EngineError
-from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.fold import Folding, first_folding
+from nbgrad.widgets.layout import NODES, Direction, lay_out
+from nbgrad.widgets.packing import packed
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
 
@@ -20,16 +24,39 @@ STATIC = Path(__file__).parent / "static"
 
 
 class GraphView(anywidget.AnyWidget):
-    """A picture that pans, zooms and answers clicks by itself, also while the kernel is busy or gone.
+    """A picture that pans, zooms, folds and answers clicks by itself, also while the kernel is busy or gone.
+
+    The kernel is asked for a new layout alone: of a module that was too large to be drawn, or in the other direction.
 
     Args:
-        picture: what to draw; assign another one to draw that instead.
+        description: what to draw.
+        picture: its layout if there is one already.
     """
 
     _esm = STATIC / "graph.js"
     _css = STATIC / "graph.css"
 
-    picture = traitlets.Dict().tag(sync=True)
+    picture = traitlets.Bytes().tag(sync=True)
+    request = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, description: Description, picture: Picture | None = None, **kwargs: Any) -> None:
+        drawn = picture or lay_out(description)
+        super().__init__(picture=packed(drawn), **kwargs)
+        # Deflated, as what the front end gets: a notebook keeps the views of all its cells.
+        self._description = zlib.compress(json.dumps(description).encode())
+        self._direction: Direction = drawn["direction"]
+        self._folding: Folding | None = None
+
+    @traitlets.observe("request")
+    def _answer(self, change: Any) -> None:
+        request = change["new"]
+        description: Description = json.loads(zlib.decompress(self._description))
+        folding = self._folding or first_folding(description, NODES)
+        if request.get("direction") in ("TB", "LR"):
+            self._direction = request["direction"]
+        if request.get("toggle"):
+            folding = self._folding = folding.toggled(description, [str(scope) for scope in request["toggle"]])
+        self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -77,6 +104,6 @@ def show(description: Description) -> None:
     bundle = static_bundle(description, picture)
     data = {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}
     display(data, raw=True)
-    widget = GraphView(picture=picture)._repr_mimebundle_()
+    widget = GraphView(description, picture)._repr_mimebundle_()
     if widget is not None:
         display(widget[0], metadata=widget[1], raw=True)

@@ -12,7 +12,8 @@ import pytest
 from nbgrad.widgets import layout
 from nbgrad.widgets.description import Box, Description, Picture
 from nbgrad.widgets.engine import EngineMissing, LayoutTimeout
-from nbgrad.widgets.fold import HUB, drawable
+from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.keep import HUB
 from nbgrad.widgets.layout import NODES, dot_source, lay_out
 
 
