@@ -110,7 +110,12 @@ class Walk:
         waiting, pending = self.waiting, self.pending
         while waiting:
             origin = heappop(waiting)[1]
-            self._visit(origin, pending.pop(origin))
+            try:
+                self._visit(origin, pending.pop(origin))
+            except Exception as error:
+                for observer in self.observers:
+                    observer.on_backward_error(origin, error)
+                raise
 
     def _add(self, origin: Origin, gradient: Any) -> None:
         """Add to what ``origin`` has received so far."""

@@ -25,8 +25,8 @@ class Stats:
     """What is shown of a tensor's values.
 
     ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
-    was kept; ``values`` are nested lists, None for all but small tensors; of larger ones ``counts`` is a histogram of the
-    finite values, in equal steps from ``low`` to ``high``.
+    was kept; ``values`` are nested lists, None for all but small tensors; of larger ones ``counts`` is a histogram of
+    the finite values, in equal steps from ``low`` to ``high``.
     """
 
     shape: tuple[int, ...]

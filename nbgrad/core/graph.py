@@ -21,7 +21,7 @@ from nbgrad.core.history import FRAMES, History, HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, State, current, set_state
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
 from nbgrad.core.queries import Queries, Subject
-from nbgrad.core.record import NOTHING, Literal, Notes, Ran, Record, described
+from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, check_device
 from nbgrad.core.unreached import Fact, Paths, Unreached, Uses, named_tensors
@@ -81,6 +81,7 @@ class AutogradGraph(Observer, Queries):
         self._limit = 4096
         self._running: FrameRecorder | None = None
         self._backwards = 0
+        self._failure: Failure | None = None
         self._history = HistoryRecorder(self._frames)
         self._records: list[Record] = []
 
@@ -221,6 +222,18 @@ class AutogradGraph(Observer, Queries):
         if node is None and not self.closed and not state.walking:
             self._uses.unrecorded(op, args, enabled=state.grad_enabled)
 
+    def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
+        """Remember where the user's code stopped, if this is the end of it."""
+        operands = tuple(map(Operand.of, op.inputs, args))
+        self._failure = Failure(op.name, str(error), None, operands, current().scope, user_place())
+
+    def on_backward_error(self, origin: Origin, error: Exception) -> None:
+        """What the backward did until then is shown, and where it stopped."""
+        if self._running is not None:
+            op = getattr(origin, "op", None)
+            facts = (op.name if op else "leaf", str(error), record_id(origin), (), None, user_place())
+            self._failure = Failure(*facts, self._running.frame())
+
     def on_detach(self, tensor: Tensor, detached: Tensor) -> None:  # noqa: ARG002
         """Remember that a path ends."""
         if not self.closed:
@@ -295,6 +308,18 @@ class AutogradGraph(Observer, Queries):
         """The last backward that ran inside the graph, as data; None before the first."""
         frame = self._notes.frame
         return frame.frame() if isinstance(frame, FrameRecorder) else frame
+
+    def failure(self, error: BaseException) -> Failure | None:
+        """Where ``error`` was raised, if it was the last error of an op or a backward in this graph.
+
+        What a backward did before it raised is shown from then on, in the place of the last one that was complete.
+        """
+        found = self._failure
+        if found is None or found.message != str(error):
+            return None
+        if found.frame is not None:
+            self._notes.frame = found.frame
+        return found
 
     @property
     def history(self) -> History:

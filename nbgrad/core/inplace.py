@@ -106,7 +106,7 @@ class InPlace:
             with torch.inference_mode() if current().inference else nullcontext():
                 self.kernel(raw, *values[1:], **settings)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise self.row._explained(error, values) from None
+            raise self.row._explained(error, tuple(values), values) from None
 
     def _rebase(self, target: Tensor, node: "Node", args: tuple[Any, ...]) -> None:
         """From now on ``target`` is the result of ``node``, and what shares its memory depends on that."""

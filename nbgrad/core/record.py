@@ -16,6 +16,7 @@ from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
 from nbgrad.core.modes import Scope
+from nbgrad.core.node import record_id
 from nbgrad.core.row import Op
 
 
@@ -102,6 +103,44 @@ class Ran(NamedTuple):
         """The record of it."""
         shape, facts = tuple(self.shape), (self.op, self.settings, self.sources, self.scope, self.place, self.thing)
         return Record(id, "op", shape, self.dtype, self.device, notes, *facts)
+
+
+class Operand(NamedTuple):
+    """An input of an op that raised: the id of its record if it has one, and what it was."""
+
+    input: str
+    id: int | None
+    name: str | None
+    what: str
+
+    @classmethod
+    def of(cls, input: str, value: Any) -> "Operand":
+        """The facts of ``value``, a tensor of ours, of torch's, or anything else."""
+        told = described(value)
+        what = f"{told.shape} {told.dtype}" if isinstance(told, Described) else repr(told)
+        origin = getattr(value, "_origin", None)
+        return cls(input, None if origin is None else record_id(origin), getattr(value, "name", None), what)
+
+
+class Failure(NamedTuple):
+    """Where the user's code stopped: an op that raised, or a rule of it. It holds neither the error nor a tensor.
+
+    Attributes:
+        op: the name of the op.
+        message: the error's.
+        id: of the record whose backward raised; None if the op itself did.
+        operands: what the op was given; empty for a backward.
+        scope, place: where it ran.
+        frame: what the backward had done by then.
+    """
+
+    op: str
+    message: str
+    id: int | None
+    operands: tuple[Operand, ...]
+    scope: Scope | None
+    place: Place | None
+    frame: Frame | None = None
 
 
 class Record:

@@ -224,7 +224,7 @@ class Op:
             else:
                 result = self.forward(*values, **settings) if settings else self.forward(*values)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise self._explained(error, values) from None
+            raise self._explained(error, args, values) from None
         node = self._record(args, values, result, settings, needs) if recorded else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)
@@ -356,18 +356,22 @@ class Op:
             raise AttributeError(f"op {self.name!r} has no in-place twin: declare it with @op(..., inplace=True)")
         return self._in_place
 
-    def _explained(self, error: Exception, values: list[Any]) -> Exception:
-        """The same kind of error, naming the op and what it was given."""
-        if type(error) not in (RuntimeError, IndexError, TypeError, ValueError):
-            return error
-        given = [
+    def _explained(self, error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
+        """The same kind of error, naming the op and what it was given, after every observer was told of it."""
+        if type(error) in (RuntimeError, IndexError, TypeError, ValueError):
+            error = type(error)(f"{self.name}({self._given(values)}): {error}")
+        for observer in current().observers:
+            observer.on_error(self, args, error)
+        return error
+
+    def _given(self, values: list[Any]) -> str:
+        return "; ".join(
             f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
             if isinstance(value, torch.Tensor)
             else f"{name} = {value!r}"
             for name, value in zip(self.inputs, values, strict=True)
             if value is not None
-        ]
-        return type(error)(f"{self.name}({'; '.join(given)}): {error}")
+        )
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

@@ -28,6 +28,15 @@ def clipped(description: Description) -> Description:
         ],
         "verdicts": [{**verdict, "text": clip(verdict["text"], _WORDS)} for verdict in description["verdicts"]],
         "problems": [{**problem, "text": clip(problem["text"], _WORDS)} for problem in description["problems"]],
+        "history": {
+            **description["history"],
+            "frames": [{**frame, "title": clip(frame["title"], _TERM)} for frame in description["history"]["frames"]],
+            "curves": [{**curve, "label": clip(curve["label"], _TERM)} for curve in description["history"]["curves"]],
+            "differences": [
+                {**difference, "lines": [clip(line, 200) for line in difference["lines"]]}
+                for difference in description["history"]["differences"]
+            ],
+        },
     }
 
 

@@ -11,6 +11,8 @@ from nbgrad.core.modes import Scope as CoreScope
 from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
 from nbgrad.widgets.description import Badge, Description, Detail, Edge, Formula, Kind, Node, OpText, Problem, Scope
+from nbgrad.widgets.failure import with_failure
+from nbgrad.widgets.frames import past
 from nbgrad.widgets.looks import look
 from nbgrad.widgets.overlays import Levels, overlays, verdicts
 from nbgrad.widgets.problems import problems
@@ -28,8 +30,14 @@ _KINDS = {
 }
 
 
-def describe(graph: AutogradGraph) -> Description:
-    """The description of what ``graph`` recorded: after a backward, of what it ran through."""
+def describe(graph: AutogradGraph, error: BaseException | None = None) -> Description:
+    """The description of what ``graph`` recorded: after a backward, of what it ran through.
+
+    Args:
+        graph: open or closed.
+        error: what ended the cell, if something did: where it was raised is drawn too.
+    """
+    failure = None if error is None else graph.failure(error)
     records = graph.records
     ids = {record.id: f"n{number}" for number, record in enumerate(records)}
     made = {record.id: record for record in records}
@@ -49,7 +57,10 @@ def describe(graph: AutogradGraph) -> Description:
     wrong = problems(graph, records, ids, list(edges.values()))
     nodes = [_node(record, ids, scopes, saved, levels) for record in records]
     _add_badges(nodes, wrong)
-    return Description(
+    history = past(graph, records, ids)
+    for record, node in zip(records, nodes, strict=True):
+        node["norms"], node["past"] = history.norms.get(record.id, []), history.levels.get(record.id, "")
+    described = Description(
         version=2,
         name=graph.name,
         summary=_summary(graph, records, list(edges.values())),
@@ -62,7 +73,9 @@ def describe(graph: AutogradGraph) -> Description:
         overlays=shown,
         verdicts=verdicts(records, scopes.id),
         problems=wrong,
+        history=history.history,
     )
+    return described if failure is None else with_failure(described, failure, ids, scopes.id, type(error).__name__)
 
 
 class _Scopes:
@@ -112,9 +125,7 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
     return f"{counted(ops, 'op')}{weights}"
 
 
-def _node(
-    record: Record, ids: dict[int, str], scopes: _Scopes, saved: dict[int, Saved], levels: Levels
-) -> Node:
+def _node(record: Record, ids: dict[int, str], scopes: _Scopes, saved: dict[int, Saved], levels: Levels) -> Node:
     return Node(
         id=ids[record.id],
         kind=_kind(record),
@@ -129,6 +140,8 @@ def _node(
         badges=[],
         levels=levels.get(record.id, {}),
         holds=[],
+        norms=[],
+        past="",
     )
 
 
@@ -210,7 +223,7 @@ def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
             "Nothing was recorded: no tensor here needs a gradient. "
             "Make one with nbgrad.tensor(..., requires_grad=True)."
         ]
-    if graph.backwards == 0:
+    if graph.backwards == 0 and not any(record.gradient is not None for record in records):
         return ["No backward ran here: call .backward() on a scalar to see gradients."]
     return []
 

@@ -12,8 +12,8 @@ Kind = Literal["op", "parameter", "leaf", "input", "constant", "outside", "folde
 
 op: an operation that the engine recorded; parameter: an ``nn.Parameter``; leaf: another tensor made by the user that
 needs a gradient; input: a tensor with a name that needs none, such as data; constant: any other that needs none;
-outside: the result of an operation that ran before this graph was opened; folded: module calls drawn as one node (made by
-the layout, never by describe); failed: the operation that raised.
+outside: the result of an operation that ran before this graph was opened; folded: module calls drawn as one node (made
+by the layout, never by describe); failed: the operation that raised.
 """
 
 
@@ -45,7 +45,9 @@ class Look(TypedDict):
 
     facts: str  # statistics, one or two lines
     columns: int  # of the heat map; 0 where there is none
-    levels: str  # one character per number, row by row: "A" most negative, "M" zero, "Y" most positive, "n" NaN, "i" Inf
+    levels: (
+        str  # one character per number, row by row: "A" most negative, "M" zero, "Y" most positive, "n" NaN, "i" Inf
+    )
     cells: list[str]  # the numbers as text where there are few
     bars: list[int]  # a histogram, in percent of its tallest bar
     low: str  # where the histogram begins, and where it ends
@@ -75,6 +77,8 @@ class Node(TypedDict):
     badges: list[Badge]
     levels: dict[str, float]  # by key of an overlay: a level from 0 to 1, or the position of its class
     holds: list[str]  # ids of the module calls that a folded node stands for
+    norms: list[str]  # the norm of its gradient in each frame; empty where there are too many to be written out
+    past: str  # the same as levels, a character for each frame: "A" the smallest of all to "Z", "-" none
 
 
 class Reduction(TypedDict):
@@ -149,6 +153,40 @@ class Verdict(TypedDict):
     text: str
 
 
+class Frame(TypedDict):
+    """One of the backwards that ran."""
+
+    title: str  # "backward 120, loss 0.34"
+    structure: int  # frames of one structure ran through the same ops on the same shapes
+
+
+class Curve(TypedDict):
+    """The gradient norms of one parameter over the frames."""
+
+    node: str
+    label: str
+    heights: list[float | None]  # from 0 to 1, on a logarithmic scale that all curves share
+    text: str  # what it did: "0.12 to 0.003, 40 times smaller"
+
+
+class Difference(TypedDict):
+    """What differs between the frames of two structures."""
+
+    before: int
+    after: int
+    lines: list[str]
+
+
+class History(TypedDict):
+    """Every backward that is remembered, oldest first; without frames if there was only one."""
+
+    frames: list[Frame]
+    curves: list[Curve]
+    low: str  # the ends of the scale of the curves, and of the levels of nodes
+    high: str
+    differences: list[Difference]
+
+
 class Problem(TypedDict):
     """Something that the reader must know of, and where it is drawn, if it is."""
 
@@ -172,6 +210,7 @@ class Description(TypedDict):
     overlays: list[Overlay]
     verdicts: list[Verdict]
     problems: list[Problem]
+    history: History
 
 
 class Box(TypedDict):

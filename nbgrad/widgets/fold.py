@@ -1,17 +1,17 @@
 """What is drawn when not everything can be: Description -> a Description of at most so many nodes.
 
 Steps, each only if it is needed. Runs of identical blocks become one node, ``Block × 12``. Module scopes are folded
-into one node each, deepest level first. If that is not enough, or would leave nothing worth seeing, the nodes nearest to
-where the backward started are kept. Last, a tensor with many readers is drawn once beside each of them: one box with a
-hundred arrows tells a reader nothing, and graphviz needs minutes for it.
+into one node each, deepest level first. If that is not enough, or would leave nothing worth seeing, the nodes nearest
+to where the backward started are kept. Last, a tensor with many readers is drawn once beside each of them: one box with
+a hundred arrows tells a reader nothing, and graphviz needs minutes for it.
 """
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
 from nbgrad.widgets.clipping import clipped
-from nbgrad.widgets.description import Description, Detail, Edge, Node, Reduction, Scope, Step
-from nbgrad.widgets.keep import keep_nearest, split_hubs, without_empty_scopes
+from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
+from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
 from nbgrad.widgets.wording import counted
 
 _FEW = 10  # a picture with fewer nodes than this after folding says less than a part of the whole graph
@@ -60,11 +60,11 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
     drawn = fold(drawn, first_folding(drawn, limit) if folding is None else folding)
     if len(drawn["nodes"]) > limit:
         drawn = keep_nearest(drawn, limit)
-    return without_empty_scopes(split_hubs(drawn))
+    return lighter(without_empty_scopes(split_hubs(drawn)))
 
 
 def first_folding(description: Description, limit: int) -> Folding:
-    """The scopes to fold, whole runs and levels of them so that equal modules look equal, for at most ``limit`` nodes."""
+    """The scopes to fold for at most ``limit`` nodes: whole runs and levels, so that equal modules look equal."""
     if len(description["nodes"]) <= limit:
         return Folding()
     scopes = {scope["id"]: scope for scope in description["scopes"]}
@@ -74,8 +74,12 @@ def first_folding(description: Description, limit: int) -> Folding:
     depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
     found = Folding()
     for depth in range(max(depths.values(), default=0), 0, -1):
-        level = Folding(closed=frozenset(scope for scope in scopes if depths[scope] == depth))
+        closed = frozenset(scope for scope in scopes if depths[scope] == depth)
+        level = Folding(closed)
         count = len(fold(description, level)["nodes"])
+        if count < _FEW:  # all blocks in one say nothing: one by one they may
+            level = Folding(closed, apart=closed)
+            count = len(fold(description, level)["nodes"])
         if count < _FEW:
             break
         found = level
@@ -101,8 +105,8 @@ def runs(description: Description) -> list[list[str]]:
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     inside: defaultdict[str, list[int]] = defaultdict(list)
     for position, node in enumerate(description["nodes"]):
-        for scope in scope_path(scopes, node["scope"]):
-            inside[scope].append(position)
+        for home in scope_path(scopes, node["scope"]):
+            inside[home].append(position)
     signatures = _signatures(description, inside)
     found: list[list[str]] = []
     covered: set[str] = set()
@@ -265,6 +269,8 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "badges": [badge for node in inside for badge in node["badges"]],
         "levels": {key: max(level.get(key, 0.0) for level in levels) for key in ("gradient", "saved")},
         "holds": [scope["id"] for scope in scopes],
+        "norms": [],
+        "past": "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True))),
     }
 
 
@@ -303,15 +309,13 @@ def _merged_edge(group: list[Edge]) -> Edge:
     }
 
 
-def _steps(
-    steps: list[Step], where: dict[str, str], renamed: dict[str, str], nodes: dict[str, Node]
-) -> list[Step]:
+def _steps(steps: list[Step], where: dict[str, str], renamed: dict[str, str], nodes: dict[str, Node]) -> list[Step]:
     """The walk through what is drawn: what happens inside a folded node without a pause is one step."""
     walk: list[Step] = []
     count = 0
     for step in steps:
         folded = where.get(step["node"])
-        given = [{**one, "edge": renamed[one["edge"]]} for one in step["given"] if one["edge"] in renamed]
+        given: list[Given] = [{**one, "edge": renamed[one["edge"]]} for one in step["given"] if one["edge"] in renamed]
         if folded is None:
             walk.append({**step, "given": given})
         elif walk and walk[-1]["node"] == folded:

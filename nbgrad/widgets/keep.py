@@ -2,8 +2,11 @@
 
 from collections import Counter, defaultdict
 
-from nbgrad.widgets.description import Description, Edge, Node, Scope
+from nbgrad.widgets.description import Description, Edge, Look, Node, Scope
 from nbgrad.widgets.wording import counted
+
+CELLS = 16_000
+"""How many numbers the heat maps of one picture show: it has to travel, and to be kept."""
 
 HUB = 3
 """A tensor with more readers than this is drawn once per use."""
@@ -76,6 +79,36 @@ def split_hubs(description: Description) -> Description:
 
 def _splits(node: Node, uses: int) -> bool:
     return node["kind"] not in ("op", "folded", "failed") and not node["root"] and uses > HUB
+
+
+def lighter(description: Description, cells: int = CELLS) -> Description:
+    """Keep the heat maps of the smallest tensors, as many as ``cells`` numbers allow; of the others the histograms."""
+    nodes, edges = description["nodes"], description["edges"]
+    looks = [one for node in nodes for one in (node["value"], node["gradient"])]
+    looks += [one for edge in edges if edge["reduction"] for one in (edge["reduction"]["incoming"],)]
+    sizes = sorted(len(one["levels"]) for one in looks if one is not None)
+    room, largest = cells, 0
+    for size in sizes:
+        room -= size
+        if room < 0:
+            break
+        largest = size
+    if room >= 0:
+        return description
+
+    def trimmed(look: Look | None) -> Look | None:
+        return look if look is None or len(look["levels"]) <= largest else {**look, "levels": "", "columns": 0}
+
+    return {
+        **description,
+        "nodes": [{**node, "value": trimmed(node["value"]), "gradient": trimmed(node["gradient"])} for node in nodes],
+        "edges": [
+            edge
+            if edge["reduction"] is None
+            else {**edge, "reduction": {**edge["reduction"], "incoming": trimmed(edge["reduction"]["incoming"])}}
+            for edge in edges
+        ],
+    }
 
 
 def without_empty_scopes(description: Description) -> Description:

@@ -13,16 +13,20 @@ import graphviz
 
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
-from nbgrad.widgets.fold import Folding, drawable, scope_path
+from nbgrad.widgets.fold import Folding, drawable, first_folding, scope_path
 from nbgrad.widgets.lettering import text_width
 
 NODES = 300
 """How many nodes are drawn before scopes are folded: more are slow to pan and too many to read."""
 
+WHOLE = 1200
+"""The same in a file that has no kernel to ask: its front end folds by itself."""
+
 HEAD_SIZE, LINE_SIZE, MARK_SIZE, SCOPE_SIZE, LABEL_SIZE = 13.0, 11.0, 11.0, 11.0, 10.0
 HEAD_HEIGHT, LINE_HEIGHT, RULE_HEIGHT, LABEL_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 18.0, 12.0, 20.0
 _PAD_X, _PAD_Y, _EDGE = 14.0, 8.0, 10.0
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
+_ABOVE = 6.0  # how much higher a label stands over a wire that runs sideways: there are two wires
 _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
 
@@ -70,6 +74,30 @@ def lay_out(
     raise AssertionError("unreachable: the last try returns or raises")
 
 
+def whole(description: Description, *, seconds: float = SECONDS) -> Picture:
+    """Find a place for everything, for where no kernel can be asked later: nothing left out that the front end can fold.
+
+    Args:
+        description: the whole graph.
+        seconds: how long each layout may take.
+
+    Returns:
+        A picture of up to WHOLE nodes in both directions, of which the front end folds at first what ``lay_out`` would.
+
+    Raises:
+        EngineError: as ``lay_out``.
+    """
+    picture = lay_out(description, limit=WHOLE, seconds=seconds)
+    drawn = picture["description"]
+    try:
+        turned = place(drawn, "LR", seconds)
+    except LayoutTimeout:
+        turned = None
+    folding = first_folding(description, NODES)
+    known = {scope["id"] for scope in drawn["scopes"]}
+    return {**picture, "turned": turned, "folded": sorted(folding.closed & known)}
+
+
 def place(drawn: Description, direction: Direction = "TB", seconds: float = SECONDS) -> Layout:
     """Find a place for everything in a drawable description.
 
@@ -79,7 +107,7 @@ def place(drawn: Description, direction: Direction = "TB", seconds: float = SECO
     if not drawn["nodes"]:
         size = 2 * _EDGE
         return {"width": size, "height": size, "nodes": {}, "edges": {}, "labels": {}, "marks": {}, "scopes": {}}
-    return _read(drawn, json.loads(run_graphviz(dot_source(drawn, direction), seconds=seconds)))
+    return _read(drawn, direction, json.loads(run_graphviz(dot_source(drawn, direction), seconds=seconds)))
 
 
 # --- the DOT text --------------------------------------------------------------------------------------------------
@@ -156,9 +184,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None]) -> list
     marked = {edge["source"] for edge in description["edges"] if edge["reduction"] is not None}
     pairs: dict[tuple[str, str | None], str] = {}
     # Of the tensors of one op that with a mark on its edge stands highest.
-    for node in sorted(
-        description["nodes"], key=lambda node: (first_use.get(node["id"], 0), node["id"] not in marked)
-    ):
+    for node in sorted(description["nodes"], key=lambda node: (first_use.get(node["id"], 0), node["id"] not in marked)):
         if node["id"] in made or node["id"] not in first_use:
             continue
         for scope in reversed(paths[node["id"]]):
@@ -206,7 +232,7 @@ def mark_text(edge: Edge) -> str:
 # --- graphviz's answer ---------------------------------------------------------------------------------------------
 
 
-def _read(description: Description, placed: dict[str, Any]) -> Layout:
+def _read(description: Description, direction: Direction, placed: dict[str, Any]) -> Layout:
     left, bottom, right, top = map(float, placed["bb"].split(","))
 
     def point(text: str) -> list[float]:
@@ -238,6 +264,7 @@ def _read(description: Description, placed: dict[str, Any]) -> Layout:
             if id in places:
                 wide = round(max(text_width(line, LABEL_SIZE) for line in label_lines(edge)) + 4)
                 labels[id] = box(places[id], wide, LABEL_HEIGHT * len(label_lines(edge)))
+                labels[id]["y"] -= 0 if direction == "TB" else _ABOVE
             continue
         edges[id] = [runs[f"{id}/0"], runs[f"{id}/1"]]
         whole = node_box(f"mark-{id}", mark_size(edge))

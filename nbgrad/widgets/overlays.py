@@ -25,7 +25,10 @@ def overlays(records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overl
     ratios = {
         record.id: norms[record.id] / record.value.norm
         for record in records
-        if record.kind in ("parameter", "leaf") and record.id in norms and record.value is not None and record.value.norm
+        if record.kind in ("parameter", "leaf")
+        and record.id in norms
+        and record.value is not None
+        and record.value.norm
     }
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
     found = [

@@ -27,8 +27,8 @@ def reduction(undone: Undone, taken: Input, warning: str | None) -> Reduction:
         terms=undone.terms,
         words=(
             f"In the forward, {taken.name} of shape {shape_text(undone.target)} was repeated along {dim} to fit "
-            f"{shape_text(undone.source)}. In the backward each of its numbers gets the sum of the gradients of all its "
-            f"repeats: the sum over {dim} adds {what} for each one that is kept."
+            f"{shape_text(undone.source)}. In the backward each of its numbers gets the sum of the gradients of all "
+            f"its repeats: the sum over {dim} adds {what} for each one that is kept."
         ),
         sums=_sums(undone, taken.unreduced),
         incoming=None if taken.unreduced is None else look(taken.unreduced),

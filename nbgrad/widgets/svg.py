@@ -59,6 +59,7 @@ _INKS = {
     "note": ("#8a4b00", "#f0b840"),
     "rule": ("#b8430a", "#ff9d5c"),
     "alarm": ("#c1121f", "#ff6b6b"),
+    "halo": ("#f5f7fa", "#1a2029"),
 }
 _WIRES = {
     "wire": ("#475569", "#a9b6c6", ""),
@@ -242,7 +243,7 @@ def _node(node: Node, box: Box) -> Iterator[str]:
         yield _text(node["rule"], (middle, box["y"] + box["height"] - 6), LINE_SIZE, "rule", anchor="middle", bold=True)
     for position, badge in enumerate(node["badges"][:3]):
         x = box["x"] + box["width"] - 4 - 17 * position
-        yield f"{_title(badge['text'])}<circle class=\"nbgs-failed\" cx=\"{_n(x)}\" cy=\"{_n(box['y'])}\" r=\"8\" "
+        yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
         yield f'fill="{_PAINTS["failed"].fill}" stroke="{_PAINTS["failed"].stroke}"/>'
         yield _text("!", (x, box["y"] + 4), 11, "alarm", anchor="middle", bold=True)
     yield "</g>"
@@ -277,7 +278,8 @@ def _octagon(box: Box) -> str:
     ]
     points = " ".join(f"{_n(a)},{_n(b)}" for a, b in corners)
     paint = _PAINTS["input"]
-    return f'<polygon class="nbgs-input" points="{points}" fill="{paint.fill}" stroke="{paint.stroke}" stroke-width="1.2"/>'
+    look = f'fill="{paint.fill}" stroke="{paint.stroke}" stroke-width="1.2"'
+    return f'<polygon class="nbgs-input" points="{points}" {look}/>'
 
 
 _APART = 3.0  # of the two wires of an edge from the middle between them
@@ -295,8 +297,9 @@ def _wires(edge: Edge, runs: list[list[list[float]]]) -> list[str]:
 def _wire(runs: list[list[list[float]]], role: str) -> list[str]:
     colour, _, look = _WIRES[role]
     points = " ".join(f"{_n(x)},{_n(y)}" for x, y in tip_points(*tip(runs[-1])))
+    d = " ".join(map(path, runs))
     return [
-        f'<path class="nbgs-{role}" d="{" ".join(map(path, runs))}" fill="none" stroke="{colour}" stroke-width="1.3"{look}/>',
+        f'<path class="nbgs-{role}" d="{d}" fill="none" stroke="{colour}" stroke-width="1.3"{look}/>',
         f'<polygon class="nbgs-{role}-tip" points="{points}" fill="{colour}"/>',
     ]
 
@@ -306,8 +309,7 @@ def _labels(edge: Edge, box: Box) -> Iterator[str]:
     for index, line in enumerate(lines):
         role = "muted" if index == 0 else "rule" if edge["mismatch"] is None else "alarm"
         at = (_middle(box), box["y"] + 9 + 12 * index)
-        # On a patch of its own, over the wires: they may cross the label.
-        yield _text(line, at, LABEL_SIZE, role, anchor="middle", halo=True)
+        yield _label(line, at, role)
 
 
 # --- one element ---------------------------------------------------------------------------------------------------
@@ -332,25 +334,21 @@ def _marker(x: float, y: float) -> str:
     return f'<polygon class="nbgs-root-sign" points="{points}" fill="{_PAINTS["root"].stroke}"/>'
 
 
-def _text(
-    text: str,
-    at: tuple[float, float],
-    size: float,
-    role: str,
-    *,
-    anchor: str = "",
-    bold: bool = False,
-    halo: bool = False,
-) -> str:
+def _label(text: str, at: tuple[float, float], role: str) -> str:
+    """The text of an edge, twice: the outline of the first hides the wires that cross it."""
+    words = _text(text, at, LABEL_SIZE, role, anchor="middle")
+    halo = _text(text, at, LABEL_SIZE, "halo", anchor="middle")
+    return halo.replace("<text ", '<text stroke="#f5f7fa" stroke-width="3" stroke-linejoin="round" ') + words
+
+
+def _text(text: str, at: tuple[float, float], size: float, role: str, *, anchor: str = "", bold: bool = False) -> str:
     colour = _INKS[role][0]
     weight = ' font-weight="bold"' if bold else ""
     place = f' text-anchor="{anchor}"' if anchor else ""
-    around = ' stroke="#f5f7fa" stroke-width="3" stroke-linejoin="round" paint-order="stroke"' if halo else ""
     words = escape(text).replace("∇", _NABLA)
-    name = f"nbgs-{role} nbgs-halo" if halo else f"nbgs-{role}"
     return (
-        f'<text class="{name}" x="{_n(at[0])}" y="{_n(at[1])}" font-size="{_n(size)}" fill="{colour}"'
-        f"{weight}{place}{around}>{words}</text>"
+        f'<text class="nbgs-{role}" x="{_n(at[0])}" y="{_n(at[1])}" font-size="{_n(size)}" fill="{colour}"'
+        f"{weight}{place}>{words}</text>"
     )
 
 

@@ -14,7 +14,7 @@ def shape_text(shape: Iterable[int]) -> str:
 
 
 def counted(many: int, what: str) -> str:
-    """"1 op", "2 ops", "1,200 ops", "2 losses"."""
+    """A number of things: 1 op, 2 ops, 1,200 ops, 2 losses."""
     return f"{many:,} {what}{'' if many == 1 else 'es' if what.endswith('s') else 's'}"
 
 

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from nbgrad.widgets.description import Description, Given, Kind, Look, Node, OpText, Reduction, Scope, Step
+from nbgrad.widgets.description import Description, Edge, Given, Kind, Look, Node, OpText, Reduction, Scope, Step
 
 Build = Callable[..., Description]
 
@@ -39,6 +39,8 @@ class Sketch:
             "badges": [],
             "levels": {"gradient": 0.5, "dtype": 0.0},
             "holds": [],
+            "norms": [],
+            "past": "",
         }
         self.nodes.append(node)
         return node["id"]
@@ -91,6 +93,7 @@ class Sketch:
             ],
             "verdicts": [],
             "problems": [],
+            "history": {"frames": [], "curves": [], "low": "", "high": "", "differences": []},
         }
 
     def _step(self, node: Node) -> Step:

@@ -24,7 +24,8 @@ def typescript(hint: Any) -> str:
     if origin is Literal:
         return "Kind" if hint == contract.Kind else " | ".join(f'"{value}"' for value in arguments)
     if origin is list:
-        return f"{typescript(arguments[0])}[]"
+        inner = typescript(arguments[0])
+        return f"({inner})[]" if "|" in inner else f"{inner}[]"
     if origin is dict:
         return f"Record<string, {typescript(arguments[1])}>"
     if origin in (Union, types.UnionType):

@@ -48,6 +48,8 @@ export interface Node {
   badges: Badge[];
   levels: Record<string, number>;
   holds: string[];
+  norms: string[];
+  past: string;
 }
 
 export interface Reduction {
@@ -108,6 +110,32 @@ export interface Verdict {
   text: string;
 }
 
+export interface Frame {
+  title: string;
+  structure: number;
+}
+
+export interface Curve {
+  node: string;
+  label: string;
+  heights: (number | null)[];
+  text: string;
+}
+
+export interface Difference {
+  before: number;
+  after: number;
+  lines: string[];
+}
+
+export interface History {
+  frames: Frame[];
+  curves: Curve[];
+  low: string;
+  high: string;
+  differences: Difference[];
+}
+
 export interface Problem {
   kind: "nan" | "unreached" | "inplace" | "failed" | "warning";
   text: string;
@@ -127,6 +155,7 @@ export interface Description {
   overlays: Overlay[];
   verdicts: Verdict[];
   problems: Problem[];
+  history: History;
 }
 
 export interface Box {

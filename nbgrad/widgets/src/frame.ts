@@ -13,6 +13,7 @@ export interface Tools {
   reductions(): void;
   findings(): void;
   steps(): void;
+  past(): void;
   showTable(): void;
   turn(): void;
   scale(factor: number): void;
@@ -32,6 +33,8 @@ export function toolbarOf(picture: Picture, tools: Tools, turns: boolean): HTMLE
   const bar = html("div", { class: "nbg-tools", role: "toolbar", "aria-label": "View" });
   if (description.edges.some((edge) => edge.gradient !== null)) bar.append(modes(tools));
   if (description.steps.length) bar.append(button("▶ Steps", "Walk through the backward, rule by rule (S)", "nbgrad-steps", tools.steps));
+  const { frames } = description.history;
+  if (frames.length) bar.append(button(`History (${frames.length})`, "Every backward that is remembered (H)", "nbgrad-history", tools.past));
   const warned = reductions.some((edge) => edge.reduction?.warning) ? "⚠ " : "";
   bar.append(button(`${warned}Σ Reductions (${reductions.length})`, "List the broadcast reductions", "nbgrad-reductions", tools.reductions));
   const findings = button(`Findings (${wrong})`, "What looks wrong, and the gradients of each module", "nbgrad-findings", tools.findings);

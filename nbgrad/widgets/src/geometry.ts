@@ -86,9 +86,13 @@ function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
   return {
     id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], rule: null,
     scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
-    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id],
+    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], norms: [], past: most(inside.map((node) => node.past)),
   };
 }
+
+/** The largest character at each position. */
+const most = (all: string[]): string =>
+  [...(all[0] ?? "")].map((_, at) => all.reduce((max, one) => ((one[at] ?? "") > max ? (one[at] ?? "") : max), "")).join("");
 
 function redirect(
   description: Description, layout: Layout, moved: Layout, where: Map<string, string>, renamed: Map<string, string>,
@@ -119,16 +123,18 @@ function redirect(
     // One end stays where it was: so does the curve there, which goes around what is in its way.
     const run = runs.length === 1 && !(where.has(edge.source) && where.has(edge.target)) ? runs[0] : undefined;
     const moves = where.has(edge.source) ? from : to;
-    moved.edges[edge.id] = [run && run.length === 4 ? bent(run, moves, moves === from) : between(from, to)];
+    moved.edges[edge.id] = [run ? bent(run, moves, moves === from) : between(from, to)];
   }
   return edges;
 }
 
 /** A curve whose one end is taken to the side of a box that faces the other end. */
 function bent(run: Point[], box: Box, start: boolean): Point[] {
-  const [a, b, c, d] = run as [Point, Point, Point, Point];
-  const [x, y] = [box.x + box.width / 2, (start ? (d[1] ?? 0) : (a[1] ?? 0)) < box.y + box.height / 2 ? box.y : box.y + box.height];
-  return start ? [[x, y], [x, (y + (c[1] ?? 0)) / 2], c, d] : [a, b, [x, (y + (b[1] ?? 0)) / 2], [x, y]];
+  const points = start ? run : [...run].reverse();
+  const far = points[points.length - 1]?.[1] ?? 0;
+  const [x, y] = [box.x + box.width / 2, far < box.y + box.height / 2 ? box.y : box.y + box.height];
+  const moved = [[x, y], [x, (y + (points[2]?.[1] ?? 0)) / 2], ...points.slice(2)];
+  return start ? moved : moved.reverse();
 }
 
 /** A curve from the one box to the other, out of the sides that face each other. */

@@ -8,32 +8,32 @@ const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 3
 
 export class Player {
   readonly root = html("div", { class: "nbg-player", role: "group", "aria-label": "Steps of the backward", hidden: "", "data-testid": "nbgrad-player" });
-  private readonly slider = html("input", { type: "range", min: 1, value: 1, "aria-label": "Step", "data-testid": "nbgrad-step" });
-  private readonly words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
-  private readonly speed = html("select", { "aria-label": "Speed" });
-  private readonly go: HTMLButtonElement;
-  private timer = 0;
+  readonly #slider = html("input", { type: "range", min: 1, value: 1, "aria-label": "Step", "data-testid": "nbgrad-step" });
+  readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
+  readonly #speed = html("select", { "aria-label": "Speed" });
+  readonly #go: HTMLButtonElement;
+  #timer = 0;
 
   constructor(private steps: Step[], private readonly show: (step: Step | null, at: number) => void) {
-    this.go = button("Play", "Play or pause", "nbgrad-play", () => this.play(!this.timer));
-    for (const [label, delay] of SPEEDS) this.speed.append(html("option", { value: delay }, label));
-    this.speed.value = "1100";
-    this.speed.addEventListener("change", () => this.timer && this.play(true));
-    this.slider.addEventListener("input", () => this.at(Number(this.slider.value)));
+    this.#go = button("Play", "Play or pause", "nbgrad-play", () => this.play(!this.#timer));
+    for (const [label, delay] of SPEEDS) this.#speed.append(html("option", { value: delay }, label));
+    this.#speed.value = "1100";
+    this.#speed.addEventListener("change", () => this.#timer && this.play(true));
+    this.#slider.addEventListener("input", () => this.#at(Number(this.#slider.value)));
     this.root.append(
-      button("|◀", "First step", "nbgrad-first", () => this.at(1)),
-      button("◀", "One step back", "nbgrad-back", () => this.move(-1)),
-      this.go,
-      button("▶", "One step on", "nbgrad-next", () => this.move(1)),
-      this.slider, this.speed, this.words,
+      button("|◀", "First step", "nbgrad-first", () => this.#at(1)),
+      button("◀", "One step back", "nbgrad-back", () => this.#move(-1)),
+      this.#go,
+      button("▶", "One step on", "nbgrad-next", () => this.#move(1)),
+      this.#slider, this.#speed, this.#words,
     );
     this.root.addEventListener("keydown", (event) => {
       const by = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
-      if (event.target === this.speed || (by === undefined && event.key !== "Escape")) return;
+      if (event.target === this.#speed || (by === undefined && event.key !== "Escape")) return;
       event.preventDefault();
       event.stopPropagation();
       if (by === undefined) this.open(false);
-      else this.move(by);
+      else this.#move(by);
     });
   }
 
@@ -43,39 +43,39 @@ export class Player {
 
   replace(steps: Step[]): void {
     this.steps = steps;
-    if (this.shown) this.at(1);
+    if (this.shown) this.#at(1);
   }
 
   open(shown: boolean): void {
     this.play(false);
     this.root.hidden = !shown;
-    this.slider.max = String(this.steps.length);
+    this.#slider.max = String(this.steps.length);
     if (!shown) return this.show(null, 0);
-    this.at(1);
-    this.slider.focus();
+    this.#at(1);
+    this.#slider.focus();
   }
 
   play(on: boolean): void {
-    clearInterval(this.timer);
-    this.timer = 0;
-    this.go.textContent = on ? "Pause" : "Play";
+    clearInterval(this.#timer);
+    this.#timer = 0;
+    this.#go.textContent = on ? "Pause" : "Play";
     if (!on) return;
-    if (Number(this.slider.value) >= this.steps.length) this.at(1);
-    this.timer = window.setInterval(() => {
-      if (!this.root.isConnected || Number(this.slider.value) >= this.steps.length) this.play(false);
-      else this.move(1);
-    }, Number(this.speed.value));
+    if (Number(this.#slider.value) >= this.steps.length) this.#at(1);
+    this.#timer = window.setInterval(() => {
+      if (!this.root.isConnected || Number(this.#slider.value) >= this.steps.length) this.play(false);
+      else this.#move(1);
+    }, Number(this.#speed.value));
   }
 
-  private move(by: number): void {
-    this.at(Math.min(this.steps.length, Math.max(1, Number(this.slider.value) + by)));
+  #move(by: number): void {
+    this.#at(Math.min(this.steps.length, Math.max(1, Number(this.#slider.value) + by)));
   }
 
-  private at(step: number): void {
-    this.slider.value = String(step);
+  #at(step: number): void {
+    this.#slider.value = String(step);
     const found = this.steps[step - 1];
-    this.words.textContent = found?.title ?? "";
-    this.slider.setAttribute("aria-valuetext", found?.title ?? "");
+    this.#words.textContent = found?.title ?? "";
+    this.#slider.setAttribute("aria-valuetext", found?.title ?? "");
     if (found) this.show(found, step);
   }
 }

@@ -10,6 +10,7 @@ import { folded } from "./geometry";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel, type Selection } from "./panel";
 import { Player, stepPanel } from "./player";
 import { tableOf } from "./table";
+import { differencePanel, Timeline } from "./timeline";
 
 /** What only a kernel can do: unfold what is not in the picture, or turn it. */
 export type Ask = (request: { toggle?: string[]; direction?: string }) => void;
@@ -18,225 +19,227 @@ type Element = SVGGElement;
 
 export class View implements Selection, Tools {
   readonly root = html("div", { class: "nbgrad nbg-both", "data-testid": "nbgrad-view", role: "group" });
-  private readonly stage = svg("svg", { class: "nbg-stage", role: "group", "aria-label": "Graph", tabindex: -1 });
-  private readonly panel = html("aside", { class: "nbg-panel", "data-testid": "nbgrad-details", "aria-label": "Details", hidden: "" });
-  private readonly status = html("div", { class: "nbg-status", role: "status", hidden: "" });
-  private readonly camera: Camera;
-  private readonly player: Player;
-  private readonly watcher: ResizeObserver;
-  private readonly closed: Set<string>;
-  private table: HTMLElement;
-  private legendScale: HTMLElement | null = null;
-  private picture!: Picture; // as drawn: the base with what is folded here
-  private drawing!: Drawing;
-  private order: [string, Element, Box][] = []; // what the keyboard walks: nodes and marks, row by row
-  private chosen: Element | null = null;
-  private pathFrom: string | null = null;
-  private overlaid = "";
+  readonly #stage = svg("svg", { class: "nbg-stage", role: "group", "aria-label": "Graph", tabindex: -1 });
+  readonly #panel = html("aside", { class: "nbg-panel", "data-testid": "nbgrad-details", "aria-label": "Details", hidden: "" });
+  readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
+  readonly #camera: Camera;
+  readonly #player: Player;
+  readonly #timeline: Timeline;
+  readonly #watcher: ResizeObserver;
+  readonly #closed: Set<string>;
+  #table: HTMLElement;
+  #legendScale: HTMLElement | null = null;
+  #picture!: Picture; // as drawn: the base with what is folded here
+  #drawing!: Drawing;
+  #order: [string, Element, Box][] = []; // what the keyboard walks: nodes and marks, row by row
+  #chosen: Element | null = null;
+  #pathFrom: string | null = null;
+  #overlaid = "";
 
   constructor(private base: Picture, private readonly ask: Ask | null) {
     const { description } = base;
-    this.closed = new Set(base.folded);
+    this.#closed = new Set(base.folded);
     this.root.setAttribute("aria-label", `${description.name}: ${description.summary}`);
-    this.player = new Player([], (step, at) => this.step(step, at));
-    this.table = html("div");
-    const body = html("div", { class: "nbg-body" }, this.stage, this.panel, this.status, this.table);
+    this.#player = new Player([], (step, at) => this.#step(step, at));
+    this.#timeline = new Timeline(description.history, (frame, other) => this.#at(frame, other), (node) => this.node(node));
+    this.#table = html("div");
+    const body = html("div", { class: "nbg-body" }, this.#stage, this.#panel, this.#status, this.#table);
     const turns = base.turned !== null || ask !== null;
-    this.root.append(headerOf(description), toolbarOf(base, this, turns), body, this.player.root, legendOf(description));
-    this.camera = new Camera(
-      this.stage,
-      (event) => this.wants(event),
-      (to) => this.drawing?.layer.setAttribute("transform", to.toString()),
+    this.root.append(headerOf(description), toolbarOf(base, this, turns), body, this.#player.root, this.#timeline.root, legendOf(description));
+    this.#camera = new Camera(
+      this.#stage,
+      (event) => this.#wants(event),
+      (to) => this.#drawing?.layer.setAttribute("transform", to.toString()),
     );
-    this.draw();
-    this.root.style.setProperty("--nbg-height", `${Math.min(640, Math.max(320, this.picture.layout.height + 40))}px`);
-    this.listen();
-    this.watcher = new ResizeObserver(() => this.camera.resized(() => this.firstLook()));
-    this.watcher.observe(this.stage);
+    this.#draw();
+    this.root.style.setProperty("--nbg-height", `${Math.min(640, Math.max(320, this.#picture.layout.height + 40))}px`);
+    this.#listen();
+    this.#watcher = new ResizeObserver(() => this.#camera.resized(() => this.#firstLook()));
+    this.#watcher.observe(this.#stage);
   }
 
   remove(): void {
-    this.watcher.disconnect();
-    this.player.play(false);
-    this.camera.stop();
+    this.#watcher.disconnect();
+    this.#player.play(false);
+    this.#camera.stop();
     this.root.remove();
   }
 
   /** The kernel has another picture of the same graph. */
   replace(base: Picture): void {
-    const anchor = this.chosen?.dataset["nodeId"] ?? "";
-    const before = this.picture.layout.nodes[anchor];
+    const anchor = this.#chosen?.dataset["nodeId"] ?? "";
+    const before = this.#picture.layout.nodes[anchor];
     this.base = base;
-    this.status.hidden = true;
+    this.#status.hidden = true;
     this.root.querySelector(".nbg-header")?.replaceWith(headerOf(base.description));
-    this.close();
-    this.draw();
-    const box = this.picture.layout.nodes[anchor];
-    if (before && box) this.camera.keep(this.extent(), before, box);
-    else this.firstLook();
+    this.#close();
+    this.#draw();
+    const box = this.#picture.layout.nodes[anchor];
+    if (before && box) this.#camera.keep(this.#extent(), before, box);
+    else this.#firstLook();
   }
 
-  private draw(): void {
-    this.picture = folded(this.base, this.closed);
-    this.drawing = draw(this.picture);
-    this.stage.replaceChildren(this.drawing.layer);
-    this.player.replace(this.picture.description.steps);
-    const table = tableOf(this.picture.description, (id) => {
-      this.table.hidden = true;
+  #draw(): void {
+    this.#picture = folded(this.base, this.#closed);
+    this.#drawing = draw(this.#picture);
+    this.#stage.replaceChildren(this.#drawing.layer);
+    this.#player.replace(this.#picture.description.steps);
+    const table = tableOf(this.#picture.description, (id) => {
+      this.#table.hidden = true;
       this.node(id);
     });
-    table.hidden = this.table.hidden !== false || !this.table.dataset["testid"];
-    this.table.replaceWith(table);
-    this.table = table;
-    this.order = [];
-    const { nodes, marks, edges, scopes } = this.drawing;
-    const { layout, description } = this.picture;
-    for (const [id, element] of nodes) this.connect(element, id, layout.nodes[id], () => this.node(id));
-    for (const [id, element] of marks) this.connect(element, id, layout.marks[id], () => this.mark(id));
-    this.order.sort(([, , a], [, , b]) => a.y - b.y || a.x - b.x);
-    this.order[0]?.[1].setAttribute("tabindex", "0");
+    table.hidden = this.#table.hidden !== false || !this.#table.dataset["testid"];
+    this.#table.replaceWith(table);
+    this.#table = table;
+    this.#order = [];
+    const { nodes, marks, edges, scopes } = this.#drawing;
+    const { layout, description } = this.#picture;
+    for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => this.node(id));
+    for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => this.mark(id));
+    this.#order.sort(([, , a], [, , b]) => a.y - b.y || a.x - b.x);
+    this.#order[0]?.[1].setAttribute("tabindex", "0");
     for (const [id, element] of edges) {
       element.addEventListener("click", () => this.edge(id));
-      element.addEventListener("mouseenter", () => this.highlight(element));
-      element.addEventListener("mouseleave", () => this.highlight(this.chosen));
+      element.addEventListener("mouseenter", () => this.#highlight(element));
+      element.addEventListener("mouseleave", () => this.#highlight(this.#chosen));
     }
     for (const [id, element] of scopes) element.addEventListener("dblclick", () => this.toggle([id]));
     for (const node of description.nodes)
       if (node.holds.length) nodes.get(node.id)?.addEventListener("dblclick", () => this.toggle(node.holds));
-    this.overlay(this.overlaid);
+    this.overlay(this.#overlaid);
   }
 
   // --- selection ------------------------------------------------------------------------------------------------
 
   node(id: string): void {
-    const { description } = this.picture;
+    const { description } = this.#picture;
     const node = description.nodes.find((other) => other.id === id) ?? description.nodes.find((other) => original(other.id) === original(id));
-    const element = this.drawing.nodes.get(node?.id ?? "");
+    const element = this.#drawing.nodes.get(node?.id ?? "");
     if (!element || !node) return;
-    if (this.pathFrom !== null && original(this.pathFrom) !== original(id)) {
-      this.only(between(description, this.pathFrom, id));
-      this.pathFrom = null;
+    if (this.#pathFrom !== null && original(this.#pathFrom) !== original(id)) {
+      this.#only(between(description, this.#pathFrom, id));
+      this.#pathFrom = null;
     }
-    this.choose(element, nodePanel(description, node, this));
+    this.#choose(element, nodePanel(description, node, this));
   }
 
   edge(id: string): void {
-    const { description } = this.picture;
+    const { description } = this.#picture;
     const edge = description.edges.find((other) => other.id === id);
-    const element = this.drawing.edges.get(id);
-    if (edge && element) this.choose(element, edgePanel(description, edge, this));
+    const element = this.#drawing.edges.get(id);
+    if (edge && element) this.#choose(element, edgePanel(description, edge, this));
   }
 
   mark(id: string): void {
-    const { description } = this.picture;
+    const { description } = this.#picture;
     const edge = description.edges.find((other) => other.id === id);
-    const element = this.drawing.marks.get(id) ?? this.drawing.edges.get(id);
-    if (element && edge) this.choose(element, markPanel(description, edge, this));
+    const element = this.#drawing.marks.get(id) ?? this.#drawing.edges.get(id);
+    if (element && edge) this.#choose(element, markPanel(description, edge, this));
   }
 
   focus(id: string, what: "ancestors" | "descendants" | "path"): void {
-    this.pathFrom = what === "path" ? id : null;
-    if (what === "path") this.say("Choose the node at the other end of the path.");
-    else this.only(reach(this.picture.description, id, what));
+    this.#pathFrom = what === "path" ? id : null;
+    if (what === "path") this.#say("Choose the node at the other end of the path.");
+    else this.#only(reach(this.#picture.description, id, what));
   }
 
   /** Fold or unfold: here if the picture holds what is needed, else by the kernel. */
   toggle(holds: string[]): void {
     const [first] = holds;
     if (first === undefined) return;
-    const before = this.picture.layout.scopes[first] ?? this.picture.layout.nodes[`f-${first}`];
+    const before = this.#picture.layout.scopes[first] ?? this.#picture.layout.nodes[`f-${first}`];
     if (this.base.layout.scopes[first]) {
-      if (!this.closed.delete(first)) this.closed.add(first);
-      this.close();
-      this.draw();
-      const box = this.picture.layout.scopes[first] ?? this.picture.layout.nodes[`f-${first}`];
-      if (before && box) this.camera.keep(this.extent(), before, box);
+      if (!this.#closed.delete(first)) this.#closed.add(first);
+      this.#close();
+      this.#draw();
+      const box = this.#picture.layout.scopes[first] ?? this.#picture.layout.nodes[`f-${first}`];
+      if (before && box) this.#camera.keep(this.#extent(), before, box);
     } else if (this.ask) {
-      this.say("Asking the kernel for the new layout; it answers when the running cell has ended.");
+      this.#say("Asking the kernel for the new layout; it answers when the running cell has ended.");
       this.ask({ toggle: holds });
-    } else this.say("What is inside this module is not in this file.");
+    } else this.#say("What is inside this module is not in this file.");
   }
 
-  private say(text: string): void {
-    this.status.textContent = text;
-    this.status.hidden = false;
+  #say(text: string): void {
+    this.#status.textContent = text;
+    this.#status.hidden = false;
   }
 
-  private connect(element: Element, id: string, box: Box | undefined, choose: () => void): void {
+  #connect(element: Element, id: string, box: Box | undefined, choose: () => void): void {
     if (!box) return;
-    this.order.push([id, element, box]);
+    this.#order.push([id, element, box]);
     element.addEventListener("click", choose);
-    element.addEventListener("mouseenter", () => this.highlight(element));
-    element.addEventListener("mouseleave", () => this.highlight(this.chosen));
+    element.addEventListener("mouseenter", () => this.#highlight(element));
+    element.addEventListener("mouseleave", () => this.#highlight(this.#chosen));
     element.addEventListener("focus", () => {
-      for (const [, other] of this.order) other.setAttribute("tabindex", other === element ? "0" : "-1");
-      if (element.matches(":focus-visible")) this.camera.reveal(box, this.panel);
-      this.highlight(element);
+      for (const [, other] of this.#order) other.setAttribute("tabindex", other === element ? "0" : "-1");
+      if (element.matches(":focus-visible")) this.#camera.reveal(box, this.#panel);
+      this.#highlight(element);
     });
-    element.addEventListener("blur", () => this.highlight(this.chosen));
+    element.addEventListener("blur", () => this.#highlight(this.#chosen));
   }
 
-  private choose(element: Element, content: Node[]): void {
-    this.chosen?.classList.remove("nbg-chosen");
-    this.chosen = element;
-    this.status.hidden = this.pathFrom === null;
+  #choose(element: Element, content: Node[]): void {
+    this.#chosen?.classList.remove("nbg-chosen");
+    this.#chosen = element;
+    this.#status.hidden = this.#pathFrom === null;
     element.classList.add("nbg-chosen");
-    this.open(content);
-    const box = this.order.find(([, other]) => other === element)?.[2];
-    if (box) this.camera.reveal(box, this.panel);
-    if (this.player.shown) this.player.play(false);
+    this.#open(content);
+    const box = this.#order.find(([, other]) => other === element)?.[2];
+    if (box) this.#camera.reveal(box, this.#panel);
+    if (this.#player.shown) this.#player.play(false);
     if (element.hasAttribute("tabindex")) element.focus({ preventScroll: true });
-    this.highlight(element);
+    this.#highlight(element);
   }
 
-  private open(content: Node[]): void {
-    this.panel.replaceChildren(closeButton(() => this.close()), ...content);
-    this.showPanel(true);
-    this.panel.scrollTop = 0;
+  #open(content: Node[]): void {
+    this.#panel.replaceChildren(closeButton(() => this.#close()), ...content);
+    this.#showPanel(true);
+    this.#panel.scrollTop = 0;
   }
 
   /** The panel takes room from the picture; what was in the middle stays in the middle. */
-  private showPanel(shown: boolean): void {
-    this.panel.hidden = !shown;
-    this.camera.resized(() => this.firstLook());
+  #showPanel(shown: boolean): void {
+    this.#panel.hidden = !shown;
+    this.#camera.resized(() => this.#firstLook());
   }
 
-  private close(): void {
-    this.showPanel(false);
-    this.chosen?.classList.remove("nbg-chosen");
-    this.chosen = null;
-    this.highlight(null);
+  #close(): void {
+    this.#showPanel(false);
+    this.#chosen?.classList.remove("nbg-chosen");
+    this.#chosen = null;
+    this.#highlight(null);
   }
 
   /** Show one node, edge or mark with what belongs to it, and let the rest step back. */
-  private highlight(element: Element | null): void {
-    const { nodes, edges, marks } = this.drawing;
+  #highlight(element: Element | null): void {
+    const { nodes, edges, marks } = this.#drawing;
     const on = new Set<unknown>();
     const id = element?.dataset["nodeId"];
     const one = element?.dataset["edgeId"];
-    for (const edge of element ? this.picture.description.edges : []) {
+    for (const edge of element ? this.#picture.description.edges : []) {
       const own = id !== undefined && [edge.source, edge.target].some((end) => original(end) === original(id));
       if (own || edge.id === one) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
     }
     if (element) on.add(element);
-    this.stage.classList.toggle("nbg-focus", on.size > 0);
-    for (const part of this.parts()) part.classList.toggle("nbg-on", on.has(part));
+    this.#stage.classList.toggle("nbg-focus", on.size > 0);
+    for (const part of this.#parts()) part.classList.toggle("nbg-on", on.has(part));
   }
 
-  private *parts(): Generator<Element> {
-    for (const group of [this.drawing.nodes, this.drawing.edges, this.drawing.marks]) yield* group.values();
+  *#parts(): Generator<Element> {
+    for (const group of [this.#drawing.nodes, this.#drawing.edges, this.#drawing.marks]) yield* group.values();
   }
 
   /** Let all but these nodes, and what is between them, step back until Escape; null shows everything. */
-  private only(ids: Set<string> | null): void {
-    const { description } = this.picture;
+  #only(ids: Set<string> | null): void {
+    const { description } = this.#picture;
     const has = (id: string) => ids === null || ids.has(original(id));
-    for (const [id, element] of this.drawing.nodes) element.classList.toggle("nbg-out", !has(id));
+    for (const [id, element] of this.#drawing.nodes) element.classList.toggle("nbg-out", !has(id));
     for (const edge of description.edges)
-      for (const part of [this.drawing.edges.get(edge.id), this.drawing.marks.get(edge.id)])
+      for (const part of [this.#drawing.edges.get(edge.id), this.#drawing.marks.get(edge.id)])
         part?.classList.toggle("nbg-out", !(has(edge.source) && has(edge.target)));
-    if (ids === null) this.status.hidden = true;
-    else this.say(ids.size ? "Only what you asked for is lit. Escape shows everything." : "There is no way between the two. Escape shows everything.");
+    if (ids === null) this.#status.hidden = true;
+    else this.#say(ids.size ? "Only what you asked for is lit. Escape shows everything." : "There is no way between the two. Escape shows everything.");
   }
 
   // --- the tools ------------------------------------------------------------------------------------------------
@@ -246,13 +249,13 @@ export class View implements Selection, Tools {
   };
 
   overlay = (key: string): void => {
-    this.overlaid = key;
-    this.legendScale?.remove();
-    this.legendScale = scaleOf(this.picture.description, key);
-    if (this.legendScale) this.stage.after(this.legendScale);
-    const classes = this.picture.description.overlays.find((one) => one.key === key)?.classes.length ?? 0;
-    for (const node of this.picture.description.nodes) {
-      const element = this.drawing.nodes.get(node.id);
+    this.#overlaid = key;
+    this.#legendScale?.remove();
+    this.#legendScale = scaleOf(this.#picture.description, key);
+    if (this.#legendScale) this.#stage.after(this.#legendScale);
+    const classes = this.#picture.description.overlays.find((one) => one.key === key)?.classes.length ?? 0;
+    for (const node of this.#picture.description.nodes) {
+      const element = this.#drawing.nodes.get(node.id);
       const level = node.levels[key];
       element?.classList.toggle("nbg-levelled", level !== undefined && !classes);
       element?.classList.toggle("nbg-classed", level !== undefined && classes > 0);
@@ -260,58 +263,83 @@ export class View implements Selection, Tools {
       element?.style.setProperty("--nbg-level", String(level));
       element?.style.setProperty("--nbg-class", `var(--nbg-class-${level % 6})`);
     }
-    this.stage.classList.toggle("nbg-overlaid", key !== "");
+    this.#stage.classList.toggle("nbg-overlaid", key !== "");
   };
 
   search = (query: string, next: boolean): void => {
-    const found = matches(this.picture.description, query);
+    const found = matches(this.#picture.description, query);
     const output = this.root.querySelector("output");
     if (output) output.textContent = query.trim() ? `${found.length} found` : "";
-    for (const [id, element] of this.drawing.nodes) element.classList.toggle("nbg-match", found.includes(id));
-    const first = found.map((id) => this.picture.layout.nodes[id]).find(Boolean);
-    if (!next && first) this.camera.reveal(first, this.panel);
+    for (const [id, element] of this.#drawing.nodes) element.classList.toggle("nbg-match", found.includes(id));
+    const first = found.map((id) => this.#picture.layout.nodes[id]).find(Boolean);
+    if (!next && first) this.#camera.reveal(first, this.#panel);
     if (!next || !found.length) return;
-    const here = found.indexOf(this.chosen?.dataset["nodeId"] ?? "");
+    const here = found.indexOf(this.#chosen?.dataset["nodeId"] ?? "");
     this.node(found[(here + 1) % found.length] ?? "");
   };
 
   reductions = (): void => {
-    this.close();
-    this.open(reductionsPanel(this.picture.description, this));
+    this.#close();
+    this.#open(reductionsPanel(this.#picture.description, this));
   };
 
   findings = (): void => {
-    this.close();
-    this.open(findingsPanel(this.picture.description, this));
+    this.#close();
+    this.#open(findingsPanel(this.#picture.description, this));
   };
 
-  steps = (): void => this.player.open(!this.player.shown);
-  showTable = (): void => {
-    this.table.hidden = !this.table.hidden;
-    if (!this.table.hidden) this.table.focus();
+  steps = (): void => {
+    if (this.#timeline.shown) this.#timeline.open(false);
+    this.#player.open(!this.#player.shown);
   };
-  scale = (factor: number): void => this.camera.scale(factor);
-  fit = (): void => this.camera.fit();
+  showTable = (): void => {
+    this.#table.hidden = !this.#table.hidden;
+    if (!this.#table.hidden) this.#table.focus();
+  };
+  scale = (factor: number): void => this.#camera.scale(factor);
+  fit = (): void => this.#camera.fit();
 
   turn = (): void => {
     const direction = this.base.direction === "TB" ? "LR" : "TB";
     if (this.base.turned) {
       this.base = { ...this.base, direction, layout: this.base.turned, turned: this.base.layout };
-      this.close();
-      this.draw();
-      this.firstLook();
+      this.#close();
+      this.#draw();
+      this.#firstLook();
     } else this.ask?.({ direction });
   };
 
+  past = (): void => {
+    if (this.#player.shown) this.#player.open(false);
+    this.#timeline.open(!this.#timeline.shown);
+  };
+
+  /** Colour the nodes as the gradients of one frame were, and say how two differ; null for the last backward. */
+  #at(frame: number | null, other: number | null): void {
+    const { nodes } = this.#picture.description;
+    this.overlay("");
+    this.#stage.classList.toggle("nbg-overlaid", frame !== null);
+    for (const node of nodes) {
+      const element = this.#drawing.nodes.get(node.id);
+      const letter = frame === null ? "-" : (node.past[frame] ?? "-");
+      element?.classList.toggle("nbg-levelled", letter !== "-");
+      element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
+      const rule = element?.querySelector(".nbg-rule");
+      const norm = frame === null ? undefined : node.norms[frame];
+      if (rule) rule.textContent = frame === null ? node.rule : norm ? `∇ ${norm}` : "∇";
+    }
+    if (frame !== null && other !== null) this.#open(differencePanel(this.#picture.description, other, frame));
+  }
+
   /** Draw the backward as far as one step; null for all of it again. */
-  private step(step: Step | null, at: number): void {
-    this.stage.classList.toggle("nbg-stepping", step !== null);
-    const { nodes, edges, marks } = this.drawing;
-    const steps = this.picture.description.steps;
+  #step(step: Step | null, at: number): void {
+    this.#stage.classList.toggle("nbg-stepping", step !== null);
+    const { nodes, edges, marks } = this.#drawing;
+    const steps = this.#picture.description.steps;
     const given = (from: number, to: number) => new Set(steps.slice(from, to).flatMap((one) => one.given.map((it) => it.edge)));
     const [past, now] = [given(0, at), given(at - 1, at)];
     const done = new Set(steps.slice(0, at).map((one) => one.node));
-    for (const edge of this.picture.description.edges) if (past.has(edge.id)) done.add(edge.source);
+    for (const edge of this.#picture.description.edges) if (past.has(edge.id)) done.add(edge.source);
     for (const [id, element] of nodes) {
       element.classList.toggle("nbg-done", done.has(id));
       element.classList.toggle("nbg-current", step?.node === id);
@@ -320,75 +348,77 @@ export class View implements Selection, Tools {
       element.classList.toggle("nbg-done", past.has(id));
       element.classList.toggle("nbg-current", step !== null && now.has(id));
     }
-    if (!step) return this.close();
-    this.open(stepPanel(this.picture.description, step));
-    const box = this.picture.layout.nodes[step.node];
-    if (box) this.camera.reveal(box, this.panel);
+    if (!step) return this.#close();
+    this.#open(stepPanel(this.#picture.description, step));
+    const box = this.#picture.layout.nodes[step.node];
+    if (box) this.#camera.reveal(box, this.#panel);
   }
 
   // --- pan, zoom and keys ---------------------------------------------------------------------------------------
 
-  private extent(): [number, number] {
-    return [this.picture.layout.width, this.picture.layout.height];
+  #extent(): [number, number] {
+    return [this.#picture.layout.width, this.#picture.layout.height];
   }
 
-  private firstLook(): void {
-    const { nodes } = this.picture.description;
+  #firstLook(): void {
+    const { nodes } = this.#picture.description;
     const roots = nodes.filter((node) => node.root || node.kind === "failed");
-    this.camera.look(this.extent(), this.picture.layout.nodes[(roots[roots.length - 1] ?? nodes[0])?.id ?? ""]);
+    this.#camera.look(this.#extent(), this.#picture.layout.nodes[(roots[roots.length - 1] ?? nodes[0])?.id ?? ""]);
   }
 
-  private wants(event: Event): boolean {
+  #wants(event: Event): boolean {
     if (event instanceof MouseEvent && event.type !== "wheel") return !event.button && !event.ctrlKey;
     if (!(event instanceof WheelEvent)) return true;
     // A wheel over a view that nobody has clicked scrolls the notebook.
     return event.ctrlKey || event.metaKey || this.root.contains(document.activeElement);
   }
 
-  private listen(): void {
-    this.stage.addEventListener("click", (event) => {
-      if (event.target === this.stage) this.close();
+  #listen(): void {
+    this.#stage.addEventListener("click", (event) => {
+      if (event.target === this.#stage) this.#close();
     });
     // A click anywhere in the picture lets the wheel zoom; a press on a node focuses the node.
-    this.stage.addEventListener("pointerdown", () => this.stage.focus({ preventScroll: true }));
+    this.#stage.addEventListener("pointerdown", () => this.#stage.focus({ preventScroll: true }));
     this.root.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.target instanceof HTMLSelectElement || event.target instanceof HTMLInputElement) return;
-      if (!(event.key === "Escape" ? this.escape() : this.key(event))) return;
+      if (!(event.key === "Escape" ? this.#escape() : this.#key(event))) return;
       // Jupyter has its own use for these keys.
       event.preventDefault();
       event.stopPropagation();
     });
   }
 
-  private escape(): boolean {
-    const inPanel = this.panel.contains(document.activeElement);
-    const back = this.chosen ?? this.order[0]?.[1];
-    this.pathFrom = null;
-    this.only(null);
-    this.table.hidden = true;
-    this.close();
+  #escape(): boolean {
+    const inPanel = this.#panel.contains(document.activeElement);
+    const back = this.#chosen ?? this.#order[0]?.[1];
+    this.#pathFrom = null;
+    this.#only(null);
+    this.#table.hidden = true;
+    this.#close();
     if (inPanel) back?.focus({ preventScroll: true });
     return true;
   }
 
-  private key(event: KeyboardEvent): boolean {
-    const letter = { s: this.steps, t: this.showTable }[event.key];
-    if (letter && this.picture.description.steps.length + this.order.length) letter();
-    else return this.stageKey(event);
+  #key(event: KeyboardEvent): boolean {
+    const { steps, history } = this.#picture.description;
+    if (event.key === "s" && steps.length) this.steps();
+    else if (event.key === "h" && history.frames.length) this.past();
+    else if (event.key === "t") this.showTable();
+    else return this.#stageKey(event);
     return true;
   }
 
-  private stageKey(event: KeyboardEvent): boolean {
-    const here = this.order.findIndex(([, element]) => element === document.activeElement);
-    const current = this.order[here];
+  #stageKey(event: KeyboardEvent): boolean {
+    const here = this.#order.findIndex(([, element]) => element === document.activeElement);
+    const current = this.#order[here];
     if (!current) return false;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (step !== undefined) this.order[here + step]?.[1].focus({ preventScroll: true });
-    else if (event.key === "ArrowUp") this.along(current[1], "target", "source");
-    else if (event.key === "ArrowDown") this.along(current[1], "source", "target");
-    else if (event.key === "Enter" || event.key === " ") this.enter(current[1]);
-    else if (event.key === "f") this.foldAt(current[0]);
+    if (step !== undefined) this.#order[here + step]?.[1].focus({ preventScroll: true });
+    else if (event.key === "ArrowUp") this.#along(current[1], "target", "source");
+    else if (event.key === "ArrowDown") this.#along(current[1], "source", "target");
+    else if (event.key === "Enter" || event.key === " ") this.#enter(current[1]);
+    else if (event.key === "f") this.#foldAt(current[0]);
     else if (event.key === "+" || event.key === "=") this.scale(1.4);
     else if (event.key === "-") this.scale(1 / 1.4);
     else if (event.key === "0") this.fit();
@@ -397,28 +427,28 @@ export class View implements Selection, Tools {
   }
 
   /** Open the details; a second time, of a folded module, unfold it. */
-  private enter(element: Element): void {
-    const node = this.picture.description.nodes.find((other) => other.id === element.dataset["nodeId"]);
-    if (node?.holds.length && this.chosen === element) this.toggle(node.holds);
+  #enter(element: Element): void {
+    const node = this.#picture.description.nodes.find((other) => other.id === element.dataset["nodeId"]);
+    if (node?.holds.length && this.#chosen === element) this.toggle(node.holds);
     else element.dispatchEvent(new MouseEvent("click"));
   }
 
   /** Fold the module that a node is in, or unfold the one that it is. */
-  private foldAt(id: string): void {
-    const node = this.picture.description.nodes.find((other) => other.id === id);
+  #foldAt(id: string): void {
+    const node = this.#picture.description.nodes.find((other) => other.id === id);
     if (node?.holds.length) this.toggle(node.holds);
     else if (node?.scope) {
       const stand = `f-${node.scope}`;
       this.toggle([node.scope]);
-      this.drawing.nodes.get(stand)?.focus({ preventScroll: true });
+      this.#drawing.nodes.get(stand)?.focus({ preventScroll: true });
     }
   }
 
   /** Follow the first edge, through its mark if it has one. */
-  private along(element: Element, from: "source" | "target", to: "source" | "target"): void {
-    const { nodes, marks } = this.drawing;
+  #along(element: Element, from: "source" | "target", to: "source" | "target"): void {
+    const { nodes, marks } = this.#drawing;
     const mark = element.dataset["edgeId"];
-    const edge = this.picture.description.edges.find((other) =>
+    const edge = this.#picture.description.edges.find((other) =>
       mark === undefined ? other[from] === element.dataset["nodeId"] : other.id === mark,
     );
     if (!edge) return;
