@@ -50,6 +50,7 @@ from nbgrad.core.tensor import Tensor as Tensor, tensor as tensor
 from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: found in the op table, listed in functions.pyi
 from nbgrad.nn.from_torch import from_torch as from_torch
 from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_safetensors as save_safetensors
+from nbgrad.recording import record as record
 
 __version__ = "0.1.0"
 
@@ -62,7 +63,14 @@ def _show(graph: AutogradGraph) -> None:
     show(describe(graph))
 
 
+def _save(graph: AutogradGraph, path: Any, **options: Any) -> None:
+    from nbgrad.saving import save
+
+    save(graph, path, **options)
+
+
 AutogradGraph._ipython_display_ = _show  # type: ignore[attr-defined]  # here, so that core knows no widgets
+AutogradGraph.save = _save  # type: ignore[assignment, method-assign]
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -126,7 +126,7 @@ class Values:
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""
         data, version, _ = self._held.get(id, (None, 0, 0))
-        return data if data is not None and data._version == version else None
+        return data if data is not None and data._version == version and not data.is_meta else None
 
     def get(self, id: int) -> Stats | None:
         """The statistics of the values of ``id``, if there are any."""
@@ -176,7 +176,7 @@ class Kept:
     def get(self, key: Any) -> Stats | None:
         """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
         data, version = self._held.get(key, (None, 0))
-        if data is not None and data._version == version:
+        if data is not None and data._version == version and not data.is_meta:
             return summarise(data)
         shape, norm = self._norms.get(key, (None, None))
         return None if shape is None or norm is None else Stats(shape, float(norm))
@@ -186,7 +186,7 @@ class Kept:
         known: dict[int, Stats] = {}
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
         for key, (data, version) in self._held.items():
-            if data._version == version:
+            if data._version == version and not data.is_meta:
                 if id(data) not in known:
                     known[id(data)] = summarise(data)
                 found[key] = known[id(data)]

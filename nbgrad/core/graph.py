@@ -6,8 +6,9 @@ gradients of the last backward, both within a budget. It is poured into rustwork
 
 from collections.abc import Sequence
 from itertools import count
+from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
 import numpy as np
@@ -84,6 +85,11 @@ class AutogradGraph(Observer, Queries):
         self._failure: Failure | None = None
         self._history = HistoryRecorder(self._frames)
         self._records: list[Record] = []
+
+    if TYPE_CHECKING:  # nbgrad.saving has it: a picture is none of the engine's business
+
+        def save(self, path: str | PathLike[str], *, depth: int | None = None, direction: str = "TB") -> None:
+            """Write the graph to a file, by its suffix."""
 
     # The context.
 

@@ -258,7 +258,9 @@ class Record:
         if self._notes.settled is not None:
             return self._notes.settled.get(self.id)
         tensor = self._thing() if self.op is None and self._thing is not None else None
-        return summarise(tensor.data) if tensor is not None else self._notes.values.get(self.id)
+        if tensor is None:
+            return self._notes.values.get(self.id)
+        return None if tensor.data.is_meta else summarise(tensor.data)
 
     @property
     def gradient(self) -> Stats | None:

@@ -88,6 +88,14 @@ def first_folding(description: Description, limit: int) -> Folding:
     return found
 
 
+def folded_below(description: Description, depth: int | None) -> Folding | None:
+    """The modules nested deeper than ``depth`` folded; None, to fold as many as fit makes necessary, where it is None."""
+    if depth is None:
+        return None
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    return Folding(closed=frozenset(scope for scope in scopes if len(scope_path(scopes, scope)) == depth + 1))
+
+
 def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
     """Return the ids of a scope and its ancestors, outermost first."""
     path: list[str] = []

@@ -13,7 +13,7 @@ from IPython.display import display
 
 from nbgrad.widgets.description import Description, Picture
 from nbgrad.widgets.engine import EngineError
-from nbgrad.widgets.fold import Folding, first_folding
+from nbgrad.widgets.fold import Folding, first_folding, folded_below
 from nbgrad.widgets.layout import NODES, Direction, lay_out
 from nbgrad.widgets.packing import packed
 from nbgrad.widgets.svg import png, svg
@@ -31,6 +31,7 @@ class GraphView(anywidget.AnyWidget):
     Args:
         description: what to draw.
         picture: its layout if there is one already.
+        folding: which modules are folded in that.
     """
 
     _esm = STATIC / "graph.js"
@@ -39,13 +40,19 @@ class GraphView(anywidget.AnyWidget):
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, description: Description, picture: Picture | None = None, **kwargs: Any) -> None:
-        drawn = picture or lay_out(description)
+    def __init__(
+        self,
+        description: Description,
+        picture: Picture | None = None,
+        folding: Folding | None = None,
+        **kwargs: Any,
+    ) -> None:
+        drawn = picture or lay_out(description, folding=folding)
         super().__init__(picture=packed(drawn), **kwargs)
         # Deflated, as what the front end gets: a notebook keeps the views of all its cells.
         self._description = zlib.compress(json.dumps(description).encode())
         self._direction: Direction = drawn["direction"]
-        self._folding: Folding | None = None
+        self._folding = folding
 
     @traitlets.observe("request")
     def _answer(self, change: Any) -> None:
@@ -89,21 +96,32 @@ def static_bundle(description: Description, picture: Picture | None = None) -> d
     return bundle
 
 
-def show(description: Description) -> None:
+def show_text(description: Description) -> None:
+    """Display the table of a graph alone."""
+    display({"text/plain": text(description)}, raw=True)
+
+
+def show(description: Description, *, depth: int | None = None, direction: Direction = "TB") -> None:
     """Display a graph in a notebook.
 
     These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is
     the widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead.
     Without graphviz the table is shown, with a line that says what to install.
+
+    Args:
+        description: the whole graph.
+        depth: modules nested deeper than this are folded; None to fold as many as fit makes necessary.
+        direction: from top to bottom, or from left to right.
     """
+    folding = folded_below(description, depth)
     try:
-        picture = lay_out(description)
+        picture = lay_out(description, direction=direction, folding=folding)
     except EngineError as error:
         display({"text/plain": f"{text(description)}\n\n{error}"}, raw=True)
         return
     bundle = static_bundle(description, picture)
     data = {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}
     display(data, raw=True)
-    widget = GraphView(description, picture)._repr_mimebundle_()
+    widget = GraphView(description, picture, folding)._repr_mimebundle_()
     if widget is not None:
         display(widget[0], metadata=widget[1], raw=True)

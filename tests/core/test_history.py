@@ -221,3 +221,13 @@ def test_on_a_gpu_the_norms_are_the_same() -> None:
             ((w * w).sum() / 2).backward()
     assert [frame.records[0].gradient for frame in graph.history] == [5.0, 5.0, 5.0]
     assert [frame.loss for frame in graph.history] == [12.5, 12.5, 12.5]
+
+
+def test_on_the_meta_device_there_is_structure_and_no_number() -> None:
+    with AutogradGraph(device="meta") as graph:
+        net = nbgrad.nn.Linear(3, 2)
+        step(net, nbgrad.tensor(torch.ones(2, 3, device="meta")))
+    assert [record.op for record in graph.history[0].records if record.op] == ["linear", "pow", "mean"]
+    assert all(record.value is record.gradient is None for record in graph.records)
+    assert graph.history[0].loss is None
+    assert not any(record.gradient or record.weight for record in graph.history[0].records)
