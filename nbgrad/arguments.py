@@ -108,15 +108,15 @@ def explained(name: str) -> str:
     wanted = name.removeprefix("--").removeprefix("no-")
     for one in TABLE:
         if wanted in (one.name, flag(one)[2:]):
-            kind = "yes or no" if one.type is bool else "a number" if "least" in one.metadata else "text"
+            kind = "yes or no" if one.type is bool else "a whole number" if "least" in one.metadata else "text"
             return "\n".join(
                 [
                     f"{flag(one)}: {one.metadata['help']}",
-                    f"  value    {' or '.join(one.metadata['choices']) if 'choices' in one.metadata else kind}",
-                    f"  default  {written(one.metadata['default'])}",
-                    f"  now      {written(configured.get(one.name, one.metadata['default']))}",
-                    f"  in a cell   {MAGIC} {one.metadata['example']}",
-                    f"  in Python   with nbgrad.record({_in_python(one)}) as graph: ...",
+                    f"  value      {' or '.join(one.metadata['choices']) if 'choices' in one.metadata else kind}",
+                    f"  default    {written(one.metadata['default'])}",
+                    f"  now        {written(configured.get(one.name, one.metadata['default']))}",
+                    f"  in a cell  {MAGIC} {one.metadata['example']}",
+                    f"  in Python  with nbgrad.record({_in_python(one)}) as graph: ...",
                 ]
             )
     raise UsageError(f"%autograd help: there is no option {name}{nearest(wanted, [flag(one)[2:] for one in TABLE])}")

@@ -16,7 +16,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from nbgrad import arguments
 from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.options import configured, nearest
+from nbgrad.options import Options, configured, nearest
 from nbgrad.recording import record
 from nbgrad.saving import save
 
@@ -103,7 +103,7 @@ class AutogradMagics(Magics):
     def _begin(self, options: dict[str, Any], *, asked: bool) -> None:
         self.end()  # %%timeit runs the line again and again; and every cell may be recorded anyway
         assert self.shell is not None
-        self.session = Session(self, self.shell, _checked(options), asked=asked)
+        self.session = Session(self, self.shell, _made(record, options), asked=asked)
         self.session.open()
 
     def end(self) -> None:
@@ -141,7 +141,7 @@ class AutogradMagics(Magics):
 
     def _on(self, line: str) -> None:
         options = parsed(self.autograd.parser, line)
-        _checked(options)
+        _made(Options, options)
         self.always = options
 
     def _off(self, _: str) -> None:
@@ -177,10 +177,10 @@ class AutogradMagics(Magics):
         return arguments.explained(name) if name else arguments.overview()
 
 
-def _checked(options: dict[str, Any]) -> record:
-    """The recording with these options; a UsageError if one of them cannot be."""
+def _made(kind: Any, options: dict[str, Any]) -> Any:
+    """A recording, or options alone; a UsageError if one of them cannot be."""
     try:
-        return record(**options)
+        return kind(**options)
     except (RuntimeError, ValueError) as error:
         raise UsageError(f"{MAGIC}: {error}") from None
 

@@ -89,7 +89,7 @@ def first_folding(description: Description, limit: int) -> Folding:
 
 
 def folded_below(description: Description, depth: int | None) -> Folding | None:
-    """The modules nested deeper than ``depth`` folded; None, to fold as many as fit makes necessary, where it is None."""
+    """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary."""
     if depth is None:
         return None
     scopes = {scope["id"]: scope for scope in description["scopes"]}
