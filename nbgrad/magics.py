@@ -57,9 +57,11 @@ class Session:
             self._nested -= 1
             return
         self.close()
-        if self.graph.records or (self.asked and result.success):
+        error = result.error_in_exec
+        stopped = error is not None and self.graph.failure(error) is not None
+        if self.graph.records or stopped or (self.asked and result.success):
             self.magics.last = self
-            self.recording.present()
+            self.recording.present(error)
 
 
 @magics_class

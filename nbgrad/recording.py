@@ -51,17 +51,24 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.graph.close(tensor_variables(user_frame()))
-        self.present()
+        self.present(error)
 
-    def present(self) -> None:
-        """Show the graph as the options say, and write its file."""
-        from nbgrad.saving import save
+    def present(self, error: BaseException | None = None) -> None:
+        """Show the graph as the options say, and write its file.
+
+        Args:
+            error: what ended the block or the cell, if something did: where it was raised is shown too.
+        """
+        from nbgrad.saving import write
         from nbgrad.widgets.describe import describe
         from nbgrad.widgets.view import show, show_text
 
+        if self.view == "none" and self.save is None:
+            return
+        description = describe(self.graph, error)
         if self.view == "graph":
-            show(describe(self.graph), depth=self.depth, direction=self.direction)
+            show(description, depth=self.depth, direction=self.direction)
         elif self.view == "text":
-            show_text(describe(self.graph))
+            show_text(description)
         if self.save is not None:
-            save(self.graph, self.save, depth=self.depth, direction=self.direction)
+            write(description, self.save, depth=self.depth, direction=self.direction)

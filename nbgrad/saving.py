@@ -46,8 +46,12 @@ def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, di
         ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
         EngineError: the graph can't be laid out.
     """
+    write(describe(graph), path, depth=depth, direction=direction)
+
+
+def write(description: Description, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
+    """Write what ``describe`` says of a graph, as ``save`` does."""
     suffix = suffix_of(path)
-    description = describe(graph)
     if suffix == ".txt":
         made: str | bytes = text(description) + "\n"
     elif suffix == ".json":
@@ -56,7 +60,7 @@ def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, di
         made = _dot(description, direction)
     else:
         picture = lay_out(description, direction=direction, folding=folded_below(description, depth))
-        made = page(picture, graph.name) if suffix == ".html" else _drawing(svg(picture), suffix)
+        made = page(picture, description["name"]) if suffix == ".html" else _drawing(svg(picture), suffix)
     if isinstance(made, str):
         made = made.encode()
     Path(path).write_bytes(made)

@@ -114,6 +114,22 @@ def test_an_error_shows_the_users_line_and_closes_the_graph(shell: InteractiveSh
     assert run(shell, f"%%autograd\n{PRODUCT}")[0].success
 
 
+def test_where_an_op_raised_is_drawn_with_what_it_was_given(shell: InteractiveShell) -> None:
+    cell = "%%autograd\nimport nbgrad\nw = nbgrad.tensor([[1.0, 2.0]], requires_grad=True)\nh = w.exp()\nh @ w"
+    result, shown = run(shell, cell)
+    assert "matmul(" in str(result.error_in_exec)
+    drawing, text = shown.outputs[0].data[SVG], shown.outputs[0].data["text/plain"]
+    assert all(word in drawing for word in ("exp", "matmul", "(1, 2)", "raised RuntimeError"))
+    assert "The cell stopped here: matmul raised RuntimeError" in text
+
+
+def test_where_the_first_op_raised_is_drawn_too(shell: InteractiveShell) -> None:
+    cell = "%%autograd --view text\nimport nbgrad\nnbgrad.tensor([1.0], requires_grad=True) @ nbgrad.tensor([1.0, 2.0])"
+    _, shown = run(shell, cell)
+    assert "raised RuntimeError" in shown.outputs[0].data["text/plain"]
+    assert run(shell, "%%autograd\nimport no_such_module")[1].outputs == [], "nothing ran, and nothing is drawn"
+
+
 def test_an_interrupt_closes_the_graph(shell: InteractiveShell) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(shell, f"%%autograd\n{PRODUCT}\nraise KeyboardInterrupt")[0].raise_error()

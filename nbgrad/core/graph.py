@@ -6,9 +6,8 @@ gradients of the last backward, both within a budget. It is poured into rustwork
 
 from collections.abc import Sequence
 from itertools import count
-from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import ref
 
 import numpy as np
@@ -21,7 +20,7 @@ from nbgrad.core.frame import SMALL, Frame, FrameRecorder
 from nbgrad.core.history import FRAMES, History, HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, State, current, set_state
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
-from nbgrad.core.queries import Queries, Subject
+from nbgrad.core.queries import Queries
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, check_device
@@ -85,11 +84,6 @@ class AutogradGraph(Observer, Queries):
         self._failure: Failure | None = None
         self._history = HistoryRecorder(self._frames)
         self._records: list[Record] = []
-
-    if TYPE_CHECKING:  # nbgrad.saving has it: a picture is none of the engine's business
-
-        def save(self, path: str | PathLike[str], *, depth: int | None = None, direction: str = "TB") -> None:
-            """Write the graph to a file, by its suffix."""
 
     # The context.
 
@@ -315,18 +309,6 @@ class AutogradGraph(Observer, Queries):
         frame = self._notes.frame
         return frame.frame() if isinstance(frame, FrameRecorder) else frame
 
-    def failure(self, error: BaseException) -> Failure | None:
-        """Where ``error`` was raised, if it was the last error of an op or a backward in this graph.
-
-        What a backward did before it raised is shown from then on, in the place of the last one that was complete.
-        """
-        found = self._failure
-        if found is None or found.message != str(error):
-            return None
-        if found.frame is not None:
-            self._notes.frame = found.frame
-        return found
-
     @property
     def history(self) -> History:
         """The backwards that ran inside the graph, in numbers: every one, or a bounded sample of a long loop.
@@ -349,39 +331,6 @@ class AutogradGraph(Observer, Queries):
         deleted = self._notes.deleted
         records = self._records if self.closed else self._shown()
         return [record for record in records if record.id not in deleted] if deleted else list(records)
-
-    def delete_node(self, subject: Subject) -> None:
-        """Take a record, and its edges, out of the graph: it is neither drawn nor found again.
-
-        Only the record changes, never a tensor, and no backward takes notice. All other records keep their ids; the
-        inputs that came from it have no source any more.
-
-        Raises:
-            KeyError: the graph has no record of ``subject``.
-        """
-        self._notes.deleted.add(self.record(subject).id)
-
-    def delete_edge(self, source: Subject, result: Subject, input: int | None = None) -> None:
-        """Take the edges from ``source`` to ``result`` out of the graph, as ``delete_node`` takes a node.
-
-        Args:
-            source: where they come from.
-            result: the op that took it as an input.
-            input: the position of the one input to cut; default: every one, both of ``x * x``.
-
-        Raises:
-            KeyError: the graph has no such edge.
-        """
-        above, below = self.record(source), self.record(result)
-        cut = {
-            (below.id, position)
-            for position, taken in enumerate(below._sources)
-            if taken == above.id and input in (None, position) and (below.id, position) not in self._notes.cut
-        }
-        if not cut:
-            where = "" if input is None else f" at input {input}"
-            raise KeyError(f"{self.name!r} has no edge from {above} to {below}{where}")
-        self._notes.cut |= cut
 
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.
