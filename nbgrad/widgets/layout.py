@@ -75,7 +75,7 @@ def lay_out(
 
 
 def whole(description: Description, *, seconds: float = SECONDS) -> Picture:
-    """Find a place for everything, for where no kernel can be asked later: nothing left out that the front end can fold.
+    """Find a place for everything, where no kernel can be asked later: nothing is left out that can be folded.
 
     Args:
         description: the whole graph.
@@ -117,7 +117,7 @@ def dot_source(description: Description, direction: Direction = "TB") -> str:
     """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     homes: defaultdict[str | None, graphviz.Digraph] = defaultdict(graphviz.Digraph)
-    space = {"nodesep": "0.28", "ranksep": "0.36" if direction == "TB" else "0.5"}
+    space = {"nodesep": "0.28", "ranksep": "0.3" if direction == "TB" else "0.5"}
     top = homes[None] = graphviz.Digraph(
         graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},

@@ -6,8 +6,10 @@ from html import escape
 from pathlib import Path
 
 from nbgrad.widgets.description import Picture
+from nbgrad.widgets.layout import NODES
 from nbgrad.widgets.packing import packed
 from nbgrad.widgets.svg import svg
+from nbgrad.widgets.text import text
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -40,8 +42,15 @@ def fragment(picture: Picture) -> str:
     """
     return (
         f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture)).decode()}</script>\n'
-        f"<noscript>{svg(picture)}</noscript>"
+        f"<noscript>{_still(picture)}</noscript>"
     )
+
+
+def _still(picture: Picture) -> str:
+    """What a reader without scripts sees: the drawing, or of what would be as large as a wall, the table."""
+    if len(picture["description"]["nodes"]) <= NODES:
+        return svg(picture)
+    return f"<pre>{escape(text(picture['description']))}</pre>"
 
 
 @cache

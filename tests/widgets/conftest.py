@@ -1,9 +1,12 @@
 """Hand-made descriptions, and a generator of large ones: the drawings are tested without an engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from nbgrad.widgets.description import Description, Edge, Given, Kind, Look, Node, OpText, Reduction, Scope, Step
 
@@ -263,3 +266,39 @@ def flat() -> Build:
 @pytest.fixture
 def tangle() -> Build:
     return tangle_description
+
+
+# --- a page in a browser -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Any]:
+    """Opens the text of a page from disk, in a browser that must ask nobody for anything and raise no error."""
+    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    context.set_default_timeout(5000)
+    requests: list[str] = []
+    errors: list[str] = []
+
+    def refuse(route: Any) -> None:
+        if route.request.url.startswith(("file://", "data:", "blob:")):
+            route.continue_()
+        else:
+            requests.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", refuse)
+
+    def open_page(content: str, scheme: Any = None) -> Page:
+        file = tmp_path / "page.html"
+        file.write_text(content, encoding="utf-8")
+        tab = context.new_page()
+        tab.emulate_media(color_scheme=scheme)
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.goto(file.as_uri())
+        tab.get_by_test_id("nbgrad-node").first.wait_for()
+        return tab
+
+    yield open_page
+    context.close()
+    assert requests == []
+    assert errors == []

@@ -4,7 +4,7 @@ import { select } from "d3-selection";
 import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransform } from "d3-zoom";
 import type { Box } from "./description";
 
-const READABLE = 0.45; // below this scale a label is no text any more
+const READABLE = 0.4; // below this scale a label is no text any more
 
 export class Camera {
   readonly #zoom: ZoomBehavior<SVGSVGElement, unknown>;
