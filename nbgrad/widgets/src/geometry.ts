@@ -120,12 +120,24 @@ function redirect(
     edges.push({ ...edge, source, target, input: "" });
     const [from, to] = [moved.nodes[source], moved.nodes[target]];
     if (!from || !to) continue;
-    // One end stays where it was: so does the curve there, which goes around what is in its way.
+    const straight = between(from, to);
+    // If something stands in the way, and one end stays where it was, the curve keeps its way around it there.
     const run = runs.length === 1 && !(where.has(edge.source) && where.has(edge.target)) ? runs[0] : undefined;
-    const moves = where.has(edge.source) ? from : to;
-    moved.edges[edge.id] = [run ? bent(run, moves, moves === from) : between(from, to)];
+    const others = Object.values(moved.nodes).filter((box) => box !== from && box !== to);
+    const free = !run || !others.some((box) => crosses(straight, box));
+    moved.edges[edge.id] = [free ? straight : bent(run, where.has(edge.source) ? from : to, where.has(edge.source))];
   }
   return edges;
+}
+
+function crosses(run: Point[], { x, y, width, height }: Box): boolean {
+  const [[ax = 0, ay = 0], [bx = 0, by = 0], [cx = 0, cy = 0], [dx = 0, dy = 0]] = run as [Point, Point, Point, Point];
+  for (let t = 0; t <= 1; t += 0.05) {
+    const [p, q, r, s] = [(1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t ** 2, t ** 3];
+    const [px, py] = [p * ax + q * bx + r * cx + s * dx, p * ay + q * by + r * cy + s * dy];
+    if (px > x && px < x + width && py > y && py < y + height) return true;
+  }
+  return false;
 }
 
 /** A curve whose one end is taken to the side of a box that faces the other end. */

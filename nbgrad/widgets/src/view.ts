@@ -94,7 +94,8 @@ export class View implements Selection, Tools {
     this.#order = [];
     const { nodes, marks, edges, scopes } = this.#drawing;
     const { layout, description } = this.#picture;
-    for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => this.node(id));
+    const holds = new Map(description.nodes.map((node) => [node.id, node.holds]));
+    for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => this.node(id), holds.get(id));
     for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => this.mark(id));
     this.#order.sort(([, , a], [, , b]) => a.y - b.y || a.x - b.x);
     this.#order[0]?.[1].setAttribute("tabindex", "0");
@@ -104,8 +105,6 @@ export class View implements Selection, Tools {
       element.addEventListener("mouseleave", () => this.#highlight(this.#chosen));
     }
     for (const [id, element] of scopes) element.addEventListener("dblclick", () => this.toggle([id]));
-    for (const node of description.nodes)
-      if (node.holds.length) nodes.get(node.id)?.addEventListener("dblclick", () => this.toggle(node.holds));
     this.overlay(this.#overlaid);
   }
 
@@ -165,10 +164,17 @@ export class View implements Selection, Tools {
     this.#status.hidden = false;
   }
 
-  #connect(element: Element, id: string, box: Box | undefined, choose: () => void): void {
+  #connect(element: Element, id: string, box: Box | undefined, choose: () => void, holds: string[] = []): void {
     if (!box) return;
     this.#order.push([id, element, box]);
-    element.addEventListener("click", choose);
+    let timer = 0;
+    element.addEventListener("click", (event) => {
+      clearTimeout(timer);
+      // The panel that opens moves the picture: a second click would miss what the first one meant.
+      if (!holds.length || !event.detail) choose();
+      else if (event.detail === 1) timer = window.setTimeout(choose, 280);
+    });
+    if (holds.length) element.addEventListener("dblclick", () => this.toggle(holds));
     element.addEventListener("mouseenter", () => this.#highlight(element));
     element.addEventListener("mouseleave", () => this.#highlight(this.#chosen));
     element.addEventListener("focus", () => {
