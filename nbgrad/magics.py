@@ -18,6 +18,7 @@ from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete,
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.options import Options, configured, nearest
 from nbgrad.recording import record
+from nbgrad.reprs import RICH
 from nbgrad.saving import save
 
 
@@ -221,6 +222,9 @@ def load(shell: InteractiveShell) -> None:
         for them, one in added:
             them.append(one)
             undo.callback(them.remove, one)
+        formatter = shell.display_formatter.formatters["text/html"]  # type: ignore[union-attr]
+        for kind, html in RICH.items():
+            _put(formatter.type_printers, kind, html, undo)
         shell.events.register("pre_run_cell", magics.begin_cell)
         undo.callback(shell.events.unregister, "pre_run_cell", magics.begin_cell)
         undo.callback(magics.end)
@@ -230,18 +234,20 @@ def load(shell: InteractiveShell) -> None:
 def _register(shell: InteractiveShell, magics: AutogradMagics, undo: ExitStack) -> None:
     """Add the magics, and note to put back what they replace."""
     known = shell.magics_manager.magics
-    before = {kind: {name: known[kind].get(name) for name in names} for kind, names in magics.magics.items()}
+    for kind, names in magics.magics.items():
+        for name in names:
+            _put(known[kind], name, None, undo)
+    _put(shell.magics_manager.registry, AutogradMagics.__name__, None, undo)
     shell.register_magics(magics)
 
-    def restore() -> None:
-        del shell.magics_manager.registry[AutogradMagics.__name__]
-        for kind, names in before.items():
-            for name, function in names.items():
-                del known[kind][name]
-                if function is not None:
-                    known[kind][name] = function
 
-    undo.callback(restore)
+def _put(table: dict[Any, Any], key: Any, value: Any, undo: ExitStack) -> None:
+    """``table[key] = value``, and back to what was there before."""
+    if key in table:
+        undo.callback(table.__setitem__, key, table[key])
+    else:
+        undo.callback(table.pop, key)
+    table[key] = value
 
 
 def unload(shell: InteractiveShell) -> None:

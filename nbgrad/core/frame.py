@@ -41,10 +41,13 @@ class Stats:
 
 
 def summarise(data: torch.Tensor) -> Stats:
-    """The statistics of a tensor of numbers; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``."""
+    """The statistics of a tensor; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``.
+
+    Of complex numbers they are those of the magnitudes.
+    """
     if data.numel() == 1 and not data.dtype.is_complex:
         return _summarise_one(data)
-    numbers = data.detach().to(torch.float64).flatten()
+    numbers = (data.abs() if data.dtype.is_complex else data.detach()).to(torch.float64).flatten()
     finite = numbers.isfinite()
     sound = numbers if finite.all() else numbers[finite]
     low, high, mean = (sound.min(), sound.max(), sound.mean()) if sound.numel() else (None, None, None)
