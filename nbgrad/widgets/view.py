@@ -54,6 +54,17 @@ class GraphView(anywidget.AnyWidget):
         self._direction: Direction = drawn["direction"]
         self._folding = folding
 
+    def draw(self, description: Description, folding: Folding | None = None) -> None:
+        """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
+
+        Args:
+            description: what to draw.
+            folding: which modules are folded where the reader has folded and unfolded none.
+        """
+        self._description = zlib.compress(json.dumps(description).encode())
+        folding = self._folding if self._folding is not None else folding
+        self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
+
     @traitlets.observe("request")
     def _answer(self, change: Any) -> None:
         request = change["new"]
