@@ -59,14 +59,19 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         Args:
             error: what ended the block or the cell, if something did: where it was raised is shown too.
         """
+        from IPython.core.getipython import get_ipython
+
         from nbgrad.saving import write
         from nbgrad.widgets.describe import describe
+        from nbgrad.widgets.text import text
         from nbgrad.widgets.view import show, show_text
 
         if self.view == "none" and self.save is None:
             return
         description = describe(self.graph, error)
-        if self.view == "graph":
+        if get_ipython() is None and self.view != "none":
+            print(text(description))  # noqa: T201  # a script has no display but this
+        elif self.view == "graph":
             show(description, depth=self.depth, direction=self.direction)
         elif self.view == "text":
             show_text(description)
