@@ -11,7 +11,7 @@ from nbgrad.options import Direction, suffix_of
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.fold import folded_below
-from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
@@ -58,9 +58,13 @@ def write(description: Description, path: str | Path, *, depth: int | None = Non
         made = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
     elif suffix == ".dot":
         made = _dot(description, direction)
+    elif suffix == ".html":
+        made = page(
+            whole(description, direction=direction, folding=folded_below(description, depth)), description["name"]
+        )
     else:
         picture = lay_out(description, direction=direction, folding=folded_below(description, depth))
-        made = page(picture, description["name"]) if suffix == ".html" else _drawing(svg(picture), suffix)
+        made = _drawing(svg(picture), suffix)
     if isinstance(made, str):
         made = made.encode()
     Path(path).write_bytes(made)

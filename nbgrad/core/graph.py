@@ -123,8 +123,12 @@ class AutogradGraph(Observer, Queries):
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
         names = self._notes.names
         for name, value in list(namespace.items()):
-            if isinstance(value, Tensor) and not name.startswith("_") and value._origin is not None:
-                names.setdefault(record_id(value._origin), name)
+            if isinstance(value, Tensor) and not name.startswith("_"):
+                if value._origin is not None:
+                    names.setdefault(record_id(value._origin), name)
+                else:  # its data were replaced: it goes by another origin from now on
+                    given = [id for id, record in self._outer.items() if record._thing and record._thing() is value]
+                    names.update(dict.fromkeys(given, name))
 
     def clear(self) -> None:
         """Forget everything recorded so far; an open graph goes on recording."""

@@ -236,6 +236,10 @@ class Layout(TypedDict):
     scopes: dict[str, Box]
 
 
+Opens = Literal["graph", "steps", "flow"]
+"""What a view shows first: the graph, the first step of the backward, or the forward alone."""
+
+
 class Picture(TypedDict):
     """What the front end gets: the description as drawn (perhaps folded) and its layout."""
 
@@ -244,3 +248,4 @@ class Picture(TypedDict):
     direction: Literal["TB", "LR"]
     turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
     folded: list[str]  # scopes that the front end itself folds at first
+    opens: Opens

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from nbgrad.widgets.description import Description, Edge, Look, Node, Scope
 from nbgrad.widgets.wording import counted
 
-CELLS = 16_000
+CELLS = 24_000
 """How many numbers the heat maps of one picture show: it has to travel, and to be kept."""
 
 HUB = 3
@@ -85,19 +85,17 @@ def lighter(description: Description, cells: int = CELLS) -> Description:
     """Keep the heat maps of the smallest tensors, as many as ``cells`` numbers allow; of the others the histograms."""
     nodes, edges = description["nodes"], description["edges"]
     looks = [one for node in nodes for one in (node["value"], node["gradient"])]
-    looks += [one for edge in edges if edge["reduction"] for one in (edge["reduction"]["incoming"],)]
-    sizes = sorted(len(one["levels"]) for one in looks if one is not None)
-    room, largest = cells, 0
-    for size in sizes:
-        room -= size
-        if room < 0:
-            break
-        largest = size
-    if room >= 0:
+    looks += [edge["reduction"]["incoming"] for edge in edges if edge["reduction"]]
+    dropped: set[int] = set()
+    for look in sorted((look for look in looks if look is not None), key=lambda look: len(look["levels"])):
+        cells -= len(look["levels"])
+        if cells < 0:
+            dropped.add(id(look))
+    if not dropped:
         return description
 
     def trimmed(look: Look | None) -> Look | None:
-        return look if look is None or len(look["levels"]) <= largest else {**look, "levels": "", "columns": 0}
+        return {**look, "levels": "", "columns": 0} if look is not None and id(look) in dropped else look
 
     return {
         **description,

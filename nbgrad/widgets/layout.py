@@ -70,30 +70,45 @@ def lay_out(
             reason = "took too long" if isinstance(error, LayoutTimeout) else "failed"
             description = {**description, "notes": [*description["notes"], f"A layout of {size} nodes {reason}."]}
             continue
-        return {"description": drawn, "layout": layout, "direction": direction, "turned": None, "folded": []}
+        return {
+            "description": drawn,
+            "layout": layout,
+            "direction": direction,
+            "turned": None,
+            "folded": [],
+            "opens": "graph",
+        }
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-def whole(description: Description, *, seconds: float = SECONDS) -> Picture:
+def whole(
+    description: Description,
+    *,
+    seconds: float = SECONDS,
+    direction: Direction = "TB",
+    folding: Folding | None = None,
+) -> Picture:
     """Find a place for everything, where no kernel can be asked later: nothing is left out that can be folded.
 
     Args:
         description: the whole graph.
         seconds: how long each layout may take.
+        direction: the one that is shown first.
+        folding: what the front end folds at first; None to fold what ``lay_out`` would.
 
     Returns:
-        A picture of up to WHOLE nodes in both directions, of which the front end folds at first what ``lay_out`` would.
+        A picture of up to WHOLE nodes in both directions, of which the front end itself can fold and unfold.
 
     Raises:
         EngineError: as ``lay_out``.
     """
-    picture = lay_out(description, limit=WHOLE, seconds=seconds)
+    picture = lay_out(description, limit=WHOLE, seconds=seconds, direction=direction)
     drawn = picture["description"]
     try:
-        turned = place(drawn, "LR", seconds)
+        turned = place(drawn, "LR" if direction == "TB" else "TB", seconds)
     except LayoutTimeout:
         turned = None
-    folding = first_folding(description, NODES)
+    folding = folding or first_folding(description, NODES)
     known = {scope["id"] for scope in drawn["scopes"]}
     return {**picture, "turned": turned, "folded": sorted(folding.closed & known)}
 

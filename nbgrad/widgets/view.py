@@ -11,7 +11,7 @@ import anywidget
 import traitlets
 from IPython.display import display
 
-from nbgrad.widgets.description import Description, Picture
+from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.fold import Folding, first_folding, folded_below
 from nbgrad.widgets.layout import NODES, Direction, lay_out
@@ -112,7 +112,9 @@ def show_text(description: Description) -> None:
     display({"text/plain": text(description)}, raw=True)
 
 
-def show(description: Description, *, depth: int | None = None, direction: Direction = "TB") -> None:
+def show(
+    description: Description, *, depth: int | None = None, direction: Direction = "TB", opens: Opens = "graph"
+) -> None:
     """Display a graph in a notebook.
 
     These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is
@@ -123,10 +125,11 @@ def show(description: Description, *, depth: int | None = None, direction: Direc
         description: the whole graph.
         depth: modules nested deeper than this are folded; None to fold as many as fit makes necessary.
         direction: from top to bottom, or from left to right.
+        opens: what the live view shows first.
     """
     folding = folded_below(description, depth)
     try:
-        picture = lay_out(description, direction=direction, folding=folding)
+        picture: Picture = {**lay_out(description, direction=direction, folding=folding), "opens": opens}
     except EngineError as error:
         display({"text/plain": f"{text(description)}\n\n{error}"}, raw=True)
         return

@@ -2,6 +2,8 @@
 
 export type Kind = "op" | "parameter" | "leaf" | "input" | "constant" | "outside" | "folded" | "failed";
 
+export type Opens = "graph" | "steps" | "flow";
+
 export interface Detail {
   term: string;
   text: string;
@@ -181,4 +183,5 @@ export interface Picture {
   direction: "TB" | "LR";
   turned: Layout | null;
   folded: string[];
+  opens: Opens;
 }

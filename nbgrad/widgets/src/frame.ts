@@ -58,10 +58,7 @@ function modes(tools: Tools): HTMLElement {
   const group = html("span", { class: "nbg-group", role: "radiogroup", "aria-label": "Direction" });
   const all: [Mode, string][] = [["forward", "↓ Forward"], ["backward", "↑ Backward"], ["both", "⇅ Both"]];
   for (const [mode, label] of all) {
-    const one = button(label, `Show ${mode === "both" ? "both directions" : `the ${mode} alone`}`, `nbgrad-${mode}`, () => {
-      for (const other of group.children) other.setAttribute("aria-checked", String(other === one));
-      tools.mode(mode);
-    });
+    const one = button(label, `Show ${mode === "both" ? "both directions" : `the ${mode} alone`}`, `nbgrad-${mode}`, () => tools.mode(mode));
     one.setAttribute("role", "radio");
     one.setAttribute("aria-checked", String(mode === "both"));
     group.append(one);
@@ -82,11 +79,6 @@ function search(tools: Tools): HTMLElement {
     type: "search", placeholder: "Search", title: "Search by name, op, shape or module; Enter goes to the next", "aria-label": "Search", "data-testid": "nbgrad-search", spellcheck: "false",
   });
   field.addEventListener("input", () => tools.search(field.value, false));
-  field.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") tools.search(field.value, true);
-    if (event.key === "Escape") tools.search((field.value = ""), false);
-    event.stopPropagation(); // Jupyter has its own use for these keys
-  });
   return html("span", { class: "nbg-search" }, field, html("output", { "data-testid": "nbgrad-found" }));
 }
 

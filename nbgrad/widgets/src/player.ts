@@ -27,14 +27,15 @@ export class Player {
       button("▶", "One step on", "nbgrad-next", () => this.#move(1)),
       this.#slider, this.#speed, this.#words,
     );
-    this.root.addEventListener("keydown", (event) => {
-      const by = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
-      if (event.target === this.#speed || (by === undefined && event.key !== "Escape")) return;
-      event.preventDefault();
-      event.stopPropagation();
-      if (by === undefined) this.open(false);
-      else this.#move(by);
-    });
+  }
+
+  /** A key that was pressed in here; whether it meant something. */
+  key(event: KeyboardEvent): boolean {
+    const by = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
+    if (event.key === "Escape") this.open(false);
+    else if (by === undefined || event.target === this.#speed) return false;
+    else this.#move(by);
+    return true;
   }
 
   get shown(): boolean {
@@ -46,13 +47,13 @@ export class Player {
     if (this.shown) this.#at(1);
   }
 
-  open(shown: boolean): void {
+  open(shown: boolean, focus = true): void {
     this.play(false);
     this.root.hidden = !shown;
     this.#slider.max = String(this.steps.length);
     if (!shown) return this.show(null, 0);
     this.#at(1);
-    this.#slider.focus();
+    if (focus) this.#slider.focus();
   }
 
   play(on: boolean): void {

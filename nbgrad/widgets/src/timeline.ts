@@ -24,11 +24,12 @@ export class Timeline {
       button("▶", "One frame on", "nbgrad-later", () => this.#move(1)), this.#other, this.#words,
       html("div", { class: "nbg-strip" }, this.#curves(choose), html("small", {}, `gradient norms of the parameters, from ${history.low} to ${history.high} (log)`)),
     );
-    this.root.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return event.stopPropagation(); // Jupyter has its own use for arrow keys
-      event.stopPropagation();
-      this.open(false);
-    });
+  }
+
+  /** A key that was pressed in here; whether it meant something that the browser does not know. */
+  key(event: KeyboardEvent): boolean {
+    if (event.key === "Escape") this.open(false);
+    return event.key === "Escape";
   }
 
   get shown(): boolean {

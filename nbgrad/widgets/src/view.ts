@@ -54,12 +54,13 @@ export class View implements Selection, Tools {
     this.#draw();
     this.root.style.setProperty("--nbg-height", `${Math.min(640, Math.max(320, this.#picture.layout.height + 40))}px`);
     this.#listen();
-    this.#watcher = new ResizeObserver(() => this.#camera.resized(() => this.#firstLook()));
+    this.#watcher = new ResizeObserver(() => this.#camera.resized(() => this.#begin()));
     this.#watcher.observe(this.#stage);
   }
 
   remove(): void {
     this.#watcher.disconnect();
+    window.removeEventListener("keydown", this.#keydown, true);
     this.#player.play(false);
     this.#camera.stop();
     this.root.remove();
@@ -251,7 +252,10 @@ export class View implements Selection, Tools {
   // --- the tools ------------------------------------------------------------------------------------------------
 
   mode = (mode: Mode): void => {
-    for (const one of ["forward", "backward", "both"]) this.root.classList.toggle(`nbg-${one}`, one === mode);
+    for (const one of ["forward", "backward", "both"]) {
+      this.root.classList.toggle(`nbg-${one}`, one === mode);
+      this.root.querySelector(`[data-testid=nbgrad-${one}]`)?.setAttribute("aria-checked", String(one === mode));
+    }
   };
 
   overlay = (key: string): void => {
@@ -366,6 +370,13 @@ export class View implements Selection, Tools {
     return [this.#picture.layout.width, this.#picture.layout.height];
   }
 
+  /** What the picture is to show first. */
+  #begin(): void {
+    this.#firstLook();
+    if (this.base.opens === "flow") this.mode("forward");
+    if (this.base.opens === "steps" && this.#picture.description.steps.length) this.#player.open(true, false);
+  }
+
   #firstLook(): void {
     const { nodes } = this.#picture.description;
     const roots = nodes.filter((node) => node.root || node.kind === "failed");
@@ -385,14 +396,25 @@ export class View implements Selection, Tools {
     });
     // A click anywhere in the picture lets the wheel zoom; a press on a node focuses the node.
     this.#stage.addEventListener("pointerdown", () => this.#stage.focus({ preventScroll: true }));
-    this.root.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.target instanceof HTMLSelectElement || event.target instanceof HTMLInputElement) return;
-      if (!(event.key === "Escape" ? this.#escape() : this.#key(event))) return;
-      // Jupyter has its own use for these keys.
-      event.preventDefault();
-      event.stopPropagation();
-    });
+    window.addEventListener("keydown", this.#keydown, true);
+  }
+
+  /** Keys that are pressed in the view, before the host, which has its own use for them, sees them. */
+  #keydown = (event: KeyboardEvent): void => {
+    const { target } = event;
+    if (!(target instanceof Node) || !this.root.contains(target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const typed = target instanceof HTMLSelectElement || target instanceof HTMLInputElement;
+    const inside = [this.#player, this.#timeline].find(({ root }) => root.contains(target));
+    const handled = inside ? inside.key(event) : typed ? this.#typed(event, target) : event.key === "Escape" ? this.#escape() : this.#key(event);
+    if (handled) event.preventDefault();
+    if (handled || typed) event.stopImmediatePropagation();
+  };
+
+  #typed(event: KeyboardEvent, field: HTMLInputElement | HTMLSelectElement): boolean {
+    if (field.type !== "search" || (event.key !== "Enter" && event.key !== "Escape")) return false;
+    if (event.key === "Escape") field.value = "";
+    this.search(field.value, event.key === "Enter");
+    return true;
   }
 
   #escape(): boolean {
