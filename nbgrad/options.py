@@ -15,7 +15,7 @@ import torch
 from nbgrad.core.history import FRAMES, HistoryRecorder
 from nbgrad.core.tensor import check_device
 
-View = Literal["graph", "text", "none"]
+View = Literal["graph", "steps", "flow", "text", "none"]
 Direction = Literal["TB", "LR"]
 SUFFIXES = (".svg", ".png", ".pdf", ".html", ".dot", ".json", ".txt")
 """The kinds of files that a graph is written to."""

@@ -71,9 +71,9 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         description = describe(self.graph, error)
         if get_ipython() is None and self.view != "none":
             print(text(description))  # noqa: T201  # a script has no display but this
-        elif self.view == "graph":
-            show(description, depth=self.depth, direction=self.direction)
         elif self.view == "text":
             show_text(description)
+        elif self.view != "none":
+            show(description, depth=self.depth, direction=self.direction, opens=self.view)
         if self.save is not None:
             write(description, self.save, depth=self.depth, direction=self.direction)

@@ -59,9 +59,8 @@ def write(description: Description, path: str | Path, *, depth: int | None = Non
     elif suffix == ".dot":
         made = _dot(description, direction)
     elif suffix == ".html":
-        made = page(
-            whole(description, direction=direction, folding=folded_below(description, depth)), description["name"]
-        )
+        alive = whole(description, direction=direction, folding=folded_below(description, depth))
+        made = page(alive, description["name"])
     else:
         picture = lay_out(description, direction=direction, folding=folded_below(description, depth))
         made = _drawing(svg(picture), suffix)

@@ -70,14 +70,7 @@ def lay_out(
             reason = "took too long" if isinstance(error, LayoutTimeout) else "failed"
             description = {**description, "notes": [*description["notes"], f"A layout of {size} nodes {reason}."]}
             continue
-        return {
-            "description": drawn,
-            "layout": layout,
-            "direction": direction,
-            "turned": None,
-            "folded": [],
-            "opens": "graph",
-        }
+        return Picture(description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens="graph")
     raise AssertionError("unreachable: the last try returns or raises")
 
 
