@@ -1,6 +1,6 @@
 """nbgrad: an autograd engine that you can see."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import (
     bfloat16 as bfloat16,
@@ -50,8 +50,33 @@ from nbgrad.core.tensor import Tensor as Tensor, tensor as tensor
 from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: found in the op table, listed in functions.pyi
 from nbgrad.nn.from_torch import from_torch as from_torch
 from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_safetensors as save_safetensors
+from nbgrad.recording import record as record
+
+if TYPE_CHECKING:
+    from nbgrad.watching import Watch
 
 __version__ = "0.1.0"
+
+
+def watch(model: nn.Module, *, every: float = 0.5, **options: Any) -> "Watch":
+    """Show the last backward through ``model`` in one live view, from this cell until it is closed.
+
+    Args:
+        model: only backwards that reach a parameter of it are shown.
+        every: the least number of seconds between two pictures.
+        options: ``name``, ``depth``, ``direction``, ``history`` and ``budget``, as for ``record``.
+
+    Returns:
+        A ``Watch``, which is a context manager too: its ``graph`` is what is recorded, ``show()`` displays the view
+        once more, ``close()`` ends it and returns the graph.
+
+    Raises:
+        RuntimeError: there is no notebook to draw in.
+        TypeError, ValueError: an option that is not one of these, or that cannot have that value.
+    """
+    from nbgrad.watching import Watch
+
+    return Watch(model, every=every, **options)
 
 
 def _show(graph: AutogradGraph) -> None:
@@ -62,7 +87,14 @@ def _show(graph: AutogradGraph) -> None:
     show(describe(graph))
 
 
+def _save(graph: AutogradGraph, path: Any, **options: Any) -> None:
+    from nbgrad.saving import save
+
+    save(graph, path, **options)
+
+
 AutogradGraph._ipython_display_ = _show  # type: ignore[attr-defined]  # here, so that core knows no widgets
+AutogradGraph.save = _save  # type: ignore[assignment, method-assign]
 
 
 def load_ipython_extension(shell: Any) -> None:

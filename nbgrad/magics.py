@@ -1,4 +1,4 @@
-"""The IPython side: ``%load_ext nbgrad`` and the ``%%autograd`` cell magic.
+"""The IPython side: ``%load_ext nbgrad``, the ``%%autograd`` cell magic and the ``%autograd`` line.
 
 The cell itself is never executed by us: only its first line is replaced, by a call that opens the graph, and a
 one-shot callback closes the graph when the cell has run. So tracebacks, ``await``, a trailing ``;`` and other magics
@@ -6,33 +6,40 @@ work as in any cell.
 """
 
 import shlex
+from contextlib import ExitStack
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
-from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
+from nbgrad import arguments
+from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.widgets.describe import describe
-from nbgrad.widgets.view import show
-
-MAGIC = "%%autograd"
-USAGE = "usage: %%autograd [--name NAME] [--no-view] [--device {cpu,cuda}]"
+from nbgrad.options import Options, configured, nearest
+from nbgrad.recording import record
+from nbgrad.reprs import RICH
+from nbgrad.saving import save
 
 
 class Session:
-    """One ``%%autograd`` cell, from its first line to the end of its run."""
+    """One recorded cell, from its first line to the end of its run."""
 
-    def __init__(self, shell: InteractiveShell, graph: AutogradGraph, *, view: bool) -> None:
+    def __init__(self, magics: "AutogradMagics", shell: InteractiveShell, recording: record, *, asked: bool) -> None:
+        self.magics = magics
         self.shell = shell
-        self.graph = graph
-        self.view = view
+        self.recording = recording
+        self.asked = asked  # by this cell itself; not because every cell is recorded
         self._nested = 0
+
+    @property
+    def graph(self) -> AutogradGraph:
+        """What it records in."""
+        return self.recording.graph
 
     def open(self) -> None:
         """Start recording, until the cell that runs now has run."""
-        self.graph.__enter__()
+        self.recording.__enter__()
         self.shell.events.register("pre_run_cell", self._cell_begins)
         self.shell.events.register("post_run_cell", self._cell_ends)
 
@@ -51,40 +58,134 @@ class Session:
             self._nested -= 1
             return
         self.close()
-        if self.view and result.success:
-            show(describe(self.graph))
+        error = result.error_in_exec
+        stopped = error is not None and self.graph.failure(error) is not None
+        if self.graph.records or stopped or (self.asked and result.success):
+            self.magics.last = self
+            self.recording.present(error)
 
 
 @magics_class
 class AutogradMagics(Magics):
     """The magics that ``%load_ext nbgrad`` adds."""
 
-    session: Session | None = None
+    session: Session | None = None  # of the cell that runs, or ran
+    last: Session | None = None  # the one whose graph was shown
+    always: dict[str, Any] | None = None
+    settings: Any
+    undo: ExitStack
 
-    @magic_arguments()
-    @argument("--name", default=None, help="what the picture calls the graph")
-    @argument("--no-view", action="store_true", help="record, but draw nothing under the cell")
-    @argument("--device", choices=("cpu", "cuda"), default=None, help="where tensors and parameters are made")
-    @cell_magic
-    def autograd(self, line: str, cell: str) -> None:
-        """Record the cell in an AutogradGraph and draw the graph of its last backward under it."""
-        shell = self.shell
-        assert shell is not None
-        shell.run_cell(f"{MAGIC} {line}\n{cell}").raise_error()
+    @takes_options
+    @line_cell_magic
+    def autograd(self, line: str, cell: str | None = None) -> AutogradGraph | None:
+        """Record the cell in an AutogradGraph and draw the graph of its last backward under it.
+
+        Without a cell, %autograd takes a command: status, on, off, last, save, config or help.
+        """
+        if cell is None:
+            return self._command(line)
+        assert self.shell is not None
+        self.shell.run_cell(f"{MAGIC} {line}\n{cell}").raise_error()
+        return None
 
     @line_magic
     def _autograd_begin(self, line: str) -> None:
         """What the ``%%autograd`` line becomes: open a graph until the running cell ends."""
-        options = _parse(self.autograd, line)
-        if self.session is not None and not self.session.graph.closed:
-            self.session.close()  # %%timeit runs the line again and again
-        try:
-            graph = AutogradGraph(options.name, device=options.device)
-        except RuntimeError as error:
-            raise UsageError(f"{MAGIC}: {error}") from None
+        self._begin({**(self.always or {}), **parsed(self.autograd.parser, line)}, asked=True)
+
+    @line_magic
+    def _autograd_help(self, line: str) -> None:  # noqa: ARG002
+        """What a cell that asks for help becomes."""
+        print(self.autograd.parser.format_help())  # noqa: T201
+
+    def begin_cell(self, _info: Any) -> None:
+        """A cell begins: record it if every cell is to be recorded."""
+        if self.always is not None and (self.session is None or self.session.graph.closed):
+            self._begin(self.always, asked=False)
+
+    def _begin(self, options: dict[str, Any], *, asked: bool) -> None:
+        self.end()  # %%timeit runs the line again and again; and every cell may be recorded anyway
         assert self.shell is not None
-        self.session = Session(self.shell, graph, view=not options.no_view)
+        self.session = Session(self, self.shell, _made(record, options), asked=asked)
         self.session.open()
+
+    def end(self) -> None:
+        """Close what is open."""
+        if self.session is not None and not self.session.graph.closed:
+            self.session.close()
+
+    # The line %autograd.
+
+    def _command(self, line: str) -> AutogradGraph | None:
+        command, _, rest = line.strip().partition(" ")
+        command = {"": "status", "-h": "help", "--help": "help"}.get(command, command)
+        if command not in COMMANDS:
+            raise UsageError(
+                f"%autograd: there is no command {command}{nearest(command, COMMANDS)}: there are {', '.join(COMMANDS)}"
+            )
+        if rest and command in ("status", "off", "last"):
+            raise UsageError(f"%autograd {command} takes nothing more, but got {rest}")
+        if command == "last":
+            return self._shown().graph
+        text = getattr(self, f"_{command}")(rest.strip())
+        if text:
+            print(text)  # noqa: T201
+        return None
+
+    def _status(self, _: str) -> str:
+        state = f"cells are recorded that begin with {MAGIC}"
+        if self.always is not None:
+            given = " ".join(f"{name}={value}" for name, value in self.always.items())
+            state = f"every cell is recorded{f', with {given}' if given else ''}"
+        if self.last is None:
+            return f"{state}; none was yet"
+        graph = self.last.graph
+        return f"{state}\nlast graph: {graph!r}, {graph.history!r}"
+
+    def _on(self, line: str) -> None:
+        options = parsed(self.autograd.parser, line)
+        _made(Options, options)
+        self.always = options
+
+    def _off(self, _: str) -> None:
+        self.always = None
+
+    def _shown(self) -> Session:
+        """The graph that a command is about: that of the cell itself, or the last one that was shown."""
+        if self.session is not None and self.session.asked and not self.session.graph.closed:
+            return self.session
+        if self.last is None:
+            raise UsageError(f"%autograd: no cell was recorded yet. Put {MAGIC} on the first line of one.")
+        return self.last
+
+    def _save(self, path: str) -> None:
+        session = self._shown()
+        options = session.recording
+        try:
+            (name,) = shlex.split(path)
+            save(session.graph, name, depth=options.depth, direction=options.direction)
+        except ValueError as error:
+            told = error if len(shlex.split(path)) == 1 else "it takes one file, as in %autograd save net.svg"
+            raise UsageError(f"%autograd save: {told}") from None
+
+    def _config(self, line: str) -> str | None:
+        given = parsed(self.autograd.parser, line)
+        for name, value in given.items():
+            if name not in configured:
+                raise UsageError(f"%autograd config: {name} belongs to one graph, so it has no default to set")
+            setattr(self.settings, name, value)
+        return None if given else arguments.settings()
+
+    def _help(self, name: str) -> str:
+        return arguments.explained(name) if name else arguments.overview()
+
+
+def _made(kind: Any, options: dict[str, Any]) -> Any:
+    """A recording, or options alone; a UsageError if one of them cannot be."""
+    try:
+        return kind(**options)
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(f"{MAGIC}: {error}") from None
 
 
 def rewrite(lines: list[str]) -> list[str]:
@@ -94,6 +195,8 @@ def rewrite(lines: list[str]) -> list[str]:
     magic, _, options = lines[0].rstrip("\n").partition(" ")
     if magic.rstrip() != MAGIC or options.rstrip().endswith("?"):
         return lines
+    if asks_for_help(options):
+        return ["get_ipython().run_line_magic('_autograd_help', '')\n"]
     begin = f"get_ipython().run_line_magic('_autograd_begin', {options.strip()!r})\n"
     body = lines[1:]
     if body and body[0].startswith("%%"):
@@ -103,36 +206,52 @@ def rewrite(lines: list[str]) -> list[str]:
 
 
 def load(shell: InteractiveShell) -> None:
-    """Add the magics to ``shell``; a second time changes nothing."""
+    """Add the magics, their completions and settings to ``shell``; a second time changes nothing."""
     if rewrite in shell.input_transformers_cleanup:
         return
     magics = AutogradMagics(shell)
-    magics.replaced = {  # type: ignore[attr-defined]
-        kind: {name: shell.magics_manager.magics[kind].get(name) for name in names}
-        for kind, names in magics.magics.items()
-    }
+    magics.settings = Autograd.of(shell.config)
+    with ExitStack() as undo:
+        undo.callback(configured.clear)
+        _register(shell, magics, undo)
+        added: list[tuple[list[Any], Any]] = [
+            (shell.input_transformers_cleanup, rewrite),
+            (shell.configurables, magics.settings),
+            (shell.Completer.custom_matchers, complete),
+        ]
+        for them, one in added:
+            them.append(one)
+            undo.callback(them.remove, one)
+        formatter = shell.display_formatter.formatters["text/html"]  # type: ignore[union-attr]
+        for kind, html in RICH.items():
+            _put(formatter.type_printers, kind, html, undo)
+        shell.events.register("pre_run_cell", magics.begin_cell)
+        undo.callback(shell.events.unregister, "pre_run_cell", magics.begin_cell)
+        undo.callback(magics.end)
+        magics.undo = undo.pop_all()
+
+
+def _register(shell: InteractiveShell, magics: AutogradMagics, undo: ExitStack) -> None:
+    """Add the magics, and note to put back what they replace."""
+    known = shell.magics_manager.magics
+    for kind, names in magics.magics.items():
+        for name in names:
+            _put(known[kind], name, None, undo)
+    _put(shell.magics_manager.registry, AutogradMagics.__name__, None, undo)
     shell.register_magics(magics)
-    shell.input_transformers_cleanup.append(rewrite)
+
+
+def _put(table: dict[Any, Any], key: Any, value: Any, undo: ExitStack) -> None:
+    """``table[key] = value``, and back to what was there before."""
+    if key in table:
+        undo.callback(table.__setitem__, key, table[key])
+    else:
+        undo.callback(table.pop, key)
+    table[key] = value
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take the magics away again and put back what they replaced; an open graph is closed."""
-    if rewrite not in shell.input_transformers_cleanup:
-        return
-    shell.input_transformers_cleanup.remove(rewrite)
-    magics = shell.magics_manager.registry.pop(AutogradMagics.__name__)
-    if magics.session is not None and not magics.session.graph.closed:
-        magics.session.close()
-    for kind, names in magics.replaced.items():
-        for name, before in names.items():
-            del shell.magics_manager.magics[kind][name]
-            if before is not None:
-                shell.magics_manager.magics[kind][name] = before
-
-
-def _parse(magic: Any, line: str) -> Any:
-    """The options on ``line``, quoted as in a shell; wrong ones raise a UsageError that shows the usage."""
-    try:
-        return magic.parser.parse_args(shlex.split(line))
-    except (UsageError, ValueError) as error:
-        raise UsageError(f"{MAGIC}: {error}\n{USAGE}") from None
+    """Take away again what ``load`` added, and put back what it replaced; an open graph is closed."""
+    magics = shell.magics_manager.registry.get(AutogradMagics.__name__)
+    if magics is not None:
+        magics.undo.close()

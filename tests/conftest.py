@@ -9,6 +9,7 @@ import pytest
 from tools.check_tools import chromium
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
     from playwright.sync_api import Browser
 
 CHROMIUM_FLAGS = [
@@ -53,6 +54,30 @@ def _same_table_every_run() -> Iterator[None]:
     if module is not None and list(module.OPS) != list(before):
         module.OPS.clear()
         module.OPS.update(before)
+
+
+@pytest.fixture(scope="module")
+def one_shell() -> "Iterator[InteractiveShell]":
+    """An IPython without a front end."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def shell(one_shell: "InteractiveShell") -> "Iterator[InteractiveShell]":
+    """The same with nothing in it but our extension, which leaves nothing behind."""
+    import nbgrad
+    from nbgrad.core.modes import State, current
+
+    one_shell.reset(new_session=True)
+    nbgrad.load_ipython_extension(one_shell)
+    yield one_shell
+    nbgrad.unload_ipython_extension(one_shell)
+    one_shell.config.pop("Autograd", None)
+    assert current() == State()
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,12 @@
 """The magics, in a plain IPython shell and in a real kernel."""
 
 import re
-from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import nbformat
 import pytest
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.utils.capture import capture_output
 from nbclient import NotebookClient
@@ -13,25 +14,10 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import nbgrad
 from nbgrad.core.modes import State, current
+from nbgrad.options import Options
 
 SVG, VIEW = "image/svg+xml", "application/vnd.jupyter.widget-view+json"
 PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
-
-
-@pytest.fixture(scope="module")
-def one_shell() -> Iterator[InteractiveShell]:
-    shell = InteractiveShell.instance()
-    yield shell
-    InteractiveShell.clear_instance()
-
-
-@pytest.fixture
-def shell(one_shell: InteractiveShell) -> Iterator[InteractiveShell]:
-    one_shell.reset(new_session=True)
-    nbgrad.load_ipython_extension(one_shell)
-    yield one_shell
-    nbgrad.unload_ipython_extension(one_shell)
-    assert current() == State()
 
 
 def run(shell: InteractiveShell, cell: str) -> tuple[ExecutionResult, Any]:
@@ -42,7 +28,11 @@ def run(shell: InteractiveShell, cell: str) -> tuple[ExecutionResult, Any]:
 
 
 def last_graph(shell: InteractiveShell) -> nbgrad.AutogradGraph:
-    return shell.magics_manager.registry["AutogradMagics"].session.graph
+    return the_magics(shell).session.graph
+
+
+def the_magics(shell: InteractiveShell) -> Any:
+    return shell.magics_manager.registry["AutogradMagics"]
 
 
 def test_the_graph_stands_under_the_cell(shell: InteractiveShell) -> None:
@@ -60,24 +50,45 @@ def test_text_output_is_the_same_on_every_run(shell: InteractiveShell) -> None:
 
 
 def test_variables_stay_and_the_last_expression_displays(shell: InteractiveShell) -> None:
-    result, _ = run(shell, f"%%autograd --no-view\n{PRODUCT}\na.grad")
+    result, _ = run(shell, f"%%autograd --view none\n{PRODUCT}\na.grad")
     assert result.result is shell.user_ns["a"].grad
     assert shell.user_ns["loss"].item() == 5
-    assert run(shell, f"%%autograd --no-view\n{PRODUCT}\na.grad;")[1].stdout == ""
+    assert run(shell, f"%%autograd --view none\n{PRODUCT}\na.grad;")[1].stdout == ""
 
 
 def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
-    _, shown = run(shell, f"%%autograd --no-view\n{PRODUCT}")
+    _, shown = run(shell, f"%%autograd --view none\n{PRODUCT}")
     assert shown.outputs == []
     assert [record.name for record in last_graph(shell).records] == ["a", None, "loss"]
 
 
-@pytest.mark.parametrize("options", ["--nonsense", "--device tpu", "--name", "--name 'open"])
-def test_a_wrong_option_prints_usage_and_runs_nothing(shell: InteractiveShell, options: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--deph 1", "there is no option --deph; did you mean --depth?"),
+        ("--nonsense", "there is no option --nonsense\n"),
+        ("depth", "there is no option depth; did you mean --depth?"),
+        ("--dep 1", "there is no option --dep; did you mean --depth?"),
+        ("--view grpah", "argument --view: invalid choice: 'grpah'"),
+        ("--depth one", "argument --depth: invalid int value: 'one'"),
+        ("--depth -1", "depth=-1: it has to be a whole number, 0 or more"),
+        ("--history 1", "history=1: keep 0 frames, or 2 and more"),
+        (
+            "--device tpu",
+            "device='tpu': it has to be one that torch knows, as cpu, cuda or cuda:1; did you mean cpu?",
+        ),
+        ("--name", "argument --name: expected one argument"),
+        ("--name 'open", "No closing quotation"),
+        ("--save net.jpeg", "'net.jpeg': a graph is not written to a file that ends in .jpeg, but to .svg, .png, .pdf"),
+        ("--save net", "'net': a graph is not written to a file without a suffix"),
+    ],
+)
+def test_a_wrong_option_is_named_and_nothing_runs(shell: InteractiveShell, options: str, said: str) -> None:
     result, shown = run(shell, f"%%autograd {options}\nran = True")
-    assert not result.success
-    assert "usage: %%autograd [--name NAME] [--no-view] [--device {cpu,cuda}]" in shown.stdout + shown.stderr
+    assert isinstance(result.error_in_exec, UsageError)
+    assert f"UsageError: %%autograd: {said}" in shown.stdout + shown.stderr
     assert "ran" not in shell.user_ns
+    assert current() == State()
 
 
 def test_cuda_where_there_is_none_says_so_and_runs_nothing(
@@ -97,10 +108,26 @@ def test_an_error_shows_the_users_line_and_closes_the_graph(shell: InteractiveSh
         frames = frames.tb_next
     assert frames is not None
     assert frames.tb_lineno == 6
-    assert shown.outputs == []
+    assert [SVG in output.data for output in shown.outputs] == [True, False], "what there is is drawn"
     assert last_graph(shell).closed
     assert current() == State()
     assert run(shell, f"%%autograd\n{PRODUCT}")[0].success
+
+
+def test_where_an_op_raised_is_drawn_with_what_it_was_given(shell: InteractiveShell) -> None:
+    cell = "%%autograd\nimport nbgrad\nw = nbgrad.tensor([[1.0, 2.0]], requires_grad=True)\nh = w.exp()\nh @ w"
+    result, shown = run(shell, cell)
+    assert "matmul(" in str(result.error_in_exec)
+    drawing, text = shown.outputs[0].data[SVG], shown.outputs[0].data["text/plain"]
+    assert all(word in drawing for word in ("exp", "matmul", "(1, 2)", "raised RuntimeError"))
+    assert "The cell stopped here: matmul raised RuntimeError" in text
+
+
+def test_where_the_first_op_raised_is_drawn_too(shell: InteractiveShell) -> None:
+    cell = "%%autograd --view text\nimport nbgrad\nnbgrad.tensor([1.0], requires_grad=True) @ nbgrad.tensor([1.0, 2.0])"
+    _, shown = run(shell, cell)
+    assert "raised RuntimeError" in shown.outputs[0].data["text/plain"]
+    assert run(shell, "%%autograd\nimport no_such_module")[1].outputs == [], "nothing ran, and nothing is drawn"
 
 
 def test_an_interrupt_closes_the_graph(shell: InteractiveShell) -> None:
@@ -112,7 +139,7 @@ def test_an_interrupt_closes_the_graph(shell: InteractiveShell) -> None:
 
 @pytest.mark.parametrize("outer", ["%%time", "%%capture kept", "%%timeit -n 2 -r 2"])
 def test_it_stacks_below_other_magics(shell: InteractiveShell, outer: str) -> None:
-    result, _ = run(shell, f"{outer}\n%%autograd --no-view\n{PRODUCT}")
+    result, _ = run(shell, f"{outer}\n%%autograd --view none\n{PRODUCT}")
     assert result.success
     assert last_graph(shell).closed
     assert len(last_graph(shell).records) == 3
@@ -120,20 +147,20 @@ def test_it_stacks_below_other_magics(shell: InteractiveShell, outer: str) -> No
 
 @pytest.mark.parametrize("inner", ["%%time", "%%capture kept"])
 def test_it_stacks_above_other_magics(shell: InteractiveShell, inner: str) -> None:
-    result, _ = run(shell, f"%%autograd --no-view\n{inner}\n{PRODUCT}")
+    result, _ = run(shell, f"%%autograd --view none\n{inner}\n{PRODUCT}")
     assert result.success
     assert [record.name for record in last_graph(shell).records] == ["a", None, "loss"]
 
 
 def test_a_cell_that_runs_cells_ends_with_its_own_end(shell: InteractiveShell) -> None:
     nested = f"get_ipython().run_cell('1')\n{PRODUCT}"
-    run(shell, f"%%autograd --no-view\n{nested}")
+    run(shell, f"%%autograd --view none\n{nested}")
     assert len(last_graph(shell).records) == 3
 
 
 def test_a_magic_called_by_hand_does_the_same(shell: InteractiveShell) -> None:
     with capture_output():
-        shell.run_cell_magic("autograd", "--no-view", PRODUCT)
+        shell.run_cell_magic("autograd", "--view none", PRODUCT)
     assert len(last_graph(shell).records) == 3
     with capture_output(), pytest.raises(ZeroDivisionError):
         shell.run_cell_magic("autograd", "", "1 / 0")
@@ -141,12 +168,18 @@ def test_a_magic_called_by_hand_does_the_same(shell: InteractiveShell) -> None:
 
 def test_help_shows_the_options(shell: InteractiveShell) -> None:
     _, shown = run(shell, "%%autograd?")
-    assert "--no-view" in shown.stdout
-    assert last_session(shell) is None
+    assert "--strict-broadcast" in shown.stdout
+    assert the_magics(shell).session is None
 
 
-def last_session(shell: InteractiveShell) -> Any:
-    return shell.magics_manager.registry["AutogradMagics"].session
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_a_cell_that_asks_for_help_gets_it_and_does_not_run(shell: InteractiveShell, flag: str) -> None:
+    result, shown = run(shell, f"%%autograd --depth 2 {flag}\nran = True")
+    assert result.success
+    for option in fields(Options):
+        assert f"--{option.name.replace('_', '-')}" in shown.stdout
+        assert option.metadata["help"].split("; ")[0].split(" to ")[0] in " ".join(shown.stdout.split())
+    assert "ran" not in shell.user_ns
 
 
 def test_loading_twice_and_unloading_undo_exactly_what_loading_did(one_shell: InteractiveShell) -> None:
@@ -174,7 +207,8 @@ def test_loading_twice_and_unloading_undo_exactly_what_loading_did(one_shell: In
 def test_unloading_closes_an_open_graph(shell: InteractiveShell) -> None:
     run(
         shell,
-        "%%autograd --no-view\nimport nbgrad\nget_ipython().extension_manager.loaded.add('nbgrad')\n%unload_ext nbgrad",
+        "%%autograd --view none\nimport nbgrad\n"
+        "get_ipython().extension_manager.loaded.add('nbgrad')\n%unload_ext nbgrad",
     )
     assert current() == State()
     assert "autograd" not in shell.magics_manager.magics["cell"]
@@ -227,7 +261,7 @@ def test_in_a_kernel_await_works_at_top_level(executed: nbformat.NotebookNode) -
 
 
 def test_in_a_kernel_an_error_has_the_users_line_and_leaves_the_engine_clean(executed: nbformat.NotebookNode) -> None:
-    assert kinds(executed.cells[3]) == ["error"]
+    assert kinds(executed.cells[3]) == ["error", SVG, VIEW]
     traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(executed.cells[3].outputs[0].traceback))
     assert "line 6" in traceback
     assert "----> 6 1 / 0" in traceback

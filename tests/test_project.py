@@ -135,4 +135,5 @@ def test_every_import_of_the_package_is_a_dependency() -> None:
         for owner in owners.get(module, [module])
     }
     project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
-    assert needed <= names(project["dependencies"]) | names(project["optional-dependencies"]["weights"])
+    extras = project["optional-dependencies"]
+    assert needed <= names(project["dependencies"]) | names(extras["pdf"]) | names(extras["weights"])

@@ -117,9 +117,15 @@ class Walk:
         with BelowAutograd():
             for origin, seed in roots:
                 self._add(origin, seed)
-            while pending:
-                origin = self._latest()
-                self._visit(origin, pending.pop(origin))
+            origin = roots[0][0]
+            try:
+                while pending:
+                    origin = self._latest()
+                    self._visit(origin, pending.pop(origin))
+            except Exception as error:
+                for observer in self.observers:
+                    observer.on_backward_error(origin, error)
+                raise
 
     def _latest(self) -> Origin:
         """The latest origin that has a gradient, which is the next to visit."""

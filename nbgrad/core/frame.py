@@ -25,7 +25,8 @@ class Stats:
     """What is shown of a tensor's values.
 
     ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
-    was kept; ``values`` are nested lists, None for all but small tensors.
+    was kept; ``values`` are nested lists, None for all but small tensors; of larger ones ``counts`` is a histogram of
+    the finite values, in equal steps from ``low`` to ``high``.
     """
 
     shape: tuple[int, ...]
@@ -36,13 +37,17 @@ class Stats:
     nan: int = 0
     inf: int = 0
     values: Any = None
+    counts: tuple[int, ...] | None = None
 
 
 def summarise(data: torch.Tensor) -> Stats:
-    """The statistics of a tensor of numbers; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``."""
+    """The statistics of a tensor; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``.
+
+    Of complex numbers they are those of the magnitudes.
+    """
     if data.numel() == 1 and not data.dtype.is_complex:
         return _summarise_one(data)
-    numbers = data.detach().to(torch.float64).flatten()
+    numbers = (data.abs() if data.dtype.is_complex else data.detach()).to(torch.float64).flatten()
     finite = numbers.isfinite()
     sound = numbers if finite.all() else numbers[finite]
     low, high, mean = (sound.min(), sound.max(), sound.mean()) if sound.numel() else (None, None, None)
@@ -55,7 +60,13 @@ def summarise(data: torch.Tensor) -> Stats:
         nan=int(numbers.isnan().sum()),
         inf=int(numbers.isinf().sum()),
         values=data.tolist() if data.numel() <= SMALL else None,
+        counts=None if data.numel() <= SMALL or low is None else _counts(sound),
     )
+
+
+def _counts(numbers: torch.Tensor) -> tuple[int, ...]:
+    numbers = numbers if numbers.dtype.is_floating_point else numbers.abs()
+    return tuple(int(count) for count in torch.histc(numbers, 20).tolist())
 
 
 def _summarise_one(data: torch.Tensor) -> Stats:
@@ -66,6 +77,21 @@ def _summarise_one(data: torch.Tensor) -> Stats:
         return Stats(shape, abs(number), number, number, number, 0, 0, values)
     nan = math.isnan(number)
     return Stats(shape, abs(number), nan=int(nan), inf=int(not nan), values=values)
+
+
+def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
+    """The Euclidean norms of ``tensors`` by the same keys, 0-d, in one batch and without waiting for a GPU.
+
+    Those of half precision are taken in float32. Empty tensors, and those on the meta device, have none.
+    """
+    known = {key: data for key, data in tensors.items() if data.numel() and not data.is_meta}
+    narrow = {key: data for key, data in known.items() if data.dtype.itemsize < 4}
+    wide = {key: data for key, data in known.items() if key not in narrow} if narrow else known
+    found: dict[Any, torch.Tensor] = {}
+    for group, dtype in ((wide, None), (narrow, torch.float32)):
+        if group:
+            found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
+    return found
 
 
 class Values:
@@ -100,10 +126,15 @@ class Values:
         self._held = {id: held for id, held in self._held.items() if id in ids}
         self._room = VALUES - sum(size for *_, size in self._held.values())
 
-    def get(self, id: int) -> Stats | None:
-        """The statistics of the values of ``id``; None if they are not kept or were changed in place since."""
+    def raw(self, id: int) -> torch.Tensor | None:
+        """The values of ``id``; None if they are not kept or were changed in place since."""
         data, version, _ = self._held.get(id, (None, 0, 0))
-        return summarise(data) if data is not None and data._version == version else None
+        return data if data is not None and data._version == version and not data.is_meta else None
+
+    def get(self, id: int) -> Stats | None:
+        """The statistics of the values of ``id``, if there are any."""
+        data = self.raw(id)
+        return None if data is None else summarise(data)
 
 
 class Kept:
@@ -133,12 +164,13 @@ class Kept:
 
     def keep_norms(self, tensors: dict[Any, torch.Tensor]) -> None:
         """Keep the norms of ``tensors``: all that is left of one that is changed in place later."""
-        known = {key: data for key, data in tensors.items() if data.numel()}
-        dtype = torch.float32 if any(data.dtype.itemsize < 4 for data in known.values()) else None
-        norms = torch._foreach_norm(list(known.values()), 2, dtype=dtype) if known else []
-        self._norms.update(
-            {key: (tuple(data.shape), norm) for (key, data), norm in zip(known.items(), norms, strict=True)}
-        )
+        self._norms.update({key: (tuple(tensors[key].shape), norm) for key, norm in norms(tensors).items()})
+
+    def norms(self, more: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
+        known = {id: norm for id, (_, norm) in self._norms.items() if isinstance(id, int)}
+        held = {id: data for id, (data, _) in self._held.items() if isinstance(id, int)}
+        return {**norms({**more, **held}), **known}
 
     def shrink(self) -> None:
         """Let go of all but small tensors, whose memory the next backward can use again."""
@@ -147,7 +179,7 @@ class Kept:
     def get(self, key: Any) -> Stats | None:
         """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
         data, version = self._held.get(key, (None, 0))
-        if data is not None and data._version == version:
+        if data is not None and data._version == version and not data.is_meta:
             return summarise(data)
         shape, norm = self._norms.get(key, (None, None))
         return None if shape is None or norm is None else Stats(shape, float(norm))
@@ -157,7 +189,7 @@ class Kept:
         known: dict[int, Stats] = {}
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
         for key, (data, version) in self._held.items():
-            if data._version == version:
+            if data._version == version and not data.is_meta:
                 if id(data) not in known:
                     known[id(data)] = summarise(data)
                 found[key] = known[id(data)]
@@ -174,6 +206,7 @@ class Frame:
         gradients: by id of an op or a leaf, the gradient of the tensor it made or is.
         contributions: by id of an op and position of its input, the gradient that the rule gave that input.
         reductions: by the same key, the sum that undid a broadcast.
+        unreduced: by the same key, the gradient before that sum, where it is small.
     """
 
     number: int
@@ -181,6 +214,7 @@ class Frame:
     gradients: dict[int, Stats] = field(default_factory=dict)
     contributions: dict[tuple[int, int], Stats] = field(default_factory=dict)
     reductions: dict[tuple[int, int], Reduction] = field(default_factory=dict)
+    unreduced: dict[tuple[int, int], Stats] = field(default_factory=dict)
 
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""
@@ -189,6 +223,10 @@ class Frame:
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
         """What the rule of an input gave it."""
         return self.contributions.get(key)
+
+    def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
+        """The same before the sum that undid a broadcast."""
+        return self.unreduced.get(key)
 
 
 class FrameRecorder:
@@ -215,19 +253,24 @@ class FrameRecorder:
         """A rule gave its input ``gradient``, after undoing a broadcast if there was one."""
         self._kept[key] = _raw(gradient)
 
+    def stretched(self, key: tuple[int, int], gradient: Any) -> None:
+        """What that was before the sum, to show the sum where it is small."""
+        if (data := _raw(gradient)).numel() <= SMALL:
+            self._kept[(*key, "unreduced")] = data
+
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
         self._leaves[seq] = _raw(gradient)
 
-    def end(self, number: int, before: "FrameRecorder | Frame | None") -> None:
+    def end(self, number: int, before: "FrameRecorder | Frame | None", *, watch: bool = True) -> None:
         """The backward is complete, the ``number``-th: what the user can change from now on are the ``.grad``.
 
         Their norms are taken after the first backward, and from then on if one was changed in place: most loops clip
-        their gradients or set them to zero in every step or never.
+        their gradients or set them to zero in every step or never. Without ``watch`` none is kept.
         """
         self.number = number
         self.careful = isinstance(before, FrameRecorder) and (before.careful or before.changed())
-        if self.careful or number == 1:
+        if watch and (self.careful or number == 1):
             self._kept.keep_norms(self._leaves)
         self._grads = [(ref(data), data._version) for data in self._leaves.values()]
         self._leaves = {}
@@ -240,6 +283,10 @@ class FrameRecorder:
         """Whether a gradient that became a ``.grad``, and still is one, was changed in place since."""
         return any((data := held()) is not None and data._version != version for held, version in self._grads)
 
+    def norms(self) -> dict[int, torch.Tensor]:
+        """The norms of the gradients that arrived, by id, where they are computed."""
+        return self._kept.norms(self._leaves)
+
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""
         return self._kept.get(id)
@@ -248,12 +295,17 @@ class FrameRecorder:
         """What the rule of an input gave it."""
         return self._kept.get(key)
 
+    def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
+        """The same before the sum that undid a broadcast."""
+        return self._kept.get((*key, "unreduced"))
+
     def frame(self) -> Frame:
         """The backward as data, no tensor in it."""
         kept = self._kept.summarise()
         gradients = {key: stats for key, stats in kept.items() if isinstance(key, int)}
-        contributions = {key: stats for key, stats in kept.items() if isinstance(key, tuple)}
-        return Frame(self.number, self.roots, gradients, contributions, self.reductions)
+        contributions = {key: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 2}
+        unreduced = {key[:2]: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 3}
+        return Frame(self.number, self.roots, gradients, contributions, self.reductions, unreduced)
 
 
 def _raw(gradient: Any) -> torch.Tensor:

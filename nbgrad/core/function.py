@@ -183,6 +183,11 @@ def _made(function: type[Function], arity: int) -> Op:
     return row
 
 
+def of_function(op: Op) -> bool:
+    """Whether a row stands for a ``Function`` of the user's, which is in no table and has no forward of its own."""
+    return getattr(op, "forward", None) is None
+
+
 class FunctionPlan(Plan):
     """How a backward runs the hand-written rule of one call of a ``Function``."""
 

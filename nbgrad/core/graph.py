@@ -17,10 +17,11 @@ from nbgrad.core.advice import Changes
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.frame import SMALL, Frame, FrameRecorder
+from nbgrad.core.history import FRAMES, History, HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, State, current, set_state
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
-from nbgrad.core.queries import Queries, Subject
-from nbgrad.core.record import NOTHING, Literal, Notes, Ran, Record, described
+from nbgrad.core.queries import Queries
+from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, check_device
 from nbgrad.core.unreached import Fact, Paths, Unreached, Uses, named_tensors
@@ -44,9 +45,11 @@ class AutogradGraph(Observer, Queries):
             tensor at all.
         budget: how many bytes of gradients of the last backward it may keep; beyond it only their norms are kept. Of
             values of at most 1,024 elements it keeps the newest two megabytes.
+        history: of how many backwards it keeps the norms of the gradients, at most; 0 for none.
 
     Raises:
         RuntimeError: a CUDA device is asked for where there is none; or the graph is opened twice.
+        ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward.
     """
 
     def __init__(
@@ -56,12 +59,14 @@ class AutogradGraph(Observer, Queries):
         device: torch.device | str | None = None,
         watch: bool = True,
         budget: int = 256 << 20,
+        history: int = FRAMES,
     ) -> None:
         self.name = name or f"graph {_next_number()}"
         self.device = None if device is None else check_device(device)
         self.watch = watch
         self.closed = False
         self._budget = budget
+        self._frames = history
         self._uses = Uses()
         self._changes = Changes()
         self._paths: Paths | None = None
@@ -76,6 +81,8 @@ class AutogradGraph(Observer, Queries):
         self._limit = 256
         self._running: FrameRecorder | None = None
         self._backwards = 0
+        self._failure: Failure | None = None
+        self._history = HistoryRecorder(self._frames)
         self._records: list[Record] = []
 
     # The context.
@@ -116,8 +123,12 @@ class AutogradGraph(Observer, Queries):
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
         names = self._notes.names
         for name, value in list(namespace.items()):
-            if isinstance(value, Tensor) and not name.startswith("_") and value._origin is not None:
-                names.setdefault(record_id(value._origin), name)
+            if isinstance(value, Tensor) and not name.startswith("_"):
+                if value._origin is not None:
+                    names.setdefault(record_id(value._origin), name)
+                else:  # its data were replaced: it goes by another origin from now on
+                    given = [id for id, record in self._outer.items() if record._thing and record._thing() is value]
+                    names.update(dict.fromkeys(given, name))
 
     def clear(self) -> None:
         """Forget everything recorded so far; an open graph goes on recording."""
@@ -215,6 +226,18 @@ class AutogradGraph(Observer, Queries):
         if node is None and not self.closed and not state.walking:
             self._uses.unrecorded(op, args, enabled=state.grad_enabled)
 
+    def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
+        """Remember where the user's code stopped, if this is the end of it."""
+        operands = tuple(map(Operand.of, op.inputs, args))
+        self._failure = Failure(op.name, str(error), None, operands, current().scope, user_place())
+
+    def on_backward_error(self, origin: Origin, error: Exception) -> None:
+        """What the backward did until then is shown, and where it stopped."""
+        if self._running is not None:
+            op = getattr(origin, "op", None)
+            facts = (op.name if op else "leaf", str(error), record_id(origin), (), None, user_place())
+            self._failure = Failure(*facts, self._running.frame())
+
     def on_detach(self, tensor: Tensor, detached: Tensor) -> None:  # noqa: ARG002
         """Remember that a path ends."""
         if not self.closed:
@@ -254,18 +277,20 @@ class AutogradGraph(Observer, Queries):
         if self.watch:
             self._running.gradient(id, gradient)
 
-    def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:  # noqa: ARG002
+    def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
         if self._running is None:
             return
         if reduction is not None:
             self._running.reductions[node.seq, position] = reduction
+            if self.watch:
+                self._running.stretched((node.seq, position), gradient)
         if self.watch:
             self._running.contribution((node.seq, position), reduced)
 
     def on_accumulate(self, leaf: Leaf, gradient: Any) -> None:
-        """Remember which gradients the user can change."""
-        if self._running is not None and self.watch:
+        """Remember which gradients the user can change, until the backward ends."""
+        if self._running is not None:
             self._running.leaf(leaf.seq, gradient)
 
     def on_backward_end(self) -> None:
@@ -274,9 +299,11 @@ class AutogradGraph(Observer, Queries):
             return
         self._uses.reached = self._running.arrived
         self._backwards += 1
-        self._running.end(self._backwards, self._notes.frame)
-        self._notes.frame, self._running = self._running, self._running.outer
-        self._notes.frame.outer = None
+        ended, before = self._running, self._notes.frame
+        self._notes.frame, self._running, ended.outer = ended, ended.outer, None
+        if self._history.wants(self._backwards):
+            self._history.add(self._backwards, ended, self._passed(), self._notes.values)
+        ended.end(self._backwards, before, watch=self.watch)
 
     # What others ask it.
 
@@ -285,6 +312,14 @@ class AutogradGraph(Observer, Queries):
         """The last backward that ran inside the graph, as data; None before the first."""
         frame = self._notes.frame
         return frame.frame() if isinstance(frame, FrameRecorder) else frame
+
+    @property
+    def history(self) -> History:
+        """The backwards that ran inside the graph, in numbers: every one, or a bounded sample of a long loop.
+
+        Without ``watch`` a frame has the norms of the leaves' gradients alone, and no loss.
+        """
+        return self._history.frames(self._backwards, self._notes.roots, self.records)
 
     @property
     def backwards(self) -> int:
@@ -300,39 +335,6 @@ class AutogradGraph(Observer, Queries):
         deleted = self._notes.deleted
         records = self._records if self.closed else self._shown()
         return [record for record in records if record.id not in deleted] if deleted else list(records)
-
-    def delete_node(self, subject: Subject) -> None:
-        """Take a record, and its edges, out of the graph: it is neither drawn nor found again.
-
-        Only the record changes, never a tensor, and no backward takes notice. All other records keep their ids; the
-        inputs that came from it have no source any more.
-
-        Raises:
-            KeyError: the graph has no record of ``subject``.
-        """
-        self._notes.deleted.add(self.record(subject).id)
-
-    def delete_edge(self, source: Subject, result: Subject, input: int | None = None) -> None:
-        """Take the edges from ``source`` to ``result`` out of the graph, as ``delete_node`` takes a node.
-
-        Args:
-            source: where they come from.
-            result: the op that took it as an input.
-            input: the position of the one input to cut; default: every one, both of ``x * x``.
-
-        Raises:
-            KeyError: the graph has no such edge.
-        """
-        above, below = self.record(source), self.record(result)
-        cut = {
-            (below.id, position)
-            for position, taken in enumerate(below._sources)
-            if taken == above.id and input in (None, position) and (below.id, position) not in self._notes.cut
-        }
-        if not cut:
-            where = "" if input is None else f" at input {input}"
-            raise KeyError(f"{self.name!r} has no edge from {above} to {below}{where}")
-        self._notes.cut |= cut
 
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.
@@ -373,17 +375,24 @@ class AutogradGraph(Observer, Queries):
 
     def _shown(self) -> list[Record]:
         """What the last backward ran through, or what exists if there was none; a tensor before its first use."""
+        return [
+            fact.record(id, self._notes) if isinstance(fact, Ran) else fact.placed(scope)
+            for id, fact, scope in self._passed()
+        ]
+
+    def _passed(self) -> list[Passed]:
+        """The facts of what is shown, each with its id and the scope that it is shown in."""
+        ops, outer = self._ops, self._outer
         if self._backwards:
-            reached = self._reached()
-            ops = [ran.record(id, self._notes) for id, ran in self._ops.items() if id in reached]
+            shown = [(id, ops[id]) for id in sorted(self._reached()) if id in ops]
         else:
-            ops = [ran.record(id, self._notes) for id, ran in self._ops.items() if ran.thing() is not None]
-        outer, seen, shown = self._outer, set[int](), list[Record]()
-        for record in ops:
-            for source in record._sources:
+            shown = [(id, ran) for id, ran in ops.items() if ran.thing() is not None]
+        seen, passed = set[int](), list[Passed]()
+        for id, ran in shown:
+            for source in ran.sources:
                 if source in outer and source not in seen:
                     seen.add(source)
                     taken = outer[source]
-                    shown.append(taken.placed(record.scope) if taken.kind == "parameter" else taken)
-            shown.append(record)
-        return shown
+                    passed.append((source, taken, ran.scope if taken.kind == "parameter" else taken.scope))
+            passed.append((id, ran, ran.scope))
+        return passed

@@ -134,7 +134,7 @@ class InPlace:
             with torch.inference_mode() if current().inference else nullcontext():
                 self.kernel(raw, *values[1:], **settings)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise explained(self.row, error, values) from None
+            raise explained(self.row, error, tuple(values), values) from None
 
     def _rebase(self, target: Tensor, node: "Node", args: tuple[Any, ...]) -> None:
         """From now on ``target`` is the result of ``node``, and what shares its memory depends on that."""

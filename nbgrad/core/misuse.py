@@ -5,23 +5,29 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbgrad.core.contents import dtype_name
+from nbgrad.core.modes import current
 
 if TYPE_CHECKING:
     from nbgrad.core.row import Op
 
 
-def explained(op: "Op", error: Exception, values: list[Any]) -> Exception:
-    """The same kind of error, naming the op and what it was given."""
-    if type(error) not in (RuntimeError, IndexError, TypeError, ValueError):
-        return error
-    given = [
+def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
+    """The same kind of error, naming the op and what it was given, after every observer was told of it."""
+    if type(error) in (RuntimeError, IndexError, TypeError, ValueError):
+        error = type(error)(f"{op.name}({_given(op, values)}): {error}")
+    for observer in current().observers:
+        observer.on_error(op, args, error)
+    return error
+
+
+def _given(op: "Op", values: list[Any]) -> str:
+    return "; ".join(
         f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
         if isinstance(value, torch.Tensor)
         else f"{name} = {value!r}"
         for name, value in zip(op.inputs, values, strict=True)
         if value is not None
-    ]
-    return type(error)(f"{op.name}({'; '.join(given)}): {error}")
+    )
 
 
 def check_foreign(op: "Op", args: tuple[Any, ...]) -> None:

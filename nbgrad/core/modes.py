@@ -65,6 +65,12 @@ class Observer:
     def on_backward_end(self) -> None:
         """The backward is complete; not called when it raised."""
 
+    def on_error(self, op: "Op", args: tuple[Any, ...], error: Exception) -> None:
+        """``op`` raised ``error`` on ``args``."""
+
+    def on_backward_error(self, origin: "Origin", error: Exception) -> None:
+        """The backward raised ``error`` when it came to ``origin``."""
+
     def on_detach(self, tensor: "Tensor", detached: "Tensor") -> None:
         """``detached`` was cut from the graph of ``tensor``."""
 
@@ -185,7 +191,7 @@ class Switch:
 
 
 def in_scope(scope: Scope, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``run(*args, **kwargs)`` inside ``scope``: what a switch would do, quicker, as every call of a module needs it."""
+    """``run(*args, **kwargs)`` inside ``scope``, as a switch would have it, but quicker: every call of a module asks."""
     before = _STATE.get()
     inside = before.replaced(scope=scope)
     _STATE.set(inside)

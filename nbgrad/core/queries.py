@@ -1,13 +1,15 @@
-"""What can be asked of the structure of a graph, answered by rustworkx."""
+"""What can be asked of the structure of a graph, answered by rustworkx, and what can be taken out of it."""
 
 from abc import abstractmethod
 from operator import attrgetter
+from os import PathLike
+from typing import TYPE_CHECKING
 
 import rustworkx
 from rustworkx.visit import BFSVisitor
 
 from nbgrad.core.node import record_id
-from nbgrad.core.record import Record
+from nbgrad.core.record import Failure, Notes, Record
 from nbgrad.core.tensor import Tensor
 
 Subject = Tensor | Record | int
@@ -26,12 +28,19 @@ class _Way(BFSVisitor):
 
 
 class Queries:
-    """Questions about a graph of records: each names a tensor, a record or an id, and is answered with records.
+    """Questions about a graph of records, and cuts in it: each names a tensor, a record or an id.
 
     They all raise ``KeyError`` if the graph has no record of what they are asked about.
     """
 
     name: str
+    _notes: Notes
+    _failure: Failure | None
+
+    if TYPE_CHECKING:  # nbgrad.saving has it: a picture is none of the engine's business
+
+        def save(self, path: str | PathLike[str], *, depth: int | None = None, direction: str = "TB") -> None:
+            """Write the graph to a file, by its suffix."""
 
     @property
     @abstractmethod
@@ -63,6 +72,51 @@ class Queries:
         """The record of a tensor, or that with an id."""
         records = self.records
         return records[self._index(subject, records)]
+
+    def delete_node(self, subject: Subject) -> None:
+        """Take a record, and its edges, out of the graph: it is neither drawn nor found again.
+
+        Only the record changes, never a tensor, and no backward takes notice. All other records keep their ids; the
+        inputs that came from it have no source any more.
+
+        Raises:
+            KeyError: the graph has no record of ``subject``.
+        """
+        self._notes.deleted.add(self.record(subject).id)
+
+    def delete_edge(self, source: Subject, result: Subject, input: int | None = None) -> None:
+        """Take the edges from ``source`` to ``result`` out of the graph, as ``delete_node`` takes a node.
+
+        Args:
+            source: where they come from.
+            result: the op that took it as an input.
+            input: the position of the one input to cut; default: every one, both of ``x * x``.
+
+        Raises:
+            KeyError: the graph has no such edge.
+        """
+        above, below = self.record(source), self.record(result)
+        cut = {
+            (below.id, position)
+            for position, taken in enumerate(below._sources)
+            if taken == above.id and input in (None, position) and (below.id, position) not in self._notes.cut
+        }
+        if not cut:
+            where = "" if input is None else f" at input {input}"
+            raise KeyError(f"{self.name!r} has no edge from {above} to {below}{where}")
+        self._notes.cut |= cut
+
+    def failure(self, error: BaseException) -> Failure | None:
+        """Where ``error`` was raised, if it was the last error of an op or a backward in this graph.
+
+        What a backward did before it raised is shown from then on, in the place of the last one that was complete.
+        """
+        found = self._failure
+        if found is None or found.message != str(error):
+            return None
+        if found.frame is not None:
+            self._notes.frame = found.frame
+        return found
 
     def check_cycle(self) -> bool:
         """Whether the graph has a cycle, which no program can record."""

@@ -16,6 +16,7 @@ from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
 from nbgrad.core.modes import Scope
+from nbgrad.core.node import record_id
 from nbgrad.core.row import Op
 
 
@@ -24,7 +25,8 @@ class Input:
     """One input of an op: the id of the record its tensor came from, or the number that stood there.
 
     Both are None for an optional input that was left out, and where ``delete_node`` or ``delete_edge`` cut the edge.
-    ``gradient`` is what the rule of this input gave in the last backward, ``reduction`` the sum that undid a broadcast.
+    ``gradient`` is what the rule of this input gave in the last backward, ``reduction`` the sum that undid a broadcast,
+    and ``unreduced`` what that was before the sum, where it is small.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Input:
     literal: Any = None
     gradient: Stats | None = None
     reduction: Reduction | None = None
+    unreduced: Stats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,44 @@ class Ran(NamedTuple):
         """The record of it."""
         shape, facts = tuple(self.shape), (self.op, self.settings, self.sources, self.scope, self.place, self.thing)
         return Record(id, "op", shape, self.dtype, self.device, notes, *facts)
+
+
+class Operand(NamedTuple):
+    """An input of an op that raised: the id of its record if it has one, and what it was."""
+
+    input: str
+    id: int | None
+    name: str | None
+    what: str
+
+    @classmethod
+    def of(cls, input: str, value: Any) -> "Operand":
+        """The facts of ``value``, a tensor of ours, of torch's, or anything else."""
+        told = described(value)
+        what = f"{told.shape} {told.dtype}" if isinstance(told, Described) else repr(told)
+        origin = getattr(value, "_origin", None)
+        return cls(input, None if origin is None else record_id(origin), getattr(value, "name", None), what)
+
+
+class Failure(NamedTuple):
+    """Where the user's code stopped: an op that raised, or a rule of it. It holds neither the error nor a tensor.
+
+    Attributes:
+        op: the name of the op.
+        message: the error's.
+        id: of the record whose backward raised; None if the op itself did.
+        operands: what the op was given; empty for a backward.
+        scope, place: where it ran.
+        frame: what the backward had done by then.
+    """
+
+    op: str
+    message: str
+    id: int | None
+    operands: tuple[Operand, ...]
+    scope: Scope | None
+    place: Place | None
+    frame: Frame | None = None
 
 
 class Record:
@@ -174,8 +215,12 @@ class Record:
                 found.append(Input(name, None))
             else:
                 frame = notes.frame
-                gradient = frame.contribution_of(key) if frame is not None else None
-                found.append(Input(name, source, None, gradient, frame.reductions.get(key) if frame else None))
+                if frame is None:
+                    found.append(Input(name, source))
+                    continue
+                undone = frame.reductions.get(key)
+                before = frame.unreduced_of(key) if undone is not None else None
+                found.append(Input(name, source, None, frame.contribution_of(key), undone, before))
         return tuple(found)
 
     @property
@@ -213,7 +258,9 @@ class Record:
         if self._notes.settled is not None:
             return self._notes.settled.get(self.id)
         tensor = self._thing() if self.op is None and self._thing is not None else None
-        return summarise(tensor.data) if tensor is not None else self._notes.values.get(self.id)
+        if tensor is None:
+            return self._notes.values.get(self.id)
+        return None if tensor.data.is_meta else summarise(tensor.data)
 
     @property
     def gradient(self) -> Stats | None:

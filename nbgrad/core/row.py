@@ -251,7 +251,7 @@ class Op:
             else:
                 result = self.forward(*values, **settings) if settings else self.kernel(*values)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise explained(self, error, values) from None
+            raise explained(self, error, args, values) from None
         node = self._record(args, values, result, settings, needs) if recorded else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)

@@ -25,6 +25,7 @@ class Unreached:
             that has none), "elsewhere" (what was made of it does not lead to the loss) or "no backward".
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
+        id: that of its record, if it has one.
     """
 
     name: str | None
@@ -32,6 +33,7 @@ class Unreached:
     kind: str
     reason: str
     place: Place | None = None
+    id: int | None = None
 
     def __str__(self) -> str:
         return f"{self.name or 'a tensor'} {self.shape}: {self.reason}"
@@ -130,12 +132,14 @@ class Paths:
     def unreached(self, named: Iterable[tuple[str | None, Tensor]] | None) -> list[Unreached]:
         """Those of ``named``, or of the leaves in the record, that the last backward did not reach."""
         if named is None:
-            tensors = [held() for _, held in sorted(self._leaves.items())]
-            named = [(None, tensor) for tensor in tensors if tensor is not None and tensor.requires_grad]
+            found = [tensor for _, held in sorted(self._leaves.items()) if (tensor := held()) is not None]
+            named = [(None, tensor) for tensor in {id(one): one for one in found}.values() if tensor.requires_grad]
+        # A leaf whose data were replaced since has another origin now.
+        given = {id(held()) for seq, held in self._leaves.items() if seq in self._reached}
         return [
-            Unreached(name or name_of(tensor.origin), tuple(tensor.shape), *self._why(tensor))
+            Unreached(name or name_of(tensor.origin), tuple(tensor.shape), *self._why(tensor), record_id(tensor.origin))
             for name, tensor in named
-            if not (tensor.requires_grad and record_id(tensor.origin) in self._reached)
+            if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
         ]
 
     def _why(self, tensor: Tensor) -> Break:

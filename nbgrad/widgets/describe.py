@@ -1,61 +1,82 @@
 """From a recorded graph to the plain description that every rendering draws."""
 
 import linecache
-from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
-import numpy as np
 from latex2mathml.converter import convert
 
 from nbgrad.core.contents import dtype_name
-from nbgrad.core.frame import Stats
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope as CoreScope
 from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
 from nbgrad.nn.scopes import ModuleScope
-from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, Reduction, Scope
-
-_SHOWN = 64
-"""Values of tensors with at most this many elements are written out."""
+from nbgrad.widgets.description import Badge, Description, Detail, Edge, Formula, Kind, Node, OpText, Problem, Scope
+from nbgrad.widgets.failure import with_failure
+from nbgrad.widgets.frames import past
+from nbgrad.widgets.looks import look
+from nbgrad.widgets.overlays import Levels, overlays, verdicts
+from nbgrad.widgets.problems import problems
+from nbgrad.widgets.reductions import is_loss, reduction, suspicion
+from nbgrad.widgets.saving import Saved
+from nbgrad.widgets.steps import steps
+from nbgrad.widgets.wording import counted, number, scalar, shape_text
 
 _KINDS = {
     "parameter": "parameter, which training changes",
     "leaf": "tensor that needs a gradient",
+    "input": "input: data, which need no gradient",
     "constant": "constant: it needs no gradient",
     "outside": "computed before this graph was opened",
 }
 
 
-def describe(graph: AutogradGraph) -> Description:
-    """The description of what ``graph`` recorded: after a backward, of what it ran through."""
+def describe(graph: AutogradGraph, error: BaseException | None = None) -> Description:
+    """The description of what ``graph`` recorded: after a backward, of what it ran through.
+
+    Args:
+        graph: open or closed.
+        error: what ended the cell, if something did: where it was raised is drawn too.
+    """
+    failure = None if error is None else graph.failure(error)
     records = graph.records
     ids = {record.id: f"n{number}" for number, record in enumerate(records)}
-    scopes = _Scopes()
-    nodes = [_node(record, ids, scopes) for record in records]
     made = {record.id: record for record in records}
-    taken = [(record, taken) for record in records for taken in record.inputs if taken.source in made]
-    edges = [_edge(f"e{count}", record, taken, made, ids) for count, (record, taken) in enumerate(taken)]
-    return Description(
-        version=1,
+    scopes = _Scopes()
+    saved = {record.id: Saved(record, made) for record in records if record.kind == "op"}
+    shown, levels = overlays(records, saved)
+    taken = [
+        (record, position, one)
+        for record in records
+        for position, one in enumerate(record.inputs)
+        if one.source is not None and one.source in made
+    ]
+    edges = {
+        (record.id, position): _edge(f"e{count}", record, one, made, ids)
+        for count, (record, position, one) in enumerate(taken)
+    }
+    wrong = problems(graph, records, ids, list(edges.values()))
+    nodes = [_node(record, ids, scopes, saved, levels) for record in records]
+    _add_badges(nodes, wrong)
+    history = past(graph, records, ids)
+    for record, node in zip(records, nodes, strict=True):
+        node["norms"], node["past"] = history.norms.get(record.id, []), history.levels.get(record.id, "")
+    described = Description(
+        version=2,
         name=graph.name,
-        summary=_summary(graph, records, edges),
+        summary=_summary(graph, records, list(edges.values())),
         notes=_notes(graph, records),
         nodes=nodes,
-        edges=edges,
-        scopes=scopes.described,
+        edges=list(edges.values()),
+        scopes=scopes.described(records),
+        ops={record.op.name: op_text(record.op) for record in records if record.op is not None},
+        steps=steps(records, ids, edges),
+        overlays=shown,
+        verdicts=verdicts(records, scopes.id),
+        problems=wrong,
+        history=history.history,
     )
-
-
-def number(value: float) -> str:
-    """A number as every rendering writes it: four significant digits, the same on every machine."""
-    return f"{value:.4g}"
-
-
-def shape_text(shape: Iterable[int]) -> str:
-    """A shape as Python writes it: (32, 10), (3,), ()."""
-    return str(tuple(shape))
+    return described if failure is None else with_failure(described, failure, ids, scopes.id, type(error).__name__)
 
 
 class _Scopes:
@@ -63,28 +84,72 @@ class _Scopes:
 
     def __init__(self) -> None:
         self._ids: dict[CoreScope, str] = {}
-        self.described: list[Scope] = []
 
     def id(self, scope: CoreScope | None) -> str | None:
         if scope is None:
             return None
         if scope not in self._ids:
-            parent = self.id(scope.parent)
+            self.id(scope.parent)
             self._ids[scope] = f"s{len(self._ids)}"
-            self.described.append(Scope(id=self._ids[scope], label=scope.label, parent=parent))
         return self._ids[scope]
 
+    def described(self, records: list[Record]) -> list[Scope]:
+        """Every scope that was met, with what is in it."""
+        ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
+        for record in records:
+            scope = record.scope
+            while scope is not None:
+                ops[scope] += record.kind == "op"
+                parameters[scope] += record.kind == "parameter"
+                elements[scope] += _elements(record) if record.kind == "parameter" else 0
+                scope = scope.parent
+        return [
+            Scope(
+                id=id,
+                label=scope.label,
+                parent=self.id(scope.parent),
+                folds=_folds(ops[scope], parameters[scope], elements[scope]),
+            )
+            for scope, id in self._ids.items()
+        ]
 
-def _node(record: Record, ids: dict[int, str], scopes: _Scopes) -> Node:
+
+def _elements(record: Record) -> int:
+    count = 1
+    for size in record.shape:
+        count *= size
+    return count
+
+
+def _folds(ops: int, parameters: int, elements: int) -> str:
+    weights = f", {counted(parameters, 'parameter')} ({elements:,})" if parameters else ""
+    return f"{counted(ops, 'op')}{weights}"
+
+
+def _node(record: Record, ids: dict[int, str], scopes: _Scopes, saved: dict[int, Saved], levels: Levels) -> Node:
     return Node(
         id=ids[record.id],
-        kind=record.kind,  # type: ignore[typeddict-item]  # the record's kinds are the description's
+        kind=_kind(record),
         root=record.root,
         label=_label(record),
+        rule=None if record.gradient is None else f"∇ {number(record.gradient.norm)}",
         scope=scopes.id(record.scope),
-        details=list(_details(record)),
-        formulas=_formulas(record.op) if record.op is not None and record.kind == "op" else [],
+        op=record.op.name if record.op is not None else None,
+        details=list(_details(record, saved.get(record.id))),
+        value=None if record.value is None else look(record.value),
+        gradient=None if record.gradient is None else look(record.gradient),
+        badges=[],
+        levels=levels.get(record.id, {}),
+        holds=[],
+        norms=[],
+        past="",
     )
+
+
+def _kind(record: Record) -> Kind:
+    if record.kind == "constant" and record.name:
+        return "input"
+    return record.kind  # type: ignore[return-value]  # the record's kinds are the description's
 
 
 def _label(record: Record) -> list[str]:
@@ -92,29 +157,23 @@ def _label(record: Record) -> list[str]:
     if record.op is not None:
         title = f"{record.name} = {record.op.name}" if record.name else record.op.name
     lines = [title, f"{shape_text(record.shape)} {dtype_name(record.dtype)}"]
-    if record.value is not None and record.shape == () and record.value.values is not None:
-        lines.append(f"value {_scalar(record.value.values)}")
-    if record.gradient is not None:
-        lines.append(f"|grad| {number(record.gradient.norm)}")
+    if record.shape == () and record.value is not None and record.value.values is not None:
+        lines.append(f"value {scalar(record.value.values)}")
     return lines
 
 
-def _details(record: Record) -> list[Detail]:
+def _details(record: Record, saved: Saved | None) -> list[Detail]:
     """What a click on the node shows, row by row; rows without a text are left out."""
-    what, why = _doc(record.op) if record.op is not None else ("", "")
     rows: list[tuple[str, str | None]] = [
         ("name", record.name),
-        ("op", f"{record.op.name}: {what}" if record.op is not None else None),
-        ("why it is here", why),
-        ("what", _KINDS.get(record.kind)),
+        ("what", "a loss" if record.root and is_loss(record) else _KINDS.get(_kind(record))),
         ("block", _block(record.scope)),
         ("shape", shape_text(record.shape)),
         ("dtype", f"{dtype_name(record.dtype)}, on {record.device}"),
         *((name, str(setting)) for name, setting in record.settings.items() if setting is not None),
         *((taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None),
         ("source", _source_line(record)),
-        ("value", None if record.value is None else _stats(record.value)),
-        ("gradient", None if record.gradient is None else _stats(record.gradient)),
+        ("saved for the backward", None if saved is None else str(saved)),
     ]
     return [Detail(term=term, text=text) for term, text in rows if text]
 
@@ -127,33 +186,42 @@ def _block(scope: CoreScope | None) -> str | None:
 def _edge(id: str, record: Record, taken: Input, made: dict[int, Record], ids: dict[int, str]) -> Edge:
     assert taken.source is not None
     source = made[taken.source]
-    undone = taken.reduction
+    undone, came = taken.reduction, taken.gradient
+    # An op with several results has one record: of which of them this is, the gradient alone tells.
+    several = source.op is not None and source.op.several
+    shape = came.shape if came is not None and several else tuple(source.shape)
+    shapes = [tuple(made[one.source].shape) for one in record.inputs if one.source in made]
     return Edge(
         id=id,
         source=ids[taken.source],
         target=ids[record.id],
         input=taken.name,
-        label=f"{shape_text(source.shape)} {dtype_name(source.dtype)}",
-        gradient=None
-        if taken.gradient is None
-        else f"{shape_text(taken.gradient.shape)} norm {number(taken.gradient.norm)}",
-        reduction=None if undone is None else Reduction(text=str(undone), dims=list(undone.dims), terms=undone.terms),
+        label=f"{shape_text(shape)} {dtype_name(source.dtype)}",
+        back=None if came is None else shape_text(came.shape),
+        gradient=None if came is None else f"{shape_text(came.shape)}, norm {number(came.norm)}",
+        mismatch=None
+        if came is None or came.shape == shape
+        else f"gradient of shape {shape_text(came.shape)} for a value of shape {shape_text(shape)}",
+        reduction=None if undone is None else reduction(undone, taken, suspicion(record, shapes, taken)),
     )
+
+
+def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
+    by_id = {node["id"]: node for node in nodes}
+    for problem in wrong:
+        if problem["node"] is not None and problem["node"] in by_id:
+            by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
 
 
 def _summary(graph: AutogradGraph, records: list[Record], edges: list[Edge]) -> str:
     ops = sum(record.kind == "op" for record in records)
     reductions = sum(edge["reduction"] is not None for edge in edges)
-    parts = [_count(ops, "op"), _count(len(records) - ops, "tensor"), _count(reductions, "broadcast reduction")]
+    parts = [counted(ops, "op"), counted(len(records) - ops, "tensor"), counted(reductions, "broadcast reduction")]
     roots = [
         record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
     ]
-    last = f", the last of {graph.backwards}" if graph.backwards > 1 else ""
+    last = f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
     return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
-
-
-def _count(many: int, what: str) -> str:
-    return f"{many} {what}{'' if many == 1 else 's'}"
 
 
 def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
@@ -162,46 +230,22 @@ def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
             "Nothing was recorded: no tensor here needs a gradient. "
             "Make one with nbgrad.tensor(..., requires_grad=True)."
         ]
-    if graph.backwards == 0:
+    if graph.backwards == 0 and not any(record.gradient is not None for record in records):
         return ["No backward ran here: call .backward() on a scalar to see gradients."]
     return []
 
 
-def _scalar(value: Any) -> str:
-    return number(value) if isinstance(value, float) else str(value)
-
-
-def _stats(stats: Stats) -> str:
-    if stats.shape == () and stats.values is not None:
-        return _scalar(stats.values)
-    parts = [f"norm {number(stats.norm)}"]
-    if stats.low is not None and stats.high is not None and stats.mean is not None:
-        parts[0] += f", mean {number(stats.mean)}"
-        parts.append(f"min {number(stats.low)}, max {number(stats.high)}")
-    parts += [f"{count} {what}" for count, what in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count]
-    text = "\n".join(parts)
-    values = None if stats.values is None else np.array(stats.values)
-    if values is None or values.size == 0 or values.size > _SHOWN:
-        return text
-    with np.printoptions(precision=4, suppress=True, linewidth=72):
-        return f"{values}\n{text}"
-
-
 @cache
-def _formulas(op: Op) -> list[Formula]:
-    found = [_formula("", op.formula)]
-    return found + [_formula(name, rule.formula) for name, rule in op.rules.items()]
+def op_text(op: Op) -> OpText:
+    """What the table says of an op: the first two paragraphs of its docstring, and its formulas."""
+    paragraphs = [" ".join(paragraph.split()) for paragraph in op.doc.split("\n\n")]
+    why = paragraphs[1] if len(paragraphs) > 2 else ""
+    rules = [_formula(name, rule.formula) for name, rule in op.rules.items()]
+    return OpText(what=paragraphs[0], why=why, formulas=[_formula("", op.formula), *rules])
 
 
 def _formula(of: str, latex: str) -> Formula:
     return Formula(of=of, latex=latex, mathml=convert(latex))
-
-
-def _doc(op: Op) -> tuple[str, str]:
-    """What the op does and why it appears in networks: the first two paragraphs of its docstring."""
-    paragraphs = [" ".join(paragraph.split()) for paragraph in op.doc.split("\n\n")]
-    why = paragraphs[1] if len(paragraphs) > 2 else ""
-    return paragraphs[0], why
 
 
 def _source_line(record: Record) -> str | None:

@@ -7,12 +7,13 @@ never disagree; every name may be hostile and is text, never markup, in each of 
 
 from typing import Literal, TypedDict
 
-Kind = Literal["op", "parameter", "leaf", "constant", "outside", "folded"]
+Kind = Literal["op", "parameter", "leaf", "input", "constant", "outside", "folded", "failed"]
 """What a node is.
 
 op: an operation that the engine recorded; parameter: an ``nn.Parameter``; leaf: another tensor made by the user that
-needs a gradient; constant: a tensor that needs none; outside: the result of an operation that ran before this graph
-was opened; folded: several ops drawn as one because the graph was too large (made by the layout, never by describe).
+needs a gradient; input: a tensor with a name that needs none, such as data; constant: any other that needs none;
+outside: the result of an operation that ran before this graph was opened; folded: module calls drawn as one node (made
+by the layout, never by describe); failed: the operation that raised.
 """
 
 
@@ -31,6 +32,35 @@ class Formula(TypedDict):
     mathml: str  # one <math> element, from the op's own row
 
 
+class OpText(TypedDict):
+    """What the op table says of an op, once for all nodes that ran it."""
+
+    what: str
+    why: str  # why it appears in networks; may be empty
+    formulas: list[Formula]
+
+
+class Look(TypedDict):
+    """What the numbers of a tensor look like."""
+
+    facts: str  # statistics, one or two lines
+    columns: int  # of the heat map; 0 where there is none
+    levels: (
+        str  # one character per number, row by row: "A" most negative, "M" zero, "Y" most positive, "n" NaN, "i" Inf
+    )
+    cells: list[str]  # the numbers as text where there are few
+    bars: list[int]  # a histogram, in percent of its tallest bar
+    low: str  # where the histogram begins, and where it ends
+    high: str
+
+
+class Badge(TypedDict):
+    """Something that the reader must see at a node."""
+
+    kind: Literal["nan", "unreached", "inplace", "failed", "warning"]
+    text: str
+
+
 class Node(TypedDict):
     """An op (with the tensor it made) or a tensor that no recorded op made."""
 
@@ -38,9 +68,17 @@ class Node(TypedDict):
     kind: Kind
     root: bool  # a backward started here
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
+    rule: str | None  # the last line, of the backward: "∇ 0.25"; None if no gradient came
     scope: str | None  # id of the innermost module scope
+    op: str | None  # key of the description's ops
     details: list[Detail]
-    formulas: list[Formula]
+    value: Look | None
+    gradient: Look | None
+    badges: list[Badge]
+    levels: dict[str, float]  # by key of an overlay: a level from 0 to 1, or the position of its class
+    holds: list[str]  # ids of the module calls that a folded node stands for
+    norms: list[str]  # the norm of its gradient in each frame; empty where there are too many to be written out
+    past: str  # the same as levels, a character for each frame: "A" the smallest of all to "Z", "-" none
 
 
 class Reduction(TypedDict):
@@ -49,6 +87,11 @@ class Reduction(TypedDict):
     text: str  # "(32, 10) -> (10,): sum dim 0"
     dims: list[int]
     terms: int  # how many numbers were added for each one kept
+    words: str  # what happened, in two sentences
+    sums: list[str]  # the first sums written out: "grad[0] = 1 + 1 = 2"
+    incoming: Look | None
+    reduced: Look | None
+    warning: str | None  # why it was probably not meant
 
 
 class Edge(TypedDict):
@@ -59,7 +102,9 @@ class Edge(TypedDict):
     target: str
     input: str  # the name of the op's input, as its row has it
     label: str  # shape and dtype of the value: "(32, 10) float32"
-    gradient: str | None  # shape and norm of the gradient that came back along it, None if none did
+    back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
+    gradient: str | None  # the same with its norm
+    mismatch: str | None  # what is wrong where the gradient does not fit the value
     reduction: Reduction | None
 
 
@@ -69,6 +114,85 @@ class Scope(TypedDict):
     id: str  # "s0", "s1", ... outer before inner
     label: str  # "MLP", "layers.0 (Linear)"
     parent: str | None
+    folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
+
+
+class Given(TypedDict):
+    """What one rule of a step handed on."""
+
+    edge: str
+    text: str  # "to b: (10,), norm 0.25"
+    reduction: str | None
+    sum: str | None  # where paths meet: how many have arrived, and the sum when it is complete
+
+
+class Step(TypedDict):
+    """One stop of the backward: the rules of one op ran."""
+
+    node: str
+    title: str
+    incoming: str
+    given: list[Given]
+
+
+class Overlay(TypedDict):
+    """Something that nodes can be coloured and sized by."""
+
+    key: str
+    label: str
+    low: str  # the ends of the scale as text; empty for classes
+    high: str
+    classes: list[str]  # what the positions mean; empty for a scale
+
+
+class Verdict(TypedDict):
+    """What the gradients of one module look like, in words."""
+
+    kind: Literal["vanishing", "exploding", "none", "sound"]
+    scope: str | None
+    text: str
+
+
+class Frame(TypedDict):
+    """One of the backwards that ran."""
+
+    title: str  # "backward 120, loss 0.34"
+    structure: int  # frames of one structure ran through the same ops on the same shapes
+
+
+class Curve(TypedDict):
+    """The gradient norms of one parameter over the frames."""
+
+    node: str
+    label: str
+    heights: list[float | None]  # from 0 to 1, on a logarithmic scale that all curves share
+    text: str  # what it did: "0.12 to 0.003, 40 times smaller"
+
+
+class Difference(TypedDict):
+    """What differs between the frames of two structures."""
+
+    before: int
+    after: int
+    lines: list[str]
+
+
+class History(TypedDict):
+    """Every backward that is remembered, oldest first; without frames if there was only one."""
+
+    frames: list[Frame]
+    curves: list[Curve]
+    low: str  # the ends of the scale of the curves, and of the levels of nodes
+    high: str
+    differences: list[Difference]
+
+
+class Problem(TypedDict):
+    """Something that the reader must know of, and where it is drawn, if it is."""
+
+    kind: Literal["nan", "unreached", "inplace", "failed", "warning"]
+    text: str
+    node: str | None
 
 
 class Description(TypedDict):
@@ -81,6 +205,12 @@ class Description(TypedDict):
     nodes: list[Node]
     edges: list[Edge]
     scopes: list[Scope]
+    ops: dict[str, OpText]
+    steps: list[Step]
+    overlays: list[Overlay]
+    verdicts: list[Verdict]
+    problems: list[Problem]
+    history: History
 
 
 class Box(TypedDict):
@@ -101,8 +231,13 @@ class Layout(TypedDict):
     edges: dict[
         str, list[list[list[float]]]
     ]  # cubic Bezier runs of 3k+1 points each; two runs when a mark cuts the edge
+    labels: dict[str, Box]  # by edge id: room for two lines, the value's and the gradient's
     marks: dict[str, Box]  # by edge id: the box with the reduction's text
     scopes: dict[str, Box]
+
+
+Opens = Literal["graph", "steps", "flow"]
+"""What a view shows first: the graph, the first step of the backward, or the forward alone."""
 
 
 class Picture(TypedDict):
@@ -110,3 +245,7 @@ class Picture(TypedDict):
 
     description: Description
     layout: Layout
+    direction: Literal["TB", "LR"]
+    turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
+    folded: list[str]  # scopes that the front end itself folds at first
+    opens: Opens

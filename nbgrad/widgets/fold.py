@@ -1,40 +1,99 @@
 """What is drawn when not everything can be: Description -> a Description of at most so many nodes.
 
-Three steps, each only if it is needed. Module scopes are folded into one node each, deepest level first. If that is not
-enough, or would leave nothing worth seeing, the nodes nearest to where the backward started are kept. Last, a tensor
-with many readers is drawn once beside each of them: one box with a hundred arrows tells a reader nothing, and
-graphviz needs minutes for it.
+Steps, each only if it is needed. Runs of identical blocks become one node, ``Block × 12``. Module scopes are folded
+into one node each, deepest level first. If that is not enough, or would leave nothing worth seeing, the nodes nearest
+to where the backward started are kept. Last, a tensor with many readers is drawn once beside each of them: one box with
+a hundred arrows tells a reader nothing, and graphviz needs minutes for it.
 """
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 
-from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, Reduction, Scope
-from nbgrad.widgets.lettering import clean, clip
-
-HUB = 3
-"""A tensor with more readers than this is drawn once per use."""
+from nbgrad.widgets.clipping import clipped
+from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
+from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
+from nbgrad.widgets.wording import counted
 
 _FEW = 10  # a picture with fewer nodes than this after folding says less than a part of the whole graph
-_LINE, _LINES, _MARK, _SCOPE, _TERM, _TEXT = 44, 5, 72, 56, 80, 20_000
 
 
-def drawable(description: Description, limit: int) -> Description:
+@dataclass(frozen=True)
+class Folding:
+    """What a reader has folded and unfolded.
+
+    Attributes:
+        closed: ids of scopes that are drawn as one node.
+        apart: ids of closed scopes that stand alone, though they are like their neighbours.
+    """
+
+    closed: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
+
+    def toggled(self, description: Description, holds: list[str]) -> "Folding":
+        """After a double click on what stands for the scopes ``holds``: an open scope, a closed one, or several."""
+        known = {scope["id"] for scope in description["scopes"]}
+        given = [scope for scope in holds if scope in known]
+        if len(given) > 1:
+            return replace(self, apart=self.apart | set(given))
+        opened = self.closed.intersection(given)
+        if not opened:
+            return replace(self, closed=self.closed | set(given))
+        # What is inside a scope that opens is folded itself, or a large one would be too much at once.
+        inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
+        large = Counter(node["scope"] for node in description["nodes"])
+        return replace(self, closed=self.closed - opened | {scope for scope in inside if large[scope] > _FEW})
+
+
+def drawable(description: Description, limit: int, folding: Folding | None = None) -> Description:
     """Return the description as it will be drawn.
 
     Args:
         description: the whole graph; it is not changed.
         limit: how many nodes may be drawn, not counting the copies of shared tensors.
+        folding: which scopes are folded; None to fold as many as ``limit`` makes necessary.
 
     Returns:
         A description whose strings are clean and of bounded length, with its folded nodes, its copies ("n3.1",
         "n3.2", ... for the uses of "n3") and a note for whatever is left out.
     """
-    drawn = _clipped(description)
+    drawn = clipped(description)
+    drawn = fold(drawn, first_folding(drawn, limit) if folding is None else folding)
     if len(drawn["nodes"]) > limit:
-        drawn = _fold_scopes(drawn, limit)
-    if len(drawn["nodes"]) > limit:
-        drawn = _keep_nearest(drawn, limit)
-    return _without_empty_scopes(_split_hubs(drawn))
+        drawn = keep_nearest(drawn, limit)
+    return lighter(without_empty_scopes(split_hubs(drawn)))
+
+
+def first_folding(description: Description, limit: int) -> Folding:
+    """The scopes to fold for at most ``limit`` nodes: whole runs and levels, so that equal modules look equal."""
+    if len(description["nodes"]) <= limit:
+        return Folding()
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    repeated = Folding(closed=frozenset(scope for run in runs(description) for scope in run))
+    if _FEW <= len(fold(description, repeated)["nodes"]) <= limit:
+        return repeated
+    depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
+    found = Folding()
+    for depth in range(max(depths.values(), default=0), 0, -1):
+        closed = frozenset(scope for scope in scopes if depths[scope] == depth)
+        level = Folding(closed)
+        count = len(fold(description, level)["nodes"])
+        if count < _FEW:  # all blocks in one say nothing: one by one they may
+            level = Folding(closed, apart=closed)
+            count = len(fold(description, level)["nodes"])
+        if count < _FEW:
+            break
+        found = level
+        if count <= limit:
+            break
+    return found
+
+
+def folded_below(description: Description, depth: int | None) -> Folding | None:
+    """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary."""
+    if depth is None:
+        return None
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    return Folding(closed=frozenset(scope for scope in scopes if len(scope_path(scopes, scope)) == depth + 1))
 
 
 def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
@@ -46,102 +105,133 @@ def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
     return path[::-1]
 
 
-def counted(number: int, noun: str) -> str:
-    """Return "1 op", "2 ops", "1,200 ops"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+# --- identical blocks ----------------------------------------------------------------------------------------------
 
 
-# --- every string clean and of bounded length ----------------------------------------------------------------------
+def runs(description: Description) -> list[list[str]]:
+    """Runs of at least two identical module calls that follow each other, the outermost ones."""
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    inside: defaultdict[str, list[int]] = defaultdict(list)
+    for position, node in enumerate(description["nodes"]):
+        for home in scope_path(scopes, node["scope"]):
+            inside[home].append(position)
+    signatures = _signatures(description, inside)
+    found: list[list[str]] = []
+    covered: set[str] = set()
+    last: dict[str | None, str] = {}
+    for id, scope in scopes.items():
+        before, parent = last.get(scope["parent"]), scope["parent"]
+        last[parent] = id
+        if parent in covered:
+            covered.add(id)
+        elif before is not None and signatures[before] == signatures[id] and _adjoin(description, inside, before, id):
+            if not found or found[-1][-1] != before:
+                found.append([before])
+            found[-1].append(id)
+            covered.update((before, id))
+    return found
 
 
-def _clipped(description: Description) -> Description:
-    scopes = {scope["id"] for scope in description["scopes"]}
-    return {
-        "version": description["version"],
-        "name": clip(description["name"], 120),
-        "summary": clip(description["summary"], 500),
-        "notes": [clip(note, 500) for note in description["notes"]],
-        "nodes": [_clipped_node(node, scopes) for node in description["nodes"]],
-        "edges": [_clipped_edge(edge) for edge in description["edges"]],
-        "scopes": [{**scope, "label": clip(scope["label"], _SCOPE)} for scope in description["scopes"]],
-    }
+def _signatures(description: Description, inside: dict[str, list[int]]) -> dict[str, object]:
+    """What makes two module calls alike: the same ops on the same shapes, wired in the same way."""
+    nodes = description["nodes"]
+    positions = {node["id"]: position for position, node in enumerate(nodes)}
+    taken: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for edge in description["edges"]:
+        taken[edge["target"]].append((edge["input"], positions[edge["source"]]))
+    labels = {scope["id"]: scope["label"].rpartition("(")[2] for scope in description["scopes"]}
+    found: dict[str, object] = {}
+    for scope, members in inside.items():
+        place = {position: count for count, position in enumerate(members)}
+        rows = [
+            (nodes[at]["kind"], nodes[at]["op"], nodes[at]["label"][1:2], _wires(taken[nodes[at]["id"]], place))
+            for at in members
+        ]
+        found[scope] = (labels[scope], repr(rows))
+    return found | {scope["id"]: None for scope in description["scopes"] if scope["id"] not in found}
 
 
-def _clipped_node(node: Node, scopes: set[str]) -> Node:
-    label = [clip(line, _LINE) for line in node["label"][:_LINES]]
-    details: list[Detail] = [
-        {"term": clip(row["term"], _TERM), "text": clip(row["text"], _TEXT, lines=True)} for row in node["details"]
-    ]
-    formulas: list[Formula] = [
-        {
-            "of": clip(formula["of"], _TERM),
-            "latex": clip(formula["latex"], _TEXT),
-            "mathml": "" if len(formula["mathml"]) > _TEXT else clean(formula["mathml"], lines=True),
-        }
-        for formula in node["formulas"]
-    ]
-    scope = node["scope"] if node["scope"] in scopes else None
-    return {**node, "scope": scope, "label": label or [node["id"]], "details": details, "formulas": formulas}
+def _wires(taken: list[tuple[str, int]], place: dict[int, int]) -> list[tuple[str, int]]:
+    return [(name, place.get(source, -1)) for name, source in taken]
 
 
-def _clipped_edge(edge: Edge) -> Edge:
-    reduction = edge["reduction"]
-    return {
-        **edge,
-        "input": clip(edge["input"], _TERM),
-        "label": clip(edge["label"], _TERM),
-        "gradient": None if edge["gradient"] is None else clip(edge["gradient"], 200),
-        "reduction": None if reduction is None else {**reduction, "text": clip(reduction["text"], _MARK)},
-    }
+def _adjoin(description: Description, inside: dict[str, list[int]], before: str, after: str) -> bool:
+    """Whether no op runs between two module calls: what they are part of together has no way out and in again."""
+    if not inside[before] or not inside[after]:
+        return False
+    between = description["nodes"][inside[before][-1] + 1 : inside[after][0]]
+    return not any(node["kind"] == "op" for node in between)
 
 
 # --- folding -------------------------------------------------------------------------------------------------------
 
 
-def _fold_scopes(description: Description, limit: int) -> Description:
-    """Fold whole levels of scopes, so that equal modules look equal, until the graph is small enough."""
+def fold(description: Description, folding: Folding) -> Description:
+    """Draw each closed scope as one node, and those of a run together as one unless they stand apart."""
+    if not folding.closed:
+        return description
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    paths = {scope: scope_path(scopes, scope) for scope in scopes}
-    folded = description
-    for depth in range(max(map(len, paths.values()), default=0), 0, -1):
-        homes = {scope: path[depth - 1] for scope, path in paths.items() if len(path) >= depth}
-        candidate = _fold(description, homes, scopes)
-        if len(candidate["nodes"]) < _FEW:
-            break
-        folded = candidate
-        if len(folded["nodes"]) <= limit:
-            break
-    return folded
-
-
-def _fold(description: Description, homes: dict[str, str], scopes: dict[str, Scope]) -> Description:
-    """Draw each scope named in ``homes`` as part of the folded node of its home."""
+    homes: dict[str, str] = {}
+    for scope in scopes:
+        closed = [one for one in scope_path(scopes, scope) if one in folding.closed]
+        if closed:
+            homes[scope] = closed[0]
+    together = _together(description, folding, set(homes.values()))
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
         if node["scope"] in homes:
-            members[homes[node["scope"]]].append(node)
+            members[together[homes[node["scope"]]]].append(node)
     # One node folded into one node would only hide it.
     members = defaultdict(list, {home: inside for home, inside in members.items() if len(inside) > 1})
     where = {node["id"]: _folded_id(home) for home, inside in members.items() for node in inside}
+    held: defaultdict[str, list[Scope]] = defaultdict(list)
+    for scope, home in together.items():
+        held[home].append(scopes[scope])
+    nodes = _stand_ins(description, members, where, held)
+    merged, renamed = _merged(description["edges"], where)
+    note = _fold_note(sum(len(held[home]) for home in members), len(where))
+    return {
+        **description,
+        "notes": [*description["notes"], note],
+        "nodes": nodes,
+        "edges": merged,
+        "steps": _steps(description["steps"], where, renamed, {node["id"]: node for node in nodes}),
+        "problems": [{**one, "node": where.get(one["node"] or "", one["node"])} for one in description["problems"]],
+    }
+
+
+def _together(description: Description, folding: Folding, closed: set[str]) -> dict[str, str]:
+    """For each closed scope the one whose node stands for it: the first of its run, else itself."""
+    together = {scope["id"]: scope["id"] for scope in description["scopes"] if scope["id"] in closed}
+    for run in runs(description):
+        first = None
+        for scope in run:
+            if scope not in closed or scope in folding.apart:
+                first = None
+            else:
+                first = first or scope
+                together[scope] = first
+    return together
+
+
+def _stand_ins(
+    description: Description, members: dict[str, list[Node]], where: dict[str, str], held: dict[str, list[Scope]]
+) -> list[Node]:
+    """The nodes that stay, and the folded ones, each where its last op stood: after all that it takes."""
     inner: defaultdict[str, list[Reduction]] = defaultdict(list)
     for edge in description["edges"]:
         home = where.get(edge["source"])
         if home is not None and home == where.get(edge["target"]) and edge["reduction"] is not None:
             inner[home].append(edge["reduction"])
+    homes = {_folded_id(home): home for home in members}
     nodes: list[Node] = []
     for node in description["nodes"]:
-        if node["id"] not in where:
+        folded = where.get(node["id"])
+        if folded is None:
             nodes.append(node)
-            continue
-        home = homes[node["scope"] or ""]
-        if node is members[home][-1]:  # it stands where its last op stood, after all that it takes
-            nodes.append(_folded_node(scopes[home], members[home], inner[_folded_id(home)]))
-    return {
-        **description,
-        "notes": [*description["notes"], _fold_note(len(members), len(where))],
-        "nodes": nodes,
-        "edges": _merged(description["edges"], where),
-    }
+        elif node is members[homes[folded]][-1]:
+            nodes.append(_folded_node(held[homes[folded]], members[homes[folded]], inner[folded]))
+    return nodes
 
 
 def _folded_id(scope: str) -> str:
@@ -150,37 +240,54 @@ def _folded_id(scope: str) -> str:
 
 def _fold_note(modules: int, hidden: int) -> str:
     return (
-        f"The graph is too large to draw in full: {counted(modules, 'module call')} "
-        f"{'is' if modules == 1 else 'are'} drawn as one folded node each, holding {counted(hidden, 'node')}."
+        f"{counted(modules, 'module call')} {'is' if modules == 1 else 'are'} folded, holding "
+        f"{counted(hidden, 'node')}: double-click one, or press Enter twice on it, to unfold it."
     )
 
 
-def _folded_node(scope: Scope, inside: list[Node], reductions: list[Reduction]) -> Node:
-    ops = [node for node in inside if node["kind"] in ("op", "folded")]
-    tensors = len(inside) - len(ops)
-    content = counted(len(ops), "op") + (f", {counted(tensors, 'tensor')}" if tensors else "")
-    counts = Counter(node["label"][0] for node in ops)
+def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduction]) -> Node:
+    ops = [node for node in inside if node["kind"] == "op"]
+    counts = Counter(node["op"] or node["label"][0] for node in ops)
     details: list[Detail] = [
-        {"term": "Folded", "text": content},
+        {"term": "Folded", "text": f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"},
         {"term": "Ops", "text": "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))},
     ]
     if reductions:
         texts = Counter(reduction["text"] for reduction in reductions)
         rows = [f"{text}" + (f"  × {count}" if count > 1 else "") for text, count in texts.most_common(40)]
         details.append({"term": "Broadcast reductions inside", "text": "\n".join(rows)})
+    label = [scopes[0]["label"], scopes[0]["folds"]]
+    if len(scopes) > 1:
+        first, last = scopes[0]["label"], scopes[-1]["label"]
+        kind = first.rpartition("(")[2].removesuffix(")")
+        label = [f"{kind} × {len(scopes)}", f"{first.partition(' (')[0]} … {last.partition(' (')[0]}"]
+        details.insert(0, {"term": "Each of them", "text": scopes[0]["folds"]})
+    levels = [node["levels"] for node in inside]
     return {
-        "id": _folded_id(scope["id"]),
+        "id": _folded_id(scopes[0]["id"]),
         "kind": "folded",
         "root": any(node["root"] for node in inside),
-        "label": [scope["label"], content],
-        "scope": scope["parent"],
+        "label": label,
+        "rule": None,
+        "scope": scopes[0]["parent"],
+        "op": None,
         "details": details,
-        "formulas": [],
+        "value": None,
+        "gradient": None,
+        "badges": [badge for node in inside for badge in node["badges"]],
+        "levels": {key: max(level.get(key, 0.0) for level in levels) for key in ("gradient", "saved")},
+        "holds": [scope["id"] for scope in scopes],
+        "norms": [],
+        "past": "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True))),
     }
 
 
-def _merged(edges: list[Edge], where: dict[str, str]) -> list[Edge]:
-    """Redirect edges to folded nodes; those with the same ends and the same reduction become one."""
+def _merged(edges: list[Edge], where: dict[str, str]) -> tuple[list[Edge], dict[str, str]]:
+    """Redirect edges to folded nodes; those with the same ends and the same reduction become one.
+
+    Returns:
+        The edges, and for each edge that is still drawn the id of the one that it is part of.
+    """
     merged: dict[tuple[str, str, str], list[Edge]] = {}
     for edge in edges:
         source, target = where.get(edge["source"], edge["source"]), where.get(edge["target"], edge["target"])
@@ -190,86 +297,44 @@ def _merged(edges: list[Edge], where: dict[str, str]) -> list[Edge]:
         reduction = edge["reduction"]["text"] if edge["reduction"] else ""
         key = (source, target, reduction if touched else edge["id"])
         merged.setdefault(key, []).append({**edge, "source": source, "target": target})
-    return [_merged_edge(group) for group in merged.values()]
+    renamed = {edge["id"]: group[0]["id"] for group in merged.values() for edge in group}
+    return [_merged_edge(group) for group in merged.values()], renamed
 
 
 def _merged_edge(group: list[Edge]) -> Edge:
     first = group[0]
     if len(group) == 1:
         return first
-    gradients = [edge["gradient"] for edge in group if edge["gradient"] is not None]
+    gradients = [edge for edge in group if edge["gradient"] is not None]
+    several = f"{len(gradients)} gradients"
+    alone = gradients[0] if len(gradients) == 1 else None
     return {
         **first,
         "input": "",
         "label": f"{first['label']} and {len(group) - 1} more",
-        "gradient": None if not gradients else gradients[0] if len(gradients) == 1 else f"{len(gradients)} gradients",
+        "back": None if not gradients else alone["back"] if alone else several,
+        "gradient": None if not gradients else alone["gradient"] if alone else several,
     }
 
 
-# --- keeping a part ------------------------------------------------------------------------------------------------
-
-
-def _keep_nearest(description: Description, limit: int) -> Description:
-    """Keep the nodes nearest to the roots, counted in edges; of equally near ones the later."""
-    nodes, edges = description["nodes"], description["edges"]
-    position = {node["id"]: index for index, node in enumerate(nodes)}
-    sources: defaultdict[str, list[str]] = defaultdict(list)
-    for edge in edges:
-        sources[edge["target"]].append(edge["source"])
-    front = [node["id"] for node in nodes if node["root"]] or [nodes[-1]["id"]]
-    kept = set(front[:limit])
-    while front and len(kept) < limit:
-        reached = {source for target in front for source in sources[target]} - kept
-        front = sorted(reached, key=position.__getitem__, reverse=True)[: limit - len(kept)]
-        kept.update(front)
-    for node in reversed(nodes):  # a record may hold more than what led to its root
-        if len(kept) >= limit:
-            break
-        kept.add(node["id"])
-    lost = Counter("op" if node["kind"] in ("op", "folded") else "tensor" for node in nodes if node["id"] not in kept)
-    parts = [counted(lost[noun], noun) for noun in ("op", "tensor") if lost[noun]]
-    note = (
-        f"The graph is too large to draw in full: only the {limit} nodes nearest to the end of the record are drawn; "
-        f"{' and '.join(parts)} further away are not."
-    )
-    return {
-        **description,
-        "notes": [*description["notes"], note],
-        "nodes": [node for node in nodes if node["id"] in kept],
-        "edges": [edge for edge in edges if edge["source"] in kept and edge["target"] in kept],
-    }
-
-
-# --- shared tensors ------------------------------------------------------------------------------------------------
-
-
-def _split_hubs(description: Description) -> Description:
-    """Draw a tensor with many readers once per use. The first copy carries the details for all of them."""
-    scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
-    uses = Counter(edge["source"] for edge in description["edges"])
-    hubs = {node["id"] for node in description["nodes"] if _splits(node, uses[node["id"]])}
-    copies: defaultdict[str, list[Node]] = defaultdict(list)
-    by_id = {node["id"]: node for node in description["nodes"]}
-    edges: list[Edge] = []
-    for edge in description["edges"]:
-        source = edge["source"]
-        if source in hubs:
-            number = len(copies[source]) + 1
-            node: Node = {**by_id[source], "id": f"{source}.{number}", "scope": scope_of[edge["target"]]}
-            if number > 1:
-                node = {**node, "details": [], "formulas": []}
-            copies[source].append(node)
-            edge = {**edge, "source": node["id"]}
-        edges.append(edge)
-    nodes = [copy for node in description["nodes"] for copy in copies.get(node["id"], [node])]
-    return {**description, "nodes": nodes, "edges": edges}
-
-
-def _splits(node: Node, uses: int) -> bool:
-    return node["kind"] not in ("op", "folded") and not node["root"] and uses > HUB
-
-
-def _without_empty_scopes(description: Description) -> Description:
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    used = {scope for node in description["nodes"] for scope in scope_path(scopes, node["scope"])}
-    return {**description, "scopes": [scope for scope in description["scopes"] if scope["id"] in used]}
+def _steps(steps: list[Step], where: dict[str, str], renamed: dict[str, str], nodes: dict[str, Node]) -> list[Step]:
+    """The walk through what is drawn: what happens inside a folded node without a pause is one step."""
+    walk: list[Step] = []
+    count = 0
+    for step in steps:
+        folded = where.get(step["node"])
+        given: list[Given] = [{**one, "edge": renamed[one["edge"]]} for one in step["given"] if one["edge"] in renamed]
+        if folded is None:
+            walk.append({**step, "given": given})
+        elif walk and walk[-1]["node"] == folded:
+            count += 1
+            walk[-1] = {
+                **walk[-1],
+                "title": f"{counted(count, 'rule')} inside {nodes[folded]['label'][0]}",
+                "given": [*walk[-1]["given"], *given],
+            }
+        else:
+            count = 1
+            title = f"{counted(count, 'rule')} inside {nodes[folded]['label'][0]}"
+            walk.append({**step, "node": folded, "title": title, "given": given})
+    return walk

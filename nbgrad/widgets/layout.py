@@ -7,31 +7,48 @@ takes too long is drawn coarser; nothing here waits longer than the sum of the t
 
 import json
 from collections import defaultdict
-from typing import Any
+from typing import Any, Literal
 
 import graphviz
 
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
-from nbgrad.widgets.fold import drawable, scope_path
+from nbgrad.widgets.fold import Folding, drawable, first_folding, scope_path
 from nbgrad.widgets.lettering import text_width
 
 NODES = 300
 """How many nodes are drawn before scopes are folded: more are slow to pan and too many to read."""
 
-HEAD_SIZE, LINE_SIZE, MARK_SIZE, SCOPE_SIZE = 13.0, 11.0, 11.0, 11.0
-HEAD_HEIGHT, LINE_HEIGHT = 17.0, 14.0
-_PAD_X, _PAD_Y, _MARK_HEIGHT, _EDGE = 14.0, 8.0, 20.0, 10.0
-_COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a scope's label
+WHOLE = 1200
+"""The same in a file that has no kernel to ask: its front end folds by itself."""
+
+HEAD_SIZE, LINE_SIZE, MARK_SIZE, SCOPE_SIZE, LABEL_SIZE = 13.0, 11.0, 11.0, 11.0, 10.0
+HEAD_HEIGHT, LINE_HEIGHT, RULE_HEIGHT, LABEL_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 18.0, 12.0, 20.0
+_PAD_X, _PAD_Y, _EDGE = 14.0, 8.0, 10.0
+_COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
+_ABOVE = 6.0  # how much higher a label stands over a wire that runs sideways: there are two wires
+_LABELLED = 400
+"""With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
+
+Direction = Literal["TB", "LR"]
 
 
-def lay_out(description: Description, *, limit: int = NODES, seconds: float = SECONDS) -> Picture:
+def lay_out(
+    description: Description,
+    *,
+    limit: int = NODES,
+    seconds: float = SECONDS,
+    direction: Direction = "TB",
+    folding: Folding | None = None,
+) -> Picture:
     """Find a place for everything.
 
     Args:
         description: the whole graph, of any size.
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
+        direction: from top to bottom, or from left to right.
+        folding: which module calls are folded; None to fold as many as ``limit`` makes necessary.
 
     Returns:
         The description as drawn, with what was folded or left out in its notes, and the coordinates.
@@ -40,14 +57,11 @@ def lay_out(description: Description, *, limit: int = NODES, seconds: float = SE
         EngineMissing: there is no graphviz; the message says what to install.
         EngineError: graphviz fails even on a small part of this graph.
     """
-    if not description["nodes"]:
-        empty: Layout = {"width": 2 * _EDGE, "height": 2 * _EDGE, "nodes": {}, "edges": {}, "marks": {}, "scopes": {}}
-        return {"description": drawable(description, limit), "layout": empty}
     tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(description["nodes"])))]
     for size in tries:
-        drawn = drawable(description, size)
+        drawn = drawable(description, size, folding if size == limit else None)
         try:
-            placed = json.loads(run_graphviz(dot_source(drawn), seconds=seconds))
+            layout = place(drawn, direction, seconds)
         except EngineMissing:
             raise
         except EngineError as error:
@@ -56,21 +70,66 @@ def lay_out(description: Description, *, limit: int = NODES, seconds: float = SE
             reason = "took too long" if isinstance(error, LayoutTimeout) else "failed"
             description = {**description, "notes": [*description["notes"], f"A layout of {size} nodes {reason}."]}
             continue
-        return {"description": drawn, "layout": _read(drawn, placed)}
+        return Picture(description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens="graph")
     raise AssertionError("unreachable: the last try returns or raises")
+
+
+def whole(
+    description: Description,
+    *,
+    seconds: float = SECONDS,
+    direction: Direction = "TB",
+    folding: Folding | None = None,
+) -> Picture:
+    """Find a place for everything, where no kernel can be asked later: nothing is left out that can be folded.
+
+    Args:
+        description: the whole graph.
+        seconds: how long each layout may take.
+        direction: the one that is shown first.
+        folding: what the front end folds at first; None to fold what ``lay_out`` would.
+
+    Returns:
+        A picture of up to WHOLE nodes in both directions, of which the front end itself can fold and unfold.
+
+    Raises:
+        EngineError: as ``lay_out``.
+    """
+    picture = lay_out(description, limit=WHOLE, seconds=seconds, direction=direction)
+    drawn = picture["description"]
+    try:
+        turned = place(drawn, "LR" if direction == "TB" else "TB", seconds)
+    except LayoutTimeout:
+        turned = None
+    folding = folding or first_folding(description, NODES)
+    known = {scope["id"] for scope in drawn["scopes"]}
+    return {**picture, "turned": turned, "folded": sorted(folding.closed & known)}
+
+
+def place(drawn: Description, direction: Direction = "TB", seconds: float = SECONDS) -> Layout:
+    """Find a place for everything in a drawable description.
+
+    Raises:
+        EngineError: graphviz fails; LayoutTimeout if it was stopped after ``seconds``.
+    """
+    if not drawn["nodes"]:
+        size = 2 * _EDGE
+        return {"width": size, "height": size, "nodes": {}, "edges": {}, "labels": {}, "marks": {}, "scopes": {}}
+    return _read(drawn, direction, json.loads(run_graphviz(dot_source(drawn, direction), seconds=seconds)))
 
 
 # --- the DOT text --------------------------------------------------------------------------------------------------
 
 
-def dot_source(description: Description) -> str:
+def dot_source(description: Description, direction: Direction = "TB") -> str:
     """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     homes: defaultdict[str | None, graphviz.Digraph] = defaultdict(graphviz.Digraph)
+    space = {"nodesep": "0.28", "ranksep": "0.3" if direction == "TB" else "0.5"}
     top = homes[None] = graphviz.Digraph(
-        graph_attr={"rankdir": "TB", "nodesep": "0.28", "ranksep": "0.36", "fontname": "Courier", "fontsize": "12"},
+        graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},
-        edge_attr={"arrowhead": "none"},
+        edge_attr={"arrowhead": "none", "fontname": "Courier", "fontsize": f"{LABEL_SIZE:g}"},
     )
     for scope in description["scopes"]:
         # Letters of a known width, as many as the label will need; the label itself is drawn by the renderers.
@@ -81,9 +140,10 @@ def dot_source(description: Description) -> str:
     for node in description["nodes"]:
         scope_of[node["id"]] = node["scope"]
         _add_box(homes[node["scope"]], node["id"], *node_size(node))
+    labelled = len(description["edges"]) <= _LABELLED
     for edge in description["edges"]:
         if edge["reduction"] is None:
-            top.edge(edge["source"], edge["target"], id=edge["id"])
+            top.edge(edge["source"], edge["target"], id=edge["id"], **({"label": _letters(edge)} if labelled else {}))
             continue
         paths = [scope_path(scopes, scope_of[edge[end]]) for end in ("source", "target")]
         common = [one for one, other in zip(*paths, strict=False) if one == other]
@@ -96,6 +156,17 @@ def dot_source(description: Description) -> str:
     for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
         homes[scope["parent"] if scope["parent"] in scopes else None].subgraph(homes[scope["id"]])
     return str(top.source)
+
+
+def label_lines(edge: Edge) -> list[str]:
+    """What stands on an edge: the value's shape and dtype, and below it the shape of the gradient that came back."""
+    return [edge["label"], *([f"∇ {edge['back']}"] if edge["back"] is not None else [])]
+
+
+def _letters(edge: Edge) -> str:
+    """Letters that take as much room as the edge's label."""
+    width = max(text_width(line, LABEL_SIZE) for line in label_lines(edge)) + 10
+    return "\\n".join(["x" * (int(width / (LABEL_SIZE * _COURIER)) + 1)] * len(label_lines(edge)))
 
 
 def _stacking(description: Description, scope_of: dict[str, str | None]) -> list[tuple[str, str]]:
@@ -118,8 +189,10 @@ def _stacking(description: Description, scope_of: dict[str, str | None]) -> list
             if scope not in paths[source]:
                 taken[scope].add(source)
     made = {edge["target"] for edge in description["edges"]}
+    marked = {edge["source"] for edge in description["edges"] if edge["reduction"] is not None}
     pairs: dict[tuple[str, str | None], str] = {}
-    for node in sorted(description["nodes"], key=lambda node: first_use.get(node["id"], 0)):
+    # Of the tensors of one op that with a mark on its edge stands highest.
+    for node in sorted(description["nodes"], key=lambda node: (first_use.get(node["id"], 0), node["id"] not in marked)):
         if node["id"] in made or node["id"] not in first_use:
             continue
         for scope in reversed(paths[node["id"]]):
@@ -144,19 +217,30 @@ def node_size(node: Node) -> tuple[float, float]:
         widest += 14  # its marker
     if node["kind"] == "leaf":
         widest += 10  # its round ends
-    return max(56.0, round(widest + 2 * _PAD_X)), HEAD_HEIGHT + LINE_HEIGHT * len(lines) + 2 * _PAD_Y
+    height = HEAD_HEIGHT + LINE_HEIGHT * len(lines) + 2 * _PAD_Y
+    if node["rule"] is not None:
+        height += RULE_HEIGHT
+        widest = max(widest, text_width(node["rule"], LINE_SIZE))
+    return max(56.0, round(widest + 2 * _PAD_X)), height
 
 
 def mark_size(edge: Edge) -> tuple[float, float]:
-    """Return the width and height of the box of an edge's reduction, in pixels."""
+    """Return the width and height of what stands on an edge with a reduction, in pixels: its label and the mark."""
     assert edge["reduction"] is not None
-    return round(text_width(f"Σ {edge['reduction']['text']}", MARK_SIZE) + 18), _MARK_HEIGHT
+    label = text_width(edge["label"], LABEL_SIZE) + 10
+    return round(max(label, text_width(mark_text(edge), MARK_SIZE) + 18)), LABEL_HEIGHT + 2 + MARK_HEIGHT
+
+
+def mark_text(edge: Edge) -> str:
+    """What the mark of a reduction says."""
+    assert edge["reduction"] is not None
+    return f"{'⚠ ' if edge['reduction']['warning'] else ''}Σ {edge['reduction']['text']}"
 
 
 # --- graphviz's answer ---------------------------------------------------------------------------------------------
 
 
-def _read(description: Description, placed: dict[str, Any]) -> Layout:
+def _read(description: Description, direction: Direction, placed: dict[str, Any]) -> Layout:
     left, bottom, right, top = map(float, placed["bb"].split(","))
 
     def point(text: str) -> list[float]:
@@ -169,15 +253,31 @@ def _read(description: Description, placed: dict[str, Any]) -> Layout:
         for edge in placed.get("edges", [])
         if "id" in edge  # an invisible edge has none
     }
+    places = {edge["id"]: point(edge["lp"]) for edge in placed.get("edges", []) if "id" in edge and "lp" in edge}
 
-    def box(name: str, width: float, height: float) -> Box:
-        x, y = point(objects[name]["pos"])
+    def box(at: list[float], width: float, height: float) -> Box:
+        x, y = at
         return {"x": round(x - width / 2, 1), "y": round(y - height / 2, 1), "width": width, "height": height}
 
-    marked = [edge for edge in description["edges"] if edge["reduction"] is not None]
-    plain = [edge for edge in description["edges"] if edge["reduction"] is None]
-    edges = {edge["id"]: [runs[edge["id"]]] for edge in plain}
-    edges |= {edge["id"]: [runs[f"{edge['id']}/0"], runs[f"{edge['id']}/1"]] for edge in marked}
+    def node_box(name: str, size: tuple[float, float]) -> Box:
+        return box(point(objects[name]["pos"]), *size)
+
+    edges: dict[str, list[list[list[float]]]] = {}
+    labels: dict[str, Box] = {}
+    marks: dict[str, Box] = {}
+    for edge in description["edges"]:
+        id = edge["id"]
+        if edge["reduction"] is None:
+            edges[id] = [runs[id]]
+            if id in places:
+                wide = round(max(text_width(line, LABEL_SIZE) for line in label_lines(edge)) + 4)
+                labels[id] = box(places[id], wide, LABEL_HEIGHT * len(label_lines(edge)))
+                labels[id]["y"] -= 0 if direction == "TB" else _ABOVE
+            continue
+        edges[id] = [runs[f"{id}/0"], runs[f"{id}/1"]]
+        whole = node_box(f"mark-{id}", mark_size(edge))
+        labels[id] = {**whole, "height": LABEL_HEIGHT}
+        marks[id] = {**whole, "y": round(whole["y"] + LABEL_HEIGHT + 2, 1), "height": MARK_HEIGHT}
     scopes: dict[str, Box] = {}
     for scope in description["scopes"]:
         x0, y0, x1, y1 = objects[f"cluster_{scope['id']}"]["bb"].split(",")
@@ -186,8 +286,9 @@ def _read(description: Description, placed: dict[str, Any]) -> Layout:
     return {
         "width": round(right - left + 2 * _EDGE, 1),
         "height": round(top - bottom + 2 * _EDGE, 1),
-        "nodes": {node["id"]: box(node["id"], *node_size(node)) for node in description["nodes"]},
+        "nodes": {node["id"]: node_box(node["id"], node_size(node)) for node in description["nodes"]},
         "edges": edges,
-        "marks": {edge["id"]: box(f"mark-{edge['id']}", *mark_size(edge)) for edge in marked},
+        "labels": labels,
+        "marks": marks,
         "scopes": scopes,
     }

@@ -1,12 +1,15 @@
 """Picture -> HTML that is alive without a kernel: one file, or fragments for a page with several pictures."""
 
-import json
+import base64
 from functools import cache
 from html import escape
 from pathlib import Path
 
 from nbgrad.widgets.description import Picture
+from nbgrad.widgets.layout import NODES
+from nbgrad.widgets.packing import packed
 from nbgrad.widgets.svg import svg
+from nbgrad.widgets.text import text
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -38,9 +41,16 @@ def fragment(picture: Picture) -> str:
     The page needs :func:`runtime` once, after the last fragment.
     """
     return (
-        f'<script type="application/json" class="nbgrad-picture">{_json(picture)}</script>\n'
-        f"<noscript>{svg(picture)}</noscript>"
+        f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture)).decode()}</script>\n'
+        f"<noscript>{_still(picture)}</noscript>"
     )
+
+
+def _still(picture: Picture) -> str:
+    """What a reader without scripts sees: the drawing, or of what would be as large as a wall, the table."""
+    if len(picture["description"]["nodes"]) <= NODES:
+        return svg(picture)
+    return f"<pre>{escape(text(picture['description']))}</pre>"
 
 
 @cache
@@ -51,9 +61,3 @@ def runtime() -> str:
     # The bundle holds neither of these today; a string in it that did would end the element early.
     css, script = css.replace("</style", "<\\/style"), script.replace("</script", "<\\/script")
     return f'<style>{css}</style>\n<script type="module">{script}</script>'
-
-
-def _json(picture: Picture) -> str:
-    """Write JSON that can't end its script element, open a comment in it, or depend on the page's encoding."""
-    text = json.dumps(picture, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

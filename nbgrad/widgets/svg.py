@@ -9,8 +9,19 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.widgets.description import Box, Edge, Node, Picture, Scope
-from nbgrad.widgets.layout import HEAD_HEIGHT, HEAD_SIZE, LINE_HEIGHT, LINE_SIZE, MARK_SIZE, SCOPE_SIZE
+from nbgrad.widgets.layout import (
+    HEAD_HEIGHT,
+    HEAD_SIZE,
+    LABEL_SIZE,
+    LINE_HEIGHT,
+    LINE_SIZE,
+    MARK_SIZE,
+    SCOPE_SIZE,
+    label_lines,
+    mark_text,
+)
 from nbgrad.widgets.lettering import FONT, text_width, wrap
+from nbgrad.widgets.wires import beside, path, short as _n, tip, tip_points
 
 PNG_WIDTH = 1200
 _PNG_HEIGHT = 4000  # rendering time grows with the area
@@ -33,31 +44,44 @@ _PAINTS = {
     "op": _Paint("#ffffff", "#64748b", "#222a35", "#8a99ad"),
     "parameter": _Paint("#e8f2fb", "#0072b2", "#12304a", "#56b4e9"),
     "leaf": _Paint("#e6f6f1", "#00805e", "#10362c", "#33c29b"),
+    "input": _Paint("#fbf8e6", "#7d6c00", "#33301a", "#d6c24a"),
     "constant": _Paint("#f8fafc", "#7b8794", "#1b222b", "#93a1b3"),
     "outside": _Paint("#fbf1f7", "#a8578b", "#33202c", "#d99ac2"),
     "folded": _Paint("#eef0fb", "#5b5fc7", "#23254a", "#9ea2f2"),
+    "failed": _Paint("#fdecec", "#c1121f", "#451a1d", "#ff6b6b"),
     "root": _Paint("#fdeee5", "#c24e00", "#42240f", "#ff9a5c"),
     "mark": _Paint("#fff3d6", "#b97700", "#43320c", "#f0b840"),
     "scope": _Paint("#f5f7fa", "#cbd5e1", "#1a2029", "#3a4554"),
 }
-_INK, _MUTED, _WIRE, _FAINT = (
-    ("#1e293b", "#e6ebf2"),
-    ("#526174", "#a3b1c2"),
-    ("#475569", "#a9b6c6"),
-    ("#9aa8b8", "#64748b"),
-)
+_INKS = {
+    "ink": ("#1e293b", "#e6ebf2"),
+    "muted": ("#526174", "#a3b1c2"),
+    "note": ("#8a4b00", "#f0b840"),
+    "rule": ("#b8430a", "#ff9d5c"),
+    "alarm": ("#c1121f", "#ff6b6b"),
+    "halo": ("#f5f7fa", "#1a2029"),
+}
+_WIRES = {
+    "wire": ("#475569", "#a9b6c6", ""),
+    "faint": ("#9aa8b8", "#64748b", ' stroke-dasharray="4 3"'),
+    "back": ("#b8430a", "#ff9d5c", ' stroke-dasharray="1 2.6" stroke-linecap="round"'),
+    "wrong": ("#c1121f", "#ff6b6b", ""),
+}
 
 LEGEND = {
     "op": "operation",
     "parameter": "parameter",
     "leaf": "leaf: needs a gradient",
+    "input": "input",
     "constant": "constant",
     "outside": "made before this graph",
     "folded": "folded module",
+    "failed": "raised an error",
     "root": "backward starts here",
     "mark": "broadcast undone: summed",
-    "gradient": "gradient came back",
-    "none": "no gradient",
+    "wire": "value, forward",
+    "back": "∇ gradient, backward",
+    "faint": "no gradient",
 }
 """What the signs mean, in the order of the legend."""
 
@@ -128,7 +152,8 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     present: set[str] = {node["kind"] for node in picture["description"]["nodes"]}
     present |= {"root"} if any(node["root"] for node in picture["description"]["nodes"]) else set()
     present |= {"mark"} if picture["layout"]["marks"] else set()
-    present |= {"none" if edge["gradient"] is None else "gradient" for edge in edges}
+    present |= {"wire"} if edges else set()
+    present |= {"faint" if edge["gradient"] is None else "back" for edge in edges}
     x = _MARGIN
     y += 10
     for key, meaning in LEGEND.items():
@@ -144,9 +169,9 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
 
 
 def _sample(key: str, x: float, y: float) -> list[str]:
-    if key in ("gradient", "none"):
+    if key in _WIRES:
         line = [[x, y], [x + 8, y], [x + 16, y], [x + 26, y]]
-        return _wire([line], key == "gradient")
+        return _wire([line if key != "back" else line[::-1]], key)
     box: Box = {"x": x, "y": y - 7, "width": 26, "height": 14}
     if key == "mark":
         return [_rect(box, 7, "mark"), _text("Σ", (x + 13, y + 4), 10, "ink", anchor="middle")]
@@ -164,14 +189,15 @@ def _graph(picture: Picture) -> Iterator[str]:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
     for edge in description["edges"]:
         yield f"<g>{_title(edge_title(edge))}"
-        yield from _wire(layout["edges"][edge["id"]], edge["gradient"] is not None)
+        yield from _wires(edge, layout["edges"][edge["id"]])
+        if edge["id"] in layout["labels"]:
+            yield from _labels(edge, layout["labels"][edge["id"]])
         yield "</g>"
     for edge in description["edges"]:
         if edge["reduction"] is not None:
             box = layout["marks"][edge["id"]]
-            sum_text = f"Σ {edge['reduction']['text']}"
             yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
-            yield _text(sum_text, (_middle(box), box["y"] + 14), MARK_SIZE, "ink", anchor="middle")
+            yield _text(mark_text(edge), (_middle(box), box["y"] + 14), MARK_SIZE, "ink", anchor="middle")
             yield "</g>"
     for scope in description["scopes"]:
         yield from _scope_label(scope, layout["scopes"][scope["id"]])
@@ -181,7 +207,7 @@ def _graph(picture: Picture) -> Iterator[str]:
 
 def edge_title(edge: Edge) -> str:
     """Say in one line what went along an edge, both ways."""
-    gradient = "no gradient" if edge["gradient"] is None else f"gradient {edge['gradient']}"
+    gradient = edge["mismatch"] or ("no gradient" if edge["gradient"] is None else f"gradient {edge['gradient']}")
     reduction = "" if edge["reduction"] is None else f"; summed {edge['reduction']['text']}"
     return f"{edge['input'] or 'inputs'}: {edge['label']}; {gradient}{reduction}"
 
@@ -213,6 +239,13 @@ def _node(node: Node, box: Box) -> Iterator[str]:
         else:
             yield _text(line, (middle, y), LINE_SIZE, "muted", anchor="middle")
             y += LINE_HEIGHT
+    if node["rule"] is not None:
+        yield _text(node["rule"], (middle, box["y"] + box["height"] - 6), LINE_SIZE, "rule", anchor="middle", bold=True)
+    for position, badge in enumerate(node["badges"][:3]):
+        x = box["x"] + box["width"] - 4 - 17 * position
+        yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
+        yield f'fill="{_PAINTS["failed"].fill}" stroke="{_PAINTS["failed"].stroke}"/>'
+        yield _text("!", (x, box["y"] + 4), 11, "alarm", anchor="middle", bold=True)
     yield "</g>"
 
 
@@ -228,49 +261,58 @@ def _shape(kind: str, box: Box) -> list[str]:
         return [_rect(behind, 4, kind), _rect(box, 4, kind)]
     if kind in ("leaf", "outside"):
         dots = ' stroke-dasharray="1.5 3" stroke-linecap="round"' if kind == "outside" else ""
-        return [_rect(box, box["height"] / 2 if kind == "leaf" else 8, kind, 1.4, dots)]
+        return [_rect(box, min(26, box["height"] / 2) if kind == "leaf" else 8, kind, 1.4, dots)]
+    if kind == "input":
+        return [_octagon(box)]
     if kind == "constant":
         return [_rect(box, 8, kind, 1.2, ' stroke-dasharray="5 3"')]
-    return [_rect(box, 4, "op")]
+    return [_rect(box, 5, "failed" if kind == "failed" else "op")]
 
 
-def _wire(runs: list[list[list[float]]], gradient: bool) -> list[str]:
-    look = "" if gradient else ' stroke-dasharray="4 3"'
-    role = "wire" if gradient else "faint"
-    colour = (_WIRE if gradient else _FAINT)[0]
-    path = " ".join(_path(run) for run in runs)
-    tip, base = _tip(runs[-1])
-    (x, y), (dx, dy) = tip, (tip[0] - base[0], tip[1] - base[1])
-    sides = [(x, y), (x - 7 * dx - 3.2 * dy, y - 7 * dy + 3.2 * dx), (x - 7 * dx + 3.2 * dy, y - 7 * dy - 3.2 * dx)]
-    points = " ".join(f"{_n(a)},{_n(b)}" for a, b in sides)
+def _octagon(box: Box) -> str:
+    x, y, right, bottom = box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]
+    cut = min(9.0, box["height"] / 3)
+    corners = [
+        *((x + cut, y), (right - cut, y), (right, y + cut), (right, bottom - cut)),
+        *((right - cut, bottom), (x + cut, bottom), (x, bottom - cut), (x, y + cut)),
+    ]
+    points = " ".join(f"{_n(a)},{_n(b)}" for a, b in corners)
+    paint = _PAINTS["input"]
+    look = f'fill="{paint.fill}" stroke="{paint.stroke}" stroke-width="1.2"'
+    return f'<polygon class="nbgs-input" points="{points}" {look}/>'
+
+
+_APART = 3.0  # of the two wires of an edge from the middle between them
+
+
+def _wires(edge: Edge, runs: list[list[list[float]]]) -> list[str]:
+    """The wire of the value and, beside it in the other direction, that of the gradient."""
+    if edge["gradient"] is None:
+        return _wire(runs, "faint")
+    forward = [beside(run, _APART) for run in runs]
+    back = [beside(run, -_APART)[::-1] for run in reversed(runs)]
+    return [*_wire(forward, "wire"), *_wire(back, "back" if edge["mismatch"] is None else "wrong")]
+
+
+def _wire(runs: list[list[list[float]]], role: str) -> list[str]:
+    colour, _, look = _WIRES[role]
+    points = " ".join(f"{_n(x)},{_n(y)}" for x, y in tip_points(*tip(runs[-1])))
+    d = " ".join(map(path, runs))
     return [
-        f'<path class="nbgs-{role}" d="{path}" fill="none" stroke="{colour}" stroke-width="1.3"{look}/>',
+        f'<path class="nbgs-{role}" d="{d}" fill="none" stroke="{colour}" stroke-width="1.3"{look}/>',
         f'<polygon class="nbgs-{role}-tip" points="{points}" fill="{colour}"/>',
     ]
 
 
-def _tip(run: list[list[float]]) -> tuple[list[float], list[float]]:
-    """Return the end of a run and a point one pixel before it, in its direction."""
-    x, y = run[-1]
-    for before_x, before_y in reversed(run[:-1]):
-        length = ((x - before_x) ** 2 + (y - before_y) ** 2) ** 0.5
-        if length > 0.5:
-            return run[-1], [x - (x - before_x) / length, y - (y - before_y) / length]
-    return run[-1], [x, y - 1]
-
-
-def _path(run: list[list[float]]) -> str:
-    start, *rest = [f"{_n(x)} {_n(y)}" for x, y in run]
-    return f"M{start}C{' '.join(rest)}"
+def _labels(edge: Edge, box: Box) -> Iterator[str]:
+    lines = label_lines(edge) if edge["reduction"] is None else [edge["label"]]
+    for index, line in enumerate(lines):
+        role = "muted" if index == 0 else "rule" if edge["mismatch"] is None else "alarm"
+        at = (_middle(box), box["y"] + 9 + 12 * index)
+        yield _label(line, at, role)
 
 
 # --- one element ---------------------------------------------------------------------------------------------------
-
-
-def _n(number: float) -> str:
-    """Write a number with one decimal at most."""
-    text = f"{number:.1f}"
-    return text.removesuffix(".0")
 
 
 def _middle(box: Box) -> float:
@@ -292,14 +334,26 @@ def _marker(x: float, y: float) -> str:
     return f'<polygon class="nbgs-root-sign" points="{points}" fill="{_PAINTS["root"].stroke}"/>'
 
 
+def _label(text: str, at: tuple[float, float], role: str) -> str:
+    """The text of an edge, twice: the outline of the first hides the wires that cross it."""
+    words = _text(text, at, LABEL_SIZE, role, anchor="middle")
+    halo = _text(text, at, LABEL_SIZE, "halo", anchor="middle")
+    return halo.replace("<text ", '<text stroke="#f5f7fa" stroke-width="3" stroke-linejoin="round" ') + words
+
+
 def _text(text: str, at: tuple[float, float], size: float, role: str, *, anchor: str = "", bold: bool = False) -> str:
-    colour = {"ink": _INK, "muted": _MUTED, "note": ("#8a4b00", "#f0b840")}[role][0]
+    colour = _INKS[role][0]
     weight = ' font-weight="bold"' if bold else ""
     place = f' text-anchor="{anchor}"' if anchor else ""
+    words = escape(text).replace("∇", _NABLA)
     return (
         f'<text class="nbgs-{role}" x="{_n(at[0])}" y="{_n(at[1])}" font-size="{_n(size)}" fill="{colour}"'
-        f"{weight}{place}>{escape(text)}</text>"
+        f"{weight}{place}>{words}</text>"
     )
+
+
+# In a run of its own: a font that lacks the sign would else lend its looks to the whole line.
+_NABLA = "<tspan font-family=\"'DejaVu Sans','Segoe UI Symbol','Cambria Math',sans-serif\">∇</tspan>"
 
 
 def _title(text: str) -> str:
@@ -308,8 +362,8 @@ def _title(text: str) -> str:
 
 def _dark_style() -> str:
     rules = [f".nbgs-{role}{{fill:{p.dark_fill};stroke:{p.dark_stroke}}}" for role, p in _PAINTS.items()]
-    rules += [f".nbgs-ink{{fill:{_INK[1]}}}", f".nbgs-muted{{fill:{_MUTED[1]}}}", ".nbgs-note{fill:#f0b840}"]
-    rules += [f".nbgs-wire{{stroke:{_WIRE[1]}}}", f".nbgs-wire-tip{{fill:{_WIRE[1]}}}"]
-    rules += [f".nbgs-faint{{stroke:{_FAINT[1]}}}", f".nbgs-faint-tip{{fill:{_FAINT[1]}}}"]
+    rules += [f".nbgs-{role}{{fill:{dark}}}" for role, (_, dark) in _INKS.items()]
+    rules += [f".nbgs-{role}{{stroke:{dark}}}.nbgs-{role}-tip{{fill:{dark}}}" for role, (_, dark, _) in _WIRES.items()]
+    rules += [".nbgs-halo{stroke:#1a2029}"]
     rules += [f".nbgs-root-sign{{fill:{_PAINTS['root'].dark_stroke}}}"]
     return f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"

@@ -58,7 +58,7 @@ def _kind(node: Node) -> str:
 
 
 def _label(node: Node) -> str:
-    return clip("  ".join(node["label"]), 2 * _COLUMN)
+    return clip("  ".join([*node["label"], *([node["rule"]] if node["rule"] else [])]), 2 * _COLUMN)
 
 
 def _take(edge: Edge) -> str:

@@ -1,6 +1,8 @@
 """The picture in a notebook: first one that needs no script, then the live one, which takes its place."""
 
 import base64
+import json
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,11 @@ import anywidget
 import traitlets
 from IPython.display import display
 
-from nbgrad.widgets.description import Description, Picture
+from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.engine import EngineError
-from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.fold import Folding, first_folding, folded_below
+from nbgrad.widgets.layout import NODES, Direction, lay_out
+from nbgrad.widgets.packing import packed
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
 
@@ -20,16 +24,57 @@ STATIC = Path(__file__).parent / "static"
 
 
 class GraphView(anywidget.AnyWidget):
-    """A picture that pans, zooms and answers clicks by itself, also while the kernel is busy or gone.
+    """A picture that pans, zooms, folds and answers clicks by itself, also while the kernel is busy or gone.
+
+    The kernel is asked for a new layout alone: of a module that was too large to be drawn, or in the other direction.
 
     Args:
-        picture: what to draw; assign another one to draw that instead.
+        description: what to draw.
+        picture: its layout if there is one already.
+        folding: which modules are folded in that.
     """
 
     _esm = STATIC / "graph.js"
     _css = STATIC / "graph.css"
 
-    picture = traitlets.Dict().tag(sync=True)
+    picture = traitlets.Bytes().tag(sync=True)
+    request = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        description: Description,
+        picture: Picture | None = None,
+        folding: Folding | None = None,
+        **kwargs: Any,
+    ) -> None:
+        drawn = picture or lay_out(description, folding=folding)
+        super().__init__(picture=packed(drawn), **kwargs)
+        # Deflated, as what the front end gets: a notebook keeps the views of all its cells.
+        self._description = zlib.compress(json.dumps(description).encode())
+        self._direction: Direction = drawn["direction"]
+        self._folding = folding
+
+    def draw(self, description: Description, folding: Folding | None = None) -> None:
+        """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
+
+        Args:
+            description: what to draw.
+            folding: which modules are folded where the reader has folded and unfolded none.
+        """
+        self._description = zlib.compress(json.dumps(description).encode())
+        folding = self._folding if self._folding is not None else folding
+        self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
+
+    @traitlets.observe("request")
+    def _answer(self, change: Any) -> None:
+        request = change["new"]
+        description: Description = json.loads(zlib.decompress(self._description))
+        folding = self._folding or first_folding(description, NODES)
+        if request.get("direction") in ("TB", "LR"):
+            self._direction = request["direction"]
+        if request.get("toggle"):
+            folding = self._folding = folding.toggled(description, [str(scope) for scope in request["toggle"]])
+        self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -62,21 +107,35 @@ def static_bundle(description: Description, picture: Picture | None = None) -> d
     return bundle
 
 
-def show(description: Description) -> None:
+def show_text(description: Description) -> None:
+    """Display the table of a graph alone."""
+    display({"text/plain": text(description)}, raw=True)
+
+
+def show(
+    description: Description, *, depth: int | None = None, direction: Direction = "TB", opens: Opens = "graph"
+) -> None:
     """Display a graph in a notebook.
 
     These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is
     the widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead.
     Without graphviz the table is shown, with a line that says what to install.
+
+    Args:
+        description: the whole graph.
+        depth: modules nested deeper than this are folded; None to fold as many as fit makes necessary.
+        direction: from top to bottom, or from left to right.
+        opens: what the live view shows first.
     """
+    folding = folded_below(description, depth)
     try:
-        picture = lay_out(description)
+        picture: Picture = {**lay_out(description, direction=direction, folding=folding), "opens": opens}
     except EngineError as error:
         display({"text/plain": f"{text(description)}\n\n{error}"}, raw=True)
         return
     bundle = static_bundle(description, picture)
     data = {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}
     display(data, raw=True)
-    widget = GraphView(picture=picture)._repr_mimebundle_()
+    widget = GraphView(description, picture, folding)._repr_mimebundle_()
     if widget is not None:
         display(widget[0], metadata=widget[1], raw=True)

@@ -76,6 +76,7 @@ class LabServer:
                 f"--ServerApp.root_dir={self.notebooks}",
                 f"--IdentityProvider.token={self.token}",
                 "--LabApp.expose_app_in_browser=True",  # window.jupyterapp
+                "--JupyterNotebookApp.expose_app_in_browser=True",
                 "--LabApp.news_url=",
                 "--LabApp.extension_manager=readonly",
             ],
@@ -128,15 +129,15 @@ class LabServer:
 
 
 class NotebookPage:
-    """One notebook, open in JupyterLab."""
+    """One notebook, open in JupyterLab or in Notebook 7."""
 
     def __init__(self, page: Page, server: LabServer) -> None:
         self.page = page
         self.server = server
 
-    def open(self, name: str) -> None:
-        """Open the notebook and wait until its kernel is there."""
-        self.page.goto(f"{self.server.url}/lab/tree/{name}?reset&token={self.server.token}")
+    def open(self, name: str, app: str = "lab/tree") -> None:
+        """Open the notebook and wait until its kernel is there; the ``app`` of Notebook 7 is "notebooks"."""
+        self.page.goto(f"{self.server.url}/{app}/{name}?reset&token={self.server.token}")
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'",
             timeout=60_000,
@@ -151,6 +152,10 @@ class NotebookPage:
             }"""
         )
         self.page.wait_for_function("() => window.ran", timeout=1000 * timeout)
+
+    def save(self) -> None:
+        """Save the notebook as it is, and wait until that is done."""
+        self.page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
 
     def shut_down(self) -> None:
         """Shut the kernel down, if the page came as far as having one."""

@@ -1,11 +1,14 @@
 """Hand-made descriptions, and a generator of large ones: the drawings are tested without an engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page
 
-from nbgrad.widgets.description import Description, Edge, Kind, Node, Scope
+from nbgrad.widgets.description import Description, Edge, Given, Kind, Look, Node, OpText, Reduction, Scope, Step
 
 Build = Callable[..., Description]
 
@@ -18,9 +21,10 @@ class Sketch:
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self.scopes: list[Scope] = []
+        self.ops: dict[str, OpText] = {}
 
     def scope(self, label: str, parent: str | None = None) -> str:
-        self.scopes.append({"id": f"s{len(self.scopes)}", "label": label, "parent": parent})
+        self.scopes.append({"id": f"s{len(self.scopes)}", "label": label, "parent": parent, "folds": "some ops"})
         return self.scopes[-1]["id"]
 
     def node(self, kind: Kind, *label: str, scope: str | None = None, root: bool = False) -> str:
@@ -29,22 +33,32 @@ class Sketch:
             "kind": kind,
             "root": root,
             "label": list(label),
+            "rule": None if kind in ("constant", "input") else "∇ 0.2",
             "scope": scope,
-            "details": [
-                {"term": "value", "text": "tensor([[0.1, 0.2],\n        [0.3, 0.4]])"},
-                {"term": "gradient", "text": "mean 0.01, norm 0.2"},
-            ],
-            "formulas": [],
+            "op": None,
+            "details": [{"term": "source", "text": "line 3:\n  y = f(x)"}],
+            "value": LOOK,
+            "gradient": None if kind in ("constant", "input") else LOOK,
+            "badges": [],
+            "levels": {"gradient": 0.5, "dtype": 0.0},
+            "holds": [],
+            "norms": [],
+            "past": "",
         }
         self.nodes.append(node)
         return node["id"]
 
     def op(self, *label: str, takes: dict[str, str], scope: str | None = None, root: bool = False) -> str:
         node = self.node("op", *label, scope=scope, root=root)
-        self.nodes[-1]["formulas"] = [
-            {"of": "", "latex": r"a \odot b", "mathml": MATHML},
-            {"of": "a", "latex": r"\bar{y} \odot b", "mathml": MATHML},
-        ]
+        self.nodes[-1]["op"] = label[0]
+        self.ops[label[0]] = {
+            "what": f"What {label[0]} does.",
+            "why": "",
+            "formulas": [
+                {"of": "", "latex": r"a \odot b", "mathml": MATHML},
+                {"of": "a", "latex": r"\bar{y} \odot b", "mathml": MATHML},
+            ],
+        }
         for name, source in takes.items():
             self.edge(source, node, name)
         return node
@@ -57,23 +71,55 @@ class Sketch:
                 "target": target,
                 "input": name,
                 "label": "(32, 10) float32",
+                "back": "(32, 10)",
                 "gradient": "(32, 10), norm 0.25",
-                "reduction": None if reduction is None else {"text": reduction, "dims": [0], "terms": 32},
+                "mismatch": None,
+                "reduction": None if reduction is None else undone(reduction),
             }
         )
 
     def done(self, *notes: str) -> Description:
         ops = sum(node["kind"] == "op" for node in self.nodes)
         return {
-            "version": 1,
+            "version": 2,
             "name": self.name,
             "summary": f"{ops} ops, {len(self.nodes) - ops} tensors; backward from loss",
             "notes": list(notes),
             "nodes": self.nodes,
             "edges": self.edges,
             "scopes": self.scopes,
+            "ops": self.ops,
+            "steps": [self._step(node) for node in reversed(self.nodes) if node["kind"] == "op"],
+            "overlays": [
+                {"key": "gradient", "label": "gradient norm", "low": "0.1", "high": "10", "classes": []},
+                {"key": "dtype", "label": "dtype", "low": "", "high": "", "classes": ["float32"]},
+            ],
+            "verdicts": [],
+            "problems": [],
+            "history": {"frames": [], "curves": [], "low": "", "high": "", "differences": []},
         }
 
+    def _step(self, node: Node) -> Step:
+        given: list[Given] = [
+            {"edge": edge["id"], "text": f"to {edge['input']}", "reduction": None, "sum": None}
+            for edge in self.edges
+            if edge["target"] == node["id"] and edge["gradient"] is not None
+        ]
+        return {"node": node["id"], "title": f"the rule of {node['label'][0]}", "incoming": "norm 0.2", "given": given}
+
+
+def undone(text: str, terms: int = 32) -> Reduction:
+    """A reduction of dim 0."""
+    return {
+        "text": text, "dims": [0], "terms": terms, "words": f"the sum over dim 0 adds {terms} numbers",
+        "sums": ["grad[0] = 1 + 1 = 2"], "incoming": LOOK, "reduced": LOOK, "warning": None,
+    }  # fmt: skip
+
+
+LOOK: Look = {
+    "facts": "mean 0.01, norm 0.2", "columns": 2, "levels": "AMYn", "cells": ["-1", "0", "1", "nan"],
+    "bars": [100, 50, 0, 4], "low": "-1", "high": "1",
+}  # fmt: skip
 
 MATHML = '<math xmlns="http://www.w3.org/1998/Math/MathML"><mrow><mi>a</mi><mo>⊙</mo><mi>b</mi></mrow></math>'
 
@@ -84,8 +130,8 @@ def small_description() -> Description:
     w = sketch.node("leaf", "w", "() float32")
     x = sketch.node("constant", "x", "(32,) float32")
     product = sketch.op("mul", "(32,) float32", takes={"a": w, "b": x})
-    sketch.edges[0]["reduction"] = {"text": "(32,) -> (): sum dim 0", "dims": [0], "terms": 32}
-    sketch.edges[1]["gradient"] = None
+    sketch.edges[0]["reduction"] = undone("(32,) -> (): sum dim 0")
+    sketch.edges[1]["gradient"] = sketch.edges[1]["back"] = None
     sketch.op("sum", "() float32", "loss = 1.25", takes={"a": product}, root=True)
     return sketch.done()
 
@@ -103,14 +149,14 @@ def mlp_description() -> Description:
         turned = sketch.op("t", f"({wide}, {deep}) float32", takes={"a": weight}, scope=layer)
         product = sketch.op("matmul", f"(32, {deep}) float32", takes={"a": hidden, "b": turned}, scope=layer)
         if index == 0:
-            sketch.edges[-2]["gradient"] = None
+            sketch.edges[-2]["gradient"] = sketch.edges[-2]["back"] = None
         hidden = sketch.op("add", f"(32, {deep}) float32", takes={"a": product}, scope=layer)
         sketch.edge(bias, hidden, "b", reduction=f"(32, {deep}) -> ({deep},): sum dim 0")
         if index == 0:
             hidden = sketch.op("relu", f"(32, {deep}) float32", takes={"a": hidden}, scope=net)
     target = sketch.node("constant", "target", "(32,) int64")
     sketch.op("cross_entropy", "() float32", "loss = 2.3026", takes={"input": hidden, "target": target}, root=True)
-    sketch.edges[-1]["gradient"] = None
+    sketch.edges[-1]["gradient"] = sketch.edges[-1]["back"] = None
     return sketch.done()
 
 
@@ -183,9 +229,10 @@ def hostile_description() -> Description:
         scope = sketch.scope(name, scope if index % 3 else None)
         previous = sketch.op(name, name, takes={name: previous}, scope=scope)
         sketch.nodes[-1]["details"] = [{"term": name, "text": name}]
-        sketch.nodes[-1]["formulas"] = [{"of": name, "latex": name, "mathml": name}]
-        sketch.edges[-1]["label"] = sketch.edges[-1]["gradient"] = name
-        sketch.edges[-1]["reduction"] = {"text": name, "dims": [0], "terms": 2}
+        sketch.nodes[-1]["badges"] = [{"kind": "warning", "text": name}]
+        sketch.ops[name] = {"what": name, "why": name, "formulas": [{"of": name, "latex": name, "mathml": name}]}
+        sketch.edges[-1]["label"] = sketch.edges[-1]["gradient"] = sketch.edges[-1]["back"] = name
+        sketch.edges[-1]["reduction"] = {**undone(name), "words": name, "sums": [name], "warning": name}
     description = sketch.done(*HOSTILE)
     description["summary"] = HOSTILE[0]
     return description
@@ -219,3 +266,39 @@ def flat() -> Build:
 @pytest.fixture
 def tangle() -> Build:
     return tangle_description
+
+
+# --- a page in a browser -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Any]:
+    """Opens the text of a page from disk, in a browser that must ask nobody for anything and raise no error."""
+    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    context.set_default_timeout(5000)
+    requests: list[str] = []
+    errors: list[str] = []
+
+    def refuse(route: Any) -> None:
+        if route.request.url.startswith(("file://", "data:", "blob:")):
+            route.continue_()
+        else:
+            requests.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", refuse)
+
+    def open_page(content: str, scheme: Any = None) -> Page:
+        file = tmp_path / "page.html"
+        file.write_text(content, encoding="utf-8")
+        tab = context.new_page()
+        tab.emulate_media(color_scheme=scheme)
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.goto(file.as_uri())
+        tab.get_by_test_id("nbgrad-node").first.wait_for()
+        return tab
+
+    yield open_page
+    context.close()
+    assert requests == []
+    assert errors == []

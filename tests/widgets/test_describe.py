@@ -4,11 +4,13 @@ import json
 import re
 
 import pytest
+import torch
 
 import nbgrad
 from nbgrad.core.op import OPS
-from nbgrad.widgets.describe import describe, number
+from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import Description, Edge, Node
+from nbgrad.widgets.wording import number
 
 
 def biased() -> nbgrad.AutogradGraph:
@@ -48,7 +50,7 @@ def test_it_is_plain_data() -> None:
 def test_nodes_come_in_record_order_with_kinds_and_names() -> None:
     described = describe(biased())
     assert [(node["label"][0], node["kind"]) for node in described["nodes"]] == [
-        ("x", "constant"),
+        ("x", "input"),
         ("w", "leaf"),
         ("matmul", "op"),
         ("b", "leaf"),
@@ -64,27 +66,61 @@ def test_nodes_come_in_record_order_with_kinds_and_names() -> None:
 
 def test_shapes_dtypes_values_and_gradients_are_the_real_ones() -> None:
     described = describe(biased())
-    assert node(described, "w")["label"] == ["w", "(2, 1) float32", "|grad| 51.22"]  # 2 * (16, 20)
-    assert node(described, "b")["label"] == ["b", "(1,) float32", "|grad| 8"]
-    assert node(described, "loss = sum")["label"] == ["loss = sum", "() float32", "value 36", "|grad| 1"]
-    assert detail(node(described, "w"), "gradient") == "[[32.]\n [40.]]\nnorm 51.22, mean 36\nmin 32, max 40"
-    assert detail(node(described, "y = add"), "value").startswith("[[1.5]\n [3.5]\n [5.5]\n [7.5]]")
-    assert not [row for row in node(described, "x")["details"] if row["term"] == "gradient"]
+    assert node(described, "w")["label"] == ["w", "(2, 1) float32"]
+    assert node(described, "w")["rule"] == "∇ 51.22"  # 2 * (16, 20)
+    assert node(described, "b")["rule"] == "∇ 8"
+    assert node(described, "loss = sum")["label"] == ["loss = sum", "() float32", "value 36"]
+    gradient, value = node(described, "w")["gradient"], node(described, "y = add")["value"]
+    assert gradient is not None
+    assert value is not None
+    assert gradient["cells"] == ["32", "40"]
+    assert gradient["facts"] == "norm 51.22, mean 36\nmin 32, max 40"
+    assert value["cells"] == ["1.5", "3.5", "5.5", "7.5"]
+    assert node(described, "x")["gradient"] is None
+    assert node(described, "x")["rule"] is None
+
+
+def test_what_an_op_saved_is_what_its_node_holds() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]])
+        w = nbgrad.tensor([[1.0], [0.5]], requires_grad=True)
+        results = [x @ w, w.tanh(), w + 1, w.exp() * w, w.sum()]
+        held = {}
+        for result in results:
+            record, saved = graph.record(result), result.grad_fn.saved
+            held[record.id] = sum(one.nbytes for one in saved if isinstance(one, torch.Tensor))
+        told = {f"n{at}": held[record.id] for at, record in enumerate(graph.records) if record.id in held}
+        described = describe(graph)
+    for node in described["nodes"]:
+        if node["id"] in told:
+            text = detail(node, "saved for the backward")
+            assert text.endswith(f"{told[node['id']]} B") or (
+                told[node["id"]] == 0 and text in ("nothing", "x_shape: 0 B")
+            ), text
 
 
 def test_the_reduction_is_a_fact_of_its_edge() -> None:
     described = describe(biased())
     reduction = edge(described, "b", "y = add")["reduction"]
-    assert reduction == {"text": "(4, 1) -> (1,): sum dim 0", "dims": [0], "terms": 4}
+    assert reduction is not None
+    assert (reduction["text"], reduction["dims"], reduction["terms"]) == ("(4, 1) -> (1,): sum dim 0", [0], 4)
+    assert reduction["sums"] == ["grad[0] = 2 + 2 + 2 + 2 = 8"]
+    assert "adds 4 numbers for each one that is kept" in reduction["words"]
+    assert reduction["incoming"] is not None
+    assert reduction["incoming"]["cells"] == ["2", "2", "2", "2"]
+    assert reduction["reduced"] is not None
+    assert reduction["reduced"]["cells"] == ["8"]
+    assert reduction["warning"] is None
     assert edge(described, "matmul", "y = add")["reduction"] is None
-    assert edge(described, "b", "y = add")["gradient"] == "(1,) norm 8"
+    assert edge(described, "b", "y = add")["gradient"] == "(1,), norm 8"
+    assert edge(described, "b", "y = add")["back"] == "(1,)"
     assert edge(described, "x", "matmul")["gradient"] is None
     assert edge(described, "x", "matmul")["label"] == "(4, 2) float32"
 
 
 def test_scopes_are_boxes_around_their_ops() -> None:
     described = describe(biased())
-    assert described["scopes"] == [{"id": "s0", "label": "layer", "parent": None}]
+    assert described["scopes"] == [{"id": "s0", "label": "layer", "parent": None, "folds": "2 ops"}]
     inside = [node["label"][0] for node in described["nodes"] if node["scope"] == "s0"]
     assert inside == ["matmul", "y = add"]
 
@@ -96,8 +132,8 @@ def test_nested_scopes_come_outer_first() -> None:
             y = x * 2
         y.backward()
     assert describe(graph)["scopes"] == [
-        {"id": "s0", "label": "outer", "parent": None},
-        {"id": "s1", "label": "inner", "parent": "s0"},
+        {"id": "s0", "label": "outer", "parent": None, "folds": "1 op"},
+        {"id": "s1", "label": "inner", "parent": "s0", "folds": "1 op"},
     ]
 
 
@@ -113,8 +149,9 @@ def test_every_formula_of_the_table_is_typeset() -> None:
         formulas = [row.formula, *(rule.formula for rule in row.rules.values())]
         assert all(formulas), row.name
     described = describe(biased())
-    assert [formula["of"] for formula in node(described, "mul")["formulas"]] == ["", "a", "b"]
-    assert all(formula["mathml"].startswith("<math") for formula in node(described, "mul")["formulas"])
+    formulas = described["ops"][node(described, "mul")["op"] or ""]["formulas"]
+    assert [formula["of"] for formula in formulas] == ["", "a", "b"]
+    assert all(formula["mathml"].startswith("<math") for formula in formulas)
 
 
 def test_a_tensor_used_twice_is_one_node_with_two_edges() -> None:
@@ -133,7 +170,7 @@ def test_what_ran_before_the_graph_is_outside() -> None:
     described = describe(graph)
     assert described["nodes"][0]["kind"] == "outside"
     assert described["nodes"][0]["label"][0] == "h = mul"
-    assert described["nodes"][0]["label"][2] == "|grad| 1.414"
+    assert described["nodes"][0]["rule"] == "∇ 1.414"
 
 
 def test_notes_say_what_is_missing() -> None:
@@ -159,8 +196,11 @@ def test_nan_and_inf_are_counted_and_written_as_words() -> None:
         nbgrad.sqrt(x).sum().backward()
     described = describe(graph)
     json.dumps(described, allow_nan=False)
-    assert "1 NaN\n1 Inf" in detail(node(described, "x"), "gradient")
-    assert node(described, "x")["label"][2] == "|grad| nan"
+    gradient = node(described, "x")["gradient"]
+    assert gradient is not None
+    assert gradient["facts"].endswith("1 NaN\n1 Inf")
+    assert sorted(gradient["levels"]) == ["Y", "i", "n"]
+    assert node(described, "x")["rule"] == "∇ nan"
 
 
 def test_hostile_names_stay_what_they_are() -> None:

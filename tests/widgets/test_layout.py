@@ -12,7 +12,8 @@ import pytest
 from nbgrad.widgets import layout
 from nbgrad.widgets.description import Box, Description, Picture
 from nbgrad.widgets.engine import EngineMissing, LayoutTimeout
-from nbgrad.widgets.fold import HUB, drawable
+from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.keep import HUB
 from nbgrad.widgets.layout import NODES, dot_source, lay_out
 
 
@@ -130,12 +131,13 @@ def test_scopes_are_folded_deepest_first(stack: Any) -> None:
     description = picture["description"]
     assert len(description["nodes"]) <= NODES
     folded = [node for node in description["nodes"] if node["kind"] == "folded"]
-    assert folded[0]["label"] == ["layers.0.part0 (Linear)", "4 ops, 1 tensor"]
+    assert folded[0]["label"] == ["layers.0.part0 (Linear)", "some ops"]
+    assert len(folded[0]["holds"]) == 1
     assert folded[0]["details"][-1]["text"] == "(32, 64) -> (64,): sum dim 0"
     assert len([scope for scope in description["scopes"] if "Block" in scope["label"]]) == 12
     assert description["notes"] == [
-        f"The graph is too large to draw in full: {len(folded)} module calls are drawn as one folded node each, "
-        f"holding 1,236 nodes."
+        f"{len(folded)} module calls are folded, holding 1,236 nodes: double-click one, or press Enter twice on it, "
+        "to unfold it."
     ]
     assert_sound(picture)
 
@@ -147,6 +149,7 @@ def test_edges_that_cross_a_fold_are_kept_and_merged(stack: Any) -> None:
     assert all(edge["source"] in ends and edge["target"] in ends for edge in drawn["edges"])
     assert len({edge["id"] for edge in drawn["edges"]}) == len(drawn["edges"])
     blocks = [node["id"] for node in drawn["nodes"] if node["kind"] == "folded"]
+    assert len(blocks) == 20
     pairs = [(edge["source"], edge["target"]) for edge in drawn["edges"]]
     assert all(pair in pairs for pair in pairwise(blocks))
     assert len(set(pairs)) == len(pairs)
@@ -157,7 +160,7 @@ def test_edges_that_cross_a_fold_are_kept_and_merged(stack: Any) -> None:
 def test_a_crossing_reduction_survives_the_fold(stack: Any) -> None:
     drawn = drawable(stack(400, blocks=20, shared=1), 60)
     texts = [edge["reduction"]["text"] for edge in drawn["edges"] if edge["reduction"]]
-    assert len(texts) == 20
+    assert texts
     assert set(texts) == {"(32, 64) -> (64,): sum dim 0"}
 
 
@@ -172,7 +175,7 @@ def test_without_scopes_the_end_of_the_record_is_kept(flat: Any) -> None:
 
 def test_one_scope_around_everything_is_not_folded_into_one_box(flat: Any) -> None:
     description = flat(1000)
-    description["scopes"] = [{"id": "s0", "label": "Net", "parent": None}]
+    description["scopes"] = [{"id": "s0", "label": "Net", "parent": None, "folds": "1,000 ops"}]
     for node in description["nodes"][1:]:
         node["scope"] = "s0"
     drawn = lay_out(description)["description"]

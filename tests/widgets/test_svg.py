@@ -24,7 +24,7 @@ def size(image: bytes) -> tuple[int, int]:
 
 
 def words(drawing: str) -> list[str]:
-    return [element.text or "" for element in ElementTree.fromstring(drawing).iter(f"{SVG}text")]
+    return ["".join(element.itertext()) for element in ElementTree.fromstring(drawing).iter(f"{SVG}text")]
 
 
 @pytest.mark.parametrize("name", ["small", "mlp", "hostile"])
@@ -32,7 +32,7 @@ def test_it_is_one_wellformed_element_that_runs_nothing(name: str, request: pyte
     root = ElementTree.fromstring(svg(lay_out(request.getfixturevalue(name))))
     assert root.tag == f"{SVG}svg"
     tags = {element.tag.removeprefix(SVG) for element in root.iter()}
-    assert tags <= {"svg", "style", "rect", "g", "path", "polygon", "text", "title"}
+    assert tags <= {"svg", "style", "rect", "circle", "g", "path", "polygon", "text", "tspan", "title"}
     attributes = {attribute for element in root.iter() for attribute in element.attrib}
     assert "id" not in attributes, "two drawings in one page would collide"
     assert not [attribute for attribute in attributes if attribute.startswith("on") or "href" in attribute]
@@ -47,13 +47,13 @@ def test_everything_of_the_description_is_in_it(mlp: Description) -> None:
 
 
 def test_each_kind_has_its_own_outline(small: Description) -> None:
-    kinds = ["op", "parameter", "leaf", "constant", "outside", "folded"]
+    kinds = ["op", "parameter", "leaf", "input", "constant", "outside", "folded"]
     outlines = set()
     for kind in kinds:
         small["nodes"][0]["kind"] = kind  # type: ignore[typeddict-item]
-        box = re.search(r"<title>w [^<]*</title>((?:<rect[^>]*>\s*|\n<rect[^>]*>)+)", svg(lay_out(small)))
+        box = re.search(r"<title>w [^<]*</title>((?:\s*<(?:rect|polygon)[^>]*>)+)", svg(lay_out(small)))
         assert box is not None
-        outlines.add(re.sub(r' (class|x|y|width|height|fill|stroke)="[^"]*"', "", box[1]))
+        outlines.add(re.sub(r' (class|x|y|width|height|fill|stroke|points)="[^"]*"', "", box[1]))
     assert len(outlines) == len(kinds), "colour is never the only difference"
 
 

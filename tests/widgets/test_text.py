@@ -9,11 +9,11 @@ from nbgrad.widgets.text import text
 SMALL = """\
 first steps: 2 ops, 2 tensors; backward from loss
 
-node  kind      label                         scope  takes
-n0    leaf      w  () float32
+node  kind      label                                scope  takes
+n0    leaf      w  () float32  ∇ 0.2
 n1    constant  x  (32,) float32
-n2    op        mul  (32,) float32                   a=n0, b=n1
-n3    op, root  sum  () float32  loss = 1.25         a=n2
+n2    op        mul  (32,) float32  ∇ 0.2                   a=n0, b=n1
+n3    op, root  sum  () float32  loss = 1.25  ∇ 0.2         a=n2
 
 Gradients:
   n0 -> n2.a  (32, 10), norm 0.25

@@ -22,9 +22,11 @@ def typescript(hint: Any) -> str:
         return hint.__name__
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return "Kind" if hint == contract.Kind else " | ".join(f'"{value}"' for value in arguments)
+        named = {contract.Kind: "Kind", contract.Opens: "Opens"}
+        return named[hint] if hint in named else " | ".join(f'"{value}"' for value in arguments)
     if origin is list:
-        return f"{typescript(arguments[0])}[]"
+        inner = typescript(arguments[0])
+        return f"({inner})[]" if "|" in inner else f"{inner}[]"
     if origin is dict:
         return f"Record<string, {typescript(arguments[1])}>"
     if origin in (Union, types.UnionType):
@@ -33,8 +35,10 @@ def typescript(hint: Any) -> str:
 
 
 def interfaces() -> str:
-    kinds = " | ".join(f'"{kind}"' for kind in get_args(contract.Kind))
-    lines = [HEADER, "", f"export type Kind = {kinds};"]
+    lines = [HEADER]
+    for name in ("Kind", "Opens"):
+        values = " | ".join(f'"{value}"' for value in get_args(getattr(contract, name)))
+        lines += ["", f"export type {name} = {values};"]
     for name, thing in vars(contract).items():
         if is_typeddict(thing) and thing.__module__ == contract.__name__:
             fields = [f"  {field}: {typescript(hint)};" for field, hint in get_type_hints(thing).items()]

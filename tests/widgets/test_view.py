@@ -4,11 +4,15 @@ import base64
 from typing import Any
 
 import pytest
+import torch
 
+import nbgrad
 from nbgrad.widgets import layout, view
+from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import EngineMissing
 from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.packing import packed, unpacked
 from nbgrad.widgets.view import GraphView, show, static_bundle
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -60,14 +64,65 @@ def test_without_graphviz_the_table_is_shown(
 
 def test_the_widget_holds_the_picture_and_no_address(small: Description) -> None:
     picture = lay_out(small)
-    widget = GraphView(picture=picture)
-    assert widget.picture == picture
+    widget = GraphView(small, picture)
+    assert unpacked(widget.picture) == picture
     bundle = widget._repr_mimebundle_()
     assert bundle is not None
     assert bundle[0]["text/plain"] == ""
     assert "picture" in widget.get_state()
     assert "render" in str(widget._esm)
     assert ".nbgrad" in str(widget._css)
+
+
+def repeated(times: int) -> Description:
+    """So many identical blocks of eight ops between a beginning and an end."""
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        for step in range(10):
+            x = x * step
+        for step in range(times):
+            with nbgrad.scope(f"layers.{step} (Layer)"):
+                for _ in range(4):
+                    x = (x * 2).tanh()
+        x.sum().backward()
+    return describe(graph)
+
+
+def test_a_double_click_is_answered_with_another_layout() -> None:
+    widget = GraphView(repeated(60))
+    before = unpacked(widget.picture)["description"]
+    group = next(node for node in before["nodes"] if len(node["holds"]) > 1)
+    widget.request = {"toggle": group["holds"], "count": 1}
+    after = unpacked(widget.picture)["description"]
+    singles = [node for node in after["nodes"] if node["holds"] and node["holds"][0] in group["holds"]]
+    assert [node["holds"] for node in singles] == [[scope] for scope in group["holds"]], "one by one"
+    widget.request = {"toggle": singles[0]["holds"], "count": 2}
+    opened = unpacked(widget.picture)["description"]
+    assert singles[0]["holds"][0] in {scope["id"] for scope in opened["scopes"]}
+    widget.request = {"toggle": singles[0]["holds"], "count": 3}
+    assert unpacked(widget.picture)["description"]["nodes"] == after["nodes"], "folded again"
+    widget.request = {"direction": "LR", "count": 4}
+    assert unpacked(widget.picture)["direction"] == "LR"
+
+
+def test_a_request_of_nothing_known_changes_nothing(small: Description) -> None:
+    widget = GraphView(small)
+    before = unpacked(widget.picture)
+    widget.request = {"toggle": ["s99", 3], "direction": "up", "count": 1}
+    assert unpacked(widget.picture) == before
+
+
+def test_three_hundred_nodes_travel_in_less_than_100_kilobytes() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor(torch.randn(8, 16))
+        for step in range(59):
+            with nbgrad.scope(f"layers.{step} (Layer)"):
+                w, b = (nbgrad.tensor(torch.randn(*shape), requires_grad=True) for shape in ((16, 16), (16,)))
+                x = (x @ w + b).tanh()
+        x.sum().backward()
+    picture = lay_out(describe(graph))
+    assert len(picture["description"]["nodes"]) > 290
+    assert len(packed(picture)) < 100_000
 
 
 def test_a_missing_png_renderer_leaves_the_rest(small: Description, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 // Written from nbgrad/widgets/description.py by tests/widgets/test_typescript.py; a test compares the two.
 
-export type Kind = "op" | "parameter" | "leaf" | "constant" | "outside" | "folded";
+export type Kind = "op" | "parameter" | "leaf" | "input" | "constant" | "outside" | "folded" | "failed";
+
+export type Opens = "graph" | "steps" | "flow";
 
 export interface Detail {
   term: string;
@@ -13,20 +15,54 @@ export interface Formula {
   mathml: string;
 }
 
+export interface OpText {
+  what: string;
+  why: string;
+  formulas: Formula[];
+}
+
+export interface Look {
+  facts: string;
+  columns: number;
+  levels: string;
+  cells: string[];
+  bars: number[];
+  low: string;
+  high: string;
+}
+
+export interface Badge {
+  kind: "nan" | "unreached" | "inplace" | "failed" | "warning";
+  text: string;
+}
+
 export interface Node {
   id: string;
   kind: Kind;
   root: boolean;
   label: string[];
+  rule: string | null;
   scope: string | null;
+  op: string | null;
   details: Detail[];
-  formulas: Formula[];
+  value: Look | null;
+  gradient: Look | null;
+  badges: Badge[];
+  levels: Record<string, number>;
+  holds: string[];
+  norms: string[];
+  past: string;
 }
 
 export interface Reduction {
   text: string;
   dims: number[];
   terms: number;
+  words: string;
+  sums: string[];
+  incoming: Look | null;
+  reduced: Look | null;
+  warning: string | null;
 }
 
 export interface Edge {
@@ -35,7 +71,9 @@ export interface Edge {
   target: string;
   input: string;
   label: string;
+  back: string | null;
   gradient: string | null;
+  mismatch: string | null;
   reduction: Reduction | null;
 }
 
@@ -43,6 +81,67 @@ export interface Scope {
   id: string;
   label: string;
   parent: string | null;
+  folds: string;
+}
+
+export interface Given {
+  edge: string;
+  text: string;
+  reduction: string | null;
+  sum: string | null;
+}
+
+export interface Step {
+  node: string;
+  title: string;
+  incoming: string;
+  given: Given[];
+}
+
+export interface Overlay {
+  key: string;
+  label: string;
+  low: string;
+  high: string;
+  classes: string[];
+}
+
+export interface Verdict {
+  kind: "vanishing" | "exploding" | "none" | "sound";
+  scope: string | null;
+  text: string;
+}
+
+export interface Frame {
+  title: string;
+  structure: number;
+}
+
+export interface Curve {
+  node: string;
+  label: string;
+  heights: (number | null)[];
+  text: string;
+}
+
+export interface Difference {
+  before: number;
+  after: number;
+  lines: string[];
+}
+
+export interface History {
+  frames: Frame[];
+  curves: Curve[];
+  low: string;
+  high: string;
+  differences: Difference[];
+}
+
+export interface Problem {
+  kind: "nan" | "unreached" | "inplace" | "failed" | "warning";
+  text: string;
+  node: string | null;
 }
 
 export interface Description {
@@ -53,6 +152,12 @@ export interface Description {
   nodes: Node[];
   edges: Edge[];
   scopes: Scope[];
+  ops: Record<string, OpText>;
+  steps: Step[];
+  overlays: Overlay[];
+  verdicts: Verdict[];
+  problems: Problem[];
+  history: History;
 }
 
 export interface Box {
@@ -67,6 +172,7 @@ export interface Layout {
   height: number;
   nodes: Record<string, Box>;
   edges: Record<string, number[][][]>;
+  labels: Record<string, Box>;
   marks: Record<string, Box>;
   scopes: Record<string, Box>;
 }
@@ -74,4 +180,8 @@ export interface Layout {
 export interface Picture {
   description: Description;
   layout: Layout;
+  direction: "TB" | "LR";
+  turned: Layout | null;
+  folded: string[];
+  opens: Opens;
 }

@@ -2,48 +2,61 @@
 
 import type { Box, Edge, Kind, Node as GraphNode, Picture } from "./description";
 import { svg } from "./dom";
+import { beside, path, tip } from "./geometry";
 
 export const MEANING: Record<Kind, string> = {
   op: "operation",
   parameter: "parameter",
   leaf: "leaf: needs a gradient",
+  input: "input",
   constant: "constant",
   outside: "made before this graph",
   folded: "folded module",
+  failed: "raised an error",
 };
 
-/** The elements that can be selected, by the id of their node or edge. */
+/** The elements that can be selected, by the id of their node, edge or scope. */
 export interface Drawing {
   layer: SVGGElement;
   nodes: Map<string, SVGGElement>;
   edges: Map<string, SVGGElement>;
   marks: Map<string, SVGGElement>;
+  scopes: Map<string, SVGGElement>;
 }
+
+const SIGNS = { nan: "≠", unreached: "∅", inplace: "✎", failed: "✕", warning: "!" };
+const APART = 3; // of the two wires of an edge from the middle between them
 
 export function draw(picture: Picture): Drawing {
   const { description, layout } = picture;
-  const drawing: Drawing = { layer: svg("g"), nodes: new Map(), edges: new Map(), marks: new Map() };
+  const drawing: Drawing = { layer: svg("g"), nodes: new Map(), edges: new Map(), marks: new Map(), scopes: new Map() };
   for (const scope of description.scopes) {
     const box = layout.scopes[scope.id];
-    if (box) drawing.layer.append(rect(box, 8, "nbg-scope"));
+    if (box) drawing.layer.append(rect(box, 10, "nbg-scope"));
   }
   for (const edge of description.edges) {
     const runs = layout.edges[edge.id];
     if (!runs) continue;
-    const group = svg("g", { class: `nbg-edge ${edge.gradient === null ? "nbg-none" : ""}` });
-    group.append(svg("title", {}, edgeTitle(edge)), ...wire(runs));
+    const classes = `${edge.gradient === null ? "nbg-none" : ""} ${edge.mismatch ? "nbg-mismatch" : ""}`;
+    const group = svg("g", { class: `nbg-edge ${classes}`, "data-edge-id": edge.id, "data-testid": "nbgrad-edge" });
+    group.append(svg("title", {}, edgeTitle(edge)), svg("path", { class: "nbg-hit", d: path(runs) }), ...wires(edge, runs));
     drawing.edges.set(edge.id, group);
     drawing.layer.append(group);
   }
   for (const scope of description.scopes) {
     const box = layout.scopes[scope.id];
     if (!box) continue;
-    // Twice: the outline hides the wires that come in through the label.
-    for (const role of ["nbg-scope-halo", "nbg-scope-label"])
-      drawing.layer.append(text(scope.label, box.x + 10, box.y + 16, role));
+    const group = svg("g", {
+      class: "nbg-scope-name", role: "button", tabindex: -1, "data-scope-id": scope.id, "data-testid": "nbgrad-scope",
+      "aria-label": `module ${scope.label}, ${scope.folds}`, "aria-expanded": "true",
+    });
+    group.append(svg("title", {}, `${scope.label}: ${scope.folds}. Double-click to fold.`), text(`▾ ${scope.label}`, box.x + 9, box.y + 16, ""));
+    drawing.scopes.set(scope.id, group);
+    drawing.layer.append(group);
   }
   for (const edge of description.edges) {
-    const box = layout.marks[edge.id];
+    const [label, box] = [layout.labels[edge.id], layout.marks[edge.id]];
+    if (label) drawing.edges.get(edge.id)?.append(...labels(edge, label, !!box));
     if (box) drawing.marks.set(edge.id, mark(edge, box));
   }
   for (const node of description.nodes) {
@@ -57,30 +70,56 @@ export function draw(picture: Picture): Drawing {
 export function edgeTitle(edge: Edge): string {
   const gradient = edge.gradient === null ? "no gradient" : `gradient ${edge.gradient}`;
   const reduction = edge.reduction === null ? "" : `; summed ${edge.reduction.text}`;
-  return `${edge.input || "inputs"}: ${edge.label}; ${gradient}${reduction}`;
+  return `${edge.input || "inputs"}: ${edge.label}; ${edge.mismatch ?? gradient}${reduction}`;
+}
+
+function wires(edge: Edge, runs: number[][][]): SVGElement[] {
+  const apart = edge.gradient === null ? 0 : APART;
+  const forward = runs.map((run) => beside(run, apart));
+  const parts = [
+    svg("path", { class: "nbg-wire", d: path(forward) }),
+    svg("polygon", { class: "nbg-tip", points: tip(forward[forward.length - 1] ?? []) }),
+  ];
+  if (edge.gradient === null) return parts;
+  const back = runs.map((run) => beside(run, -apart).reverse()).reverse();
+  return [
+    ...parts,
+    svg("path", { class: "nbg-back", d: path(back) }),
+    svg("polygon", { class: "nbg-back-tip", points: tip(back[back.length - 1] ?? []) }),
+  ];
+}
+
+function labels(edge: Edge, box: Box, marked: boolean): SVGElement[] {
+  const x = box.x + box.width / 2;
+  const value = text(edge.label, x, box.y + 9, "nbg-label");
+  if (edge.back === null || marked) return [value];
+  return [value, text(`∇ ${edge.back}${edge.mismatch ? " ≠" : ""}`, x, box.y + 21, "nbg-label nbg-back-label")];
 }
 
 function mark(edge: Edge, box: Box): SVGGElement {
-  const label = `broadcast reduction ${edge.reduction?.text ?? ""}`;
+  const warning = edge.reduction?.warning ? ". Warning: probably not meant" : "";
+  const label = `broadcast reduction ${edge.reduction?.text ?? ""}${warning}`;
   const group = svg("g", {
-    class: "nbg-mark", role: "button", tabindex: -1, "aria-label": label,
+    class: `nbg-mark ${warning ? "nbg-warned" : ""}`, role: "button", tabindex: -1, "aria-label": label,
     "data-testid": "nbgrad-mark", "data-edge-id": edge.id,
   });
   group.append(
-    svg("title", {}, edgeTitle(edge)),
+    svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
     rect(box, box.height / 2, "nbg-shape"),
-    text(`Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 14, "nbg-mark-text"),
+    text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 14, "nbg-mark-text"),
   );
   return group;
 }
 
 function nodeGroup(node: GraphNode, box: Box): SVGGElement {
   const meaning = MEANING[node.kind] + (node.root ? ", the backward starts here" : "");
+  const said = [...node.label, ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)];
   const group = svg("g", {
-    class: `nbg-node nbg-${node.kind} ${node.root ? "nbg-root" : ""}`,
-    role: "button", tabindex: -1, "aria-label": `${node.label.join(", ")} (${meaning})`,
+    class: `nbg-node nbg-${node.kind} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
+    role: "button", tabindex: -1, "aria-label": `${said.join(", ")} (${meaning})`,
     "data-testid": "nbgrad-node", "data-node-id": node.id,
   });
+  if (node.kind === "folded") group.setAttribute("aria-expanded", "false");
   group.append(svg("title", {}, `${node.label[0] ?? node.id} (${meaning})`), ...shape(node, box));
   const middle = box.x + box.width / 2;
   if (node.root) {
@@ -91,37 +130,35 @@ function nodeGroup(node: GraphNode, box: Box): SVGGElement {
     const y = box.y + (index === 0 ? 21 : 23 + 14 * index);
     group.append(text(line, node.root && index === 0 ? middle + 7 : middle, y, index === 0 ? "nbg-head" : "nbg-line"));
   });
+  if (node.rule !== null) {
+    const y = box.y + box.height - 19;
+    const inset = node.kind === "leaf" || node.kind === "parameter" ? 16 : 6;
+    group.append(
+      svg("line", { class: "nbg-seam", x1: box.x + inset, x2: box.x + box.width - inset, y1: y, y2: y }),
+      text(node.rule, middle, y + 13, "nbg-rule"),
+    );
+  }
+  node.badges.slice(0, 3).forEach((badge, at) => {
+    const [x, y] = [box.x + box.width - 4 - 17 * at, box.y];
+    group.append(svg("g", { class: `nbg-badge nbg-badge-${badge.kind}` }, svg("title", {}, badge.text),
+      svg("circle", { cx: x, cy: y, r: 8 }), text(SIGNS[badge.kind], x, y + 4, "")));
+  });
   return group;
 }
 
 function shape(node: GraphNode, box: Box): SVGElement[] {
-  if (node.kind === "parameter" && !node.root) {
-    const inner = { x: box.x + 3, y: box.y + 3, width: box.width - 6, height: box.height - 6 };
-    return [rect(box, 8, "nbg-shape"), rect(inner, 5, "nbg-shape nbg-inner")];
+  const { x, y, width, height } = box;
+  if (node.kind === "parameter" && !node.root)
+    return [rect(box, 8, "nbg-shape"), rect({ x: x + 3, y: y + 3, width: width - 6, height: height - 6 }, 5, "nbg-shape nbg-inner")];
+  if (node.kind === "folded")
+    return [rect({ ...box, x: x + 5, y: y + 5 }, 4, "nbg-shape"), rect({ ...box, x: x + 2.5, y: y + 2.5 }, 4, "nbg-shape"), rect(box, 4, "nbg-shape")];
+  if (node.kind === "input") {
+    const c = 9; // cut corners
+    const points = [[x + c, y], [x + width - c, y], [x + width, y + c], [x + width, y + height - c], [x + width - c, y + height], [x + c, y + height], [x, y + height - c], [x, y + c]];
+    return [svg("polygon", { class: "nbg-shape", points: points.join(" ") })];
   }
-  if (node.kind === "folded" && !node.root)
-    return [rect({ ...box, x: box.x + 3, y: box.y + 3 }, 4, "nbg-shape"), rect(box, 4, "nbg-shape")];
-  const radius = node.root || node.kind === "op" ? 4 : node.kind === "leaf" ? box.height / 2 : 8;
+  const radius = node.root || node.kind === "op" ? 5 : node.kind === "leaf" ? Math.min(26, height / 2) : 8;
   return [rect(box, radius, "nbg-shape")];
-}
-
-function wire(runs: number[][][]): SVGElement[] {
-  const path = runs.map(([start, ...rest]) => `M${start?.join(" ")}C${rest.map((p) => p.join(" ")).join(" ")}`);
-  const last = runs[runs.length - 1] ?? [];
-  const [x = 0, y = 0] = last[last.length - 1] ?? [];
-  let [dx, dy] = [0, 1];
-  for (const [px = 0, py = 0] of last.slice(0, -1).reverse()) {
-    const length = Math.hypot(x - px, y - py);
-    if (length <= 0.5) continue;
-    [dx, dy] = [(x - px) / length, (y - py) / length];
-    break;
-  }
-  const side = (s: number) => `${x - 7 * dx - 3.2 * s * dy},${y - 7 * dy + 3.2 * s * dx}`;
-  return [
-    svg("path", { class: "nbg-hit", d: path.join("") }),
-    svg("path", { class: "nbg-wire", d: path.join("") }),
-    svg("polygon", { class: "nbg-tip", points: `${x},${y} ${side(1)} ${side(-1)}` }),
-  ];
 }
 
 function rect(box: Box, radius: number, role: string): SVGRectElement {

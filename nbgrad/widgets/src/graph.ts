@@ -2,38 +2,57 @@
 
 import type { Picture } from "./description";
 import { hideStatic } from "./sibling";
-import { View } from "./view";
+import { type Ask, View } from "./view";
 
 interface Model {
-  get(name: "picture"): Picture;
+  get(name: "picture"): DataView | null;
+  set(name: "request", value: object): void;
+  save_changes(): void;
   on(event: "change:picture", callback: () => void): void;
   off(event: "change:picture", callback: () => void): void;
 }
 
+/** A picture as it travels: deflated JSON. */
+async function unpack(data: BlobPart): Promise<Picture> {
+  const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text()) as Picture;
+}
+
 function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   let view: View | null = null;
-  const redraw = () => {
-    view?.remove();
-    const picture = model.get("picture");
-    view = picture?.layout ? new View(picture) : null; // an empty picture is drawn when it comes
-    if (view) el.append(view.root);
+  let stopped = false;
+  let newest = 0;
+  let count = 0;
+  const ask: Ask = (request) => {
+    model.set("request", { ...request, count: ++count });
+    model.save_changes();
   };
-  redraw();
+  const redraw = async () => {
+    const data = model.get("picture");
+    const mine = ++newest;
+    if (!data?.byteLength) return; // an empty picture is drawn when it comes
+    const picture = await unpack(data as unknown as BlobPart);
+    if (stopped || mine !== newest) return; // another one has overtaken it
+    if (view) view.replace(picture);
+    else el.append((view = new View(picture, ask)).root);
+  };
+  void redraw();
   model.on("change:picture", redraw);
   const showStatic = hideStatic(el);
   return () => {
+    stopped = true;
     model.off("change:picture", redraw);
     view?.remove();
     showStatic();
   };
 }
 
-// In a page without a kernel, each picture is data in a script element; a model that never changes serves it.
+// In a page without a kernel, each picture is data in a script element.
 for (const data of document.querySelectorAll<HTMLScriptElement>("script.nbgrad-picture")) {
   const el = document.createElement("div");
   data.replaceWith(el);
-  const picture = JSON.parse(data.textContent ?? "{}") as Picture;
-  render({ model: { get: () => picture, on: () => {}, off: () => {} }, el });
+  const bytes = Uint8Array.from(atob(data.textContent ?? ""), (letter) => letter.charCodeAt(0));
+  void unpack(bytes).then((picture) => el.append(new View(picture, null).root));
 }
 
 export default { render };

@@ -1,13 +1,18 @@
-// What the side panel says about a node, a reduction, or all reductions.
+// What the side panel says about a node, an edge, a reduction, or about all reductions and findings.
 
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { MEANING } from "./draw";
 import { button, html } from "./dom";
 import { formula } from "./formula";
+import { within } from "./geometry";
+import { lookOf } from "./look";
 
 export interface Selection {
   node(id: string): void;
+  edge(id: string): void;
   mark(edge: string): void;
+  focus(id: string, what: "ancestors" | "descendants" | "path"): void;
+  toggle(holds: string[]): void;
 }
 
 /** The id of the tensor that a copy ("n3.2") stands for. */
@@ -19,55 +24,106 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
     : (description.nodes.find((other) => original(other.id) === original(node.id) && other.details.length) ?? node);
   const parts: Node[] = [title(node.label[0] ?? node.id)];
   const where = scopePath(description, node.scope);
-  parts.push(html("p", { class: "nbg-kind" }, MEANING[node.kind] + (node.root ? "; the backward starts here" : "")));
-  if (where) parts.push(html("p", { class: "nbg-kind" }, where));
-  if (told.details.length) {
-    const rows = html("dl");
-    for (const { term, text } of told.details)
-      rows.append(html("dt", {}, term), html("dd", {}, text.includes("\n") ? html("pre", {}, text) : text));
-    parts.push(rows);
-  }
-  if (told.formulas.length) {
-    parts.push(html("h4", {}, "Formulas"));
-    for (const item of told.formulas) {
-      const of = item.of ? `gradient of ${item.of}` : "value";
-      parts.push(html("div", { class: "nbg-formula" }, html("span", {}, of), formula(item)));
-    }
-  }
+  parts.push(quiet(MEANING[node.kind] + (node.root ? "; the backward starts here" : "")));
+  if (where) parts.push(quiet(where));
+  for (const badge of told.badges) parts.push(html("p", { class: `nbg-finding nbg-finding-${badge.kind}` }, badge.text));
+  if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "nbgrad-unfold", () => select.toggle(node.holds))));
+  const op = node.op === null ? undefined : description.ops[node.op];
+  if (op?.what) parts.push(html("p", {}, op.what));
+  if (op?.why) parts.push(html("p", { class: "nbg-why" }, op.why));
+  if (op && node.kind !== "outside") parts.push(...formulas(op.formulas));
+  const rows = html("dl");
+  for (const { term, text } of told.details)
+    rows.append(html("dt", {}, term), html("dd", {}, text.includes("\n") ? html("pre", {}, text) : text));
+  if (told.details.length) parts.push(rows);
+  if (told.value) parts.push(lookOf("Value", told.value));
+  if (told.gradient) parts.push(lookOf("Gradient", told.gradient));
   const same = (id: string) => original(id) === original(node.id);
   parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
   parts.push(...edgeList("Used by", description, description.edges.filter((e) => same(e.source)), "target", select));
+  parts.push(
+    html("h4", {}, "Show only"),
+    row(
+      button("Ancestors", "What this was computed from", "nbgrad-ancestors", () => select.focus(node.id, "ancestors")),
+      button("Descendants", "What was computed from this", "nbgrad-descendants", () => select.focus(node.id, "descendants")),
+      button("Path to …", "The ways to the node that you choose next", "nbgrad-path", () => select.focus(node.id, "path")),
+    ),
+  );
   return parts;
 }
 
-export function markPanel(description: Description, edge: Edge, select: Selection): Node[] {
-  const reduction = edge.reduction;
-  if (!reduction) return [];
-  const dims = reduction.dims.length === 1 ? `dim ${reduction.dims[0]}` : `dims ${reduction.dims.join(", ")}`;
-  return [
-    title("Broadcast reduction"),
-    html("p", { class: "nbg-sum" }, `Σ ${reduction.text}`),
-    html(
-      "p", {},
-      "In the forward, the smaller input was repeated to fit. In the backward, each of its numbers gets the sum of " +
-        `the gradients of all its repeats: summed over ${dims}, ${reduction.terms} numbers for each one kept.`,
-    ),
-    ...edgeList("From", description, [edge], "source", select),
-    ...edgeList("To", description, [edge], "target", select),
-  ];
+export function formulas(all: { of: string; latex: string; mathml: string }[], only?: string): Node[] {
+  return all
+    .filter((item) => only === undefined || item.of === only)
+    .map((item) => html("div", { class: "nbg-formula" }, html("span", {}, item.of ? `gradient of ${item.of}` : "value"), formula(item)));
 }
+
+export function edgePanel(description: Description, edge: Edge, select: Selection): Node[] {
+  const parts: Node[] = [title(`${name(description, edge.source)} → ${name(description, edge.target)}`)];
+  parts.push(quiet(edge.input ? `as ${edge.input}` : "several inputs"));
+  const rows = html("dl", {}, html("dt", {}, "value, forward"), html("dd", {}, edge.label));
+  rows.append(html("dt", {}, "gradient, backward"), html("dd", {}, edge.gradient ?? "none came back"));
+  parts.push(rows);
+  if (edge.mismatch) parts.push(html("p", { class: "nbg-finding nbg-finding-failed" }, edge.mismatch));
+  const op = description.ops[description.nodes.find((node) => node.id === edge.target)?.op ?? ""];
+  if (op && edge.input) parts.push(...formulas(op.formulas, edge.input));
+  if (edge.reduction) parts.push(...sum(edge));
+  return [...parts, ...ends(description, edge, select)];
+}
+
+export function markPanel(description: Description, edge: Edge, select: Selection): Node[] {
+  return [title("Broadcast reduction"), ...sum(edge), ...ends(description, edge, select)];
+}
+
+function sum({ reduction }: Edge): Node[] {
+  if (!reduction) return [];
+  const parts: Node[] = [html("p", { class: "nbg-sum" }, `Σ ${reduction.text}`)];
+  if (reduction.warning) parts.push(html("p", { class: "nbg-finding nbg-finding-warning", role: "alert" }, reduction.warning));
+  parts.push(html("p", {}, reduction.words));
+  if (reduction.sums.length) parts.push(html("pre", { "data-testid": "nbgrad-sums" }, reduction.sums.join("\n")));
+  if (reduction.incoming) parts.push(lookOf("Incoming, before the sum", reduction.incoming));
+  if (reduction.reduced) parts.push(lookOf("Reduced, after the sum", reduction.reduced));
+  return parts;
+}
+
+const ends = (description: Description, edge: Edge, select: Selection): Node[] => [
+  ...edgeList("From", description, [edge], "source", select),
+  ...edgeList("To", description, [edge], "target", select),
+];
 
 export function reductionsPanel(description: Description, select: Selection): Node[] {
   const list = html("ul", { class: "nbg-edges" });
   for (const edge of description.edges) {
     if (!edge.reduction) continue;
-    const go = html("button", { type: "button" }, html("span", { class: "nbg-sum" }, `Σ ${edge.reduction.text}`));
+    const warned = edge.reduction.warning ? "⚠ " : "";
+    const go = html("button", { type: "button" }, html("span", { class: "nbg-sum" }, `${warned}Σ ${edge.reduction.text}`));
     go.append(html("small", {}, `${name(description, edge.source)} → ${name(description, edge.target)}`));
+    if (edge.reduction.warning) go.append(html("small", {}, edge.reduction.warning));
     go.addEventListener("click", () => select.mark(edge.id));
     list.append(html("li", {}, go));
   }
   const none = "No gradient was summed down: every input had the shape of its output.";
   return [title("Broadcast reductions"), list.childElementCount ? list : html("p", {}, none)];
+}
+
+export function findingsPanel(description: Description, select: Selection): Node[] {
+  const parts: Node[] = [title("Findings")];
+  const found: { kind: string; text: string; go: string | null }[] = [
+    ...description.problems.map(({ kind, text, node }) => ({ kind, text, go: node })),
+    ...description.verdicts.filter((one) => one.kind !== "sound").map(({ kind, text }) => ({ kind, text, go: null })),
+  ];
+  const list = html("ul", { class: "nbg-edges" });
+  for (const { kind, text, go } of found) {
+    const item = html(go === null ? "div" : "button", { class: `nbg-finding nbg-finding-${kind}` }, text);
+    if (go !== null) item.addEventListener("click", () => select.node(go));
+    list.append(html("li", {}, item));
+  }
+  parts.push(found.length ? list : html("p", {}, "Nothing here looks wrong."));
+  if (description.verdicts.length) {
+    parts.push(html("h4", {}, "Gradients by module"));
+    for (const { kind, text } of description.verdicts) parts.push(html("p", { class: "nbg-verdict", "data-kind": kind }, text));
+  }
+  return parts;
 }
 
 export function closeButton(close: () => void): HTMLButtonElement {
@@ -85,36 +141,28 @@ function edgeList(
     const go = html("button", { type: "button" });
     go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` as ${edge.input}` : ""));
     go.append(html("small", {}, edge.label));
-    go.append(html("small", {}, edge.gradient === null ? "no gradient" : `gradient: ${edge.gradient}`));
+    go.append(html("small", {}, edge.gradient === null ? "no gradient" : `∇ ${edge.gradient}`));
     go.addEventListener("click", () => select.node(edge[end]));
     const item = html("li", {}, go);
     if (edge.reduction) {
-      const sum = html("button", { type: "button", class: "nbg-sum" }, `Σ ${edge.reduction.text}`);
-      sum.addEventListener("click", () => select.mark(edge.id));
-      item.append(sum);
+      const mark = html("button", { type: "button", class: "nbg-sum" }, `Σ ${edge.reduction.text}`);
+      mark.addEventListener("click", () => select.mark(edge.id));
+      item.append(mark);
     }
     list.append(item);
   }
   return [html("h4", {}, heading), list];
 }
 
-function name(description: Description, id: string): string {
+export function name(description: Description, id: string): string {
   return description.nodes.find((node) => node.id === id)?.label[0] ?? id;
 }
 
-function scopePath(description: Description, scope: string | null): string {
-  const path: string[] = [];
-  const seen = new Set<string>();
-  for (let id = scope; id !== null && !seen.has(id); ) {
-    seen.add(id);
-    const found = description.scopes.find((other) => other.id === id);
-    if (!found) break;
-    path.unshift(found.label);
-    id = found.parent;
-  }
-  return path.join(" › ");
+export function scopePath(description: Description, scope: string | null): string {
+  const scopes = new Map(description.scopes.map((other) => [other.id, other]));
+  return within(scopes, scope).map((id) => scopes.get(id)?.label ?? "").join(" › ");
 }
 
-function title(text: string): HTMLElement {
-  return html("h3", {}, text);
-}
+const title = (text: string): HTMLElement => html("h3", {}, text);
+const quiet = (text: string): HTMLElement => html("p", { class: "nbg-kind" }, text);
+const row = (...buttons: HTMLElement[]): HTMLElement => html("div", { class: "nbg-row" }, ...buttons);

@@ -1,282 +1,452 @@
-// The live view of one picture: pan and zoom, selection, keyboard, panel.
+// The live view of one picture: what is drawn of it, what is selected, and what the keys do.
 
-import { select } from "d3-selection";
-import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransform } from "d3-zoom";
-import type { Box, Picture } from "./description";
-import { button, html, svg } from "./dom";
+import { Camera } from "./camera";
+import type { Box, Picture, Step } from "./description";
+import { html, svg } from "./dom";
 import { type Drawing, draw } from "./draw";
-import { closeButton, markPanel, nodePanel, original, reductionsPanel, type Selection } from "./panel";
+import { between, matches, reach } from "./find";
+import { headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
+import { folded } from "./geometry";
+import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel, type Selection } from "./panel";
+import { Player, stepPanel } from "./player";
+import { tableOf } from "./table";
+import { differencePanel, Timeline } from "./timeline";
 
-const READABLE = 0.45; // below this scale a label is no text any more
+/** What only a kernel can do: unfold what is not in the picture, or turn it. */
+export type Ask = (request: { toggle?: string[]; direction?: string }) => void;
 
-export class View implements Selection {
-  readonly root = html("div", { class: "nbgrad", "data-testid": "nbgrad-view", role: "group" });
-  private readonly stage = svg("svg", { class: "nbg-stage", role: "group", tabindex: -1 });
-  private readonly panel = html("aside", { class: "nbg-panel", "data-testid": "nbgrad-details", hidden: "" });
-  private readonly zoom: ZoomBehavior<SVGSVGElement, unknown>;
-  private readonly order: [string, SVGGElement, Box][] = []; // what the keyboard walks: nodes and marks, row by row
-  private readonly drawing: Drawing;
-  private readonly watcher: ResizeObserver;
-  private chosen: SVGGElement | null = null;
-  private width = 0; // of the stage when it was last looked at; 0 before it is in the page
+type Element = SVGGElement;
 
-  constructor(private readonly picture: Picture) {
-    const { description, layout } = picture;
-    this.drawing = draw(picture);
+export class View implements Selection, Tools {
+  readonly root = html("div", { class: "nbgrad nbg-both", "data-testid": "nbgrad-view", role: "group" });
+  readonly #stage = svg("svg", { class: "nbg-stage", role: "group", "aria-label": "Graph", tabindex: -1 });
+  readonly #panel = html("aside", { class: "nbg-panel", "data-testid": "nbgrad-details", "aria-label": "Details", hidden: "" });
+  readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
+  readonly #camera: Camera;
+  readonly #player: Player;
+  readonly #timeline: Timeline;
+  readonly #watcher: ResizeObserver;
+  readonly #closed: Set<string>;
+  #table: HTMLElement;
+  #legendScale: HTMLElement | null = null;
+  #picture!: Picture; // as drawn: the base with what is folded here
+  #drawing!: Drawing;
+  #order: [string, Element, Box][] = []; // what the keyboard walks: nodes and marks, row by row
+  #chosen: Element | null = null;
+  #pathFrom: string | null = null;
+  #overlaid = "";
+
+  constructor(private base: Picture, private readonly ask: Ask | null) {
+    const { description } = base;
+    this.#closed = new Set(base.folded);
     this.root.setAttribute("aria-label", `${description.name}: ${description.summary}`);
-    this.stage.append(this.drawing.layer);
-    this.root.append(this.header(), html("div", { class: "nbg-body" }, this.stage, this.panel), this.legend());
-    this.root.style.setProperty("--nbg-height", `${Math.min(620, Math.max(300, layout.height + 40))}px`);
-    this.zoom = zoom<SVGSVGElement, unknown>()
-      .scaleExtent([0.02, 4])
-      // A wheel over a view that nobody has clicked scrolls the notebook.
-      .filter((event: Event) => this.wants(event))
-      .on("zoom", ({ transform }: { transform: ZoomTransform }) =>
-        this.drawing.layer.setAttribute("transform", transform.toString()),
-      );
-    select(this.stage).call(this.zoom).on("dblclick.zoom", null);
-    this.listen();
-    this.watcher = new ResizeObserver(() => (this.width ? this.keepCentre() : this.firstLook()));
-    this.watcher.observe(this.stage);
+    this.#player = new Player([], (step, at) => this.#step(step, at));
+    this.#timeline = new Timeline(description.history, (frame, other) => this.#at(frame, other), (node) => this.node(node));
+    this.#table = html("div");
+    const body = html("div", { class: "nbg-body" }, this.#stage, this.#panel, this.#status, this.#table);
+    const turns = base.turned !== null || ask !== null;
+    this.root.append(headerOf(description), toolbarOf(base, this, turns), body, this.#player.root, this.#timeline.root, legendOf(description));
+    this.#camera = new Camera(
+      this.#stage,
+      (event) => this.#wants(event),
+      (to) => this.#drawing?.layer.setAttribute("transform", to.toString()),
+    );
+    this.#draw();
+    this.root.style.setProperty("--nbg-height", `${Math.min(640, Math.max(320, this.#picture.layout.height + 40))}px`);
+    this.#listen();
+    this.#watcher = new ResizeObserver(() => this.#camera.resized(() => this.#begin()));
+    this.#watcher.observe(this.#stage);
   }
 
   remove(): void {
-    this.watcher.disconnect();
-    select(this.stage).on(".zoom", null);
+    this.#watcher.disconnect();
+    window.removeEventListener("keydown", this.#keydown, true);
+    this.#player.play(false);
+    this.#camera.stop();
     this.root.remove();
   }
 
-  node(id: string): void {
-    const element = this.drawing.nodes.get(id);
-    const node = this.picture.description.nodes.find((other) => other.id === id);
-    if (element && node) this.choose(element, nodePanel(this.picture.description, node, this));
+  /** The kernel has another picture of the same graph. */
+  replace(base: Picture): void {
+    const anchor = this.#chosen?.dataset["nodeId"] ?? "";
+    const before = this.#picture.layout.nodes[anchor];
+    this.base = base;
+    this.#status.hidden = true;
+    this.root.querySelector(".nbg-header")?.replaceWith(headerOf(base.description));
+    this.#close();
+    this.#draw();
+    const box = this.#picture.layout.nodes[anchor];
+    if (before && box) this.#camera.keep(this.#extent(), before, box);
+    else this.#firstLook();
   }
 
-  mark(id: string): void {
-    const element = this.drawing.marks.get(id);
-    const edge = this.picture.description.edges.find((other) => other.id === id);
-    if (element && edge) this.choose(element, markPanel(this.picture.description, edge, this));
-  }
-
-  // --- the frame ------------------------------------------------------------------------------------------------
-
-  private header(): HTMLElement {
-    const { description, layout } = this.picture;
-    const words = html("div", { class: "nbg-words" }, html("strong", {}, description.name));
-    words.append(html("span", {}, description.summary));
-    for (const note of description.notes) words.append(html("span", { class: "nbg-note", role: "note" }, note));
-    const tools = html("div", { class: "nbg-tools", role: "toolbar", "aria-label": "View" });
-    const count = Object.keys(layout.marks).length;
-    tools.append(
-      button(`Broadcast reductions (${count})`, "List the broadcast reductions", "nbgrad-reductions", () => {
-        this.close();
-        this.open(reductionsPanel(description, this));
-      }),
-      button("−", "Zoom out", "nbgrad-zoom-out", () => this.scale(1 / 1.4)),
-      button("+", "Zoom in", "nbgrad-zoom-in", () => this.scale(1.4)),
-      button("Fit", "Fit the whole graph", "nbgrad-fit", () => this.fit()),
-    );
-    return html("header", { class: "nbg-header" }, words, tools);
-  }
-
-  private legend(): HTMLElement {
-    const legend = html("footer", { class: "nbg-legend" });
-    const { nodes, edges } = this.picture.description;
-    const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
-    const entries: [boolean, string, string][] = [
-      [has("op"), "op", "operation"],
-      [has("parameter"), "parameter", "parameter"],
-      [has("leaf"), "leaf", "leaf: needs a gradient"],
-      [has("constant"), "constant", "constant"],
-      [has("outside"), "outside", "made before this graph"],
-      [has("folded"), "folded", "folded module"],
-      [nodes.some((node) => node.root), "root", "▲ backward starts here"],
-      [edges.some((edge) => edge.reduction), "mark", "Σ broadcast undone: summed"],
-      [edges.some((edge) => edge.gradient !== null), "came", "gradient came back"],
-      [edges.some((edge) => edge.gradient === null), "none", "no gradient"],
-    ];
-    for (const [shown, key, meaning] of entries)
-      if (shown) legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-${key}` }), meaning));
-    legend.append(html("span", { class: "nbg-help" }, "Drag to move. Click, then scroll to zoom. Arrow keys walk."));
-    return legend;
-  }
-
-  // --- pan and zoom ---------------------------------------------------------------------------------------------
-
-  private wants(event: Event): boolean {
-    if (event instanceof MouseEvent && event.type !== "wheel") return !event.button && !event.ctrlKey;
-    if (!(event instanceof WheelEvent)) return true;
-    return event.ctrlKey || event.metaKey || this.root.contains(document.activeElement);
-  }
-
-  private size(): [number, number] {
-    return [this.stage.clientWidth, this.stage.clientHeight];
-  }
-
-  private fitted(): ZoomTransform {
-    const [width, height] = this.size();
-    const { layout } = this.picture;
-    const scale = Math.min(1.25, width / layout.width, height / layout.height);
-    return zoomIdentity
-      .translate((width - layout.width * scale) / 2, (height - layout.height * scale) / 2)
-      .scale(scale);
-  }
-
-  private fit(): void {
-    this.zoom.transform(select(this.stage), this.fitted());
-  }
-
-  private scale(factor: number): void {
-    this.zoom.scaleBy(select(this.stage), factor);
-  }
-
-  /** The whole graph if it can be read so, else the place where the backward starts. */
-  private firstLook(): void {
-    const [width, height] = this.size();
-    if (!width || !height) return;
-    this.width = width;
-    this.fit();
-    if (this.fitted().k >= READABLE) return;
-    const roots = this.picture.description.nodes.filter((node) => node.root);
-    const box = this.picture.layout.nodes[(roots[roots.length - 1] ?? this.picture.description.nodes[0])?.id ?? ""];
-    if (!box) return;
-    const whole = this.picture.layout.width;
-    const scale = Math.min(1, Math.max(READABLE, (width / whole) * 0.95));
-    const centre = whole * scale <= width ? whole / 2 : box.x + box.width / 2;
-    const x = width / 2 - centre * scale;
-    this.zoom.transform(
-      select(this.stage),
-      zoomIdentity.translate(x, height - 30 - (box.y + box.height) * scale).scale(scale),
-    );
-  }
-
-  private reveal(box: Box): void {
-    const [width, whole] = this.size();
-    const overlaid = !this.panel.hidden && this.panel.offsetLeft < width; // in a narrow view it lies over the picture
-    const height = overlaid ? whole - this.panel.offsetHeight : whole;
-    const { x: x0, y: y0, k: scale } = zoomTransform(this.stage);
-    const [x, y] = [x0 + (box.x + box.width / 2) * scale, y0 + (box.y + box.height / 2) * scale];
-    const [mx, my] = [Math.min(80, width / 4), Math.min(40, height / 4)];
-    const shift = (at: number, margin: number, end: number) => Math.min(Math.max(at, margin), end - margin) - at;
-    const [dx, dy] = [shift(x, mx, width), shift(y, my, height)];
-    if (dx || dy) this.zoom.translateBy(select(this.stage), dx / scale, dy / scale);
+  #draw(): void {
+    this.#picture = folded(this.base, this.#closed);
+    this.#drawing = draw(this.#picture);
+    this.#stage.replaceChildren(this.#drawing.layer);
+    this.#player.replace(this.#picture.description.steps);
+    const table = tableOf(this.#picture.description, (id) => {
+      this.#table.hidden = true;
+      this.node(id);
+    });
+    table.hidden = this.#table.hidden !== false || !this.#table.dataset["testid"];
+    this.#table.replaceWith(table);
+    this.#table = table;
+    this.#order = [];
+    const { nodes, marks, edges, scopes } = this.#drawing;
+    const { layout, description } = this.#picture;
+    const holds = new Map(description.nodes.map((node) => [node.id, node.holds]));
+    for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => this.node(id), holds.get(id));
+    for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => this.mark(id));
+    this.#order.sort(([, , a], [, , b]) => a.y - b.y || a.x - b.x);
+    this.#order[0]?.[1].setAttribute("tabindex", "0");
+    for (const [id, element] of edges) {
+      element.addEventListener("click", () => this.edge(id));
+      element.addEventListener("mouseenter", () => this.#highlight(element));
+      element.addEventListener("mouseleave", () => this.#highlight(this.#chosen));
+    }
+    for (const [id, element] of scopes) element.addEventListener("dblclick", () => this.toggle([id]));
+    this.overlay(this.#overlaid);
   }
 
   // --- selection ------------------------------------------------------------------------------------------------
 
-  private listen(): void {
-    const { nodes, marks } = this.drawing;
-    const { layout } = this.picture;
-    for (const [id, element] of nodes) this.connect(element, id, layout.nodes[id], () => this.node(id));
-    for (const [id, element] of marks) this.connect(element, id, layout.marks[id], () => this.mark(id));
-    this.order.sort(([, , a], [, , b]) => a.y - b.y || a.x - b.x);
-    this.order[0]?.[1].setAttribute("tabindex", "0");
-    this.stage.addEventListener("click", (event) => {
-      if (event.target === this.stage) this.close();
-    });
-    // A click anywhere in the picture lets the wheel zoom; a press on a node focuses the node.
-    this.stage.addEventListener("pointerdown", () => this.stage.focus({ preventScroll: true }));
-    this.root.addEventListener("keydown", (event) => this.key(event));
+  node(id: string): void {
+    const { description } = this.#picture;
+    const node = description.nodes.find((other) => other.id === id) ?? description.nodes.find((other) => original(other.id) === original(id));
+    const element = this.#drawing.nodes.get(node?.id ?? "");
+    if (!element || !node) return;
+    if (this.#pathFrom !== null && original(this.#pathFrom) !== original(id)) {
+      this.#only(between(description, this.#pathFrom, id));
+      this.#pathFrom = null;
+    }
+    this.#choose(element, nodePanel(description, node, this));
   }
 
-  private connect(element: SVGGElement, id: string, box: Box | undefined, choose: () => void): void {
+  edge(id: string): void {
+    const { description } = this.#picture;
+    const edge = description.edges.find((other) => other.id === id);
+    const element = this.#drawing.edges.get(id);
+    if (edge && element) this.#choose(element, edgePanel(description, edge, this));
+  }
+
+  mark(id: string): void {
+    const { description } = this.#picture;
+    const edge = description.edges.find((other) => other.id === id);
+    const element = this.#drawing.marks.get(id) ?? this.#drawing.edges.get(id);
+    if (element && edge) this.#choose(element, markPanel(description, edge, this));
+  }
+
+  focus(id: string, what: "ancestors" | "descendants" | "path"): void {
+    this.#pathFrom = what === "path" ? id : null;
+    if (what === "path") this.#say("Choose the node at the other end of the path.");
+    else this.#only(reach(this.#picture.description, id, what));
+  }
+
+  /** Fold or unfold: here if the picture holds what is needed, else by the kernel. */
+  toggle(holds: string[]): void {
+    const [first] = holds;
+    if (first === undefined) return;
+    const before = this.#picture.layout.scopes[first] ?? this.#picture.layout.nodes[`f-${first}`];
+    if (this.base.layout.scopes[first]) {
+      if (!this.#closed.delete(first)) this.#closed.add(first);
+      this.#close();
+      this.#draw();
+      const box = this.#picture.layout.scopes[first] ?? this.#picture.layout.nodes[`f-${first}`];
+      if (before && box) this.#camera.keep(this.#extent(), before, box);
+    } else if (this.ask) {
+      this.#say("Asking the kernel for the new layout; it answers when the running cell has ended.");
+      this.ask({ toggle: holds });
+    } else this.#say("What is inside this module is not in this file.");
+  }
+
+  #say(text: string): void {
+    this.#status.textContent = text;
+    this.#status.hidden = false;
+  }
+
+  #connect(element: Element, id: string, box: Box | undefined, choose: () => void, holds: string[] = []): void {
     if (!box) return;
-    this.order.push([id, element, box]);
-    element.addEventListener("click", choose);
-    element.addEventListener("mouseenter", () => this.highlight(element));
-    element.addEventListener("mouseleave", () => this.highlight(this.chosen));
-    element.addEventListener("focus", () => {
-      for (const [, other] of this.order) other.setAttribute("tabindex", other === element ? "0" : "-1");
-      if (element.matches(":focus-visible")) this.reveal(box);
-      this.highlight(element);
+    this.#order.push([id, element, box]);
+    let timer = 0;
+    element.addEventListener("click", (event) => {
+      clearTimeout(timer);
+      // The panel that opens moves the picture: a second click would miss what the first one meant.
+      if (!holds.length || !event.detail) choose();
+      else if (event.detail === 1) timer = window.setTimeout(choose, 280);
     });
-    element.addEventListener("blur", () => this.highlight(this.chosen));
+    if (holds.length) element.addEventListener("dblclick", () => this.toggle(holds));
+    element.addEventListener("mouseenter", () => this.#highlight(element));
+    element.addEventListener("mouseleave", () => this.#highlight(this.#chosen));
+    element.addEventListener("focus", () => {
+      for (const [, other] of this.#order) other.setAttribute("tabindex", other === element ? "0" : "-1");
+      if (element.matches(":focus-visible")) this.#camera.reveal(box, this.#panel);
+      this.#highlight(element);
+    });
+    element.addEventListener("blur", () => this.#highlight(this.#chosen));
   }
 
-  private choose(element: SVGGElement, content: Node[]): void {
-    this.chosen?.classList.remove("nbg-chosen");
-    this.chosen = element;
+  #choose(element: Element, content: Node[]): void {
+    this.#chosen?.classList.remove("nbg-chosen");
+    this.#chosen = element;
+    this.#status.hidden = this.#pathFrom === null;
     element.classList.add("nbg-chosen");
-    this.open(content);
-    const box = this.order.find(([, other]) => other === element)?.[2];
-    if (box) this.reveal(box);
-    element.focus({ preventScroll: true });
-    this.highlight(element);
+    this.#open(content);
+    const box = this.#order.find(([, other]) => other === element)?.[2];
+    if (box) this.#camera.reveal(box, this.#panel);
+    if (this.#player.shown) this.#player.play(false);
+    if (element.hasAttribute("tabindex")) element.focus({ preventScroll: true });
+    this.#highlight(element);
   }
 
-  private open(content: Node[]): void {
-    this.panel.replaceChildren(closeButton(() => this.close()), ...content);
-    this.showPanel(true);
-    this.panel.scrollTop = 0;
+  #open(content: Node[]): void {
+    this.#panel.replaceChildren(closeButton(() => this.#close()), ...content);
+    this.#showPanel(true);
+    this.#panel.scrollTop = 0;
   }
 
   /** The panel takes room from the picture; what was in the middle stays in the middle. */
-  private showPanel(shown: boolean): void {
-    this.panel.hidden = !shown;
-    this.keepCentre();
+  #showPanel(shown: boolean): void {
+    this.#panel.hidden = !shown;
+    this.#camera.resized(() => this.#firstLook());
   }
 
-  private keepCentre(): void {
-    const [width] = this.size();
-    if (!width || !this.width || width === this.width) return;
-    const scale = zoomTransform(this.stage).k;
-    this.zoom.translateBy(select(this.stage), (width - this.width) / 2 / scale, 0);
-    this.width = width;
+  #close(): void {
+    this.#showPanel(false);
+    this.#chosen?.classList.remove("nbg-chosen");
+    this.#chosen = null;
+    this.#highlight(null);
   }
 
-  private close(): void {
-    this.showPanel(false);
-    this.chosen?.classList.remove("nbg-chosen");
-    this.chosen = null;
-    this.highlight(null);
-  }
-
-  /** Show one node or mark with its edges and neighbours, and let the rest step back. */
-  private highlight(element: SVGGElement | null): void {
-    const { nodes, edges, marks } = this.drawing;
-    const on = new Set<Element>();
+  /** Show one node, edge or mark with what belongs to it, and let the rest step back. */
+  #highlight(element: Element | null): void {
+    const { nodes, edges, marks } = this.#drawing;
+    const on = new Set<unknown>();
     const id = element?.dataset["nodeId"];
-    const mark = element?.dataset["edgeId"];
-    for (const edge of element ? this.picture.description.edges : []) {
+    const one = element?.dataset["edgeId"];
+    for (const edge of element ? this.#picture.description.edges : []) {
       const own = id !== undefined && [edge.source, edge.target].some((end) => original(end) === original(id));
-      if (!own && edge.id !== mark) continue;
-      for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)])
-        if (part) on.add(part);
+      if (own || edge.id === one) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
     }
     if (element) on.add(element);
-    this.stage.classList.toggle("nbg-focus", on.size > 0);
-    for (const part of [...nodes.values(), ...edges.values(), ...marks.values()])
-      part.classList.toggle("nbg-on", on.has(part));
+    this.#stage.classList.toggle("nbg-focus", on.size > 0);
+    for (const part of this.#parts()) part.classList.toggle("nbg-on", on.has(part));
   }
 
-  // --- keyboard -------------------------------------------------------------------------------------------------
-
-  private key(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const handled = event.key === "Escape" ? this.escape() : this.stageKey(event);
-    if (!handled) return;
-    // Jupyter has its own use for these keys.
-    event.preventDefault();
-    event.stopPropagation();
+  *#parts(): Generator<Element> {
+    for (const group of [this.#drawing.nodes, this.#drawing.edges, this.#drawing.marks]) yield* group.values();
   }
 
-  private escape(): boolean {
-    const inPanel = this.panel.contains(document.activeElement);
-    const back = this.chosen ?? this.order[0]?.[1];
-    this.close();
+  /** Let all but these nodes, and what is between them, step back until Escape; null shows everything. */
+  #only(ids: Set<string> | null): void {
+    const { description } = this.#picture;
+    const has = (id: string) => ids === null || ids.has(original(id));
+    for (const [id, element] of this.#drawing.nodes) element.classList.toggle("nbg-out", !has(id));
+    for (const edge of description.edges)
+      for (const part of [this.#drawing.edges.get(edge.id), this.#drawing.marks.get(edge.id)])
+        part?.classList.toggle("nbg-out", !(has(edge.source) && has(edge.target)));
+    if (ids === null) this.#status.hidden = true;
+    else this.#say(ids.size ? "Only what you asked for is lit. Escape shows everything." : "There is no way between the two. Escape shows everything.");
+  }
+
+  // --- the tools ------------------------------------------------------------------------------------------------
+
+  mode = (mode: Mode): void => {
+    for (const one of ["forward", "backward", "both"]) {
+      this.root.classList.toggle(`nbg-${one}`, one === mode);
+      this.root.querySelector(`[data-testid=nbgrad-${one}]`)?.setAttribute("aria-checked", String(one === mode));
+    }
+  };
+
+  overlay = (key: string): void => {
+    this.#overlaid = key;
+    this.#legendScale?.remove();
+    this.#legendScale = scaleOf(this.#picture.description, key);
+    if (this.#legendScale) this.#stage.after(this.#legendScale);
+    const classes = this.#picture.description.overlays.find((one) => one.key === key)?.classes.length ?? 0;
+    for (const node of this.#picture.description.nodes) {
+      const element = this.#drawing.nodes.get(node.id);
+      const level = node.levels[key];
+      element?.classList.toggle("nbg-levelled", level !== undefined && !classes);
+      element?.classList.toggle("nbg-classed", level !== undefined && classes > 0);
+      if (level === undefined) continue;
+      element?.style.setProperty("--nbg-level", String(level));
+      element?.style.setProperty("--nbg-class", `var(--nbg-class-${level % 6})`);
+    }
+    this.#stage.classList.toggle("nbg-overlaid", key !== "");
+  };
+
+  search = (query: string, next: boolean): void => {
+    const found = matches(this.#picture.description, query);
+    const output = this.root.querySelector("output");
+    if (output) output.textContent = query.trim() ? `${found.length} found` : "";
+    for (const [id, element] of this.#drawing.nodes) element.classList.toggle("nbg-match", found.includes(id));
+    const first = found.map((id) => this.#picture.layout.nodes[id]).find(Boolean);
+    if (!next && first) this.#camera.reveal(first, this.#panel);
+    if (!next || !found.length) return;
+    const here = found.indexOf(this.#chosen?.dataset["nodeId"] ?? "");
+    this.node(found[(here + 1) % found.length] ?? "");
+  };
+
+  reductions = (): void => {
+    this.#close();
+    this.#open(reductionsPanel(this.#picture.description, this));
+  };
+
+  findings = (): void => {
+    this.#close();
+    this.#open(findingsPanel(this.#picture.description, this));
+  };
+
+  steps = (): void => {
+    if (this.#timeline.shown) this.#timeline.open(false);
+    this.#player.open(!this.#player.shown);
+  };
+  showTable = (): void => {
+    this.#table.hidden = !this.#table.hidden;
+    if (!this.#table.hidden) this.#table.focus();
+  };
+  scale = (factor: number): void => this.#camera.scale(factor);
+  fit = (): void => this.#camera.fit();
+
+  turn = (): void => {
+    const direction = this.base.direction === "TB" ? "LR" : "TB";
+    if (this.base.turned) {
+      this.base = { ...this.base, direction, layout: this.base.turned, turned: this.base.layout };
+      this.#close();
+      this.#draw();
+      this.#firstLook();
+    } else this.ask?.({ direction });
+  };
+
+  past = (): void => {
+    if (this.#player.shown) this.#player.open(false);
+    this.#timeline.open(!this.#timeline.shown);
+  };
+
+  /** Colour the nodes as the gradients of one frame were, and say how two differ; null for the last backward. */
+  #at(frame: number | null, other: number | null): void {
+    const { nodes } = this.#picture.description;
+    this.overlay("");
+    this.#stage.classList.toggle("nbg-overlaid", frame !== null);
+    for (const node of nodes) {
+      const element = this.#drawing.nodes.get(node.id);
+      const letter = frame === null ? "-" : (node.past[frame] ?? "-");
+      element?.classList.toggle("nbg-levelled", letter !== "-");
+      element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
+      const rule = element?.querySelector(".nbg-rule");
+      const norm = frame === null ? undefined : node.norms[frame];
+      if (rule) rule.textContent = frame === null ? node.rule : norm ? `∇ ${norm}` : "∇";
+    }
+    if (frame !== null && other !== null) this.#open(differencePanel(this.#picture.description, other, frame));
+  }
+
+  /** Draw the backward as far as one step; null for all of it again. */
+  #step(step: Step | null, at: number): void {
+    this.#stage.classList.toggle("nbg-stepping", step !== null);
+    const { nodes, edges, marks } = this.#drawing;
+    const steps = this.#picture.description.steps;
+    const given = (from: number, to: number) => new Set(steps.slice(from, to).flatMap((one) => one.given.map((it) => it.edge)));
+    const [past, now] = [given(0, at), given(at - 1, at)];
+    const done = new Set(steps.slice(0, at).map((one) => one.node));
+    for (const edge of this.#picture.description.edges) if (past.has(edge.id)) done.add(edge.source);
+    for (const [id, element] of nodes) {
+      element.classList.toggle("nbg-done", done.has(id));
+      element.classList.toggle("nbg-current", step?.node === id);
+    }
+    for (const [id, element] of [...edges, ...marks]) {
+      element.classList.toggle("nbg-done", past.has(id));
+      element.classList.toggle("nbg-current", step !== null && now.has(id));
+    }
+    if (!step) return this.#close();
+    this.#open(stepPanel(this.#picture.description, step));
+    const box = this.#picture.layout.nodes[step.node];
+    if (box) this.#camera.reveal(box, this.#panel);
+  }
+
+  // --- pan, zoom and keys ---------------------------------------------------------------------------------------
+
+  #extent(): [number, number] {
+    return [this.#picture.layout.width, this.#picture.layout.height];
+  }
+
+  /** What the picture is to show first. */
+  #begin(): void {
+    this.#firstLook();
+    if (this.base.opens === "flow") this.mode("forward");
+    if (this.base.opens === "steps" && this.#picture.description.steps.length) this.#player.open(true, false);
+  }
+
+  #firstLook(): void {
+    const { nodes } = this.#picture.description;
+    const roots = nodes.filter((node) => node.root || node.kind === "failed");
+    this.#camera.look(this.#extent(), this.#picture.layout.nodes[(roots[roots.length - 1] ?? nodes[0])?.id ?? ""]);
+  }
+
+  #wants(event: Event): boolean {
+    if (event instanceof MouseEvent && event.type !== "wheel") return !event.button && !event.ctrlKey;
+    if (!(event instanceof WheelEvent)) return true;
+    // A wheel over a view that nobody has clicked scrolls the notebook.
+    return event.ctrlKey || event.metaKey || this.root.contains(document.activeElement);
+  }
+
+  #listen(): void {
+    this.#stage.addEventListener("click", (event) => {
+      if (event.target === this.#stage) this.#close();
+    });
+    // A click anywhere in the picture lets the wheel zoom; a press on a node focuses the node.
+    this.#stage.addEventListener("pointerdown", () => this.#stage.focus({ preventScroll: true }));
+    window.addEventListener("keydown", this.#keydown, true);
+  }
+
+  /** Keys that are pressed in the view, before the host, which has its own use for them, sees them. */
+  #keydown = (event: KeyboardEvent): void => {
+    const { target } = event;
+    if (!(target instanceof Node) || !this.root.contains(target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const typed = target instanceof HTMLSelectElement || target instanceof HTMLInputElement;
+    const inside = [this.#player, this.#timeline].find(({ root }) => root.contains(target));
+    const handled = inside ? inside.key(event) : typed ? this.#typed(event, target) : event.key === "Escape" ? this.#escape() : this.#key(event);
+    if (handled) event.preventDefault();
+    if (handled || typed) event.stopImmediatePropagation();
+  };
+
+  #typed(event: KeyboardEvent, field: HTMLInputElement | HTMLSelectElement): boolean {
+    if (field.type !== "search" || (event.key !== "Enter" && event.key !== "Escape")) return false;
+    if (event.key === "Escape") field.value = "";
+    this.search(field.value, event.key === "Enter");
+    return true;
+  }
+
+  #escape(): boolean {
+    const inPanel = this.#panel.contains(document.activeElement);
+    const back = this.#chosen ?? this.#order[0]?.[1];
+    this.#pathFrom = null;
+    this.#only(null);
+    this.#table.hidden = true;
+    this.#close();
     if (inPanel) back?.focus({ preventScroll: true });
     return true;
   }
 
-  private stageKey(event: KeyboardEvent): boolean {
-    const here = this.order.findIndex(([, element]) => element === document.activeElement);
-    const current = this.order[here];
+  #key(event: KeyboardEvent): boolean {
+    const { steps, history } = this.#picture.description;
+    if (event.key === "s" && steps.length) this.steps();
+    else if (event.key === "h" && history.frames.length) this.past();
+    else if (event.key === "t") this.showTable();
+    else return this.#stageKey(event);
+    return true;
+  }
+
+  #stageKey(event: KeyboardEvent): boolean {
+    const here = this.#order.findIndex(([, element]) => element === document.activeElement);
+    const current = this.#order[here];
     if (!current) return false;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (step !== undefined) this.order[here + step]?.[1].focus({ preventScroll: true });
-    else if (event.key === "ArrowUp") this.along(current[1], "target", "source");
-    else if (event.key === "ArrowDown") this.along(current[1], "source", "target");
-    else if (event.key === "Enter" || event.key === " ") current[1].dispatchEvent(new MouseEvent("click"));
+    if (step !== undefined) this.#order[here + step]?.[1].focus({ preventScroll: true });
+    else if (event.key === "ArrowUp") this.#along(current[1], "target", "source");
+    else if (event.key === "ArrowDown") this.#along(current[1], "source", "target");
+    else if (event.key === "Enter" || event.key === " ") this.#enter(current[1]);
+    else if (event.key === "f") this.#foldAt(current[0]);
     else if (event.key === "+" || event.key === "=") this.scale(1.4);
     else if (event.key === "-") this.scale(1 / 1.4);
     else if (event.key === "0") this.fit();
@@ -284,11 +454,29 @@ export class View implements Selection {
     return true;
   }
 
+  /** Open the details; a second time, of a folded module, unfold it. */
+  #enter(element: Element): void {
+    const node = this.#picture.description.nodes.find((other) => other.id === element.dataset["nodeId"]);
+    if (node?.holds.length && this.#chosen === element) this.toggle(node.holds);
+    else element.dispatchEvent(new MouseEvent("click"));
+  }
+
+  /** Fold the module that a node is in, or unfold the one that it is. */
+  #foldAt(id: string): void {
+    const node = this.#picture.description.nodes.find((other) => other.id === id);
+    if (node?.holds.length) this.toggle(node.holds);
+    else if (node?.scope) {
+      const stand = `f-${node.scope}`;
+      this.toggle([node.scope]);
+      this.#drawing.nodes.get(stand)?.focus({ preventScroll: true });
+    }
+  }
+
   /** Follow the first edge, through its mark if it has one. */
-  private along(element: SVGGElement, from: "source" | "target", to: "source" | "target"): void {
-    const { nodes, marks } = this.drawing;
+  #along(element: Element, from: "source" | "target", to: "source" | "target"): void {
+    const { nodes, marks } = this.#drawing;
     const mark = element.dataset["edgeId"];
-    const edge = this.picture.description.edges.find((other) =>
+    const edge = this.#picture.description.edges.find((other) =>
       mark === undefined ? other[from] === element.dataset["nodeId"] : other.id === mark,
     );
     if (!edge) return;

@@ -1,0 +1,219 @@
+"""What the table of options is to IPython: arguments of a magic, help, completions, and ``%config Autograd``."""
+
+import shlex
+import warnings
+from argparse import SUPPRESS, BooleanOptionalAction
+from dataclasses import Field
+from typing import Any, Self
+
+from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import argument, magic_arguments
+from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode
+from traitlets.config import Config, Configurable
+
+from nbgrad.options import TABLE, configured, flag, nearest
+
+MAGIC = "%%autograd"
+LISTED = "%autograd help lists the options."
+COMMANDS = {
+    "status": "say whether cells are recorded, and what was recorded last",
+    "on": "record every cell from the next one on, with the options that follow",
+    "off": "record only cells that begin with %%autograd",
+    "last": "give the last graph, to display it or to ask it: graph = %autograd last",
+    "save": "write the last graph to a file: %autograd save net.svg",
+    "config": "show the defaults, or set those of the options that follow: %autograd config --view text",
+    "help": "list all this, or say more of one option: %autograd help depth",
+}
+"""What the line ``%autograd`` can be told to do."""
+
+# Arguments.
+
+
+def takes_options(function: Any) -> Any:
+    """Decorate a magic whose arguments are the options."""
+    function = argument("-h", "--help", action="store_true", default=SUPPRESS, help="show this, run nothing")(function)
+    for one in reversed(TABLE):
+        function = argument(flag(one), default=SUPPRESS, help=_help(one), **_form(one))(function)
+    function = magic_arguments()(function)
+    function.parser.allow_abbrev = False  # what is short for one option today may be short for two tomorrow
+    return function
+
+
+def _form(one: Field[Any]) -> dict[str, Any]:
+    if one.type is bool:
+        return {"action": BooleanOptionalAction}
+    if "choices" in one.metadata:
+        return {"choices": one.metadata["choices"]}
+    return {"type": int, "metavar": "N"} if "least" in one.metadata else {"metavar": one.name.upper()}
+
+
+def _help(one: Field[Any]) -> str:
+    default = one.metadata["default"]
+    return one.metadata["help"] if default is None else f"{one.metadata['help']}; default: {written(default)}"
+
+
+def parsed(parser: Any, line: str) -> dict[str, Any]:
+    """The options that ``line`` gives, quoted as in a shell.
+
+    Raises:
+        UsageError: the line has something else in it; the message names the option that may have been meant.
+    """
+    try:
+        given, extra = parser.parse_known_args(shlex.split(line))
+    except (UsageError, ValueError) as error:
+        raise UsageError(f"{MAGIC}: {error}\n{LISTED}") from None
+    if extra:
+        wrong = next((word for word in extra if word.startswith("-")), extra[0])
+        raise UsageError(f"{MAGIC}: there is no option {wrong}{nearest(wrong, flags())}\n{LISTED}")
+    return dict(vars(given))
+
+
+def asks_for_help(line: str) -> bool:
+    """Whether ``-h`` or ``--help`` is among the options."""
+    return not {"-h", "--help"}.isdisjoint(line.split())
+
+
+def flags() -> list[str]:
+    """Every option as it is written in a cell; a switch can be written in two ways."""
+    found = []
+    for one in TABLE:
+        found += [flag(one), f"--no-{flag(one)[2:]}"] if one.type is bool else [flag(one)]
+    return [*found, "--help"]
+
+
+# Help.
+
+
+def written(value: Any) -> str:
+    """A value as a table shows it."""
+    if value is None:
+        return "-"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def overview() -> str:
+    """The commands and the options, a line each."""
+    commands = [f"  {name:<8}{what}" for name, what in COMMANDS.items()]
+    options = [f"  {flag(one):<20}{_help(one)}" for one in TABLE]
+    return "\n".join(["%autograd COMMAND:", *commands, "", f"{MAGIC} OPTIONS, and %autograd on OPTIONS:", *options])
+
+
+def explained(name: str) -> str:
+    """What there is to say of one option.
+
+    Raises:
+        UsageError: there is no such option.
+    """
+    wanted = name.removeprefix("--").removeprefix("no-")
+    for one in TABLE:
+        if wanted in (one.name, flag(one)[2:]):
+            kind = "yes or no" if one.type is bool else "a whole number" if "least" in one.metadata else "text"
+            return "\n".join(
+                [
+                    f"{flag(one)}: {one.metadata['help']}",
+                    f"  value      {' or '.join(one.metadata['choices']) if 'choices' in one.metadata else kind}",
+                    f"  default    {written(one.metadata['default'])}",
+                    f"  now        {written(configured.get(one.name, one.metadata['default']))}",
+                    f"  in a cell  {MAGIC} {one.metadata['example']}",
+                    f"  in Python  with nbgrad.record({_in_python(one)}) as graph: ...",
+                ]
+            )
+    raise UsageError(f"%autograd help: there is no option {name}{nearest(wanted, [flag(one)[2:] for one in TABLE])}")
+
+
+def _in_python(one: Field[Any]) -> str:
+    """The example of an option as an argument of ``record``."""
+    word, *value = shlex.split(one.metadata["example"])
+    if one.type is bool:
+        return f"{one.name}={not word.startswith('--no-')}"
+    return f"{one.name}={int(value[0]) if 'least' in one.metadata else value[0]!r}"
+
+
+def settings() -> str:
+    """The defaults that hold now, a line each."""
+    rows = [
+        f"  {one.name:<18}{written(configured.get(one.name, one.metadata['default'])):<8}{one.metadata['help']}"
+        for one in TABLE
+        if one.metadata.get("every", True)
+    ]
+    return "\n".join(["Set them with %autograd config --view text, or %config Autograd.view = 'text'.", *rows])
+
+
+# %config Autograd.
+
+
+def _trait(one: Field[Any]) -> TraitType[Any, Any]:
+    default, facts = one.metadata["default"], one.metadata
+    trait: TraitType[Any, Any]
+    if one.type is bool:
+        trait = Bool(default, help=facts["help"])
+    elif "choices" in facts:
+        trait = Enum(facts["choices"], default, help=facts["help"])
+    elif "least" in facts:
+        trait = Int(default, min=facts["least"], allow_none=default is None, help=facts["help"])  # type: ignore[call-overload]
+    else:
+        trait = Unicode(default, allow_none=True, help=facts["help"])
+    return trait.tag(config=True)
+
+
+class _Settings(Configurable):
+    """The defaults of every ``%%autograd`` cell and of ``nbgrad.record``."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name in self.trait_names(config=True):
+            if name in {one.name for one in TABLE}:
+                self._remember({"name": name, "new": getattr(self, name)})
+                self.observe(self._remember, name)
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """The settings that IPython's configuration holds, without those that an option cannot have."""
+        made = cls()
+        for name, value in config["Autograd"].items():
+            try:
+                made.update_config(Config({"Autograd": {name: value}}))
+            except TraitError as error:
+                warnings.warn(f"%config Autograd.{name} is not used: {error}", stacklevel=2)
+        return made
+
+    def _remember(self, change: Any) -> None:
+        configured[change["name"]] = change["new"]
+
+
+Autograd: type[_Settings] = type(
+    "Autograd",  # what %config calls it
+    (_Settings,),
+    {"__doc__": _Settings.__doc__, **{one.name: _trait(one) for one in TABLE if one.metadata.get("every", True)}},
+)
+
+# Completion.
+
+
+@context_matcher()  # type: ignore[untyped-decorator, unused-ignore]
+def complete(context: CompletionContext) -> SimpleMatcherResult:
+    """Complete commands, options and their values on a line that begins with ``%autograd`` or ``%%autograd``."""
+    words = context.text_until_cursor.split(" ")
+    magic, before = words[0], [word for word in words[1:-1] if word]
+    if len(words) < 2 or magic not in ("%autograd", MAGIC) or (magic == MAGIC and context.cursor_line):
+        return {"completions": []}
+    found = [word for word in _possible(magic, before) if word.startswith(words[-1])]
+    skipped = len(words[-1]) - len(context.token)  # what the completer takes for a word may begin later
+    return {"completions": [SimpleCompletion(word[skipped:]) for word in found], "suppress": bool(found)}
+
+
+def _possible(magic: str, before: list[str]) -> list[str]:
+    """What can stand after the words ``before``."""
+    by_flag = {flag(one): one for one in TABLE}
+    if magic != MAGIC:
+        if not before:
+            return list(COMMANDS)
+        if before[0] == "help":
+            return [word[2:] for word in by_flag] if len(before) == 1 else []
+        if before[0] not in ("on", "config"):
+            return []
+    last = by_flag.get(before[-1]) if before else None
+    if last is not None and last.type is not bool:
+        return list(last.metadata.get("choices", last.metadata.get("suggestions", ())))
+    return flags()

@@ -1,0 +1,351 @@
+"""What every backward of a graph did: how the gradients grow and shrink while a network is trained.
+
+A frame holds numbers, no tensor. In a long loop the frames get rarer as it goes on, the same number for every
+doubling of its length: most happens at its beginning, and what is no frame costs nothing. Norms are taken in one batch.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple, overload
+
+import torch
+
+from nbgrad.core.frame import FrameRecorder, Values, norms
+from nbgrad.core.modes import Scope
+from nbgrad.core.record import Ran, Record
+
+FRAMES = 64
+"""How many frames a graph keeps unless it is told otherwise."""
+
+WEIGHTS = 4
+"""In one of so many frames the weights, which change slowly, are measured too."""
+
+CPU = torch.device("cpu")
+
+Passed = tuple[int, "Ran | Record", Scope | None]
+"""What a backward ran through: the id, the facts, and the scope that it is drawn in."""
+
+
+class HistoryRecord(NamedTuple):
+    """An op or a tensor as one backward found it.
+
+    Attributes:
+        kind: as ``Record.kind``: "op", "parameter", "leaf", "constant" or "outside".
+        op: the name of the op; None for a tensor that no op made.
+        name: the parameter's, the tensor's own or the variable's.
+        shape: of the tensor that it made or is.
+        scopes: the labels of the module calls around it, outermost first.
+        gradient: the norm of its gradient; None where the backward did not come by or that norm was not kept.
+        weight: the norm of a parameter's values when the backward had ended; taken in the last frame, and in one of
+            four others.
+    """
+
+    kind: str
+    op: str | None
+    name: str | None
+    shape: tuple[int, ...]
+    scopes: tuple[str, ...]
+    gradient: float | None
+    weight: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """The norm of the gradient in units of the weight's: times the learning rate, what a plain SGD step changes."""
+        return self.gradient / self.weight if self.gradient is not None and self.weight else None
+
+    def __str__(self) -> str:
+        title = " = ".join(filter(None, (self.name, self.op))) or self.kind
+        return f"{title} {self.shape}" + (f" in {' > '.join(self.scopes)}" if self.scopes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFrame:
+    """One backward, in numbers; ``frame.diff(later)`` compares two.
+
+    Attributes:
+        number: which backward of its graph it was, from 1.
+        loss: the value that it started from, if that is one number and the graph watches.
+        roots: the positions in ``records`` of what it started from.
+        records: what it ran through, in the order of ``AutogradGraph.records``.
+    """
+
+    number: int
+    loss: float | None
+    roots: tuple[int, ...]
+    records: tuple[HistoryRecord, ...]
+
+    @property
+    def parameters(self) -> tuple[HistoryRecord, ...]:
+        """The tensors that are learned: the parameters, or the leaves where no module is used."""
+        found = tuple(record for record in self.records if record.kind == "parameter")
+        return found or tuple(record for record in self.records if record.kind == "leaf")
+
+    def diff(self, later: "HistoryFrame") -> "Diff":
+        """What is different in ``later``: structure, shapes and norms."""
+        return diff(self, later)
+
+    def __str__(self) -> str:
+        loss = "" if self.loss is None else f", loss {self.loss:.4g}"
+        return f"backward {self.number}{loss}"
+
+
+class History(Sequence[HistoryFrame]):
+    """The frames of a graph, oldest first; the first and the last backward are always among them."""
+
+    def __init__(self, frames: Sequence[HistoryFrame] = ()) -> None:
+        self._frames = tuple(frames)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    @overload
+    def __getitem__(self, index: int) -> HistoryFrame: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[HistoryFrame, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> HistoryFrame | tuple[HistoryFrame, ...]:
+        return self._frames[index]
+
+    def __iter__(self) -> Iterator[HistoryFrame]:
+        return iter(self._frames)
+
+    def __repr__(self) -> str:
+        if not self._frames:
+            return "<History: no backward>"
+        return f"<History: {len(self._frames)} of {self._frames[-1].number} backwards>"
+
+
+Look = tuple[str, str | None, int | None, tuple[int, ...], tuple[str, ...]]
+"""What two records have in common that stand for the same in two frames: kind, op, which parameter, shape, scopes."""
+
+
+class _Kept(NamedTuple):
+    """A frame as it is kept: all frames of a loop share their looks and names."""
+
+    number: int
+    loss: float | None
+    roots: tuple[int, ...]
+    looks: tuple[Look, ...]
+    names: tuple[str | None, ...]
+    gradients: tuple[float | None, ...]
+    weights: tuple[float | None, ...]
+
+    def frame(self, last: "_Kept") -> HistoryFrame:
+        """The frame as others see it; where it looks like ``last`` with its names, for a variable's come late."""
+        names = last.names if self.looks == last.looks else self.names
+        parts = zip(self.looks, names, self.gradients, self.weights, strict=True)
+        records = tuple(
+            HistoryRecord(kind, op, name, tuple(shape), scopes, gradient, weight)
+            for (kind, op, _, shape, scopes), name, gradient, weight in parts
+        )
+        return HistoryFrame(self.number, self.loss, self.roots, records)
+
+
+class HistoryRecorder:
+    """Collects the frames of a graph while it runs.
+
+    The first ``limit / 2`` backwards are frames, then ``limit / 8`` of every doubling; where there is no room left,
+    every second frame is dropped.
+
+    Args:
+        limit: how many frames there are at most; 0 for none.
+
+    Raises:
+        ValueError: there is no room for a first and a last one.
+    """
+
+    def __init__(self, limit: int) -> None:
+        if limit < 0 or limit == 1:
+            raise ValueError(f"history={limit}: keep 0 frames, or 2 and more, for the first and the last always stay")
+        self.limit = limit
+        self._kept: list[_Kept] = []
+
+    def wants(self, number: int) -> bool:
+        """Whether the ``number``-th backward becomes a frame."""
+        return self.limit > 0 and (number - 1) % self._stride(number) == 0
+
+    def _stride(self, number: int) -> int:
+        """One of so many backwards around the ``number``-th is a frame."""
+        return 1 if 2 * number <= self.limit else 1 << (8 * number // self.limit).bit_length() - 1
+
+    def add(
+        self,
+        number: int,
+        recorder: FrameRecorder,
+        passed: list[Passed],
+        values: Values,
+    ) -> None:
+        """Make the ``number``-th backward a frame: it has just ended.
+
+        Args:
+            number: from 1.
+            recorder: what it did; its gradients still exist.
+            passed: what it ran through.
+            values: where the loss is, if it is kept.
+        """
+        looks, ids = _looks(passed), [id for id, _, _ in passed]
+        if self._kept and self._kept[-1].looks == looks:
+            looks, names = self._kept[-1].looks, self._kept[-1].names
+        else:
+            names = tuple([fact.name if isinstance(fact, Record) else None for _, fact, _ in passed])
+        wanted, loss = recorder.norms(), values.raw(recorder.roots[0]) if len(recorder.roots) == 1 else None
+        if (number - 1) % (WEIGHTS * self._stride(number)) == 0:
+            wanted |= norms({-id: data for id, fact, _ in passed if (data := _weight(fact)) is not None})
+        if loss is not None and loss.ndim == 0 and loss.is_floating_point():
+            wanted[0] = loss
+        find = _read(wanted).get
+        numbers = tuple([find(id) for id in ids]), tuple([find(-id) for id in ids])
+        self._kept.append(_Kept(number, find(0), _positions(recorder.roots, ids), looks, names, *numbers))
+        if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
+            del self._kept[1::2]
+
+    def frames(self, number: int, roots: tuple[int, ...], records: list[Record]) -> History:
+        """All frames.
+
+        Args:
+            number: that of the last backward.
+            roots: the ids of what it started from.
+            records: what it ran through, with their statistics.
+        """
+        if not self.limit or not number:
+            return History()
+        last = _settled(number, roots, records)
+        earlier = self._kept
+        if earlier[-1].number == number and earlier[-1].looks == last.looks:
+            last = earlier[-1]._replace(names=last.names, weights=last.weights)
+        earlier = [kept for kept in earlier if kept.number < number]
+        return History([kept.frame(last) for kept in (*earlier, last)])
+
+
+def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Kept:
+    """The last backward, of the statistics that its graph keeps of it."""
+    looks = _looks([(record.id, record, record.scope) for record in records])
+    positions = _positions(roots, [record.id for record in records])
+    loss = records[positions[0]].value if len(positions) == 1 else None
+    return _Kept(
+        number,
+        loss.values if loss is not None and isinstance(loss.values, float) else None,
+        positions,
+        looks,
+        tuple([record.name for record in records]),
+        tuple([None if (stats := record.gradient) is None else stats.norm for record in records]),
+        tuple(
+            [
+                stats.norm if record.kind == "parameter" and (stats := record.value) is not None else None
+                for record in records
+            ]
+        ),
+    )
+
+
+def _looks(passed: list[Passed]) -> tuple[Look, ...]:
+    paths: dict[Scope | None, tuple[str, ...]] = {None: ()}
+    found: list[Look] = []
+    for id, fact, scope in passed:
+        path = paths.get(scope)
+        if path is None:
+            path = paths[scope] = _path(scope)
+        if isinstance(fact, Ran):
+            found.append(("op", fact.op.name, None, fact.shape, path))
+        else:
+            op = None if fact.op is None else fact.op.name
+            found.append((fact.kind, op, id if fact.kind == "parameter" else None, fact.shape, path))
+    return tuple(found)
+
+
+def _path(scope: Scope | None) -> tuple[str, ...]:
+    """The labels of the scopes around ``scope`` and its own, outermost first."""
+    labels = []
+    while scope is not None:
+        labels.append(scope.label)
+        scope = scope.parent
+    return tuple(labels[::-1])
+
+
+def _weight(fact: "Ran | Record") -> torch.Tensor | None:
+    """The values of a parameter that still exists."""
+    if isinstance(fact, Ran) or fact.kind != "parameter" or fact._thing is None:
+        return None
+    tensor = fact._thing()
+    return None if tensor is None else tensor.data
+
+
+def _positions(roots: tuple[int, ...], ids: list[int]) -> tuple[int, ...]:
+    return tuple([position for position, id in enumerate(ids) if id in roots])
+
+
+def _read(tensors: dict[int, torch.Tensor]) -> dict[int, float]:
+    """The numbers that 0-d ``tensors`` hold, with one transfer from each GPU."""
+    devices = {tensor.device for tensor in tensors.values()}
+    if devices <= {CPU}:
+        return {key: tensor.item() for key, tensor in tensors.items()}
+    found: dict[int, float] = {}
+    for device in devices:
+        keys = [key for key, tensor in tensors.items() if tensor.device == device]
+        found.update(zip(keys, torch.stack([tensors[key] for key in keys]).tolist(), strict=True))
+    return found
+
+
+# Two frames compared.
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What is different in ``after``, a frame, from ``before``.
+
+    Attributes:
+        before, after: the frames.
+        removed, added: the records that only one of them has.
+        reshaped: pairs of records that differ in shape alone.
+        same: pairs of records that are the same, whose norms can be compared, in record order.
+    """
+
+    before: HistoryFrame
+    after: HistoryFrame
+    removed: tuple[HistoryRecord, ...]
+    added: tuple[HistoryRecord, ...]
+    reshaped: tuple[tuple[HistoryRecord, HistoryRecord], ...]
+    same: tuple[tuple[HistoryRecord, HistoryRecord], ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.before} -> {self.after}"]
+        lines += [f"  only before: {record}" for record in self.removed]
+        lines += [f"  only after: {record}" for record in self.added]
+        lines += [f"  {was} -> {now.shape}" for was, now in self.reshaped]
+        if len(lines) == 1:
+            lines.append(f"  the same {len(self.same)} records of the same shapes")
+        learned = ("parameter",) if any(was.kind == "parameter" for was, _ in self.same) else ("leaf",)
+        for was, now in self.same:
+            if was.kind in learned and was.gradient is not None and now.gradient is not None:
+                factor = f", times {now.gradient / was.gradient:.3g}" if was.gradient else ""
+                lines.append(f"  |grad| of {now}: {was.gradient:.4g} -> {now.gradient:.4g}{factor}")
+        return "\n".join(lines)
+
+
+def diff(before: HistoryFrame, after: HistoryFrame) -> Diff:
+    """Compare two frames of one graph, or of two: records are matched by kind, op, parameter and module."""
+    old, new = before.records, after.records
+    removed, added, pairs = list[HistoryRecord](), list[HistoryRecord](), list[tuple[HistoryRecord, HistoryRecord]]()
+    for what, start, end, there, until in _matched(old, new).get_opcodes():
+        if what == "equal":
+            pairs += zip(old[start:end], new[there:until], strict=True)
+        else:
+            removed += old[start:end]
+            added += new[there:until]
+    reshaped = tuple(pair for pair in pairs if pair[0].shape != pair[1].shape)
+    same = tuple(pair for pair in pairs if pair[0].shape == pair[1].shape)
+    return Diff(before, after, tuple(removed), tuple(added), reshaped, same)
+
+
+def _matched(old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]) -> SequenceMatcher[Any]:
+    """The longest runs of records that both have, shapes and the names of variables left out."""
+    before, after = (
+        [
+            (record.kind, record.op, record.name if record.kind == "parameter" else None, record.scopes)
+            for record in each
+        ]
+        for each in (old, new)
+    )
+    return SequenceMatcher(None, before, after, autojunk=False)

@@ -1,0 +1,79 @@
+"""``nbgrad.record``: a graph around a block, with every option of ``%%autograd``."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from nbgrad.core.anomaly import detect_anomaly
+from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.strict import strict_broadcast
+from nbgrad.options import Options
+
+
+@dataclass
+class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record(view="text") as graph:
+    """Record the ops of a block in an ``AutogradGraph`` and show it at the end of the block, also when that raises.
+
+    What ``%%autograd`` does with a cell, and the options are the same: ``%autograd help`` lists them. In a notebook the
+    graph is displayed, elsewhere it is printed as text.
+
+    Example:
+        >>> with nbgrad.record("my first net", view="text", save="net.svg") as graph:
+        ...     loss = ((x @ w + b) ** 2).mean()
+        ...     loss.backward()
+
+    Raises:
+        ValueError: a value that is none of the option's.
+        RuntimeError: a CUDA device is asked for where there is none; or the same ``record`` is entered twice.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.graph = AutogradGraph(
+            self.name, device=self.device, watch=self.watch, budget=self.budget << 20, history=self.history
+        )
+
+    def __enter__(self) -> AutogradGraph:
+        self.graph.__enter__()
+        # Not left again: when the graph closes it brings back the state from before, and theirs lies on top of that.
+        switches: list[AbstractContextManager[Any]] = []
+        if self.anomaly:
+            switches.append(detect_anomaly())
+        if self.strict_broadcast:
+            switches.append(strict_broadcast())
+        for switch in switches:
+            switch.__enter__()
+        return self.graph
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.graph.close(tensor_variables(user_frame()))
+        self.present(error)
+
+    def present(self, error: BaseException | None = None) -> None:
+        """Show the graph as the options say, and write its file.
+
+        Args:
+            error: what ended the block or the cell, if something did: where it was raised is shown too.
+        """
+        from IPython.core.getipython import get_ipython
+
+        from nbgrad.saving import write
+        from nbgrad.widgets.describe import describe
+        from nbgrad.widgets.text import text
+        from nbgrad.widgets.view import show, show_text
+
+        if self.view == "none" and self.save is None:
+            return
+        description = describe(self.graph, error)
+        if get_ipython() is None and self.view != "none":
+            print(text(description))  # noqa: T201  # a script has no display but this
+        elif self.view == "text":
+            show_text(description)
+        elif self.view != "none":
+            show(description, depth=self.depth, direction=self.direction, opens=self.view)
+        if self.save is not None:
+            write(description, self.save, depth=self.depth, direction=self.direction)

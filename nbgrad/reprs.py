@@ -1,0 +1,195 @@
+"""What a tensor, a module and a reduction look like as the last expression of a cell: HTML with pictures in it.
+
+It needs no script, asks for nothing, takes its colours from the page, and is the same for the same numbers. The text of
+each stays what ``repr`` gives, for terminals and for wherever no HTML is shown.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from nbgrad.core.broadcast import Reduction
+from nbgrad.core.contents import dtype_name
+from nbgrad.core.frame import summarise
+from nbgrad.core.tensor import Tensor
+from nbgrad.nn.module import Module
+from nbgrad.nn.parameter import Parameter, Uninitialized
+from nbgrad.widgets.description import Look
+from nbgrad.widgets.lettering import clip, text_width
+from nbgrad.widgets.looks import look
+from nbgrad.widgets.wording import counted, shape_text
+
+_LARGE = 1 << 22
+"""Tensors with more elements than this are not read to be displayed."""
+
+_OPEN = 40
+"""Of a module that holds more modules than this only the first level is unfolded."""
+
+_LEVELS = 12  # steps of the heat map on each side of zero
+_ABOVE, _BELOW, _SUMMED = "#d55e00", "#0072b2", "#e69f00"  # told apart in colour blindness, on light and on dark
+_FAINT = {"stroke": "currentColor", "stroke-opacity": "0.25"}
+
+
+# Tensors.
+
+
+def tensor_html(tensor: Tensor) -> str:
+    """Shape, element type and statistics, with a heat map of a small tensor or a histogram of a larger one."""
+    if isinstance(tensor, Uninitialized):
+        return _html(_card("tensor", type(tensor).__name__, "its shape is not known yet"))
+    words = [dtype_name(tensor.dtype), *([] if tensor.device.type == "cpu" else [str(tensor.device)])]
+    if tensor.grad_fn is not None:
+        words.append(f"result of {tensor.grad_fn.op.name}")
+    elif tensor.requires_grad:
+        words.append("requires_grad")
+    title = [type(tensor).__name__, *([clip(tensor.name, 60)] if tensor.name else []), shape_text(tensor.shape)]
+    card = _card("tensor", " ".join(title), ", ".join(words))
+    if tensor.numel() == 0 or tensor.data.is_meta:
+        return _html(card)
+    if tensor.numel() > _LARGE:
+        SubElement(card, "div").text = f"{tensor.numel():,} elements, too many to look at each of them here"
+        return _html(card)
+    shown = look(summarise(tensor.data))
+    if shown["levels"]:
+        card.append(_heat_map(shown))
+    elif shown["bars"]:
+        card.append(_histogram(shown))
+    SubElement(card, "div", style="white-space:pre-line;opacity:0.8").text = shown["facts"]
+    return _html(card)
+
+
+def _heat_map(shown: Look) -> Element:
+    """A cell for each element: orange above zero, blue below, stronger further from it; the numbers where they fit."""
+    columns, cells = shown["columns"], shown["cells"]
+    rows = len(shown["levels"]) // columns
+    width = max(text_width(cell, 11) + 8 for cell in cells) if cells else max(2.0, min(12.0, 480 / columns))
+    height = 20.0 if cells else width
+    drawing = _svg(columns * width, rows * height, f"heat map, {shown['facts']}")
+    for at, level in enumerate(shown["levels"]):
+        x, y = at % columns * width, at // columns * height
+        SubElement(drawing, "rect", {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), **_shade(level)})
+        if cells:
+            SubElement(drawing, "text", {"x": _n(x + width / 2), "y": _n(y + 14), **_LETTERS}).text = cells[at]
+    return drawing
+
+
+_LETTERS = {"font-size": "11", "fill": "currentColor", "text-anchor": "middle"}
+
+
+def _shade(level: str) -> dict[str, str]:
+    """The look of a cell; NaN and Inf stand out by a dashed outline, which no colour is needed to see."""
+    if level in "ni":
+        return {"fill": "none", "stroke": "currentColor", "stroke-dasharray": "2 2"}
+    step = ord(level) - ord("A") - _LEVELS
+    return {"fill": _ABOVE if step > 0 else _BELOW, "fill-opacity": _n(0.7 * abs(step) / _LEVELS), **_FAINT}
+
+
+def _histogram(shown: Look) -> Element:
+    bars = shown["bars"]
+    drawing = _svg(len(bars) * 12.0, 66.0, f"histogram, {shown['facts']}")
+    for at, percent in enumerate(bars):
+        place = {"x": _n(at * 12), "y": _n(50 - percent / 2), "width": "11", "height": _n(percent / 2)}
+        SubElement(drawing, "rect", {**place, "fill": "currentColor", "fill-opacity": "0.6"})
+    for x, anchor, text in ((0.0, "start", shown["low"]), (len(bars) * 12.0, "end", shown["high"])):
+        SubElement(drawing, "text", {**_LETTERS, "x": _n(x), "y": "63", "text-anchor": anchor}).text = text
+    return drawing
+
+
+# Modules.
+
+
+def module_html(module: Module) -> str:
+    """The tree of modules, each with its settings, the shapes of its tensors and how many numbers it learns."""
+    inside = list(module.named_modules())
+    card = Element("div", {"class": "nbgrad-module", "style": _STYLE})
+    places: dict[str, Element] = {}
+    for path, one in inside:
+        above, _, name = path.rpartition(".")
+        parent = places.get(above, card) if path else card
+        places[path] = SubElement(parent, "details", {"style": "margin-left:1.2em"} if path else {})
+        if len(inside) <= _OPEN or not path:
+            places[path].set("open", "")
+        _describe(places[path], name, one)
+    return _html(card)
+
+
+def _describe(place: Element, name: str, module: Module) -> None:
+    """The line of a module, and one for each tensor of its own."""
+    kind = type(module).__name__
+    line = SubElement(place, "summary")
+    SubElement(line, "b").text = clip(f"{name} ({kind})" if name else kind, 120)
+    if settings := clip(module.extra_repr(), 160):
+        SubElement(line, "span", style="opacity:0.75").text = f" {settings}"
+    known = [one for one in module.parameters() if not isinstance(one, Uninitialized)]
+    count = sum(one.numel() for one in known)
+    SubElement(line, "span").text = f" {counted(count, 'parameter')}" if known else ""
+    for called, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+        row = SubElement(place, "div", style="margin-left:2.2em;opacity:0.9")
+        row.text = f"{clip(called, 60)} {_tensor_line(tensor)}"
+
+
+def _tensor_line(tensor: Tensor) -> str:
+    if isinstance(tensor, Uninitialized):
+        return "of a shape that the first call makes known"
+    kind = "" if tensor.requires_grad else ", frozen" if isinstance(tensor, Parameter) else ", buffer"
+    return f"{shape_text(tensor.shape)} {dtype_name(tensor.dtype)}, {tensor.numel():,}{kind}"
+
+
+# Reductions.
+
+
+def reduction_html(reduction: Reduction) -> str:
+    """The dimensions of what was summed, those that the sum ran over filled, and the shape that is left."""
+    card = _card("reduction", str(reduction), f"adds {counted(reduction.terms, 'number')} for each one that is kept")
+    lead = len(reduction.source) - len(reduction.target)
+    widths = [max(28.0, text_width(str(size), 11) + 14) for size in reduction.source]
+    drawing = _svg(sum(widths) + 1, 66.0, str(reduction))
+    x = 0.5
+    for dim, (size, width) in enumerate(zip(reduction.source, widths, strict=True)):
+        summed = dim in reduction.dims
+        fill = {"fill": _SUMMED, "fill-opacity": "0.6"} if summed else {"fill": "none"}
+        left = reduction.target[dim - lead] if dim >= lead else None
+        _dim(drawing, (x, 0.5, width), str(size), fill)
+        SubElement(drawing, "text", {**_LETTERS, "x": _n(x + width / 2), "y": "38"}).text = "Σ" if summed else "↓"
+        if left is not None:
+            _dim(drawing, (x, 45.5, width), str(left), {"fill": "none"})
+        x += width
+    card.append(drawing)
+    return _html(card)
+
+
+def _dim(drawing: Element, place: tuple[float, float, float], text: str, fill: dict[str, str]) -> None:
+    x, y, width = place
+    size = {"x": _n(x), "y": _n(y), "width": _n(width), "height": "20", "stroke": "currentColor"}
+    SubElement(drawing, "rect", {**size, **fill})
+    SubElement(drawing, "text", {**_LETTERS, "x": _n(x + width / 2), "y": _n(y + 14)}).text = text
+
+
+# What they share. Every text goes into an element, which is where it is escaped.
+
+_STYLE = "display:inline-block;max-width:100%;overflow:auto;font-family:sans-serif;font-size:12px;line-height:1.5"
+
+
+def _card(kind: str, title: str, words: str) -> Element:
+    card = Element("div", {"class": f"nbgrad-{kind}", "style": _STYLE})
+    line = SubElement(card, "div")
+    SubElement(line, "b").text = title
+    SubElement(line, "span", style="opacity:0.8").text = f" {words}"
+    return card
+
+
+def _svg(width: float, height: float, label: str) -> Element:
+    size = {"width": _n(width), "height": _n(height), "viewBox": f"0 0 {_n(width)} {_n(height)}"}
+    return Element("svg", {**size, "role": "img", "aria-label": " ".join(label.split()), "style": "display:block"})
+
+
+def _n(value: float) -> str:
+    return f"{value:.3g}" if value < 1 else f"{value:.1f}".removesuffix(".0")
+
+
+def _html(element: Element) -> str:
+    return tostring(element, encoding="unicode", method="html")
+
+
+RICH: dict[type, Callable[[Any], str]] = {Tensor: tensor_html, Module: module_html, Reduction: reduction_html}
+"""What IPython is told to show as HTML."""

@@ -1,0 +1,109 @@
+"""A graph as a file: picture, page, or data, by the suffix of its name."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import graphviz
+
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.options import Direction, suffix_of
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description import Description
+from nbgrad.widgets.fold import folded_below
+from nbgrad.widgets.layout import lay_out, whole
+from nbgrad.widgets.page import page
+from nbgrad.widgets.svg import png, svg
+from nbgrad.widgets.text import text
+
+_PDF = '#set page(width: auto, height: auto, margin: 0pt)\n#set document(date: none)\n#image("graph.svg")\n'
+_STYLES = defaultdict(
+    lambda: {"shape": "box"},
+    {
+        "root": {"shape": "box", "style": "bold"},
+        "parameter": {"shape": "box", "peripheries": "2"},
+        "leaf": {"shape": "ellipse"},
+        "constant": {"shape": "box", "style": "rounded,dashed"},
+        "outside": {"shape": "box", "style": "dashed"},
+    },
+)
+"""How kinds of nodes differ in graphviz's language, as in the picture."""
+
+
+def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
+    """Write ``graph`` to a file; the same graph gives the same bytes.
+
+    Args:
+        graph: what to write.
+        path: its suffix says how: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a bitmap, ``.html`` one page that
+            is alive without a kernel or a network, ``.dot`` graphviz's language, ``.json`` the plain description that
+            all of these are drawn from, ``.txt`` a table.
+        depth: modules nested deeper than this are drawn folded; default: as far as the drawing needs it.
+        direction: from top to bottom, or from left to right.
+
+    Raises:
+        ValueError: another suffix, or none.
+        ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
+        EngineError: the graph can't be laid out.
+    """
+    write(describe(graph), path, depth=depth, direction=direction)
+
+
+def write(description: Description, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
+    """Write what ``describe`` says of a graph, as ``save`` does."""
+    suffix = suffix_of(path)
+    if suffix == ".txt":
+        made: str | bytes = text(description) + "\n"
+    elif suffix == ".json":
+        made = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
+    elif suffix == ".dot":
+        made = _dot(description, direction)
+    elif suffix == ".html":
+        alive = whole(description, direction=direction, folding=folded_below(description, depth))
+        made = page(alive, description["name"])
+    else:
+        picture = lay_out(description, direction=direction, folding=folded_below(description, depth))
+        made = _drawing(svg(picture), suffix)
+    if isinstance(made, str):
+        made = made.encode()
+    Path(path).write_bytes(made)
+
+
+def _drawing(drawing: str, suffix: str) -> str | bytes:
+    """An SVG as it is, or turned into another kind of picture."""
+    try:
+        if suffix == ".png":
+            return png(drawing)
+        return _pdf(drawing) if suffix == ".pdf" else drawing
+    except ModuleNotFoundError as error:
+        package = {".png": "resvg-py", ".pdf": '"nbgrad[pdf]"'}[suffix]
+        raise ModuleNotFoundError(
+            f"a graph is written as {suffix} with the package {error.name}, which is not installed. Run: pip install "
+            f"{package}   (or save it as .svg)",
+            name=error.name,
+        ) from None
+
+
+def _pdf(drawing: str) -> bytes:
+    """The same drawing as a page of its size, text as text."""
+    import typst
+
+    return typst.compile({"main": _PDF.encode(), "graph.svg": drawing.encode()}, format="pdf", timestamp=0)  # type: ignore[call-overload, no-any-return]  # its stub knows no dict
+
+
+def _dot(description: Description, direction: Direction) -> str:
+    """In graphviz's own language, to be changed and drawn with other tools: every node, module calls as clusters."""
+    label = {"label": graphviz.escape(description["name"]), "labelloc": "t"}
+    homes: dict[str | None, graphviz.Digraph] = {None: graphviz.Digraph(graph_attr={"rankdir": direction, **label})}
+    for scope in description["scopes"]:
+        attributes = {"label": graphviz.escape(scope["label"])}
+        homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
+    for node in description["nodes"]:
+        style = _STYLES["root" if node["root"] else node["kind"]]
+        homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(node["label"])), **style)
+    for edge in description["edges"]:
+        undone = [f"sum {edge['reduction']['text']}"] if edge["reduction"] is not None else []
+        homes[None].edge(edge["source"], edge["target"], graphviz.escape("\n".join([edge["label"], *undone])))
+    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
+        homes[scope["parent"]].subgraph(homes[scope["id"]])
+    return str(homes[None].source)

@@ -1,0 +1,134 @@
+"""``nbgrad.watch``: one live picture of a model, for a training loop that runs over several cells."""
+
+from time import perf_counter
+from typing import Any, Self
+from weakref import WeakKeyDictionary, ref
+
+from IPython.core.getipython import get_ipython
+from IPython.display import display
+
+from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.modes import Observer, current, set_state
+from nbgrad.core.node import record_id
+from nbgrad.nn.module import Module
+from nbgrad.options import Options
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.fold import folded_below
+from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.view import GraphView
+
+_watches: "WeakKeyDictionary[Module, Watch]" = WeakKeyDictionary()
+
+_SHARE = 20
+"""A picture that took a second to make is followed by at least so many seconds without one."""
+
+
+class Watch(Observer):
+    """A view that shows the last backward through ``model``, from the cell it is made in until ``close``.
+
+    Every cell is recorded in one graph. The picture is drawn again in place after a backward, but not more often than
+    asked for, and never for more than a twentieth of the time; when a cell ends it shows the last backward. It also
+    ends where the model does, or another watch of it begins.
+
+    Args:
+        model: only backwards that reach a parameter of it are shown.
+        every: the least number of seconds between two pictures.
+        options: ``name``, ``depth``, ``direction``, ``history``, ``budget`` as in ``nbgrad.record``.
+
+    Attributes:
+        graph: what is recorded, in which ``graph.history`` has the norms of all backwards so far.
+        view: the widget; ``show`` displays it once more.
+
+    Raises:
+        RuntimeError: there is no notebook to draw in.
+        TypeError, ValueError: an option that is not one of these, or that cannot have that value.
+    """
+
+    def __init__(self, model: Module, *, every: float = 0.5, **options: Any) -> None:
+        if unknown := options.keys() - {"name", "depth", "direction", "history", "budget"}:
+            raise TypeError(f"watch() has no option {', '.join(sorted(unknown))}: nbgrad.record has it")
+        shell = get_ipython()
+        if shell is None:
+            raise RuntimeError("watch() draws in a notebook, and this is none. nbgrad.record works everywhere.")
+        wanted = Options(**{"name": type(model).__name__, **options})
+        self.graph = AutogradGraph(wanted.name, budget=wanted.budget << 20, history=wanted.history)
+        self._model = ref(model)
+        self._every = every
+        self._shell: Any = shell
+        self._waiting = False
+        self._next = 0.0
+        self._depth = wanted.depth
+        description = describe(self.graph)
+        self.view = GraphView(description, lay_out(description, direction=wanted.direction))
+        if (before := _watches.get(model)) is not None:
+            before.close()  # the cell that made it runs again
+        _watches[model] = self
+        self._shell.events.register("pre_run_cell", self._begin)
+        self._shell.events.register("post_run_cell", self._end)
+        self._begin()
+        self.show()
+
+    def show(self) -> None:
+        """Display the view, here too: all that were displayed show the same."""
+        display({"text/plain": f"Live view of {self.graph.name}."}, raw=True)
+        bundle = self.view._repr_mimebundle_()
+        if bundle is not None:
+            display(bundle[0], metadata=bundle[1], raw=True)
+
+    def close(self) -> AutogradGraph:
+        """Stop recording and let go of every tensor; the graph, which can be displayed and saved."""
+        if not self.graph.closed:
+            self._refresh()
+            self._shell.events.unregister("pre_run_cell", self._begin)
+            self._shell.events.unregister("post_run_cell", self._end)
+            state = current()
+            set_state(state.replaced(observers=tuple(one for one in state.observers if one not in (self, self.graph))))
+            self.graph.close(self._shell.user_ns)
+        return self.graph
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"<watch of {self.graph.name}: {self.graph.backwards} backwards{', closed' if self.graph.closed else ''}>"
+        )
+
+    # A cell of a notebook runs in a context of its own: what is switched on in one is off in the next.
+
+    def _begin(self, _info: Any = None) -> None:
+        if self._model() is None:
+            self.close()
+            return
+        state = current()
+        if self.graph not in state.observers:
+            set_state(state.replaced(observers=(*state.observers, self.graph, self)))
+
+    def _end(self, _result: Any) -> None:
+        if self._waiting:
+            self._refresh()
+
+    def on_backward_end(self) -> None:
+        """Draw what the graph, which hears of it first, has just recorded; later if the last picture is too new."""
+        if self.graph.closed:
+            return
+        self._waiting = True
+        if perf_counter() >= self._next:
+            self.graph.name_variables(tensor_variables(user_frame()))
+            self._refresh()
+
+    def _refresh(self) -> None:
+        begin = perf_counter()
+        self._waiting = False
+        model, reached = self._model(), {record.id for record in self.graph.records}
+        if model is None or reached.isdisjoint(record_id(one.origin) for one in model.parameters()):
+            return
+        self.graph.name_variables(self._shell.user_ns)
+        description = describe(self.graph)
+        self.view.draw(description, folded_below(description, self._depth))
+        end = perf_counter()
+        self._next = end + max(self._every, _SHARE * (end - begin))

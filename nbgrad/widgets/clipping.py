@@ -1,0 +1,97 @@
+"""Every string clean and of bounded length: the one boundary that a hostile name has to pass."""
+
+from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, OpText, Step
+from nbgrad.widgets.lettering import clean, clip
+
+_LINE, _LINES, _MARK, _SCOPE, _TERM, _TEXT, _WORDS = 44, 5, 72, 56, 80, 20_000, 600
+
+
+def clipped(description: Description) -> Description:
+    """The description with every string clean, in one line where it is to be drawn, and not too long."""
+    scopes = {scope["id"] for scope in description["scopes"]}
+    return {
+        "version": description["version"],
+        "name": clip(description["name"], 120),
+        "summary": clip(description["summary"], 500),
+        "notes": [clip(note, _WORDS) for note in description["notes"]],
+        "nodes": [_node(node, scopes) for node in description["nodes"]],
+        "edges": [_edge(edge) for edge in description["edges"]],
+        "scopes": [
+            {**scope, "label": clip(scope["label"], _SCOPE), "folds": clip(scope["folds"], _TERM)}
+            for scope in description["scopes"]
+        ],
+        "ops": {clip(name, _TERM): _op(op) for name, op in description["ops"].items()},
+        "steps": [_step(step) for step in description["steps"]],
+        "overlays": [
+            {**overlay, "classes": [clip(name, _TERM) for name in overlay["classes"]]}
+            for overlay in description["overlays"]
+        ],
+        "verdicts": [{**verdict, "text": clip(verdict["text"], _WORDS)} for verdict in description["verdicts"]],
+        "problems": [{**problem, "text": clip(problem["text"], _WORDS)} for problem in description["problems"]],
+        "history": {
+            **description["history"],
+            "frames": [{**frame, "title": clip(frame["title"], _TERM)} for frame in description["history"]["frames"]],
+            "curves": [{**curve, "label": clip(curve["label"], _TERM)} for curve in description["history"]["curves"]],
+            "differences": [
+                {**difference, "lines": [clip(line, 200) for line in difference["lines"]]}
+                for difference in description["history"]["differences"]
+            ],
+        },
+    }
+
+
+def _node(node: Node, scopes: set[str]) -> Node:
+    label = [clip(line, _LINE) for line in node["label"][:_LINES]]
+    details: list[Detail] = [
+        {"term": clip(row["term"], _TERM), "text": clip(row["text"], _TEXT, lines=True)} for row in node["details"]
+    ]
+    return {
+        **node,
+        "scope": node["scope"] if node["scope"] in scopes else None,
+        "label": label or [node["id"]],
+        "op": None if node["op"] is None else clip(node["op"], _TERM),
+        "details": details,
+        "badges": [{**badge, "text": clip(badge["text"], _WORDS)} for badge in node["badges"]],
+    }
+
+
+def _op(op: OpText) -> OpText:
+    formulas: list[Formula] = [
+        {
+            "of": clip(formula["of"], _TERM),
+            "latex": clip(formula["latex"], _TEXT),
+            "mathml": "" if len(formula["mathml"]) > _TEXT else clean(formula["mathml"], lines=True),
+        }
+        for formula in op["formulas"]
+    ]
+    return {"what": clip(op["what"], 2000), "why": clip(op["why"], 2000), "formulas": formulas}
+
+
+def _edge(edge: Edge) -> Edge:
+    reduction = edge["reduction"]
+    return {
+        **edge,
+        "input": clip(edge["input"], _TERM),
+        "label": clip(edge["label"], _TERM),
+        "back": None if edge["back"] is None else clip(edge["back"], _TERM),
+        "gradient": None if edge["gradient"] is None else clip(edge["gradient"], 200),
+        "mismatch": None if edge["mismatch"] is None else clip(edge["mismatch"], 200),
+        "reduction": None
+        if reduction is None
+        else {
+            **reduction,
+            "text": clip(reduction["text"], _MARK),
+            "words": clip(reduction["words"], _WORDS),
+            "sums": [clip(row, 200) for row in reduction["sums"]],
+            "warning": None if reduction["warning"] is None else clip(reduction["warning"], _WORDS),
+        },
+    }
+
+
+def _step(step: Step) -> Step:
+    return {
+        **step,
+        "title": clip(step["title"], 200),
+        "incoming": clip(step["incoming"], 200),
+        "given": [{**given, "text": clip(given["text"], 200)} for given in step["given"]],
+    }

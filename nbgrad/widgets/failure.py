@@ -1,0 +1,81 @@
+"""Where the user's code stopped: the op that raised, with what it was given, among what had run until then."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from nbgrad.core.modes import Scope as CoreScope
+from nbgrad.core.record import Failure, Operand
+from nbgrad.widgets.description import Badge, Description, Detail, Edge, Kind, Node, Problem
+
+
+def with_failure(
+    description: Description,
+    failure: Failure,
+    ids: dict[int, str],
+    scope_id: Callable[[CoreScope | None], str | None],
+    kind: str,
+) -> Description:
+    """The description with the op that raised an error.
+
+    Args:
+        description: of what ran until then.
+        failure: where it was raised.
+        ids: the node of each record.
+        scope_id: the id of a scope.
+        kind: the type of the error.
+    """
+    title = f"{failure.op} raised {kind}: {failure.message}"
+    nodes, edges = list(description["nodes"]), list(description["edges"])
+    where = ids.get(failure.id or 0)
+    if failure.id is None:
+        where = f"n{len(nodes)}"
+        scopes = {scope["id"] for scope in description["scopes"]}
+        scope = scope_id(failure.scope)
+        given = [one for one in failure.operands if one.what != "None"]
+        for operand in given:
+            source = ids.get(operand.id or 0)
+            if source is None:
+                source = f"n{len(nodes) + 1}"
+                nodes.append(_node(source, "input" if operand.name else "constant", _operand_label(operand), []))
+            edges.append(_edge(f"e{len(edges)}", source, where, operand))
+        details = [Detail(term=one.input, text=one.what) for one in given]
+        if failure.place is not None:
+            details.append(Detail(term="source", text=str(failure.place)))
+        details.append(Detail(term="error", text=failure.message))
+        node = _node(where, "failed", [failure.op, f"raised {kind}"], details)
+        node["scope"] = scope if scope in scopes else None
+        node["op"] = failure.op if failure.op in description["ops"] else None
+        nodes.append(node)
+    for node in nodes:
+        if node["id"] == where:
+            node["badges"] = [Badge(kind=_kind(failure), text=title), *node["badges"]]
+    phase = "" if failure.id is None else "the backward of "
+    return {
+        **description,
+        "notes": [f"The cell stopped here: {phase}{title}"],
+        "nodes": nodes,
+        "edges": edges,
+        "problems": [Problem(kind=_kind(failure), text=title, node=where), *description["problems"]],
+    }
+
+
+def _kind(failure: Failure) -> Literal["inplace", "failed"]:
+    return "inplace" if "in-place" in failure.message else "failed"
+
+
+def _operand_label(operand: Operand) -> list[str]:
+    return [operand.name or operand.input, operand.what]
+
+
+def _node(id: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
+    return Node(
+        id=id, kind=kind, root=False, label=label, rule=None, scope=None, op=None, details=details, value=None,
+        gradient=None, badges=[], levels={}, holds=[], norms=[], past="",
+    )  # fmt: skip
+
+
+def _edge(id: str, source: str, target: str, operand: Operand) -> Edge:
+    return Edge(
+        id=id, source=source, target=target, input=operand.input, label=operand.what, back=None, gradient=None,
+        mismatch=None, reduction=None,
+    )  # fmt: skip

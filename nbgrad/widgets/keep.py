@@ -1,0 +1,122 @@
+"""A part of a graph that is too large even when folded; and tensors with many readers, drawn once beside each."""
+
+from collections import Counter, defaultdict
+
+from nbgrad.widgets.description import Description, Edge, Look, Node, Scope
+from nbgrad.widgets.wording import counted
+
+CELLS = 24_000
+"""How many numbers the heat maps of one picture show: it has to travel, and to be kept."""
+
+HUB = 3
+"""A tensor with more readers than this is drawn once per use."""
+
+
+def keep_nearest(description: Description, limit: int) -> Description:
+    """Keep the nodes nearest to the roots, counted in edges; of equally near ones the later."""
+    nodes, edges = description["nodes"], description["edges"]
+    position = {node["id"]: index for index, node in enumerate(nodes)}
+    sources: defaultdict[str, list[str]] = defaultdict(list)
+    for edge in edges:
+        sources[edge["target"]].append(edge["source"])
+    front = [node["id"] for node in nodes if node["root"]] or [nodes[-1]["id"]]
+    kept = set(front[:limit])
+    while front and len(kept) < limit:
+        reached = {source for target in front for source in sources[target]} - kept
+        front = sorted(reached, key=position.__getitem__, reverse=True)[: limit - len(kept)]
+        kept.update(front)
+    for node in reversed(nodes):  # a record may hold more than what led to its root
+        if len(kept) >= limit:
+            break
+        kept.add(node["id"])
+    lost = Counter("op" if node["kind"] in ("op", "folded") else "tensor" for node in nodes if node["id"] not in kept)
+    parts = [counted(lost[noun], noun) for noun in ("op", "tensor") if lost[noun]]
+    note = (
+        f"The graph is too large to draw in full: only the {limit} nodes nearest to the end of the record are drawn; "
+        f"{' and '.join(parts)} further away are not."
+    )
+    drawn = [edge for edge in edges if edge["source"] in kept and edge["target"] in kept]
+    there = {edge["id"] for edge in drawn}
+    return {
+        **description,
+        "notes": [*description["notes"], note],
+        "nodes": [node for node in nodes if node["id"] in kept],
+        "edges": drawn,
+        "steps": [
+            {**step, "given": [given for given in step["given"] if given["edge"] in there]}
+            for step in description["steps"]
+            if step["node"] in kept
+        ],
+        "problems": [{**one, "node": one["node"] if one["node"] in kept else None} for one in description["problems"]],
+    }
+
+
+def split_hubs(description: Description) -> Description:
+    """Draw a tensor with many readers once per use. The first copy carries the details for all of them."""
+    scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
+    uses = Counter(edge["source"] for edge in description["edges"])
+    hubs = {node["id"] for node in description["nodes"] if _splits(node, uses[node["id"]])}
+    if not hubs:
+        return description
+    copies: defaultdict[str, list[Node]] = defaultdict(list)
+    by_id = {node["id"]: node for node in description["nodes"]}
+    edges: list[Edge] = []
+    for edge in description["edges"]:
+        source = edge["source"]
+        if source in hubs:
+            number = len(copies[source]) + 1
+            node: Node = {**by_id[source], "id": f"{source}.{number}", "scope": scope_of[edge["target"]]}
+            if number > 1:
+                node = {**node, "details": [], "value": None, "gradient": None, "badges": []}
+            copies[source].append(node)
+            edge = {**edge, "source": node["id"]}
+        edges.append(edge)
+    nodes = [copy for node in description["nodes"] for copy in copies.get(node["id"], [node])]
+    first = {source: f"{source}.1" for source in copies}
+    problems = [{**one, "node": first.get(one["node"] or "", one["node"])} for one in description["problems"]]
+    return {**description, "nodes": nodes, "edges": edges, "problems": problems}  # type: ignore[typeddict-item]
+
+
+def _splits(node: Node, uses: int) -> bool:
+    return node["kind"] not in ("op", "folded", "failed") and not node["root"] and uses > HUB
+
+
+def lighter(description: Description, cells: int = CELLS) -> Description:
+    """Keep the heat maps of the smallest tensors, as many as ``cells`` numbers allow; of the others the histograms."""
+    nodes, edges = description["nodes"], description["edges"]
+    looks = [one for node in nodes for one in (node["value"], node["gradient"])]
+    looks += [edge["reduction"]["incoming"] for edge in edges if edge["reduction"]]
+    dropped: set[int] = set()
+    for look in sorted((look for look in looks if look is not None), key=lambda look: len(look["levels"])):
+        cells -= len(look["levels"])
+        if cells < 0:
+            dropped.add(id(look))
+    if not dropped:
+        return description
+
+    def trimmed(look: Look | None) -> Look | None:
+        return {**look, "levels": "", "columns": 0} if look is not None and id(look) in dropped else look
+
+    return {
+        **description,
+        "nodes": [{**node, "value": trimmed(node["value"]), "gradient": trimmed(node["gradient"])} for node in nodes],
+        "edges": [
+            edge
+            if edge["reduction"] is None
+            else {**edge, "reduction": {**edge["reduction"], "incoming": trimmed(edge["reduction"]["incoming"])}}
+            for edge in edges
+        ],
+    }
+
+
+def without_empty_scopes(description: Description) -> Description:
+    """Leave out the scopes that nothing drawn is in."""
+    parents = {scope["id"]: scope["parent"] for scope in description["scopes"]}
+    used: set[str | None] = {None}
+    for node in description["nodes"]:
+        scope = node["scope"]
+        while scope not in used:
+            used.add(scope)
+            scope = parents.get(scope or "")
+    kept: list[Scope] = [scope for scope in description["scopes"] if scope["id"] in used]
+    return {**description, "scopes": kept}

@@ -1,0 +1,82 @@
+"""From the statistics of a tensor to what a reader sees of its numbers: text, a heat map, a histogram."""
+
+from typing import Any
+
+import numpy as np
+
+from nbgrad.core.frame import Stats
+from nbgrad.widgets.description import Look
+from nbgrad.widgets.wording import number, scalar
+
+WRITTEN = 64
+"""Values of tensors with at most this many elements are written out."""
+
+_LEVELS = 12
+"""Steps of the heat map on each side of zero."""
+
+_BARS = 20
+
+
+def look(stats: Stats) -> Look:
+    """What the numbers of a tensor look like, as far as they are known."""
+    values = None if stats.values is None else np.array(stats.values)
+    if values is None or values.ndim == 0 or values.size == 0 or values.dtype.kind not in "fiub":
+        values = None
+    found: Look = {"facts": facts(stats), "columns": 0, "levels": "", "cells": [], "bars": [], "low": "", "high": ""}
+    if values is not None:
+        table = tiled(values.astype(np.float64))
+        found["columns"] = table.shape[1]
+        found["levels"] = _levels(table)
+        if table.size <= WRITTEN:
+            found["cells"] = [scalar(value) for value in tiled(values).ravel().tolist()]
+        if table.size > 8:
+            found["bars"] = _percent(_counts(table))
+    elif stats.counts is not None:
+        found["bars"] = _percent(np.array(stats.counts))
+    if found["bars"] and stats.low is not None and stats.high is not None:
+        found["low"], found["high"] = number(stats.low), number(stats.high)
+    return found
+
+
+def facts(stats: Stats) -> str:
+    """The statistics of a tensor, or the one number that it is."""
+    if stats.shape == () and stats.values is not None:
+        return scalar(stats.values)
+    parts = [f"norm {number(stats.norm)}"]
+    if stats.low is not None and stats.high is not None and stats.mean is not None:
+        parts[0] += f", mean {number(stats.mean)}"
+        parts.append(f"min {number(stats.low)}, max {number(stats.high)}")
+    parts += [f"{count} {what}" for count, what in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count]
+    return "\n".join(parts)
+
+
+def tiled(values: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """Any tensor as one table: the maps of a convolution side by side, rows of outputs, columns of inputs."""
+    if values.ndim < 2:
+        return values.reshape(1, -1)
+    if values.ndim == 2:
+        return values
+    *lead, high, wide = values.shape
+    rows = int(np.prod(lead[:-1], dtype=int))
+    return values.reshape(rows, lead[-1], high, wide).transpose(0, 2, 1, 3).reshape(rows * high, lead[-1] * wide)
+
+
+def _levels(table: "np.ndarray[Any, Any]") -> str:
+    sound = np.isfinite(table)
+    largest = float(np.abs(table[sound]).max()) if sound.any() else 0.0
+    scaled = np.where(sound, table, 0) / (largest or 1.0)
+    steps = np.rint(np.sign(scaled) * np.sqrt(np.abs(scaled)) * _LEVELS).astype(int) + _LEVELS + ord("A")
+    steps = np.where(np.isnan(table), ord("n"), np.where(np.isinf(table), ord("i"), steps))
+    return bytes(steps.ravel().astype(np.uint8)).decode()
+
+
+def _counts(table: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    sound = table[np.isfinite(table)]
+    return np.histogram(sound, bins=_BARS)[0] if sound.size else np.zeros(0)
+
+
+def _percent(counts: "np.ndarray[Any, Any]") -> list[int]:
+    if counts.size == 0 or counts.max() == 0:
+        return []
+    # A bar that is not empty is at least visible.
+    return [int(max(np.ceil(100 * count / counts.max()), 4)) if count else 0 for count in counts.tolist()]

@@ -1,0 +1,94 @@
+"""What nodes can be coloured and sized by, and what the gradients of each module look like in words."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from math import isfinite, log10, prod, sqrt
+from statistics import median
+
+from nbgrad.core.contents import dtype_name
+from nbgrad.core.modes import Scope
+from nbgrad.core.record import Record
+from nbgrad.widgets.description import Overlay, Verdict
+from nbgrad.widgets.saving import Saved
+from nbgrad.widgets.wording import byte_text, number
+
+_FAR = 1e3
+"""How far from the median module a gradient has to be to be called vanishing or exploding."""
+
+Levels = defaultdict[int, dict[str, float]]
+
+
+def overlays(records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
+    """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
+    levels: Levels = defaultdict(dict)
+    norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
+    ratios = {
+        record.id: norms[record.id] / record.value.norm
+        for record in records
+        if record.kind in ("parameter", "leaf")
+        and record.id in norms
+        and record.value is not None
+        and record.value.norm
+    }
+    sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
+    found = [
+        _scale("gradient", "gradient norm (log)", norms, number, levels),
+        _scale("ratio", "gradient to weight (log)", ratios, number, levels),
+        _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
+        _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
+        _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
+    ]
+    return [overlay for overlay in found if overlay is not None], levels
+
+
+def _scale(
+    key: str, label: str, values: dict[int, float], text: Callable[[float], str], levels: Levels
+) -> Overlay | None:
+    """A logarithmic scale from the smallest to the largest of ``values``; zeros stand at its low end."""
+    sound = [value for value in values.values() if isfinite(value) and value > 0]
+    if not sound:
+        return None
+    low, high = log10(min(sound)), log10(max(sound))
+    for id, value in values.items():
+        if not isfinite(value):
+            levels[id][key] = 1.0
+        else:
+            level = 0.0 if value <= 0 else (log10(value) - low) / (high - low) if high > low else 0.5
+            levels[id][key] = round(level, 2)
+    return Overlay(key=key, label=label, low=text(min(sound)), high=text(max(sound)), classes=[])
+
+
+def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Overlay | None:
+    names = list(dict.fromkeys(values.values()))
+    for id, value in values.items():
+        levels[id][key] = float(names.index(value))
+    return Overlay(key=key, label=label, low="", high="", classes=names) if names else None
+
+
+def verdicts(records: list[Record], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
+    """For each module with parameters, whether its gradients vanish or explode, next to the median module's."""
+    squares: defaultdict[Scope, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for record in records:
+        if record.kind == "parameter" and record.scope is not None and record.gradient is not None:
+            squares[record.scope][0] += record.gradient.norm**2
+            squares[record.scope][1] += prod(record.shape)
+    sizes = {scope: sqrt(total / count) for scope, (total, count) in squares.items() if count}
+    typical = median(size for size in sizes.values()) if sizes else 0.0
+    return [_verdict(scope, size, typical, ids(scope)) for scope, size in sizes.items()]
+
+
+def _verdict(scope: Scope, size: float, typical: float, id: str | None) -> Verdict:
+    shown = f"{scope.label}: typical gradient {number(size)}"
+    if not isfinite(size):
+        return Verdict(kind="exploding", scope=id, text=f"{shown}: no finite number any more")
+    if size == 0:
+        return Verdict(kind="none", scope=id, text=f"{shown}: exactly zero, nothing here learns from this loss")
+    if size * _FAR < typical:
+        return Verdict(
+            kind="vanishing", scope=id, text=f"{shown}, {number(typical / size)} times smaller than the median module's"
+        )
+    if size > _FAR * typical:
+        return Verdict(
+            kind="exploding", scope=id, text=f"{shown}, {number(size / typical)} times larger than the median module's"
+        )
+    return Verdict(kind="sound", scope=id, text=shown)

@@ -1,0 +1,97 @@
+"""What a reader sees of a broadcast that the engine undid: the words, the first sums, and whether it was meant."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nbgrad.core.broadcast import Reduction as Undone
+from nbgrad.core.frame import Stats
+from nbgrad.core.record import Input, Record
+from nbgrad.core.strict import unpaired
+from nbgrad.widgets.description import Reduction
+from nbgrad.widgets.looks import look
+from nbgrad.widgets.wording import counted, number, shape_text
+
+_SUMS, _TERMS = 4, 4
+
+
+def reduction(undone: Undone, taken: Input, warning: str | None) -> Reduction:
+    """The description of the sum that undid the broadcast of one input."""
+    dims = ", ".join(map(str, undone.dims))
+    dim = f"dim{'s' if len(undone.dims) > 1 else ''} {dims}"
+    what = counted(undone.terms, "number")
+    return Reduction(
+        text=str(undone),
+        dims=list(undone.dims),
+        terms=undone.terms,
+        words=(
+            f"In the forward, {taken.name} of shape {shape_text(undone.target)} was repeated along {dim} to fit "
+            f"{shape_text(undone.source)}. In the backward each of its numbers gets the sum of the gradients of all "
+            f"its repeats: the sum over {dim} adds {what} for each one that is kept."
+        ),
+        sums=_sums(undone, taken.unreduced),
+        incoming=None if taken.unreduced is None else look(taken.unreduced),
+        reduced=None if taken.gradient is None else look(taken.gradient),
+        warning=warning,
+    )
+
+
+def suspicion(record: Record, shapes: list[tuple[int, ...]], taken: Input) -> str | None:
+    """Why the broadcast of ``taken``, an input of ``record`` with inputs of ``shapes``, was probably not meant."""
+    if taken.reduction is None or record.op is None:
+        return None
+    stretched = shape_text(taken.reduction.target)
+    if len(shapes) == 2 and unpaired(_Shaped(shapes[0]), _Shaped(shapes[1])):
+        a, b = map(shape_text, shapes)
+        return (
+            f"{a} against {b} makes {shape_text(record.shape)}: each number of one meets every number of the other. "
+            "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
+        )
+    if is_loss(record) and taken.reduction.terms > 1:
+        return (
+            f"A loss that stretches {taken.name} of shape {stretched} compares each of its numbers with "
+            f"{counted(taken.reduction.terms, 'target')}: give both one shape if they are to be compared one by one."
+        )
+    return None
+
+
+def is_loss(record: Record) -> bool:
+    """Whether the op of a record is a loss."""
+    return record.op is not None and record.op.name.endswith("_loss")
+
+
+class _Shaped:
+    """A shape, for a question that is asked of tensors."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+def _sums(undone: Undone, unreduced: Stats | None) -> list[str]:
+    """The first few kept numbers, each with what was added for it."""
+    if unreduced is None or unreduced.values is None:
+        return []
+    values = np.array(unreduced.values)
+    if values.size == 0 or values.dtype.kind != "f" or values.shape != undone.source:
+        return []
+    kept = [dim for dim in range(values.ndim) if dim not in undone.dims]
+    terms = values.transpose([*kept, *undone.dims]).reshape(-1, undone.terms)
+    names = _indices(undone.target)
+    rows = [f"grad{name} = {_sum(row)}" for name, row in zip(names, terms[:_SUMS], strict=False)]
+    left = prod(undone.target) - len(rows)
+    return [*rows, f"and {left:,} more"] if left > 0 else rows
+
+
+def _indices(shape: tuple[int, ...]) -> list[str]:
+    if not shape:
+        return [""]
+    indices = list(zip(*np.unravel_index(range(min(_SUMS, prod(shape))), shape), strict=True))
+    return [f"[{', '.join(str(int(at)) for at in index)}]" for index in indices]
+
+
+def _sum(terms: Any) -> str:
+    shown = [number(term) for term in terms[:_TERMS].tolist()]
+    text = " + ".join(f"({term})" if term.startswith("-") and position else term for position, term in enumerate(shown))
+    more = f" + … ({len(terms) - _TERMS:,} more)" if len(terms) > _TERMS else ""
+    return f"{text}{more} = {number(float(terms.sum()))}"

@@ -1,0 +1,93 @@
+// Pan and zoom: where the reader looks at.
+
+import { select } from "d3-selection";
+import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransform } from "d3-zoom";
+import type { Box } from "./description";
+
+const READABLE = 0.4; // below this scale a label is no text any more
+
+export class Camera {
+  readonly #zoom: ZoomBehavior<SVGSVGElement, unknown>;
+  #size: [number, number] = [1, 1]; // of the drawing
+  #width = 0; // of the stage when it was last looked at; 0 before it is in the page
+
+  constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform) => void) {
+    this.#zoom = zoom<SVGSVGElement, unknown>()
+      .scaleExtent([0.02, 4])
+      .filter(wants)
+      .on("zoom", ({ transform }: { transform: ZoomTransform }) => {
+        stage.classList.toggle("nbg-far", transform.k < 0.3);
+        moved(transform);
+      });
+    select(stage).call(this.#zoom).on("dblclick.zoom", null);
+  }
+
+  stop(): void {
+    select(this.stage).on(".zoom", null);
+  }
+
+  /** Another drawing is shown: the whole of it if it can be read so, else the place `start`. */
+  look(size: [number, number], start: Box | undefined): void {
+    this.#size = size;
+    const [width, height] = this.#room();
+    if (!width || !height) return;
+    this.#width = width;
+    this.fit();
+    if (this.#fitted().k >= READABLE || !start) return;
+    const k = Math.min(1, Math.max(READABLE, 0.95 * Math.max(width / size[0], height / size[1])));
+    // In the middle if there is room for all of it, else so that `start` stands near the end.
+    const place = (room: number, whole: number, end: number) => (whole * k <= room ? (room - whole * k) / 2 : Math.min(20, room - 40 - end * k));
+    this.#set(place(width, size[0], start.x + start.width), place(height, size[1], start.y + start.height), k);
+  }
+
+  /** Another drawing is shown, in which `box` stands where the reader last saw it. */
+  keep(size: [number, number], before: Box, box: Box): void {
+    this.#size = size;
+    const at = zoomTransform(this.stage);
+    const [dx, dy] = [before.x + before.width / 2 - box.x - box.width / 2, before.y + before.height / 2 - box.y - box.height / 2];
+    this.#set(at.x + dx * at.k, at.y + dy * at.k, at.k);
+  }
+
+  fit(): void {
+    this.#zoom.transform(select(this.stage), this.#fitted());
+  }
+
+  scale(factor: number): void {
+    this.#zoom.scaleBy(select(this.stage), factor);
+  }
+
+  /** The stage has become wider or narrower: what was in the middle stays there. */
+  resized(first: () => void): void {
+    const [width] = this.#room();
+    if (!width || width === this.#width) return;
+    if (!this.#width) return first();
+    this.#zoom.translateBy(select(this.stage), (width - this.#width) / 2 / zoomTransform(this.stage).k, 0);
+    this.#width = width;
+  }
+
+  reveal(box: Box, panel: HTMLElement): void {
+    const [width, whole] = this.#room();
+    const overlaid = !panel.hidden && panel.offsetLeft < width; // in a narrow view it lies over the picture
+    const height = overlaid ? whole - panel.offsetHeight : whole;
+    const { x: x0, y: y0, k } = zoomTransform(this.stage);
+    const [x, y] = [x0 + (box.x + box.width / 2) * k, y0 + (box.y + box.height / 2) * k];
+    const [mx, my] = [Math.min(80, width / 4), Math.min(60, height / 4)];
+    const shift = (at: number, margin: number, end: number) => Math.min(Math.max(at, margin), end - margin) - at;
+    const [dx, dy] = [shift(x, mx, width), shift(y, my, height)];
+    if (dx || dy) this.#zoom.translateBy(select(this.stage), dx / k, dy / k);
+  }
+
+  #room(): [number, number] {
+    return [this.stage.clientWidth, this.stage.clientHeight];
+  }
+
+  #fitted(): ZoomTransform {
+    const [[width, height], [w, h]] = [this.#room(), this.#size];
+    const k = Math.min(1.25, width / w, height / h);
+    return zoomIdentity.translate((width - w * k) / 2, (height - h * k) / 2).scale(k);
+  }
+
+  #set(x: number, y: number, k: number): void {
+    this.#zoom.transform(select(this.stage), zoomIdentity.translate(x, y).scale(k));
+  }
+}

@@ -1,0 +1,37 @@
+// Which nodes a reader looks for: by words, or by where they stand in the graph.
+
+import type { Description, Node as GraphNode } from "./description";
+import { MEANING } from "./draw";
+import { original, scopePath } from "./panel";
+
+/** The ids of the nodes that have every word in their name, op, shape, module or kind. */
+export function matches(description: Description, query: string): string[] {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return [];
+  const text = (node: GraphNode) =>
+    `${node.label.join(" ")} ${node.op ?? ""} ${MEANING[node.kind]} ${scopePath(description, node.scope)}`.toLowerCase();
+  return description.nodes.filter((node) => words.every((word) => text(node).includes(word))).map((node) => node.id);
+}
+
+/** The nodes above or below one, itself included; copies of one tensor are the same. */
+export function reach(description: Description, id: string, what: "ancestors" | "descendants"): Set<string> {
+  const [from, to] = what === "ancestors" ? (["target", "source"] as const) : (["source", "target"] as const);
+  const next = new Map<string, string[]>();
+  for (const edge of description.edges) {
+    const at = original(edge[from]);
+    next.set(at, [...(next.get(at) ?? []), original(edge[to])]);
+  }
+  const found = new Set([original(id)]);
+  for (const one of found) for (const other of next.get(one) ?? []) found.add(other); // a Set grows while it is walked
+  return found;
+}
+
+/** Every node on a way between two, in whichever direction there is one. */
+export function between(description: Description, a: string, b: string): Set<string> {
+  const meet = (from: string, to: string) => {
+    const above = reach(description, to, "ancestors");
+    return new Set([...reach(description, from, "descendants")].filter((id) => above.has(id)));
+  };
+  const down = meet(a, b);
+  return down.size ? down : meet(b, a);
+}

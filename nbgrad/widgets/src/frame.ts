@@ -1,0 +1,118 @@
+// What is around the picture: the title, the tools, the legend.
+
+import type { Description, Picture } from "./description";
+import { button, html } from "./dom";
+
+export type Mode = "forward" | "backward" | "both";
+
+/** What the tools can do. */
+export interface Tools {
+  mode(mode: Mode): void;
+  overlay(key: string): void;
+  search(query: string, next: boolean): void;
+  reductions(): void;
+  findings(): void;
+  steps(): void;
+  past(): void;
+  showTable(): void;
+  turn(): void;
+  scale(factor: number): void;
+  fit(): void;
+}
+
+export function headerOf(description: Description): HTMLElement {
+  const words = html("div", { class: "nbg-words" }, html("strong", {}, description.name), html("span", {}, description.summary));
+  for (const note of description.notes) words.append(html("span", { class: "nbg-note", role: "note" }, note));
+  return html("header", { class: "nbg-header" }, words);
+}
+
+export function toolbarOf(picture: Picture, tools: Tools, turns: boolean): HTMLElement {
+  const { description } = picture;
+  const reductions = description.edges.filter((edge) => edge.reduction);
+  const wrong = description.problems.length + description.verdicts.filter((one) => one.kind !== "sound").length;
+  const bar = html("div", { class: "nbg-tools", role: "toolbar", "aria-label": "View" });
+  if (description.edges.some((edge) => edge.gradient !== null)) bar.append(modes(tools));
+  if (description.steps.length) bar.append(button("▶ Steps", "Walk through the backward, rule by rule (S)", "nbgrad-steps", tools.steps));
+  const { frames } = description.history;
+  if (frames.length) bar.append(button(`History (${frames.length})`, "Every backward that is remembered (H)", "nbgrad-history", tools.past));
+  const warned = reductions.some((edge) => edge.reduction?.warning) ? "⚠ " : "";
+  bar.append(button(`${warned}Σ Reductions (${reductions.length})`, "List the broadcast reductions", "nbgrad-reductions", tools.reductions));
+  const findings = button(`Findings (${wrong})`, "What looks wrong, and the gradients of each module", "nbgrad-findings", tools.findings);
+  findings.classList.toggle("nbg-alert", wrong > 0);
+  bar.append(findings);
+  if (description.overlays.length) bar.append(colours(description, tools));
+  bar.append(search(tools));
+  const end = html("span", { class: "nbg-group" });
+  if (turns) end.append(button("⤨", "Turn: from top to bottom, or from left to right", "nbgrad-turn", tools.turn));
+  end.append(
+    button("☰", "The graph as a table (T)", "nbgrad-as-table", tools.showTable),
+    button("−", "Zoom out", "nbgrad-zoom-out", () => tools.scale(1 / 1.4)),
+    button("+", "Zoom in", "nbgrad-zoom-in", () => tools.scale(1.4)),
+    button("Fit", "Fit the whole graph", "nbgrad-fit", tools.fit),
+  );
+  bar.append(end);
+  return bar;
+}
+
+function modes(tools: Tools): HTMLElement {
+  const group = html("span", { class: "nbg-group", role: "radiogroup", "aria-label": "Direction" });
+  const all: [Mode, string][] = [["forward", "↓ Forward"], ["backward", "↑ Backward"], ["both", "⇅ Both"]];
+  for (const [mode, label] of all) {
+    const one = button(label, `Show ${mode === "both" ? "both directions" : `the ${mode} alone`}`, `nbgrad-${mode}`, () => tools.mode(mode));
+    one.setAttribute("role", "radio");
+    one.setAttribute("aria-checked", String(mode === "both"));
+    group.append(one);
+  }
+  return group;
+}
+
+function colours(description: Description, tools: Tools): HTMLElement {
+  const choice = html("select", { "aria-label": "Colour the nodes by", title: "Colour the nodes by", "data-testid": "nbgrad-overlay" });
+  choice.append(html("option", { value: "" }, "colour: kind"));
+  for (const overlay of description.overlays) choice.append(html("option", { value: overlay.key }, `colour: ${overlay.label}`));
+  choice.addEventListener("change", () => tools.overlay(choice.value));
+  return choice;
+}
+
+function search(tools: Tools): HTMLElement {
+  const field = html("input", {
+    type: "search", placeholder: "Search", title: "Search by name, op, shape or module; Enter goes to the next", "aria-label": "Search", "data-testid": "nbgrad-search", spellcheck: "false",
+  });
+  field.addEventListener("input", () => tools.search(field.value, false));
+  return html("span", { class: "nbg-search" }, field, html("output", { "data-testid": "nbgrad-found" }));
+}
+
+export function legendOf(description: Description): HTMLElement {
+  const legend = html("footer", { class: "nbg-legend" });
+  const { nodes, edges } = description;
+  const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
+  const entries: [boolean, string, string][] = [
+    [has("op"), "op", "operation"],
+    [has("parameter"), "parameter", "parameter"],
+    [has("leaf"), "leaf", "leaf: needs a gradient"],
+    [has("input"), "input", "input"],
+    [has("constant"), "constant", "constant"],
+    [has("outside"), "outside", "made before this graph"],
+    [has("folded"), "folded", "folded module"],
+    [has("failed"), "failed", "raised an error"],
+    [nodes.some((node) => node.root), "root", "▲ backward starts here"],
+    [edges.some((edge) => edge.reduction), "mark", "Σ broadcast undone: summed"],
+    [true, "came", "value, forward"],
+    [edges.some((edge) => edge.gradient !== null), "back", "∇ gradient, backward"],
+    [edges.some((edge) => edge.gradient === null), "none", "no gradient"],
+  ];
+  for (const [shown, key, meaning] of entries)
+    if (shown) legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-${key}` }), meaning));
+  legend.append(html("span", { class: "nbg-help" }, "Drag to move. Click, then scroll to zoom. Arrow keys walk, S steps, F folds."));
+  return legend;
+}
+
+/** What the colours of an overlay mean. */
+export function scaleOf(description: Description, key: string): HTMLElement | null {
+  const overlay = description.overlays.find((one) => one.key === key);
+  if (!overlay) return null;
+  const scale = html("div", { class: "nbg-scale", "data-testid": "nbgrad-scale" }, html("b", {}, overlay.label));
+  if (!overlay.classes.length) scale.append(overlay.low, html("i", { class: "nbg-ramp" }), overlay.high);
+  overlay.classes.forEach((name, at) => scale.append(html("span", {}, html("i", { class: "nbg-dot", style: `background:var(--nbg-class-${at % 6})` }), name)));
+  return scale;
+}

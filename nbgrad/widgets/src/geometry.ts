@@ -1,0 +1,216 @@
+// Paths beside paths, arrow heads, and what becomes of a layout when scopes are folded without a kernel.
+
+import type { Box, Description, Edge, Layout, Node as GraphNode, Picture, Scope } from "./description";
+
+export type Point = number[];
+
+/** The same curve, `by` pixels to the left of its direction. */
+export function beside(run: Point[], by: number): Point[] {
+  return run.map(([x = 0, y = 0], at) => {
+    const [[ax = x, ay = y], [bx = x, by0 = y]] = [run[Math.max(0, at - 1)] ?? [], run[Math.min(run.length - 1, at + 1)] ?? []];
+    const length = Math.hypot(bx - ax, by0 - ay) || 1;
+    return [x + (by * (by0 - ay)) / length, y - (by * (bx - ax)) / length];
+  });
+}
+
+const n = (value: number) => Math.round(value * 10) / 10;
+
+export function path(runs: Point[][]): string {
+  return runs.map(([start = [], ...rest]) => `M${start.map(n).join(" ")}C${rest.map((p) => p.map(n).join(" ")).join(" ")}`).join("");
+}
+
+/** An arrow head at the end of a run. */
+export function tip(run: Point[]): string {
+  const [x = 0, y = 0] = run[run.length - 1] ?? [];
+  let [dx, dy] = [0, 1];
+  for (const [px = 0, py = 0] of run.slice(0, -1).reverse()) {
+    const length = Math.hypot(x - px, y - py);
+    if (length <= 0.5) continue;
+    [dx, dy] = [(x - px) / length, (y - py) / length];
+    break;
+  }
+  const side = (s: number) => `${n(x - 7 * dx - 3.2 * s * dy)},${n(y - 7 * dy + 3.2 * s * dx)}`;
+  return `${n(x)},${n(y)} ${side(1)} ${side(-1)}`;
+}
+
+export const within = (scopes: Map<string, Scope>, scope: string | null): string[] => {
+  const chain: string[] = [];
+  for (let id = scope; id !== null && !chain.includes(id); id = scopes.get(id)?.parent ?? null) chain.unshift(id);
+  return chain;
+};
+
+/** The picture with some of its scopes drawn as one node each, in the room that is then left. */
+export function folded(base: Picture, closed: Set<string>): Picture {
+  const { description, layout } = base;
+  const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
+  const home = new Map<string, string>(); // of each scope inside a closed one: the outermost of those
+  for (const scope of description.scopes) {
+    const found = within(scopes, scope.id).find((id) => closed.has(id) && layout.scopes[id]);
+    if (found) home.set(scope.id, found);
+  }
+  if (!home.size) return base;
+  const where = new Map<string, string>();
+  for (const node of description.nodes) {
+    const found = home.get(node.scope ?? "");
+    if (found) where.set(node.id, `f-${found}`);
+  }
+  const nodes: GraphNode[] = [];
+  const boxes: Record<string, Box> = {};
+  for (const node of description.nodes) {
+    const stand = where.get(node.id);
+    const box = layout.nodes[node.id];
+    if (!stand && box) {
+      nodes.push(node);
+      boxes[node.id] = box;
+    } else if (stand && !boxes[stand]) {
+      const scope = scopes.get(stand.slice(2));
+      const around = layout.scopes[stand.slice(2)];
+      if (!scope || !around) continue;
+      const inside = description.nodes.filter((other) => where.get(other.id) === stand);
+      nodes.push(standIn(stand, scope, inside));
+      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * scope.folds.length) + 28), 47];
+      const [x, y] = [around.x + (around.width - width) / 2, around.y + (around.height - height) / 2];
+      boxes[stand] = { x, y, width, height };
+    }
+  }
+  const moved: Layout = { ...layout, nodes: boxes, edges: {}, labels: {}, marks: {}, scopes: {} };
+  const renamed = new Map<string, string>();
+  const edges = redirect(description, layout, moved, where, renamed);
+  for (const [id, box] of Object.entries(layout.scopes)) if (!home.has(id)) moved.scopes[id] = box;
+  return { ...base, description: { ...description, nodes, edges, steps: walk(description, where, renamed, nodes) }, layout: compact(moved) };
+}
+
+function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
+  const levels: Record<string, number> = {};
+  for (const key of ["gradient", "saved"]) levels[key] = Math.max(0, ...inside.map((node) => node.levels[key] ?? 0));
+  return {
+    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], rule: null,
+    scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
+    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], norms: [], past: most(inside.map((node) => node.past)),
+  };
+}
+
+/** The largest character at each position. */
+const most = (all: string[]): string =>
+  [...(all[0] ?? "")].map((_, at) => all.reduce((max, one) => ((one[at] ?? "") > max ? (one[at] ?? "") : max), "")).join("");
+
+function redirect(
+  description: Description, layout: Layout, moved: Layout, where: Map<string, string>, renamed: Map<string, string>,
+): Edge[] {
+  const edges: Edge[] = [];
+  const seen = new Map<string, string>();
+  for (const edge of description.edges) {
+    const [source, target] = [where.get(edge.source) ?? edge.source, where.get(edge.target) ?? edge.target];
+    const runs = layout.edges[edge.id];
+    if (source === target || !runs) continue;
+    if (source === edge.source && target === edge.target) {
+      renamed.set(edge.id, edge.id);
+      edges.push(edge);
+      moved.edges[edge.id] = runs;
+      for (const kind of ["labels", "marks"] as const) {
+        const box = layout[kind][edge.id];
+        if (box) moved[kind][edge.id] = box;
+      }
+      continue;
+    }
+    const known = seen.get(`${source} ${target}`);
+    renamed.set(edge.id, known ?? edge.id);
+    if (known) continue;
+    seen.set(`${source} ${target}`, edge.id);
+    edges.push({ ...edge, source, target, input: "" });
+    const [from, to] = [moved.nodes[source], moved.nodes[target]];
+    if (!from || !to) continue;
+    const straight = between(from, to);
+    // If something stands in the way, and one end stays where it was, the curve keeps its way around it there.
+    const run = runs.length === 1 && !(where.has(edge.source) && where.has(edge.target)) ? runs[0] : undefined;
+    const others = Object.values(moved.nodes).filter((box) => box !== from && box !== to);
+    const free = !run || !others.some((box) => crosses(straight, box));
+    moved.edges[edge.id] = [free ? straight : bent(run, where.has(edge.source) ? from : to, where.has(edge.source))];
+  }
+  return edges;
+}
+
+function crosses(run: Point[], { x, y, width, height }: Box): boolean {
+  const [[ax = 0, ay = 0], [bx = 0, by = 0], [cx = 0, cy = 0], [dx = 0, dy = 0]] = run as [Point, Point, Point, Point];
+  for (let t = 0; t <= 1; t += 0.05) {
+    const [p, q, r, s] = [(1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t ** 2, t ** 3];
+    const [px, py] = [p * ax + q * bx + r * cx + s * dx, p * ay + q * by + r * cy + s * dy];
+    if (px > x && px < x + width && py > y && py < y + height) return true;
+  }
+  return false;
+}
+
+/** A curve whose one end is taken to the side of a box that faces the other end. */
+function bent(run: Point[], box: Box, start: boolean): Point[] {
+  const points = start ? run : [...run].reverse();
+  const far = points[points.length - 1]?.[1] ?? 0;
+  const [x, y] = [box.x + box.width / 2, far < box.y + box.height / 2 ? box.y : box.y + box.height];
+  const moved = [[x, y], [x, (y + (points[2]?.[1] ?? 0)) / 2], ...points.slice(2)];
+  return start ? moved : moved.reverse();
+}
+
+/** A curve from the one box to the other, out of the sides that face each other. */
+function between(from: Box, to: Box): Point[] {
+  const [x0, x1] = [from.x + from.width / 2, to.x + to.width / 2];
+  const down = from.y + from.height <= to.y;
+  const [y0, y1] = down ? [from.y + from.height, to.y] : [from.y + from.height / 2, to.y + to.height / 2];
+  if (down) return [[x0, y0], [x0, (y0 + y1) / 2], [x1, (y0 + y1) / 2], [x1, y1]];
+  const side = x0 < x1 ? 1 : -1;
+  const [a, b] = [x0 + (side * from.width) / 2, x1 - (side * to.width) / 2];
+  return [[a, y0], [(a + b) / 2, y0], [(a + b) / 2, y1], [b, y1]];
+}
+
+function walk(
+  description: Description, where: Map<string, string>, renamed: Map<string, string>, nodes: GraphNode[],
+): Description["steps"] {
+  const steps: Description["steps"] = [];
+  const labels = new Map(nodes.map((node) => [node.id, node.label[0] ?? ""]));
+  for (const step of description.steps) {
+    const node = where.get(step.node);
+    const given = step.given.flatMap((one) => (renamed.has(one.edge) ? [{ ...one, edge: renamed.get(one.edge) ?? "" }] : []));
+    const last = steps[steps.length - 1];
+    if (!node) steps.push({ ...step, given });
+    else if (last?.node === node) steps[steps.length - 1] = { ...last, given: [...last.given, ...given] };
+    else steps.push({ ...step, node, title: `The rules inside ${labels.get(node) ?? ""}`, given });
+  }
+  return steps;
+}
+
+const GAP = 44;
+
+/** Take out the rows and columns in which nothing stands any more. */
+function compact(layout: Layout): Layout {
+  const boxes = [layout.nodes, layout.labels, layout.marks].flatMap((group) => Object.values(group));
+  for (const { x, y, width, height } of Object.values(layout.scopes))
+    boxes.push({ x, y, width: 10, height: 24 }, { x: x + width - 10, y: y + height - 10, width: 10, height: 10 });
+  const fx = squeeze(boxes.map((box) => [box.x, box.x + box.width]));
+  const fy = squeeze(boxes.map((box) => [box.y, box.y + box.height]));
+  const move = (box: Box): Box => {
+    const [x, y] = [fx(box.x), fy(box.y)];
+    return { x, y, width: fx(box.x + box.width) - x, height: fy(box.y + box.height) - y };
+  };
+  const all = (group: Record<string, Box>) => Object.fromEntries(Object.entries(group).map(([id, box]) => [id, move(box)]));
+  const curves = Object.entries(layout.edges).map(([id, runs]) => [
+    id, runs.map((run) => run.map(([x = 0, y = 0]) => [fx(x), fy(y)])),
+  ]);
+  const [width, height] = [fx(layout.width), fy(layout.height)];
+  return {
+    width, height, nodes: all(layout.nodes), labels: all(layout.labels), marks: all(layout.marks),
+    scopes: all(layout.scopes), edges: Object.fromEntries(curves) as Layout["edges"],
+  };
+}
+
+/** A function that moves coordinates together so that no gap between `taken` intervals is wider than GAP. */
+function squeeze(taken: [number, number][]): (at: number) => number {
+  const cuts: [number, number][] = []; // from where on how much is cut away
+  let [end, lost] = [-Infinity, 0];
+  for (const [from, to] of taken.sort(([a], [b]) => a - b)) {
+    const gap = from - Math.max(end, 0);
+    if (gap > GAP) {
+      cuts.push([Math.max(end, 0) + GAP / 2, gap - GAP]);
+      lost += gap - GAP;
+    }
+    end = Math.max(end, to);
+  }
+  return (at) => cuts.reduce((sum, [start, size]) => sum - Math.min(size, Math.max(0, at - start)), at);
+}

@@ -1,0 +1,103 @@
+// Step by step through the backward: a slider over the rules in the order in which they ran.
+
+import type { Description, Step } from "./description";
+import { button, html } from "./dom";
+import { formulas, name } from "./panel";
+
+const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 350]];
+
+export class Player {
+  readonly root = html("div", { class: "nbg-player", role: "group", "aria-label": "Steps of the backward", hidden: "", "data-testid": "nbgrad-player" });
+  readonly #slider = html("input", { type: "range", min: 1, value: 1, "aria-label": "Step", "data-testid": "nbgrad-step" });
+  readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
+  readonly #speed = html("select", { "aria-label": "Speed" });
+  readonly #go: HTMLButtonElement;
+  #timer = 0;
+
+  constructor(private steps: Step[], private readonly show: (step: Step | null, at: number) => void) {
+    this.#go = button("Play", "Play or pause", "nbgrad-play", () => this.play(!this.#timer));
+    for (const [label, delay] of SPEEDS) this.#speed.append(html("option", { value: delay }, label));
+    this.#speed.value = "1100";
+    this.#speed.addEventListener("change", () => this.#timer && this.play(true));
+    this.#slider.addEventListener("input", () => this.#at(Number(this.#slider.value)));
+    this.root.append(
+      button("|◀", "First step", "nbgrad-first", () => this.#at(1)),
+      button("◀", "One step back", "nbgrad-back", () => this.#move(-1)),
+      this.#go,
+      button("▶", "One step on", "nbgrad-next", () => this.#move(1)),
+      this.#slider, this.#speed, this.#words,
+    );
+  }
+
+  /** A key that was pressed in here; whether it meant something. */
+  key(event: KeyboardEvent): boolean {
+    const by = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
+    if (event.key === "Escape") this.open(false);
+    else if (by === undefined || event.target === this.#speed) return false;
+    else this.#move(by);
+    return true;
+  }
+
+  get shown(): boolean {
+    return !this.root.hidden;
+  }
+
+  replace(steps: Step[]): void {
+    this.steps = steps;
+    if (this.shown) this.#at(1);
+  }
+
+  open(shown: boolean, focus = true): void {
+    this.play(false);
+    this.root.hidden = !shown;
+    this.#slider.max = String(this.steps.length);
+    if (!shown) return this.show(null, 0);
+    this.#at(1);
+    if (focus) this.#slider.focus();
+  }
+
+  play(on: boolean): void {
+    clearInterval(this.#timer);
+    this.#timer = 0;
+    this.#go.textContent = on ? "Pause" : "Play";
+    if (!on) return;
+    if (Number(this.#slider.value) >= this.steps.length) this.#at(1);
+    this.#timer = window.setInterval(() => {
+      if (!this.root.isConnected || Number(this.#slider.value) >= this.steps.length) this.play(false);
+      else this.#move(1);
+    }, Number(this.#speed.value));
+  }
+
+  #move(by: number): void {
+    this.#at(Math.min(this.steps.length, Math.max(1, Number(this.#slider.value) + by)));
+  }
+
+  #at(step: number): void {
+    this.#slider.value = String(step);
+    const found = this.steps[step - 1];
+    this.#words.textContent = found?.title ?? "";
+    this.#slider.setAttribute("aria-valuetext", found?.title ?? "");
+    if (found) this.show(found, step);
+  }
+}
+
+/** What happens in one step, in the order in which it happens. */
+export function stepPanel(description: Description, step: Step): Node[] {
+  const node = description.nodes.find((other) => other.id === step.node);
+  const op = description.ops[node?.op ?? ""];
+  const parts: Node[] = [html("h3", {}, `∇ ${name(description, step.node)}`), html("p", { class: "nbg-kind" }, step.title)];
+  parts.push(html("h4", {}, "Incoming gradient"), html("p", {}, step.incoming), html("h4", {}, "Local rule"));
+  const inputs = new Set(step.given.map((given) => description.edges.find((edge) => edge.id === given.edge)?.input));
+  const rules = op ? op.formulas.filter((item) => item.of && inputs.has(item.of)) : [];
+  parts.push(...(rules.length ? formulas(rules) : [html("p", {}, node?.kind === "folded" ? "Unfold the module to see its rules." : "")]));
+  parts.push(html("h4", {}, "Outgoing contributions"));
+  const list = html("ul", { class: "nbg-given", "data-testid": "nbgrad-given" });
+  for (const given of step.given) {
+    const item = html("li", {}, html("span", {}, given.text));
+    if (given.reduction) item.append(html("span", { class: "nbg-sum" }, `Σ ${given.reduction}`));
+    if (given.sum) item.append(html("small", {}, `⊕ ${given.sum}`));
+    list.append(item);
+  }
+  parts.push(step.given.length ? list : html("p", {}, "none"));
+  return parts;
+}

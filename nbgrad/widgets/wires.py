@@ -1,0 +1,42 @@
+"""Curves of the drawing: cubic Bezier runs, what runs beside them, and their arrow heads."""
+
+from math import hypot
+
+Run = list[list[float]]
+
+
+def beside(run: Run, by: float) -> Run:
+    """The same curve, ``by`` pixels to the left of its direction."""
+    moved: Run = []
+    for at, (x, y) in enumerate(run):
+        (ax, ay), (bx, by_) = run[max(0, at - 1)], run[min(len(run) - 1, at + 1)]
+        length = hypot(bx - ax, by_ - ay) or 1.0
+        moved.append([x + by * (by_ - ay) / length, y - by * (bx - ax) / length])
+    return moved
+
+
+def tip(run: Run) -> tuple[list[float], list[float]]:
+    """The end of a run and a point one pixel before it, in its direction."""
+    x, y = run[-1]
+    for before_x, before_y in reversed(run[:-1]):
+        length = hypot(x - before_x, y - before_y)
+        if length > 0.5:
+            return run[-1], [x - (x - before_x) / length, y - (y - before_y) / length]
+    return run[-1], [x, y - 1]
+
+
+def tip_points(end: list[float], base: list[float]) -> Run:
+    """The corners of an arrow head."""
+    (x, y), (dx, dy) = end, (end[0] - base[0], end[1] - base[1])
+    return [[x, y], [x - 7 * dx - 3.2 * dy, y - 7 * dy + 3.2 * dx], [x - 7 * dx + 3.2 * dy, y - 7 * dy - 3.2 * dx]]
+
+
+def path(run: Run) -> str:
+    """A run as the path of an SVG."""
+    start, *rest = [f"{short(x)} {short(y)}" for x, y in run]
+    return f"M{start}C{' '.join(rest)}"
+
+
+def short(number: float) -> str:
+    """A number with one decimal at most."""
+    return f"{number:.1f}".removesuffix(".0")

@@ -1,0 +1,32 @@
+"""How numbers, shapes and counts are written, the same in every rendering."""
+
+from collections.abc import Iterable
+
+
+def number(value: float) -> str:
+    """A number as every rendering writes it: four significant digits, the same on every machine."""
+    return f"{value:.4g}"
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """A shape as Python writes it: (32, 10), (3,), ()."""
+    return str(tuple(shape))
+
+
+def counted(many: int, what: str) -> str:
+    """A number of things: 1 op, 2 ops, 1,200 ops, 2 losses."""
+    return f"{many:,} {what}{'' if many == 1 else 'es' if what.endswith('s') else 's'}"
+
+
+def byte_text(size: int) -> str:
+    """A number of bytes: 512 B, 4 KiB, 1.5 MiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024  # type: ignore[assignment]
+    return f"{size:.4g} GiB"
+
+
+def scalar(value: object) -> str:
+    """A Python number."""
+    return number(value) if isinstance(value, float) else str(value)

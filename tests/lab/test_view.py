@@ -1,0 +1,126 @@
+"""The view where it lives: beside a kernel that answers, is busy, was restarted, or is gone."""
+
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+from playwright.sync_api import Locator, expect
+
+from tests.lab.harness import LabServer, NotebookPage
+
+pytestmark = pytest.mark.browser
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+DEEP = """%%autograd --name deep
+x = nbgrad.tensor([0.5, 2.0], requires_grad=True)
+h = x
+for step in range(8):
+    h = h * 1.1 + step
+for layer in range(60):
+    with nbgrad.scope(f"layers.{layer} (Layer)"):
+        for _ in range(3):
+            h = (h * 0.9).tanh()
+loss = h.sum()
+loss.backward()"""
+
+TRAINED = """%%autograd --name trained
+w = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+for step in range(5):
+    w.grad = None
+    loss = ((w * 2 - 3) ** 2).sum()
+    loss.backward()
+    w.data -= 0.1 * w.grad.data"""
+
+STOPPED = """%%autograd --name stopped
+a = nbgrad.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+b = nbgrad.tensor([[1.0, 2.0]], requires_grad=True)
+(a * 2) @ b"""
+
+BUSY = """import time
+pathlib.Path("running").touch()
+deadline = time.monotonic() + 60
+while time.monotonic() < deadline and not pathlib.Path("enough").exists():
+    time.sleep(0.05)"""
+
+
+def written(path: Path, *sources: str) -> Path:
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}  # else Lab asks
+    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources], metadata=kernel), path)
+    return path
+
+
+def details(view: Locator) -> Locator:
+    return view.get_by_test_id("nbgrad-details")
+
+
+@pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
+def test_the_view_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tmp_path: Path, app: str) -> None:
+    name = f"view_{app.partition('/')[0]}"
+    sources = ["%load_ext nbgrad\nimport nbgrad, pathlib", DEEP, TRAINED, STOPPED]
+    lab.open(lab_server.add(written(tmp_path / f"{name}.ipynb", *sources)), app)
+    lab.run_all()
+    assert [error.partition(":")[0] for error in lab.errors()] == ["cell 3"], "the one that is to fail"
+    shown = lab.outputs(WIDGET_VIEW)
+    assert [cell for cell, _ in shown] == [1, 2, 3]
+
+    deep = lab.output(*shown[0]).get_by_test_id("nbgrad-view")
+    group = deep.locator(".nbg-folded")
+    expect(group).to_contain_text("Layer × 60")
+    lab.screenshot(f"{name}_folded")
+    group.dblclick()  # answered by the kernel, which alone has what is inside
+    expect(deep.locator(".nbg-folded")).to_have_count(60)
+    first = deep.locator('[data-node-id^="f-"]').first
+    first.dispatch_event("dblclick")
+    expect(deep.locator(".nbg-folded")).to_have_count(59)
+    expect(deep.get_by_test_id("nbgrad-scope")).to_have_count(1)
+    deep.get_by_test_id("nbgrad-turn").click()
+    expect(deep.locator(".nbg-status")).to_be_hidden()
+    lab.screenshot(f"{name}_unfolded")
+
+    # Two views at once, each with a state of its own.
+    trained = lab.output(*shown[1]).get_by_test_id("nbgrad-view")
+    trained.get_by_test_id("nbgrad-steps").click()
+    trained.get_by_test_id("nbgrad-step").press("ArrowRight")
+    expect(details(trained).locator("h3")).to_have_text("∇ pow")
+    trained.get_by_test_id("nbgrad-step").press("Escape")
+    trained.get_by_test_id("nbgrad-history").click()
+    expect(trained.get_by_test_id("nbgrad-timeline")).to_contain_text("backward 5, loss ")
+    lab.screenshot(f"{name}_history")
+    stopped = lab.output(*shown[2]).get_by_test_id("nbgrad-view")
+    expect(stopped.locator(".nbg-failed")).to_have_count(1)
+    expect(stopped.locator(".nbg-note")).to_contain_text("The cell stopped here: matmul raised RuntimeError")
+    expect(stopped.locator(".nbg-stepping")).to_have_count(0)
+    lab.screenshot(f"{name}_stopped")
+
+
+def test_the_view_answers_while_a_cell_runs_and_after_its_kernel(
+    lab: NotebookPage, lab_server: LabServer, tmp_path: Path
+) -> None:
+    name = lab_server.add(written(tmp_path / "busy.ipynb", "%load_ext nbgrad\nimport nbgrad, pathlib", TRAINED, BUSY))
+    lab.open(name)
+    lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    view = lab.page.get_by_test_id("nbgrad-view")  # to choose its cell would end the run
+    expect(view).to_be_visible(timeout=30_000)
+    deadline = time.monotonic() + 30
+    while not (lab_server.notebooks / "running").exists() and time.monotonic() < deadline:
+        lab.page.wait_for_timeout(50)
+    view.locator('[aria-label^="sub, "]').click()
+    expect(details(view).locator("math")).to_have_count(3)
+    assert lab.cells()[2]["execution_count"] is None, "it still runs: nobody was asked"
+    (lab_server.notebooks / "enough").touch()
+    expect(lab.page.locator(".jp-InputPrompt").nth(2)).to_have_text("[3]:")
+
+    lab.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+    view.locator('[aria-label^="w, "]').click()
+    expect(details(view).locator("h3")).to_have_text("w")
+
+    lab.save()
+    lab.open(name)  # without a kernel that knows the widget: the still picture
+    picture = lab.cell(1).locator(".jp-OutputArea-output").locator("svg, img").first
+    expect(picture).to_be_visible()
+    saved = nbformat.read(lab_server.notebooks / name, 4)
+    assert "widgets" not in saved.metadata
+    assert (lab_server.notebooks / name).stat().st_size < 150_000, "ten views take less than 1.5 MB"

@@ -1,0 +1,183 @@
+"""The line ``%autograd``: status, every cell, the last graph, its file, defaults and help."""
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from IPython.utils.capture import capture_output
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+import nbgrad
+from nbgrad.arguments import COMMANDS
+from nbgrad.core.modes import State, current
+
+PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
+
+
+def run(shell: InteractiveShell, cell: str) -> tuple[ExecutionResult, Any]:
+    with capture_output() as captured:
+        result = shell.run_cell(cell, store_history=True)
+    return result, captured
+
+
+def said(shell: InteractiveShell, line: str) -> str:
+    captured = run(shell, line)[1]
+    return captured.stdout + captured.stderr
+
+
+def pictures(captured: Any) -> int:
+    return sum("image/svg+xml" in output.data for output in captured.outputs)
+
+
+def test_status_says_what_is_recorded_and_what_was(shell: InteractiveShell) -> None:
+    assert said(shell, "%autograd") == said(shell, "%autograd status")
+    assert said(shell, "%autograd status") == "cells are recorded that begin with %%autograd; none was yet\n"
+    run(shell, f"%%autograd --name square --view none\n{PRODUCT}")
+    assert said(shell, "%autograd status").splitlines() == [
+        "cells are recorded that begin with %%autograd",
+        "last graph: <AutogradGraph 'square': 2 ops, 1 backwards>, <History: 1 of 1 backwards>",
+    ]
+    run(shell, "%autograd on --view none --no-watch")
+    assert "every cell is recorded, with view=none watch=False" in said(shell, "%autograd status")
+
+
+def test_on_records_every_cell_that_has_ops_until_off(shell: InteractiveShell) -> None:
+    _, captured = run(shell, f"%autograd on\n{PRODUCT}")
+    assert pictures(captured) == 0, "from the next cell on"
+    assert pictures(run(shell, PRODUCT)[1]) == 1
+    assert pictures(run(shell, "1 + 1")[1]) == 0, "nothing to draw"
+    assert pictures(run(shell, "loss.item()")[1]) == 0
+    assert pictures(run(shell, "import os")[1]) == 0
+    assert run(shell, "%autograd last")[0].result.backwards == 1
+    run(shell, "%autograd off")
+    assert current() == State()
+    assert pictures(run(shell, PRODUCT)[1]) == 0
+
+
+def test_a_cell_of_its_own_adds_to_the_options_of_every_cell(shell: InteractiveShell) -> None:
+    run(shell, "%autograd on --view text --history 2")
+    _, captured = run(shell, f"%%autograd --name mine\n{PRODUCT}")
+    assert [list(output.data) for output in captured.outputs] == [["text/plain"]]
+    graph = run(shell, "%autograd last")[0].result
+    assert (graph.name, graph._history.limit) == ("mine", 2)
+    assert current() == State()
+
+
+def test_every_cell_and_one_that_raises(shell: InteractiveShell) -> None:
+    run(shell, "%autograd on")
+    result, captured = run(shell, f"{PRODUCT}\n1 / 0")
+    assert isinstance(result.error_in_exec, ZeroDivisionError)
+    assert pictures(captured) == 1
+    assert current() == State()
+    assert run(shell, "syntax error here")[1].outputs == []
+    assert current() == State()
+
+
+@pytest.mark.parametrize("outer", ["%%time\n", "%%capture kept\n", ""])
+def test_every_cell_below_other_magics(shell: InteractiveShell, outer: str) -> None:
+    run(shell, "%autograd on --view none")
+    run(shell, f"{outer}{PRODUCT}")
+    assert len(run(shell, "%autograd last")[0].result.records) == 3
+
+
+def test_last_gives_the_graph_and_draws_it(shell: InteractiveShell) -> None:
+    assert "no cell was recorded yet. Put %%autograd on the first line" in said(shell, "%autograd last")
+    run(shell, f"%%autograd --view none\n{PRODUCT}")
+    result, captured = run(shell, "%autograd last")
+    assert isinstance(result.result, nbgrad.AutogradGraph)
+    assert pictures(captured) == 1
+    assert pictures(run(shell, "graph = %autograd last")[1]) == 0
+    assert shell.user_ns["graph"] is result.result
+
+
+def test_save_writes_the_last_graph_with_its_options(shell: InteractiveShell, tmp_path: Path) -> None:
+    run(shell, f"%%autograd --direction LR --view none\n{PRODUCT}")
+    file = tmp_path / "a graph.svg"
+    assert said(shell, f"%autograd save '{file}'") == ""
+    wanted = tmp_path / "wanted.svg"
+    shell.user_ns["path"] = str(wanted)
+    run(shell, "graph = %autograd last\ngraph.save(path, direction='LR')")
+    assert file.read_bytes() == wanted.read_bytes()
+    assert said(shell, "%autograd save {path}") == ""
+    assert "it takes one file, as in %autograd save net.svg" in said(shell, "%autograd save")
+    assert "it takes one file" in said(shell, "%autograd save a.svg b.svg")
+    assert "to .svg, .png, .pdf, .html, .dot, .json, .txt" in said(shell, "%autograd save net.bmp")
+
+
+def test_save_in_the_cell_itself_writes_what_there_is_so_far(shell: InteractiveShell, tmp_path: Path) -> None:
+    run(shell, f"%%autograd --view none --name mine\n{PRODUCT}\n%autograd save {tmp_path}/graph.txt")
+    assert (tmp_path / "graph.txt").read_text().startswith("mine: 2 ops, 1 tensor")
+
+
+def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) -> None:
+    text = said(shell, "%autograd help")
+    assert all(name in text for name in (*COMMANDS, "--strict-broadcast", "--budget", "--view"))
+    assert said(shell, "%autograd -h") == text
+    assert said(shell, "%autograd help depth").splitlines() == [
+        "--depth: draw modules folded that are nested deeper; default: as far as fits",
+        "  value      a whole number",
+        "  default    -",
+        "  now        -",
+        "  in a cell  %%autograd --depth 1",
+        "  in Python  with nbgrad.record(depth=1) as graph: ...",
+    ]
+    assert said(shell, "%autograd help --no-watch") == said(shell, "%autograd help watch")
+    assert "in Python  with nbgrad.record(watch=False)" in said(shell, "%autograd help watch")
+    assert "there is no option dept; did you mean depth?" in said(shell, "%autograd help dept")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("%autograd stat", "there is no command stat; did you mean status?: there are status, on, off"),
+        ("%autograd off now", "%autograd off takes nothing more, but got now"),
+        ("%autograd on --veiw text", "there is no option --veiw; did you mean --view?"),
+        ("%autograd on --history 1", "history=1: keep 0 frames"),
+    ],
+)
+def test_a_wrong_command_is_refused(shell: InteractiveShell, line: str, message: str) -> None:
+    assert f"UsageError: {message}" in said(shell, line).replace("%%autograd: ", "").replace("%autograd: ", "")
+    assert run(shell, "1")[0].success
+    assert current() == State()
+
+
+def test_unloading_ends_the_recording_of_every_cell(shell: InteractiveShell) -> None:
+    callbacks = shell.events.callbacks["pre_run_cell"]
+    before = len(callbacks)
+    run(shell, "%autograd on")
+    nbgrad.unload_ipython_extension(shell)
+    assert len(callbacks) == before - 1
+    assert pictures(run(shell, PRODUCT)[1]) == 0
+
+
+# In a real kernel, where a cell runs in a context of its own.
+
+
+@pytest.fixture(scope="module")
+def executed() -> nbformat.NotebookNode:
+    cells = [
+        "%load_ext nbgrad\n%autograd on --view text",
+        PRODUCT,
+        f"import asyncio\nawait asyncio.sleep(0)\n{PRODUCT}\n'awaited'",
+        "%autograd off\nfrom nbgrad.core.modes import State, current\ncurrent() == State()",
+        PRODUCT,
+        "from nbgrad.core.modes import State, current\ncurrent() == State()",
+    ]
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    extra = ["--log-level=ERROR"]
+    NotebookClient(notebook, timeout=60, kernel_name="python3", allow_errors=True, extra_arguments=extra).execute()
+    return notebook
+
+
+def test_in_a_kernel_every_cell_is_recorded(executed: nbformat.NotebookNode) -> None:
+    texts = [
+        [output.data["text/plain"] for output in cell.outputs if output.output_type != "stream"]
+        for cell in executed.cells
+    ]
+    assert texts[0] == []
+    assert texts[1][0].startswith("graph 1: 2 ops, 1 tensor"), texts[1]
+    assert [texts[2][0], texts[2][1][:7]] == ["'awaited'", "graph 2"]
+    assert texts[3:] == [["False"], [], ["True"]]

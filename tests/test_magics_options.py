@@ -1,0 +1,306 @@
+"""The options of the magic and of ``nbgrad.record``: one table, and every one of them does what it says in both."""
+
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from IPython.core.completer import CompletionContext, provisionalcompleter
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from IPython.utils.capture import capture_output
+
+import nbgrad
+from nbgrad.arguments import COMMANDS, complete, flags
+from nbgrad.core.modes import State, current
+from nbgrad.options import TABLE, Options, nearest
+
+NET = """
+import nbgrad
+net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Sequential(nbgrad.nn.Tanh(), nbgrad.nn.Linear(3, 1)))
+for _ in range(3):
+    loss = (net(nbgrad.tensor([[1.0, 2.0]])) ** 2).mean()
+    loss.backward()
+"""
+
+
+def run(shell: InteractiveShell, cell: str) -> tuple[ExecutionResult, Any]:
+    with capture_output() as captured:
+        result = shell.run_cell(cell, store_history=True)
+    return result, captured
+
+
+def recorded(shell: InteractiveShell) -> nbgrad.AutogradGraph:
+    return shell.magics_manager.registry["AutogradMagics"].last.graph
+
+
+def shown(captured: Any) -> list[str]:
+    return [output.data["text/plain"] for output in captured.outputs if output.data.get("text/plain")]
+
+
+def drawn(captured: Any) -> str:
+    return "".join(output.data.get("image/svg+xml", "") for output in captured.outputs)
+
+
+# Each option, in a cell and in Python.
+
+
+def both(shell: InteractiveShell, option: str) -> list[tuple[ExecutionResult, Any, nbgrad.AutogradGraph | None]]:
+    """What an option, written as in a cell, does there and as an argument of ``record``."""
+    word, *value = shlex.split(option)
+    name = word.removeprefix("--").removeprefix("no-").replace("-", "_")
+    field = next(field for field in TABLE if field.name == name)
+    given = not word.startswith("--no-") if not value else int(value[0]) if "least" in field.metadata else value[0]
+    shell.user_ns.pop("graph", None)
+    first = run(shell, f"%%autograd {option}\n{NET}")
+    magic = shell.magics_manager.registry["AutogradMagics"].last
+    indented = NET.replace("\n", "\n    ")
+    second = run(shell, f"import nbgrad\nwith nbgrad.record({field.name}={given!r}) as graph:\n    {indented}")
+    return [(*first, magic and magic.graph), (*second, shell.user_ns.get("graph"))]
+
+
+def test_name(shell: InteractiveShell) -> None:
+    for _, captured, graph in both(shell, "--name 'my first net'"):
+        assert graph.name == "my first net"
+        assert shown(captured)[0].startswith("my first net: ")
+
+
+def test_device(shell: InteractiveShell) -> None:
+    for _, _, graph in both(shell, "--device meta"):
+        assert graph.device == torch.device("meta")
+
+
+@pytest.mark.parametrize(("depth", "folded"), [("0", 1), ("1", 2), ("2", 1), ("3", 0)])
+def test_depth(shell: InteractiveShell, depth: str, folded: int) -> None:
+    for _, captured, _ in both(shell, f"--depth {depth}"):
+        assert len(re.findall(r">\d+ ops?, \d+ parameters \(\d+\)<", drawn(captured))) == folded
+
+
+def test_direction(shell: InteractiveShell) -> None:
+    for option, wide in (("--direction LR", True), ("--direction TB", False)):
+        for _, captured, _ in both(shell, option):
+            width, height = map(float, re.search(r'viewBox="0 0 (\S+) (\S+)"', drawn(captured)).groups())
+            assert (width > height) == wide
+
+
+def test_view(shell: InteractiveShell) -> None:
+    for _, captured, _ in both(shell, "--view text"):
+        assert [list(output.data) for output in captured.outputs] == [["text/plain"]]
+        assert "backward from loss" in shown(captured)[0]
+    for _, captured, graph in both(shell, "--view none"):
+        assert captured.outputs == []
+        assert graph.backwards == 3
+    for _, captured, _ in both(shell, "--view graph"):
+        assert drawn(captured)
+
+
+def test_history(shell: InteractiveShell) -> None:
+    for option, numbers in (("--history 2", [1, 3]), ("--history 0", []), ("--history 64", [1, 2, 3])):
+        for _, _, graph in both(shell, option):
+            assert [frame.number for frame in graph.history] == numbers
+
+
+def test_watch(shell: InteractiveShell) -> None:
+    for option, watched in (("--no-watch", False), ("--watch", True)):
+        for _, _, graph in both(shell, option):
+            assert any(record.gradient is not None for record in graph.records) == watched
+
+
+def test_budget(shell: InteractiveShell) -> None:
+    for option, kept in (("--budget 0", False), ("--budget 1", True)):
+        for _, _, graph in both(shell, option):
+            loss = next(record for record in graph.records if record.name == "loss")
+            assert (loss.gradient.values is not None) == kept
+
+
+def test_anomaly(shell: InteractiveShell) -> None:
+    for option, message in (("--anomaly", "log made nan"), ("--no-anomaly", None)):
+        cells = [f"%%autograd {option} --view none\nimport nbgrad\ny = nbgrad.tensor([-1.0], requires_grad=True).log()"]
+        setting = option == "--anomaly"
+        cells.append(
+            f"with nbgrad.record(anomaly={setting}, view='none'):\n    nbgrad.tensor([-1.0], requires_grad=True).log()"
+        )
+        for cell in cells:
+            result, _ = run(shell, cell)
+            assert (message in str(result.error_in_exec)) if message else result.success
+            assert current() == State()
+
+
+def test_strict_broadcast(shell: InteractiveShell) -> None:
+    add = "nbgrad.tensor([[1.0], [2.0]], requires_grad=True) + nbgrad.tensor([1.0, 2.0])"
+    for cell in (
+        f"%%autograd --strict-broadcast\nimport nbgrad\n{add}",
+        f"with nbgrad.record(strict_broadcast=True):\n    {add}",
+    ):
+        result, _ = run(shell, cell)
+        assert isinstance(result.error_in_exec, nbgrad.BroadcastError)
+        assert current() == State()
+    assert run(shell, f"%%autograd --no-strict-broadcast\n{add}")[0].success
+
+
+def test_save(shell: InteractiveShell, tmp_path: Path) -> None:
+    for number, _ in enumerate(both(shell, f"--save '{tmp_path}/a net.svg'")):
+        assert (tmp_path / "a net.svg").read_text().startswith("<svg"), number
+    (tmp_path / "a net.svg").unlink()
+
+
+def test_there_is_a_test_of_every_option() -> None:
+    assert {f"test_{field.name}" for field in TABLE} <= globals().keys()
+
+
+@pytest.mark.parametrize("field", TABLE, ids=lambda field: field.name)
+def test_the_example_of_every_option_is_its_own_and_valid(shell: InteractiveShell, field: Any) -> None:
+    example = field.metadata["example"]
+    assert example.split()[0] in (f"--{field.name.replace('_', '-')}", f"--no-{field.name}")
+    if field.name in ("device", "save"):  # this machine may have no GPU, and this folder gets no file
+        return
+    assert run(shell, f"%%autograd {example} --view none\n1")[0].success
+    told = run(shell, f"%autograd help {field.name}")[1].stdout
+    assert f"%%autograd {example}" in told
+    call = re.search(r"with (nbgrad\.record\(.*\)) as graph", told)[1]
+    assert isinstance(eval(call), nbgrad.record)
+
+
+# In Python alone.
+
+
+def test_record_names_variables_and_rejects_what_is_none_of_an_options_values() -> None:
+    with nbgrad.record("mine", view="none") as graph:
+        a = nbgrad.tensor([1.0], requires_grad=True)
+        loss = (a * a).sum()
+        loss.backward()
+    assert [record.name for record in graph.records] == ["a", None, "loss"]
+    assert graph.name == "mine"
+    for wrong, said in (
+        ({"view": "grpah"}, "view='grpah': it has to be one of graph, text, none; did you mean graph?"),
+        ({"depth": -1}, "depth=-1: it has to be a whole number, 0 or more"),
+        ({"depth": True}, "depth=True: it has to be a whole number"),
+        ({"watch": 1}, "watch=1: it has to be True or False"),
+        ({"save": "net.doc"}, "a graph is not written to a file that ends in .doc"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            nbgrad.record(**wrong)
+    with pytest.raises(TypeError, match="deph"):
+        nbgrad.record(deph=1)  # type: ignore[call-arg]
+
+
+def test_record_prints_the_text_where_there_is_no_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+    with nbgrad.record("mine", view="text"):
+        nbgrad.tensor([1.0], requires_grad=True).sum().backward()
+    assert capsys.readouterr().out.startswith("mine: 1 op, 1 tensor")
+
+
+def test_record_shows_what_there_is_when_the_block_raises(shell: InteractiveShell) -> None:
+    block = "a = nbgrad.tensor([1.0], requires_grad=True)\n    b = a.exp()\n    1 / 0"
+    cell = f"import nbgrad\nwith nbgrad.record(anomaly=True):\n    {block}"
+    result, captured = run(shell, cell)
+    assert isinstance(result.error_in_exec, ZeroDivisionError)
+    assert "exp" in drawn(captured)
+    assert current() == State()
+
+
+def test_a_record_is_entered_once() -> None:
+    recording = nbgrad.record(view="none")
+    with recording:
+        pass
+    with pytest.raises(RuntimeError, match="opened before"):
+        recording.__enter__()
+
+
+# Defaults.
+
+
+def test_config_sets_the_defaults_of_cells_and_of_record(shell: InteractiveShell) -> None:
+    told = run(shell, "%config Autograd")[1].stdout
+    for field in fields(Options):
+        if field.name not in ("name", "save"):
+            assert f"Autograd.{field.name}=" in told
+    run(shell, "%config Autograd.view = 'text'")
+    run(shell, "%autograd config --history 8 --no-watch")
+    _, captured = run(shell, f"%%autograd\n{NET}")
+    assert [list(output.data) for output in captured.outputs] == [["text/plain"]]
+    assert recorded(shell).watch is False
+    assert nbgrad.record().history == 8
+    assert drawn(run(shell, f"%%autograd --view graph\n{NET}")[1])
+    listed = run(shell, "%autograd config")[1].stdout
+    assert re.search(r"view +text", listed)
+    assert re.search(r"watch +no", listed)
+    nbgrad.unload_ipython_extension(shell)
+    assert nbgrad.record().view == "graph"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("%config Autograd.view = 'movie'", "movie"),
+        ("%config Autograd.depth = -3", "-3"),
+        ("%autograd config --name x", "name belongs to one graph"),
+        ("%autograd config --veiw text", "did you mean --view?"),
+    ],
+)
+def test_a_wrong_default_is_refused(
+    shell: InteractiveShell, caplog: pytest.LogCaptureFixture, line: str, said: str
+) -> None:
+    _, captured = run(shell, line)
+    assert said in captured.stdout + captured.stderr + caplog.text
+    assert nbgrad.record().view == "graph"
+    assert nbgrad.record().depth is None
+
+
+def test_a_wrong_default_does_not_keep_the_extension_from_loading_again(shell: InteractiveShell) -> None:
+    run(shell, "%config Autograd.view = 'movie'")
+    nbgrad.unload_ipython_extension(shell)
+    with pytest.warns(UserWarning, match="movie"):
+        nbgrad.load_ipython_extension(shell)
+    assert run(shell, f"%%autograd\n{NET}")[0].success
+
+
+# Completion.
+
+
+def completed(text: str, line: int = 0) -> list[str]:
+    """What the words can become, as IPython asks for it."""
+    last = text.split("\n")[line]
+    token = re.split(r"[ \t\n`!@#$^&*()=+\[{\]}\\|;:'\",<>?]", last)[-1]
+    found = complete(CompletionContext(token, text, len(last), line, None))
+    return [last[: len(last) - len(token)].split(" ")[-1] + one.text for one in found["completions"]]
+
+
+def test_completion_of_commands_options_and_values() -> None:
+    assert completed("%autograd s") == ["status", "save"]
+    assert completed("%autograd ") == list(COMMANDS)
+    assert completed("%%autograd --d") == ["--device", "--depth", "--direction"]
+    assert completed("%%autograd ") == flags()
+    assert completed("%%autograd --view ") == ["graph", "text", "none"]
+    assert completed("%%autograd --name x --view t") == ["text"]
+    assert completed("%%autograd --device c") == ["cpu", "cuda"]
+    assert completed("%%autograd --no-w") == ["--no-watch"]
+    assert completed("%%autograd --watch --an") == ["--anomaly"]
+    assert completed("%autograd on --dir") == ["--direction"]
+    assert completed("%autograd help dep") == ["depth"]
+    assert completed("%autograd save ") == []
+    assert completed("%%autograd --save ") == []
+
+
+def test_the_body_of_a_cell_and_other_lines_are_completed_as_ever(shell: InteractiveShell) -> None:
+    assert completed("%%autograd\n%%autograd --d", 1) == []
+    assert completed("%time --d") == []
+    assert completed("x = 1") == []
+    shell.user_ns["depth_of_water"] = 1
+    with provisionalcompleter():
+        assert "depth_of_water" in {one.text for one in shell.Completer.completions("depth_of", 8)}
+        cell = "%%autograd --d\n1"
+        assert {"--depth", "--device", "--direction"} == {one.text for one in shell.Completer.completions(cell, 14)}
+
+
+def test_the_nearest_word_is_named_only_if_it_is_near() -> None:
+    assert nearest("--depht", ["--depth", "--device"]) == "; did you mean --depth?"
+    assert nearest("--xyzzy", ["--depth"]) == ""
+
+
+def test_a_usage_error_names_the_option_meant(shell: InteractiveShell) -> None:
+    with pytest.raises(UsageError, match="did you mean --strict-broadcast"):
+        shell.run_line_magic("_autograd_begin", "--strict-brodcast")

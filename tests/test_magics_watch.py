@@ -1,0 +1,176 @@
+"""``nbgrad.watch``: one live view for a loop that runs over several cells."""
+
+import gc
+import json
+import time
+import weakref
+import zlib
+from typing import Any
+
+import nbformat
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+import nbgrad
+from nbgrad.core.modes import State, current
+from nbgrad.watching import Watch
+
+NET = "import nbgrad\nnet = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Tanh(), nbgrad.nn.Linear(3, 1))"
+STEP = "loss = (net(nbgrad.tensor([[1.0, 2.0]])) ** 2).mean()\nloss.backward()"
+LOOP = "for _ in range(5):\n    " + STEP.replace("\n", "\n    ")
+
+
+def run(shell: InteractiveShell, cell: str) -> Any:
+    with capture_output() as captured:
+        shell.run_cell(cell).raise_error()
+    return captured
+
+
+def shown(live: Watch) -> dict[str, Any]:
+    return json.loads(zlib.decompress(live.view.picture))["description"]
+
+
+@pytest.fixture
+def live(shell: InteractiveShell) -> Any:
+    captured = run(shell, f"{NET}\nlive = nbgrad.watch(net, every=0)")
+    assert captured.outputs[0].data == {"text/plain": "Live view of Sequential."}
+    assert "application/vnd.jupyter.widget-view+json" in captured.outputs[1].data
+    yield shell.user_ns["live"]
+    shell.user_ns["live"].close()
+    assert current() == State()
+
+
+def test_the_view_changes_in_place_and_shows_the_last_backward(shell: InteractiveShell, live: Watch) -> None:
+    assert shown(live)["nodes"] == []
+    pictures: list[bytes] = []
+    live.view.observe(lambda change: pictures.append(change["new"]), "picture")
+    captured = run(shell, LOOP)
+    assert captured.outputs == []
+    assert pictures
+    assert "backward from loss, the last of 5" in shown(live)["summary"]
+    run(shell, LOOP)
+    assert "the last of 10" in shown(live)["summary"]
+    assert [node["label"][0] for node in shown(live)["nodes"]][-1] == "loss = mean"
+    assert len(live.graph.history) == 10
+
+
+def test_pictures_are_throttled_and_the_last_backward_of_a_cell_is_shown(shell: InteractiveShell) -> None:
+    run(shell, f"{NET}\nlive = nbgrad.watch(net, every=1000)")
+    live = shell.user_ns["live"]
+    pictures: list[bytes] = []
+    live.view.observe(lambda change: pictures.append(change["new"]), "picture")
+    run(shell, LOOP)
+    assert 1 <= len(pictures) <= 2, "the first backward, and the last when the cell ends"
+    assert "the last of 5" in shown(live)["summary"]
+    live.close()
+
+
+def test_drawing_takes_a_small_part_of_the_time(shell: InteractiveShell, live: Watch) -> None:
+    begin = time.perf_counter()
+    run(shell, f"{LOOP}\n{LOOP}")
+    assert live._next > begin
+    pictures: list[bytes] = []
+    live.view.observe(lambda change: pictures.append(change["new"]), "picture")
+    live._next = float("inf")
+    run(shell, LOOP)
+    assert len(pictures) == 1
+
+
+def test_a_backward_through_something_else_is_not_shown(shell: InteractiveShell, live: Watch) -> None:
+    run(shell, STEP)
+    before = live.view.picture
+    run(shell, "nbgrad.tensor([1.0], requires_grad=True).exp().backward()")
+    assert live.view.picture == before
+
+
+def test_close_ends_it_and_gives_the_graph(shell: InteractiveShell, live: Watch) -> None:
+    run(shell, LOOP)
+    graph = live.close()
+    assert graph is live.close() is live.graph
+    assert graph.closed
+    assert [record.name for record in graph.records][-1] == "loss"
+    assert repr(live) == "<watch of Sequential: 5 backwards, closed>"
+    run(shell, LOOP)
+    assert graph.backwards == 5
+    assert current() == State()
+
+
+def test_as_a_context_and_beside_a_recorded_cell(shell: InteractiveShell) -> None:
+    block = STEP.replace("\n", "\n    ")
+    run(shell, f"{NET}\nwith nbgrad.watch(net, name='mine', direction='LR') as live:\n    {block}")
+    assert shell.user_ns["live"].graph.closed
+    assert current() == State()
+    run(shell, "live = nbgrad.watch(net)")
+    run(shell, f"%%autograd --view none\n{STEP}")
+    run(shell, STEP)
+    assert shell.user_ns["live"].graph.backwards == 2
+    assert shell.magics_manager.registry["AutogradMagics"].last.graph.backwards == 1
+    shell.user_ns["live"].close()
+
+
+def test_a_second_watch_and_the_end_of_the_model_end_the_first(shell: InteractiveShell) -> None:
+    run(shell, f"{NET}\nfirst = nbgrad.watch(net)")
+    run(shell, "second = nbgrad.watch(net)")
+    first, second = shell.user_ns["first"], shell.user_ns["second"]
+    assert (first.graph.closed, second.graph.closed) == (True, False)
+    gone = weakref.ref(shell.user_ns["net"])
+    run(shell, "del net")
+    gc.collect()
+    assert gone() is None
+    run(shell, "1")
+    assert second.graph.closed
+    assert current() == State()
+
+
+def test_reader_and_writer_of_the_folds(shell: InteractiveShell) -> None:
+    run(shell, f"{NET}\nlive = nbgrad.watch(net, depth=0, every=0)")
+    live = shell.user_ns["live"]
+    run(shell, STEP)
+    assert [node["kind"] for node in shown(live)["nodes"]].count("folded") == 1
+    live.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"view": "text"}, TypeError, "no option view"),
+        ({"depth": -1}, ValueError, "depth=-1"),
+    ],
+)
+def test_options_that_cannot_be(
+    shell: InteractiveShell, options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        nbgrad.watch(nbgrad.nn.Linear(1, 1), **options)
+
+
+def test_without_a_notebook_there_is_nothing_to_draw_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbgrad.watching.get_ipython", lambda: None)
+    with pytest.raises(RuntimeError, match=r"nbgrad\.record works everywhere"):
+        nbgrad.watch(nbgrad.nn.Linear(1, 1))
+
+
+def test_in_a_kernel_it_sees_the_cells_that_follow() -> None:
+    cells = [
+        f"{NET}\nlive = nbgrad.watch(net)",
+        LOOP,
+        f"import asyncio\nawait asyncio.sleep(0)\n{LOOP}\nlive",
+        "live.close()",
+        "from nbgrad.core.modes import State, current\ncurrent() == State()",
+        f"{LOOP}\nlive",
+    ]
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    extra = ["--log-level=ERROR"]
+    NotebookClient(notebook, timeout=60, kernel_name="python3", extra_arguments=extra).execute()
+    outputs: list[list[nbformat.NotebookNode]] = [
+        [output.data for output in cell.outputs if output.output_type != "stream"] for cell in notebook.cells
+    ]
+    assert "application/vnd.jupyter.widget-view+json" in outputs[0][1]
+    assert outputs[1] == []
+    assert outputs[2][0]["text/plain"] == "<watch of Sequential: 10 backwards>"
+    assert "image/svg+xml" in outputs[3][0]
+    assert outputs[4][0]["text/plain"] == "True"
+    assert outputs[5][0]["text/plain"] == "<watch of Sequential: 10 backwards, closed>"

@@ -1,0 +1,148 @@
+"""A graph written to a file, of every kind."""
+
+import builtins
+import json
+import re
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import nbgrad
+from nbgrad.options import SUFFIXES
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.engine import run_graphviz
+from nbgrad.widgets.text import text
+
+HOSTILE = '<script>"a" & b\\n\'</script>'
+
+
+@pytest.fixture
+def graph() -> nbgrad.AutogradGraph:
+    with nbgrad.AutogradGraph(HOSTILE) as made:
+        net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Tanh())
+        loss = net(nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]])).sum()
+        loss.backward()
+    return made
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_same_graph_gives_the_same_bytes(graph: nbgrad.AutogradGraph, tmp_path: Path, suffix: str) -> None:
+    for name in ("one", "two"):
+        graph.save(tmp_path / f"{name}{suffix}")
+    graph.save(str(tmp_path / f"three{suffix.upper()}"))
+    first = (tmp_path / f"one{suffix}").read_bytes()
+    assert len(first) > 500
+    assert (tmp_path / f"two{suffix}").read_bytes() == first
+    assert (tmp_path / f"three{suffix.upper()}").read_bytes() == first
+
+
+def saved(graph: nbgrad.AutogradGraph, file: Path, **options: Any) -> bytes:
+    graph.save(file, **options)
+    return file.read_bytes()
+
+
+def test_svg_is_one_picture_without_scripts(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    root = ElementTree.fromstring(saved(graph, tmp_path / "net.svg"))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert any("tanh" in (element.text or "") for element in root.iter())
+    assert not [element for element in root.iter() if element.tag.endswith("script")]
+
+
+def test_png_is_a_bitmap_of_some_size(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    data = saved(graph, tmp_path / "net.png")
+    assert data.startswith(b"\x89PNG\r\n")
+    assert min(struct.unpack(">II", data[16:24])) > 100
+
+
+def test_pdf_is_a_vector_drawing_of_the_size_of_the_svg(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    data = saved(graph, tmp_path / "net.pdf")
+    assert data.startswith(b"%PDF-")
+    assert b"/Subtype/Image" not in data.replace(b" ", b"")
+    drawing = saved(graph, tmp_path / "net.svg").decode()
+    width, height = map(float, re.search(r'viewBox="0 0 (\S+) (\S+)"', drawing).groups())
+    box = list(map(float, re.search(rb"/MediaBox ?\[([^\]]*)\]", data)[1].split()))
+    assert box[2:] == pytest.approx([width * 0.75, height * 0.75], abs=1)
+    assert b"/BaseFont" in data, "text is text"
+
+
+def test_html_is_one_file_that_asks_for_nothing(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    page = saved(graph, tmp_path / "net.html").decode()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "default-src 'none'" in page
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", page)
+    assert "&lt;script&gt;" in page.split("<title>")[1].split("</title>")[0]
+
+
+def test_dot_is_a_graph_that_graphviz_reads(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    source = saved(graph, tmp_path / "net.dot", direction="LR").decode()
+    placed = json.loads(run_graphviz(source))
+    assert placed["rankdir"] == "LR"
+    assert placed["label"] == HOSTILE.replace("\\", "\\\\")
+    objects = {one["name"]: one for one in placed["objects"]}
+    description = describe(graph)
+    assert {node["id"] for node in description["nodes"]} <= objects.keys()
+    assert len(placed["edges"]) == len(description["edges"])
+    assert any("sum (2, 3) -> (3,): sum dim 0" in edge["label"] for edge in placed["edges"])
+    assert [objects[f"cluster_{scope['id']}"]["label"] for scope in description["scopes"]] == [
+        scope["label"] for scope in description["scopes"]
+    ]
+
+
+def test_json_and_text_are_the_whole_description(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    assert json.loads(saved(graph, tmp_path / "net.json")) == describe(graph)
+    assert saved(graph, tmp_path / "net.txt").decode() == text(describe(graph)) + "\n"
+
+
+def test_depth_and_direction_change_the_drawing(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    plain = saved(graph, tmp_path / "net.svg")
+    assert len(saved(graph, tmp_path / "net.svg", depth=0)) < len(plain)
+    assert saved(graph, tmp_path / "net.svg", direction="LR") != plain
+
+
+@pytest.mark.parametrize(
+    ("path", "what"), [("net.gif", "a file that ends in .gif"), ("net", "a file without a suffix")]
+)
+def test_another_kind_of_file_is_refused_with_those_there_are(
+    graph: nbgrad.AutogradGraph, path: str, what: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"not written to {what}, but to {', '.join(SUFFIXES)}")):
+        graph.save(path)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "module", "command"), [("pdf", "typst", 'pip install "nbgrad[pdf]"'), ("png", "resvg_py", "resvg-py")]
+)
+def test_what_is_missing_is_named_with_the_command_that_installs_it(
+    graph: nbgrad.AutogradGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, module: str, command: str
+) -> None:
+    importing: Callable[..., Any] = builtins.__import__
+
+    def refusing(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == module:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return importing(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refusing)
+    with pytest.raises(ModuleNotFoundError, match=re.escape(command)):
+        graph.save(tmp_path / f"net.{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_open_graph_is_saved_as_far_as_it_has_come(tmp_path: Path) -> None:
+    with nbgrad.AutogradGraph("open") as graph:
+        a = nbgrad.tensor([1.0], requires_grad=True)
+        y = a.exp()
+        assert b"exp" in saved(graph, tmp_path / "net.txt")
+        y.backward()
+
+
+@pytest.mark.skipif(not __import__("shutil").which("dot"), reason="no dot program here")
+def test_dot_itself_draws_it(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    saved(graph, tmp_path / "net.dot")
+    subprocess.run(["dot", "-Tsvg", "-o", tmp_path / "drawn.svg", tmp_path / "net.dot"], check=True, timeout=60)
+    assert b"tanh" in (tmp_path / "drawn.svg").read_bytes()

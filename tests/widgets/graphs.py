@@ -1,0 +1,86 @@
+"""Real graphs that the drawings are tested with, each with something to see."""
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.nn import functional
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description import Description
+
+
+class Block(nn.Module):
+    """A residual block with a fan-out."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.wide, self.back = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        return x + self.back(self.wide(x).tanh())
+
+
+def trained(steps: int = 12, blocks: int = 3) -> Description:
+    """A few steps of training of a residual network that reads points."""
+    net = nn.Sequential(nn.Linear(4, 8), *[Block(8) for _ in range(blocks)], nn.Linear(8, 3))
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.3)
+    points, targets = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    with nbgrad.AutogradGraph("a residual network") as graph:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            x, target = nbgrad.tensor(points), nbgrad.tensor(targets)
+            loss = functional.cross_entropy(net(x), target)
+            loss.backward()
+            optimizer.step()
+    return describe(graph)
+
+
+def unpaired() -> Description:
+    """Predictions of shape (N, 1) against targets of shape (N,)."""
+    with nbgrad.AutogradGraph("unpaired") as graph:
+        predicted = nbgrad.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+        target = nbgrad.tensor([1.0, 2.0, 4.0])
+        with pytest.warns(UserWarning, match="every element of one meets every element"):
+            loss = ((predicted - target) ** 2).mean()
+        loss.backward()
+        return describe(graph)
+
+
+def broken() -> Description:
+    """A NaN with its cause, and a parameter that nothing reaches."""
+    with nbgrad.AutogradGraph("broken") as graph:
+        x = nbgrad.tensor([1.0, -1.0], requires_grad=True)
+        unused = nbgrad.tensor([1.0], requires_grad=True)
+        aside = unused * 3
+        loss = (x.log() * 2).sum()
+        loss.backward()
+        assert aside.requires_grad
+        return describe(graph)
+
+
+def stopped() -> Description:
+    """A product of shapes that do not fit, after what had run until then."""
+    with nbgrad.AutogradGraph("stopped") as graph:
+        x = nbgrad.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+        w = nbgrad.tensor([[1.0], [2.0]], requires_grad=True)
+        h = x.tanh()
+        try:
+            h @ w
+        except RuntimeError as error:
+            return describe(graph, error)
+    raise AssertionError("the shapes must not fit")
+
+
+def changed() -> Description:
+    """A backward that stops where a value was changed in place."""
+    with nbgrad.AutogradGraph("changed") as graph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        y = x.exp()
+        z = y * y
+        y.add_(1.0)
+        try:
+            z.sum().backward()
+        except RuntimeError as error:
+            return describe(graph, error)
+    raise AssertionError("the change must be noticed")

@@ -1,0 +1,274 @@
+"""The front end in a browser, on real graphs, from files on disk: what a reader can see, do and find."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from nbgrad.widgets.layout import lay_out, whole
+from nbgrad.widgets.page import page
+from tests.lab.harness import screenshot
+from tests.widgets import graphs
+
+pytestmark = pytest.mark.browser
+
+
+def view(tab: Page) -> Locator:
+    return tab.get_by_test_id("nbgrad-view")
+
+
+def node(tab: Page, title: str) -> Locator:
+    return tab.locator(f'[data-testid=nbgrad-node][aria-label^="{title}, "]')
+
+
+def details(tab: Page) -> Locator:
+    return tab.get_by_test_id("nbgrad-details")
+
+
+def test_both_directions_are_one_picture(opened: Any) -> None:
+    described = graphs.trained(1, 1)
+    described["edges"][2]["mismatch"] = "gradient of shape (3,) for a value of shape (8, 4)"
+    tab = opened(page(lay_out(described), "directions"))
+    came = [edge for edge in described["edges"] if edge["gradient"] is not None]
+    expect(tab.locator(".nbg-back")).to_have_count(len(came))
+    expect(tab.locator(".nbg-wire")).to_have_count(len(described["edges"]))
+    assert tab.locator(".nbg-label:not(.nbg-back-label)").evaluate_all("all => all.map(e => e.textContent)") == [
+        edge["label"] for edge in described["edges"]
+    ], "shape and dtype stand on every edge"
+    marked = sum(edge["reduction"] is not None for edge in described["edges"])
+    expect(tab.locator(".nbg-back-label")).to_have_count(len(came) - marked)  # a mark says it itself
+    expect(tab.locator(".nbg-mismatch .nbg-back-label, .nbg-mismatch title").first).to_contain_text("gradient of shape")
+
+    tab.get_by_test_id("nbgrad-forward").click()
+    expect(tab.locator(".nbg-back").first).to_be_hidden()
+    expect(tab.locator(".nbg-wire").first).to_be_visible()
+    tab.get_by_test_id("nbgrad-backward").click()
+    expect(tab.locator(".nbg-edge:not(.nbg-none) .nbg-wire").first).to_be_hidden()
+    expect(tab.locator(".nbg-back").first).to_be_visible()
+    screenshot(tab, "view_backward")
+    tab.get_by_test_id("nbgrad-both").click()
+    expect(tab.get_by_test_id("nbgrad-both")).to_have_attribute("aria-checked", "true")
+
+    edge = tab.locator(".nbg-edge:not(.nbg-none)").first
+    edge.dispatch_event("mouseenter")
+    expect(edge).to_have_class(re.compile("nbg-on"))
+    widths = edge.evaluate(
+        "e => ['.nbg-wire', '.nbg-back'].map(part => getComputedStyle(e.querySelector(part)).strokeWidth)"
+    )
+    assert all(float(width.removesuffix("px")) > 2 for width in widths), "one lights up with the other"
+    edge.dispatch_event("click")
+    expect(details(tab)).to_contain_text("gradient, backward")
+    outlines = {"parameter": "nbg-inner", "op": "nbg-shape"}
+    for kind, shape in outlines.items():
+        expect(tab.locator(f".nbg-{kind} .{shape}").first).to_be_visible()
+    expect(tab.locator(".nbg-input polygon.nbg-shape").first).to_be_visible()
+    expect(tab.locator(".nbg-root .nbg-sign")).to_have_count(1)
+
+
+def test_a_reduction_that_nobody_meant_carries_a_warning(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.unpaired()), "unpaired"))
+    expect(tab.locator(".nbg-mark.nbg-warned")).to_have_count(1)
+    tab.get_by_test_id("nbgrad-reductions").click()
+    details(tab).get_by_role("button", name=re.compile("sum dim 1")).click()
+    expect(details(tab).get_by_role("alert")).to_contain_text("(3, 1) against (3,) makes (3, 3)")
+    expect(details(tab).get_by_test_id("nbgrad-sums")).to_contain_text("grad[0, 0] = 0 + ")
+    expect(details(tab).get_by_test_id("nbgrad-heat")).to_have_count(2)
+    screenshot(tab, "view_reduction")
+
+
+def test_the_inspector_tells_everything_of_an_op(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "inspector"))
+    tab.get_by_test_id("nbgrad-fit").click()
+    node(tab, "tanh").click()
+    panel = details(tab)
+    expect(panel.locator("h3")).to_have_text("tanh")
+    expect(panel).to_contain_text("Sequential › 1 (Block)")
+    expect(panel).to_contain_text("squeezes any number into (-1, 1)")
+    expect(panel).to_contain_text("its gradient vanishes there")
+    expect(panel.locator("math")).to_have_count(2)
+    expect(panel).to_contain_text("float32, on cpu")
+    expect(panel).to_contain_text("out: 1 KiB")
+    expect(panel).to_contain_text("return x + self.back(self.wide(x).tanh())")
+    expect(panel.get_by_test_id("nbgrad-heat")).to_have_count(2)
+    expect(panel.get_by_test_id("nbgrad-histogram")).to_have_count(2)
+    expect(panel.get_by_role("heading", name="Used by")).to_be_visible()
+    screenshot(tab, "view_inspector")
+
+
+def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
+    described = graphs.trained(1, 1)
+    tab = opened(page(lay_out(described), "steps"))
+    node(tab, "tanh").focus()
+    tab.keyboard.press("s")
+    player, slider = tab.get_by_test_id("nbgrad-player"), tab.get_by_test_id("nbgrad-step")
+    expect(slider).to_be_focused()
+    expect(details(tab).locator("h3")).to_have_text("∇ loss = cross_entropy")
+    seen = [tab.locator(".nbg-node.nbg-current").get_attribute("data-node-id")]
+    for _ in described["steps"][1:]:
+        tab.keyboard.press("ArrowRight")
+        seen.append(tab.locator(".nbg-node.nbg-current").get_attribute("data-node-id"))
+    assert seen == [step["node"] for step in described["steps"]]
+    tab.keyboard.press("ArrowLeft")
+    expect(player).to_contain_text(described["steps"][-2]["title"])
+    meeting = next(at for at, step in enumerate(described["steps"]) if any(one["sum"] for one in step["given"]))
+    slider.fill(str(meeting + 1))
+    expect(details(tab).get_by_test_id("nbgrad-given")).to_contain_text("path 1 of 2 that meet here")
+    expect(details(tab)).to_contain_text("Incoming gradient")
+    expect(details(tab)).to_contain_text("Local rule")
+    expect(tab.locator(".nbg-edge.nbg-current")).to_have_count(len(described["steps"][meeting]["given"]))
+    screenshot(tab, "view_steps")
+    player.get_by_label("Speed").select_option("fast")
+    tab.get_by_test_id("nbgrad-first").click()
+    tab.get_by_test_id("nbgrad-play").click()
+    expect(player).to_contain_text(described["steps"][2]["title"])
+    tab.get_by_test_id("nbgrad-play").click()
+    expect(tab.get_by_test_id("nbgrad-play")).to_have_text("Play")
+    slider.focus()
+    tab.keyboard.press("Escape")
+    expect(player).to_be_hidden()
+    expect(tab.locator(".nbg-stepping")).to_have_count(0)
+
+
+def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
+    described = graphs.trained()
+    tab = opened(page(lay_out(described), "history"))
+    tab.get_by_test_id("nbgrad-history").click()
+    frame, timeline = tab.get_by_test_id("nbgrad-frame"), tab.get_by_test_id("nbgrad-timeline")
+    expect(frame).to_be_focused()
+    expect(timeline).to_contain_text("backward 12, loss ")
+    expect(tab.get_by_test_id("nbgrad-curves").locator(".nbg-curve")).to_have_count(len(described["history"]["curves"]))
+    weight = next(node for node in described["nodes"] if node["kind"] == "parameter")
+    rule = tab.locator(f'[data-node-id="{weight["id"]}"] .nbg-rule')
+    expect(rule).to_have_text(weight["rule"] or "")
+    for _ in range(11):
+        tab.keyboard.press("ArrowLeft")
+    expect(timeline).to_contain_text("backward 1, loss ")
+    expect(rule).to_have_text(f"∇ {weight['norms'][0]}")
+    assert tab.locator(".nbg-levelled").count() > 10
+    tab.get_by_test_id("nbgrad-compare").select_option(label=described["history"]["frames"][5]["title"])
+    expect(details(tab).locator("h3")).to_have_text("Difference")
+    expect(details(tab)).to_contain_text("the same ops on the same shapes")
+    expect(tab.get_by_test_id("nbgrad-norms").locator("tr").first).to_contain_text(weight["norms"][5])
+    screenshot(tab, "view_history")
+    frame.focus()
+    tab.keyboard.press("Escape")
+    expect(rule).to_have_text(weight["rule"] or "")
+
+
+def test_overlays_and_findings_light_up(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.broken()), "broken"))
+    expect(node(tab, "log").locator(".nbg-badge-nan")).to_have_count(1)
+    tab.get_by_test_id("nbgrad-findings").click()
+    expect(details(tab)).to_contain_text(
+        "NaN begins here, in the forward of log: log of a negative number: x[1] = -1.0"
+    )
+    expect(details(tab)).to_contain_text("No gradient reached unused (1,): it ends at mul")
+    details(tab).get_by_role("button", name=re.compile("NaN begins")).click()
+    expect(details(tab).locator("h3")).to_have_text("log")
+    choice = tab.get_by_test_id("nbgrad-overlay")
+    for key in ("gradient", "saved", "ratio"):
+        choice.select_option(key)
+        expect(tab.get_by_test_id("nbgrad-scale")).to_be_visible()
+        assert tab.locator(".nbg-levelled").count() > 0
+    for key in ("dtype", "device"):
+        choice.select_option(key)
+        expect(tab.locator(".nbg-classed")).to_have_count(len(tab.get_by_test_id("nbgrad-node").all()))
+    screenshot(tab, "view_findings")
+    choice.select_option("")
+    expect(tab.get_by_test_id("nbgrad-scale")).to_have_count(0)
+
+
+def test_modules_fold_and_unfold_without_a_kernel(opened: Any) -> None:
+    tab = opened(page(whole(graphs.trained(1, 1)), "folding"))
+    block = tab.get_by_test_id("nbgrad-scope").filter(has_text="1 (Block)")
+    before = tab.get_by_test_id("nbgrad-node").count()
+    tab.get_by_test_id("nbgrad-fit").click()
+    block.locator("text").dblclick()
+    folded = tab.locator(".nbg-node.nbg-folded")
+    expect(folded).to_have_count(1)
+    expect(folded).to_have_attribute("aria-expanded", "false")
+    expect(folded).to_contain_text("4 parameters (280)")
+    assert tab.get_by_test_id("nbgrad-node").count() == before - 7
+    screenshot(tab, "view_folded")
+    folded.dblclick()
+    expect(folded).to_have_count(0)
+    expect(tab.get_by_test_id("nbgrad-node")).to_have_count(before)
+    node(tab, "tanh").first.focus()
+    tab.keyboard.press("f")
+    expect(folded).to_have_count(1)
+    expect(folded).to_be_focused()
+    tab.keyboard.press("Enter")
+    tab.keyboard.press("Enter")
+    expect(folded).to_have_count(0)
+
+
+def test_nodes_are_found_by_words_and_by_their_place(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 2)), "search"))
+    search = tab.get_by_test_id("nbgrad-search")
+    search.fill("tanh 16 block")
+    expect(tab.get_by_test_id("nbgrad-found")).to_have_text("2 found")
+    expect(tab.locator(".nbg-match")).to_have_count(2)
+    search.press("Enter")
+    expect(details(tab).locator("h3")).to_have_text("tanh")
+    first = tab.locator(".nbg-chosen").get_attribute("data-node-id")
+    search.press("Enter")
+    assert tab.locator(".nbg-chosen").get_attribute("data-node-id") != first, "the next one"
+    tab.get_by_test_id("nbgrad-descendants").click()
+    assert tab.locator(".nbg-node.nbg-out").count() > 8
+    expect(tab.locator(".nbg-root.nbg-out")).to_have_count(0)
+    tab.get_by_test_id("nbgrad-ancestors").click()
+    expect(tab.locator(".nbg-root.nbg-out")).to_have_count(1)
+    tab.get_by_test_id("nbgrad-path").click()
+    expect(tab.locator(".nbg-status")).to_contain_text("other end")
+    node(tab, "loss = cross_entropy").dispatch_event("click")
+    assert 3 <= tab.locator(".nbg-node:not(.nbg-out)").count() <= 6
+    tab.keyboard.press("Escape")
+    expect(tab.locator(".nbg-out")).to_have_count(0)
+
+
+def test_it_fits_its_host(opened: Any) -> None:
+    content = page(whole(graphs.trained(1, 1)), "themes")
+    for scheme in ("light", "dark"):
+        tab = opened(content, scheme)
+        screenshot(tab, f"view_{scheme}")
+    dark = view(tab).evaluate("e => getComputedStyle(e).backgroundColor")
+    assert dark == "rgb(20, 24, 31)"
+    tab.evaluate("document.body.dataset.jpThemeName = 'JupyterLab Dark High Contrast'")
+    assert view(tab).evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(0, 0, 0)"
+    screenshot(tab, "view_contrast")
+    tall = tab.locator(".nbg-stage > g").bounding_box()
+    tab.get_by_test_id("nbgrad-turn").click()
+    wide = tab.locator(".nbg-stage > g").bounding_box()
+    assert tall is not None
+    assert wide is not None
+    assert tall["height"] > tall["width"]
+    assert wide["width"] > wide["height"]
+    screenshot(tab, "view_sideways")
+    tab.get_by_test_id("nbgrad-as-table").click()
+    table = tab.get_by_test_id("nbgrad-table")
+    expect(table.get_by_role("table")).to_be_visible()
+    assert table.get_by_role("row").count() == 1 + tab.get_by_test_id("nbgrad-node").count()
+    expect(table).to_contain_text("gradient summed (16, 3) -> (3,): sum dim 0")
+    table.get_by_role("button", name=re.compile("^tanh")).click()
+    expect(details(tab).locator("h3")).to_have_text("tanh")
+    for locator in (view(tab), tab.locator(".nbg-stage"), tab.get_by_role("toolbar"), details(tab)):
+        assert locator.get_attribute("aria-label")
+    tab.set_viewport_size({"width": 420, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    screenshot(tab, "view_narrow")
+
+
+@pytest.mark.parametrize(("graph", "where"), [(graphs.stopped, "matmul"), (graphs.changed, "mul")])
+def test_where_the_cell_stopped_is_drawn(opened: Any, graph: Any, where: str) -> None:
+    tab = opened(page(lay_out(graph()), "stopped"))
+    expect(tab.locator(".nbg-note")).to_contain_text("The cell stopped here")
+    at = tab.locator(".nbg-has-failed, .nbg-has-inplace")
+    expect(at).to_have_count(1)
+    expect(at).to_have_attribute("aria-label", re.compile(rf"^(z = )?{where},"))
+    at.click()
+    expect(details(tab).locator(".nbg-finding").first).to_contain_text("RuntimeError")
+    if graph is graphs.stopped:
+        expect(details(tab)).to_contain_text("(1, 3) float32")
+        expect(details(tab)).to_contain_text("(2, 1) float32")
+    screenshot(tab, f"view_{tab.locator('.nbg-words strong').inner_text()}")

@@ -1,0 +1,175 @@
+"""What the description says of a backward: its steps in their real order, its findings, its past."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.fold import Folding, drawable, fold, runs
+from nbgrad.widgets.looks import tiled
+from tests.widgets import graphs
+
+
+class Order(Observer):
+    """Remembers which rules ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[int, int]] = []
+
+    def on_rule(self, node: Any, position: int, gradient: Any, reduced: Any, reduction: Any) -> None:
+        self.ran.append((node.seq, position))
+
+
+def test_the_steps_are_the_rules_in_the_order_in_which_they_ran() -> None:
+    order = Order()
+    with nbgrad.AutogradGraph() as graph, Switch(observers=(*current().observers, order)):
+        a, b = (nbgrad.tensor(torch.randn(3, 3), requires_grad=True) for _ in range(2))
+        late = a @ b
+        early = (b * 2).tanh()
+        q, r = late.split([1, 2])
+        loss = (early + late * early).sum() + q.sum() * r.exp().mean() + torch.linalg.norm(late)
+        loss.backward()
+    described = describe(graph)
+    ids = {record.id: node["id"] for record, node in zip(graph.records, described["nodes"], strict=True)}
+    edges = {edge["id"]: edge for edge in described["edges"]}
+    told = [(step["node"], edges[given["edge"]]["input"]) for step in described["steps"] for given in step["given"]]
+    assert told == [(ids[seq], graph.record(seq).inputs[position].name) for seq, position in order.ran]
+    assert [step["title"].partition(":")[0] for step in described["steps"]][-1] == (
+        f"Step {len(described['steps'])} of {len(described['steps'])}"
+    )
+
+
+def test_paths_that_meet_are_counted_and_summed() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([3.0], requires_grad=True)
+        (x * x + x).sum().backward()
+    meetings = [given["sum"] for step in describe(graph)["steps"] for given in step["given"] if given["sum"]]
+    assert meetings == [
+        "path 1 of 3 that meet here: kept until the others arrive",
+        "path 2 of 3 that meet here: kept until the others arrive",
+        "path 3 of 3: all have arrived and are added; the sum has norm 7",
+    ]
+
+
+def test_folding_keeps_the_walk() -> None:
+    whole = graphs.trained(1, 3)
+    blocks = [scope["id"] for scope in whole["scopes"] if "Block" in scope["label"]]
+    drawn = fold(whole, Folding(frozenset(blocks), frozenset(blocks)))
+    walk = [step["node"] for step in drawn["steps"]]
+    assert walk.count(f"f-{blocks[0]}") == 1
+    assert walk[2:5] == [f"f-{scope}" for scope in reversed(blocks)]
+    titles = [step["title"] for step in drawn["steps"]]
+    assert titles[2] == "4 rules inside 3 (Block)"
+    shown = {edge["id"] for edge in drawn["edges"]}
+    assert all(given["edge"] in shown for step in drawn["steps"] for given in step["given"])
+
+
+def test_identical_blocks_are_a_run_and_different_ones_are_not() -> None:
+    whole = graphs.trained(1, 3)
+    labels = {scope["id"]: scope["label"] for scope in whole["scopes"]}
+    assert [[labels[scope] for scope in run] for run in runs(whole)] == [["1 (Block)", "2 (Block)", "3 (Block)"]]
+    merged = fold(whole, Folding(frozenset(runs(whole)[0])))
+    (group,) = [node for node in merged["nodes"] if node["kind"] == "folded"]
+    assert group["label"] == ["Block × 3", "1 … 3"]
+    assert next(row["text"] for row in group["details"] if row["term"] == "Each of them") == "4 ops, 4 parameters (280)"
+
+
+def test_a_broadcast_that_nobody_meant_is_warned_of() -> None:
+    described = graphs.unpaired()
+    (reduction,) = [edge["reduction"] for edge in described["edges"] if edge["reduction"]]
+    assert reduction["warning"] is not None
+    assert reduction["warning"].startswith("(3, 1) against (3,) makes (3, 3)")
+    assert [problem["kind"] for problem in described["problems"]] == ["warning"]
+    with nbgrad.AutogradGraph() as graph:
+        (nbgrad.tensor(torch.ones(3, 3)) + nbgrad.tensor(torch.ones(3), requires_grad=True)).sum().backward()
+    assert describe(graph)["problems"] == [], "a bias is meant"
+
+
+def test_a_loss_that_stretches_is_warned_of() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        predicted = nbgrad.tensor(torch.ones(1, 3), requires_grad=True)
+        with pytest.warns(UserWarning, match="broadcast"):
+            nn.functional.mse_loss(predicted, nbgrad.tensor(torch.ones(4, 3))).backward()
+    (reduction,) = [edge["reduction"] for edge in describe(graph)["edges"] if edge["reduction"]]
+    assert reduction["warning"] is not None
+    assert "compares each of its numbers with 4 targets" in reduction["warning"]
+
+
+def test_vanishing_and_exploding_modules_are_told_in_words() -> None:
+    layers = [nn.Linear(2, 2) for _ in range(5)]
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor(torch.ones(1, 2))
+        sum((layer(x) * scale).sum() for layer, scale in zip(layers, (1e-6, 1, 1, 1, 1e6), strict=True)).backward()
+    kinds = [verdict["kind"] for verdict in describe(graph)["verdicts"]]
+    assert kinds == ["vanishing", "sound", "sound", "sound", "exploding"]
+    assert describe(graph)["verdicts"][0]["text"].endswith("1e+06 times smaller than the median module's")
+
+
+def test_the_past_is_that_of_the_history() -> None:
+    described = graphs.trained(12)
+    past = described["history"]
+    assert [frame["structure"] for frame in past["frames"]] == [0] * 12
+    parameters = [node for node in described["nodes"] if node["kind"] == "parameter"]
+    assert [curve["node"] for curve in past["curves"]] == [node["id"] for node in parameters]
+    for node, curve in zip(parameters, past["curves"], strict=True):
+        assert f"∇ {node['norms'][-1]}" == node["rule"], "the last frame is what is drawn"
+        assert curve["text"].startswith(f"{node['norms'][0]} to {node['norms'][-1]}")
+        assert len(curve["heights"]) == len(node["past"]) == 12
+    assert graphs.trained(1)["history"]["frames"] == [], "there is nothing to compare"
+
+
+def test_frames_of_another_structure_say_what_differs() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        for step in range(3):
+            (x.tanh() if step == 1 else x * 2).sum().backward()
+    past = describe(graph)["history"]
+    assert [frame["structure"] for frame in past["frames"]] == [0, 1, 0]
+    lines = {(one["before"], one["after"]): one["lines"] for one in past["differences"]}
+    assert lines[0, 1] == ["only before: mul (2,)", "only after: tanh (2,)"]
+    assert lines[1, 0] == ["only before: tanh (2,)", "only after: mul (2,)"]
+
+
+def test_an_op_that_raised_is_drawn_with_what_it_was_given() -> None:
+    described = graphs.stopped()
+    failed = described["nodes"][-1]
+    assert failed["kind"] == "failed"
+    assert failed["label"] == ["matmul", "raised RuntimeError"]
+    taken = [edge["label"] for edge in described["edges"] if edge["target"] == failed["id"]]
+    assert taken == ["(1, 3) float32", "(2, 1) float32"]
+    assert described["notes"][0].startswith("The cell stopped here: matmul raised RuntimeError")
+    assert drawable(described, 300)["nodes"][-1]["badges"][0]["kind"] == "failed"
+
+
+def test_a_backward_that_raised_is_drawn_as_far_as_it_came() -> None:
+    described = graphs.changed()
+    (problem,) = described["problems"]
+    assert problem["kind"] == "inplace"
+    assert "add_" in problem["text"]
+    rules = {node["label"][0]: node["rule"] for node in described["nodes"]}
+    assert rules["sum"] == "∇ 1"
+    assert rules["x"] is None
+
+
+def test_an_error_of_something_else_changes_nothing() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        nbgrad.tensor([1.0], requires_grad=True).sum().backward()
+    assert describe(graph, KeyError("elsewhere")) == describe(graph)
+
+
+def test_the_maps_of_a_convolution_lie_side_by_side() -> None:
+    import numpy as np
+
+    weight = np.arange(2 * 3 * 2 * 2).reshape(2, 3, 2, 2)
+    assert tiled(weight).tolist() == [
+        [0, 1, 4, 5, 8, 9],
+        [2, 3, 6, 7, 10, 11],
+        [12, 13, 16, 17, 20, 21],
+        [14, 15, 18, 19, 22, 23],
+    ]
+    assert tiled(np.arange(3)).shape == (1, 3)
+    assert tiled(np.arange(24).reshape(2, 3, 4)).shape == (3, 8)
