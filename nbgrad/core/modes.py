@@ -191,7 +191,7 @@ class Switch:
 
 
 def in_scope(scope: Scope, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``run(*args, **kwargs)`` inside ``scope``, as a switch would have it, but quicker: every call of a module asks."""
+    """``run(*args, **kwargs)`` inside ``scope``, as a switch would have it, but quicker: every module call asks."""
     before = _STATE.get()
     inside = before.replaced(scope=scope)
     _STATE.set(inside)
