@@ -1,7 +1,6 @@
 """What can be asked of the structure of a graph, answered by rustworkx, and what can be taken out of it."""
 
 from abc import abstractmethod
-from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -56,13 +55,8 @@ class Queries:
         """
         records = self.records
         poured: rustworkx.PyDiGraph[Record, int] = rustworkx.PyDiGraph(multigraph=True)
-        index = dict(zip(map(attrgetter("id"), records), poured.add_nodes_from(records), strict=True))
-        edges = [
-            (index[source], target, position)
-            for target, record in enumerate(records)
-            for position, source in enumerate(record._sources)
-            if source in index  # a literal is no key of it
-        ]
+        poured.add_nodes_from(records)
+        edges = _edges(records)
         if records and (cut := records[0]._notes.cut):
             edges = [edge for edge in edges if (records[edge[1]].id, edge[2]) not in cut]
         poured.extend_from_weighted_edge_list(edges)  # type: ignore[misc]  # its stub asks for nodes that may be None
@@ -166,3 +160,15 @@ class Queries:
                 return index
         what = f"this tensor of shape {tuple(subject.shape)}" if isinstance(subject, Tensor) else repr(subject)
         raise KeyError(f"{self.name!r} has no record of {what}")
+
+
+def _edges(records: list[Record]) -> list[tuple[int, int, int]]:
+    """For each input that came from a record the places of that and of the one that took it, and the input's own."""
+    places = {record.id: place for place, record in enumerate(records)}
+    edges = []
+    for target, record in enumerate(records):
+        for position, source in enumerate(record._sources):
+            place = places.get(source)  # a literal is no key of it
+            if place is not None:
+                edges.append((place, target, position))
+    return edges

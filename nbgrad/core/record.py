@@ -101,8 +101,8 @@ class Ran(NamedTuple):
 
     def record(self, id: int, notes: Notes) -> "Record":
         """The record of it."""
-        shape, facts = tuple(self.shape), (self.op, self.settings, self.sources, self.scope, self.place, self.thing)
-        return Record(id, "op", shape, self.dtype, self.device, notes, *facts)
+        shape, dtype, device, op, settings, sources, scope, place, thing = self
+        return Record(id, "op", tuple(shape), dtype, device, notes, op, settings, sources, scope, place, thing)
 
 
 class Operand(NamedTuple):
@@ -187,7 +187,7 @@ class Record:
         self.device = device
         self._notes = notes
         self.op = op
-        self.settings: dict[str, Any] = settings or {}
+        self.settings: dict[str, Any] = {} if settings is None else settings
         self._sources = sources  # for each input an id or a Literal
         self.scope = scope
         self.place = place
