@@ -1,3 +1,7 @@
+cimport cython
+
+@cython.no_gc
+@cython.final
 cdef class Place:
     cdef object _code
     cdef int _offset

@@ -157,9 +157,7 @@ class AutogradGraph(Observer, Queries):
             settings = {name: described(value) for name, value in settings.items()}
         frame = user_frame()
         node.place = place = Place(frame.f_code, frame.f_lasti)
-        made = node.shape, node.dtype, node.device
-        # Twice as fast as Ran(...), which has a signature.
-        ops[node.seq] = tuple.__new__(Ran, (*made, op, settings, tuple(sources), state.scope, place, ref(node)))
+        ops[node.seq] = Ran(node, settings, tuple(sources), state.scope, place)
         if self.watch:
             self._notes.values.add(node.seq, out)
         if len(ops) > self._limit:

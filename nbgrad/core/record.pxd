@@ -1,3 +1,19 @@
+cimport cython
+
+# A graph keeps one for each op and none is ever in a cycle: the garbage collector need not go through them all.
+@cython.no_gc
+@cython.final
+cdef class Ran:
+    cdef readonly object device
+    cdef readonly object dtype
+    cdef readonly object op
+    cdef readonly object place
+    cdef readonly object scope
+    cdef readonly dict settings
+    cdef readonly object shape
+    cdef readonly tuple sources
+    cdef readonly object thing
+
 cdef class Record:
     cdef public object _name
     cdef public object _notes

@@ -16,7 +16,7 @@ from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
 from nbgrad.core.modes import Scope
-from nbgrad.core.node import record_id
+from nbgrad.core.node import Node, record_id
 from nbgrad.core.row import Op
 
 
@@ -86,23 +86,33 @@ class Notes:
         return self.frame.roots if self.frame is not None else ()
 
 
-class Ran(NamedTuple):
+class Ran:
     """What is kept of an op that ran: the facts of a record, which is made of them when somebody asks."""
 
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-    op: Op
-    settings: dict[str, Any]
-    sources: tuple[Any, ...]
-    scope: Scope | None
-    place: Place
-    thing: "ref[Any]"
+    __slots__ = ("device", "dtype", "op", "place", "scope", "settings", "shape", "sources", "thing")
+
+    def __init__(
+        self,
+        node: Node,
+        settings: dict[str, Any],
+        sources: tuple[Any, ...],
+        scope: Scope | None,
+        place: Place,
+    ) -> None:
+        self.shape: tuple[int, ...] = node.shape
+        self.dtype = node.dtype
+        self.device = node.device
+        self.op = node.op
+        self.settings = settings
+        self.sources = sources
+        self.scope = scope
+        self.place = place
+        self.thing = ref(node)
 
     def record(self, id: int, notes: Notes) -> "Record":
         """The record of it."""
-        shape, dtype, device, op, settings, sources, scope, place, thing = self
-        return Record(id, "op", tuple(shape), dtype, device, notes, op, settings, sources, scope, place, thing)
+        shape, facts = tuple(self.shape), (self.op, self.settings, self.sources, self.scope, self.place, self.thing)
+        return Record(id, "op", shape, self.dtype, self.device, notes, *facts)
 
 
 class Operand(NamedTuple):
