@@ -81,10 +81,12 @@ def watch(model: nn.Module, *, every: float = 0.5, **options: Any) -> "Watch":
 
 def _show(graph: AutogradGraph) -> None:
     """Draw ``graph`` where it is the last expression of a notebook cell, extension or not."""
+    from nbgrad.options import Options
     from nbgrad.widgets.describe import describe
     from nbgrad.widgets.view import show
 
-    show(describe(graph))
+    configured = Options()
+    show(describe(graph), depth=configured.depth, direction=configured.direction)
 
 
 def _save(graph: AutogradGraph, path: Any, **options: Any) -> None:

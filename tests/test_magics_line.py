@@ -93,6 +93,14 @@ def test_last_gives_the_graph_and_draws_it(shell: InteractiveShell) -> None:
     assert shell.user_ns["graph"] is result.result
 
 
+def test_a_graph_displays_as_the_defaults_have_it(shell: InteractiveShell) -> None:
+    run(shell, f"%%autograd --view none\n{PRODUCT}")
+    _, before = run(shell, "%autograd last")
+    run(shell, "%autograd config --direction LR")
+    _, after = run(shell, "%autograd last")
+    assert before.outputs[0].data["image/svg+xml"] != after.outputs[0].data["image/svg+xml"]
+
+
 def test_save_writes_the_last_graph_with_its_options(shell: InteractiveShell, tmp_path: Path) -> None:
     run(shell, f"%%autograd --direction LR --view none\n{PRODUCT}")
     file = tmp_path / "a graph.svg"

@@ -1,10 +1,12 @@
 """A graph written to a file, of every kind."""
 
+import base64
 import builtins
 import json
 import re
 import struct
 import subprocess
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,21 @@ def test_html_is_one_file_that_asks_for_nothing(graph: nbgrad.AutogradGraph, tmp
     assert "default-src 'none'" in page
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", page)
     assert "&lt;script&gt;" in page.split("<title>")[1].split("</title>")[0]
+
+
+def test_html_starts_as_asked_and_holds_the_other_direction(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    plain = pictured(saved(graph, tmp_path / "net.html"))
+    turned = pictured(saved(graph, tmp_path / "net.html", direction="LR", depth=0))
+    assert (plain["direction"], turned["direction"]) == ("TB", "LR")
+    assert (turned["layout"], turned["turned"]) == (plain["turned"], plain["layout"])
+    outer = [scope["id"] for scope in plain["description"]["scopes"] if scope["parent"] is None]
+    assert (plain["folded"], turned["folded"]) == ([], outer)
+
+
+def pictured(page: bytes) -> dict[str, Any]:
+    """The picture in a page."""
+    packed = re.search(rb'class="nbgrad-picture">([^<]*)<', page)[1]
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
 def test_dot_is_a_graph_that_graphviz_reads(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
