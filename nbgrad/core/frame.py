@@ -84,10 +84,12 @@ def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
 
     Those of half precision are taken in float32. Empty tensors, and those on the meta device, have none.
     """
-    known = {key: data for key, data in tensors.items() if data.numel() and not data.is_meta}
-    narrow = {key: data for key, data in known.items() if data.dtype.itemsize < 4}
-    wide = {key: data for key, data in known.items() if key not in narrow} if narrow else known
+    wide: dict[Any, torch.Tensor] = {}
+    narrow: dict[Any, torch.Tensor] = {}
     found: dict[Any, torch.Tensor] = {}
+    for key, data in tensors.items():
+        if data.numel() and not data.is_meta:
+            (narrow if data.dtype.itemsize < 4 else wide)[key] = data
     for group, dtype in ((wide, None), (narrow, torch.float32)):
         if group:
             found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
