@@ -1,0 +1,58 @@
+"""What the magics put into a notebook, in JupyterLab: a live view over several cells, rich tensors and modules."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+from playwright.sync_api import expect
+
+from tests.lab.harness import LabServer, NotebookPage
+
+pytestmark = pytest.mark.browser
+
+CELLS = [
+    "%load_ext nbgrad\nimport nbgrad\nnbgrad.manual_seed(0)\n"
+    "net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Tanh(), nbgrad.nn.Linear(3, 1))\nnet",
+    "live = nbgrad.watch(net, every=0)",
+    "for _ in range(20):\n    loss = (net(nbgrad.tensor([[1.0, 2.0]])) ** 2).mean()\n    loss.backward()",
+    "net[0].weight",
+    "%%autograd --view text --save graph.svg\n(nbgrad.tensor([1.0], requires_grad=True) * 2).sum().backward()",
+]
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Path:
+    file = tmp_path / "magics.ipynb"
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}  # without it Lab asks for one
+    cells = [new_code_cell(cell) for cell in CELLS]
+    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), file)
+    return file
+
+
+def test_a_live_view_changes_in_place_while_other_cells_run(
+    lab: NotebookPage, lab_server: LabServer, notebook: Path
+) -> None:
+    lab.open(lab_server.add(notebook))
+    lab.run_all()
+    assert lab.errors() == []
+    ((cell, output),) = lab.outputs("application/vnd.jupyter.widget-view+json")
+    assert cell == 1
+    view = lab.output(cell, output).get_by_test_id("nbgrad-view")
+    expect(view).to_contain_text("backward from loss, the last of 20")
+    expect(view.locator('[data-testid="nbgrad-node"][aria-label^="loss = mean"]')).to_be_visible()
+    lab.screenshot("watch")
+
+
+def test_tensors_and_modules_display_themselves(lab: NotebookPage, lab_server: LabServer, notebook: Path) -> None:
+    lab.open(lab_server.add(notebook))
+    lab.run_all()
+    tree = lab.cell(0).locator(".nbgrad-module")
+    expect(tree).to_contain_text("Sequential 13 parameters")
+    tree.locator("summary").first.click()
+    expect(tree.get_by_text("0 (Linear)")).to_be_hidden()
+    heat = lab.cell(3).locator(".nbgrad-tensor svg")
+    expect(heat).to_be_visible()
+    assert heat.locator("rect").count() == 6
+    lab.screenshot("heat_map")
+    assert (lab_server.notebooks / "graph.svg").read_text().startswith("<svg")
