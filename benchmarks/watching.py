@@ -11,6 +11,7 @@ from benchmarks.chains import arithmetic, drawn
 from benchmarks.mlp import like_torch
 from benchmarks.timing import Contender
 from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.history import FRAMES
 
 STEPS = 1000
 NODES = 200_000
@@ -19,7 +20,7 @@ WITHOUT = "no graph"
 # A loop of training steps
 
 
-def training(*, watch: bool | None, steps: int = STEPS) -> Contender:
+def training(*, watch: bool | None, history: int = FRAMES, steps: int = STEPS) -> Contender:
     """A loop without a graph (None), or in one: as ``%%autograd`` has it where ``watch`` is True."""
     step = like_torch(nbgrad)
 
@@ -28,7 +29,7 @@ def training(*, watch: bool | None, steps: int = STEPS) -> Contender:
             for _ in range(steps):
                 loss = step()
             return loss
-        with AutogradGraph(watch=watch):
+        with AutogradGraph(watch=watch, history=history):
             for _ in range(steps):
                 loss = step()
         return loss
@@ -40,6 +41,7 @@ TRAINING = Case("training", f"{STEPS:,} steps of the MLP", ops=STEPS, per="step"
 TRAINING.contenders = {
     WITHOUT: partial(training, watch=None),
     "a graph that keeps no tensor": partial(training, watch=False),
+    "a graph that keeps no history": partial(training, watch=True, history=0),
     "as in a %%autograd cell": partial(training, watch=True),
 }
 

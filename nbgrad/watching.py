@@ -59,8 +59,9 @@ class Watch(Observer):
         self._waiting = False
         self._next = 0.0
         self._depth = wanted.depth
-        description = describe(self.graph)
-        self.view = GraphView(description, lay_out(description, direction=wanted.direction))
+        empty = describe(self.graph)
+        self.view = GraphView(empty, lay_out(empty, direction=wanted.direction))
+        self.view.picture = b""  # what the view offers is what its first picture has
         if (before := _watches.get(model)) is not None:
             before.close()  # the cell that made it runs again
         _watches[model] = self
@@ -71,7 +72,7 @@ class Watch(Observer):
 
     def show(self) -> None:
         """Display the view, here too: all that were displayed show the same."""
-        display({"text/plain": f"Live view of {self.graph.name}."}, raw=True)
+        display({"text/plain": f"Live view of {self.graph.name}, from its first backward on."}, raw=True)
         bundle = self.view._repr_mimebundle_()
         if bundle is not None:
             display(bundle[0], metadata=bundle[1], raw=True)

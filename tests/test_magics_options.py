@@ -1,7 +1,9 @@
 """The options of the magic and of ``nbgrad.record``: one table, and every one of them does what it says in both."""
 
+import json
 import re
 import shlex
+import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from IPython.core.completer import CompletionContext, provisionalcompleter
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.utils.capture import capture_output
+from ipywidgets.widgets.widget import _instances
 
 import nbgrad
 from nbgrad.arguments import COMMANDS, complete, flags
@@ -43,6 +46,16 @@ def shown(captured: Any) -> list[str]:
 
 def drawn(captured: Any) -> str:
     return "".join(output.data.get("image/svg+xml", "") for output in captured.outputs)
+
+
+def opened(captured: Any) -> str:
+    """What the live view of an output shows first."""
+    (model,) = [
+        view["model_id"]
+        for output in captured.outputs
+        if (view := output.data.get("application/vnd.jupyter.widget-view+json"))
+    ]
+    return json.loads(zlib.decompress(_instances[model].picture))["opens"]
 
 
 # Each option, in a cell and in Python.
@@ -93,8 +106,10 @@ def test_view(shell: InteractiveShell) -> None:
     for _, captured, graph in both(shell, "--view none"):
         assert captured.outputs == []
         assert graph.backwards == 3
-    for _, captured, _ in both(shell, "--view graph"):
-        assert drawn(captured)
+    for opens in ("graph", "steps", "flow"):
+        for _, captured, _ in both(shell, f"--view {opens}"):
+            assert drawn(captured)
+            assert opened(captured) == opens
 
 
 def test_history(shell: InteractiveShell) -> None:
@@ -175,7 +190,7 @@ def test_record_names_variables_and_rejects_what_is_none_of_an_options_values() 
     assert [record.name for record in graph.records] == ["a", None, "loss"]
     assert graph.name == "mine"
     for wrong, said in (
-        ({"view": "grpah"}, "view='grpah': it has to be one of graph, text, none; did you mean graph?"),
+        ({"view": "grpah"}, "view='grpah': it has to be one of graph, steps, flow, text, none; did you mean graph?"),
         ({"depth": -1}, "depth=-1: it has to be a whole number, 0 or more"),
         ({"depth": True}, "depth=True: it has to be a whole number"),
         ({"watch": 1}, "watch=1: it has to be True or False"),
@@ -274,7 +289,7 @@ def test_completion_of_commands_options_and_values() -> None:
     assert completed("%autograd ") == list(COMMANDS)
     assert completed("%%autograd --d") == ["--device", "--depth", "--direction"]
     assert completed("%%autograd ") == flags()
-    assert completed("%%autograd --view ") == ["graph", "text", "none"]
+    assert completed("%%autograd --view ") == ["graph", "steps", "flow", "text", "none"]
     assert completed("%%autograd --name x --view t") == ["text"]
     assert completed("%%autograd --device c") == ["cpu", "cuda"]
     assert completed("%%autograd --no-w") == ["--no-watch"]

@@ -9,6 +9,7 @@ same front end that draws it in JupyterLab. Formulas in the text become MathML, 
 import re
 import sys
 import time
+from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+from nbgrad.widgets.packing import unpacked
 from nbgrad.widgets.page import fragment, runtime
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -78,13 +80,15 @@ def make_views_live(notebook: NotebookNode) -> int:
         outputs: list[NotebookNode] = []
         for output in cell.get("outputs", []):
             model = output.get("data", {}).get(WIDGET_VIEW, {}).get("model_id")
-            picture = states.get(model, {}).get("state", {}).get("picture")
-            if picture is None:
+            buffers = [one for one in states.get(model, {}).get("buffers", []) if one["path"] == ["picture"]]
+            if not buffers:
                 outputs.append(output)
                 continue
             if outputs and "image/svg+xml" in outputs[-1].get("data", {}):
                 outputs.pop()  # the fragment brings its own, for readers without scripts
-            outputs.append(new_output("display_data", data={"text/html": fragment(picture)}))
+            outputs.append(
+                new_output("display_data", data={"text/html": fragment(unpacked(b64decode(buffers[0]["data"])))})
+            )
             views += 1
         if "outputs" in cell:
             cell.outputs = outputs

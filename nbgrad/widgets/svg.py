@@ -342,18 +342,28 @@ def _label(text: str, at: tuple[float, float], role: str) -> str:
 
 
 def _text(text: str, at: tuple[float, float], size: float, role: str, *, anchor: str = "", bold: bool = False) -> str:
+    if text.startswith("∇ "):
+        return _nabla(text[2:], at, size, role, anchor, bold)
     colour = _INKS[role][0]
     weight = ' font-weight="bold"' if bold else ""
     place = f' text-anchor="{anchor}"' if anchor else ""
-    words = escape(text).replace("∇", _NABLA)
     return (
         f'<text class="nbgs-{role}" x="{_n(at[0])}" y="{_n(at[1])}" font-size="{_n(size)}" fill="{colour}"'
-        f"{weight}{place}>{words}</text>"
+        f"{weight}{place}>{escape(text)}</text>"
     )
 
 
-# In a run of its own: a font that lacks the sign would else lend its looks to the whole line.
-_NABLA = "<tspan font-family=\"'DejaVu Sans','Segoe UI Symbol','Cambria Math',sans-serif\">∇</tspan>"
+def _nabla(text: str, at: tuple[float, float], size: float, role: str, anchor: str, bold: bool) -> str:
+    """A text after the sign of a gradient, which is drawn: many fonts lack it, and then lend its looks to the line."""
+    wide, gap = 0.66 * size, 0.3 * size
+    x, y = at
+    if anchor == "middle":
+        x -= (wide + gap + text_width(text, size, bold=bold)) / 2
+    top = y - 0.66 * size
+    points = f"{_n(x)},{_n(top)} {_n(x + wide)},{_n(top)} {_n(x + wide / 2)},{_n(y)}"
+    look = f'fill="none" stroke="{_INKS[role][0]}" stroke-width="{(0.14 if bold else 0.1) * size:.1f}"'
+    sign = f'<polygon class="nbgs-{role}-sign" points="{points}" {look}/>'
+    return sign + _text(text, (x + wide + gap, y), size, role, bold=bold)
 
 
 def _title(text: str) -> str:
@@ -362,7 +372,7 @@ def _title(text: str) -> str:
 
 def _dark_style() -> str:
     rules = [f".nbgs-{role}{{fill:{p.dark_fill};stroke:{p.dark_stroke}}}" for role, p in _PAINTS.items()]
-    rules += [f".nbgs-{role}{{fill:{dark}}}" for role, (_, dark) in _INKS.items()]
+    rules += [f".nbgs-{role}{{fill:{dark}}}.nbgs-{role}-sign{{stroke:{dark}}}" for role, (_, dark) in _INKS.items()]
     rules += [f".nbgs-{role}{{stroke:{dark}}}.nbgs-{role}-tip{{fill:{dark}}}" for role, (_, dark, _) in _WIRES.items()]
     rules += [".nbgs-halo{stroke:#1a2029}"]
     rules += [f".nbgs-root-sign{{fill:{_PAINTS['root'].dark_stroke}}}"]
