@@ -1,1 +1,16 @@
-# Compiled as it stands.
+cdef class Kept:
+    cdef dict _held
+    cdef dict _norms
+    cdef set _seen
+    cdef object _room
+
+cdef class FrameRecorder:
+    cdef public list _grads
+    cdef public Kept _kept
+    cdef public dict _leaves
+    cdef public set arrived
+    cdef public bint careful
+    cdef public object number
+    cdef public object outer
+    cdef public dict reductions
+    cdef public tuple roots
