@@ -19,7 +19,7 @@ from nbgrad.core.alias import Part, link
 from nbgrad.core.autocast import any_enabled, cast
 from nbgrad.core.base import TensorBase
 from nbgrad.core.binding import bind
-from nbgrad.core.contents import REAL, differentiable, dtype_name
+from nbgrad.core.contents import REAL, differentiable, told
 from nbgrad.core.modes import current, tell
 from nbgrad.core.node import Node, Output, next_seq
 from nbgrad.core.plan import JointPlan, Plan, Rule
@@ -359,19 +359,12 @@ class Op:
     def _explained(self, error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
         """The same kind of error, naming the op and what it was given, after every observer was told of it."""
         if type(error) in (RuntimeError, IndexError, TypeError, ValueError):
-            error = type(error)(f"{self.name}({self._given(values)}): {error}")
+            named = zip(self.inputs, values, strict=True)
+            given = "; ".join(told(name, value) for name, value in named if value is not None)
+            error = type(error)(f"{self.name}({given}): {error}")
         for observer in current().observers:
             observer.on_error(self, args, error)
         return error
-
-    def _given(self, values: list[Any]) -> str:
-        return "; ".join(
-            f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
-            if isinstance(value, torch.Tensor)
-            else f"{name} = {value!r}"
-            for name, value in zip(self.inputs, values, strict=True)
-            if value is not None
-        )
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
