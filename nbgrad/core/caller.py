@@ -4,6 +4,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
@@ -34,8 +35,7 @@ class Place:
     @property
     def line(self) -> int:
         """The number of the line, from 1."""
-        lines = (line for start, end, line in self._code.co_lines() if start <= self._offset < end and line)
-        return next(lines, self._code.co_firstlineno)
+        return _line(self._code, self._offset)
 
     @property
     def cell(self) -> bool:
@@ -50,6 +50,12 @@ class Place:
     def __str__(self) -> str:
         where = f"line {self.line} of the cell" if self.cell else f"{_shortened(self.file)}:{self.line}"
         return f"{where}, `{self.text}`" if self.text else where
+
+
+@lru_cache(4096)
+def _line(code: CodeType, offset: int) -> int:
+    lines = (line for start, end, line in code.co_lines() if start <= offset < end and line)
+    return next(lines, code.co_firstlineno)
 
 
 def _shortened(file: str) -> str:

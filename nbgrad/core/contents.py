@@ -11,6 +11,13 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def told(name: str, value: Any) -> str:
+    """What messages say of an argument: the shape and the type of a tensor, or the value itself."""
+    if isinstance(value, torch.Tensor):
+        return f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
+    return f"{name} = {value!r}"
+
+
 REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 """The usual element types with gradients: to find one here is faster than to ask it."""
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbgrad.core.contents import dtype_name
+from nbgrad.core.contents import told
 from nbgrad.core.modes import current
 
 if TYPE_CHECKING:
@@ -14,20 +14,12 @@ if TYPE_CHECKING:
 def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
     """The same kind of error, naming the op and what it was given, after every observer was told of it."""
     if type(error) in (RuntimeError, IndexError, TypeError, ValueError):
-        error = type(error)(f"{op.name}({_given(op, values)}): {error}")
+        named = zip(op.inputs, values, strict=True)
+        given = "; ".join(told(name, value) for name, value in named if value is not None)
+        error = type(error)(f"{op.name}({given}): {error}")
     for observer in current().observers:
         observer.on_error(op, args, error)
     return error
-
-
-def _given(op: "Op", values: list[Any]) -> str:
-    return "; ".join(
-        f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
-        if isinstance(value, torch.Tensor)
-        else f"{name} = {value!r}"
-        for name, value in zip(op.inputs, values, strict=True)
-        if value is not None
-    )
 
 
 def check_foreign(op: "Op", args: tuple[Any, ...]) -> None:

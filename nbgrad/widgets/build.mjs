@@ -32,5 +32,5 @@ await build({
   legalComments: "none",
   plugins: [slimSelection],
   alias: { "d3-transition": "./src/still.ts", "d3-interpolate": "./src/still.ts" },
-  banner: { js: `/*! With d3-zoom, d3-selection, d3-drag and d3-dispatch, which are under this licence:\n${licence}*/` },
+  banner: { css: `/*! The script that this sheet goes with holds d3-zoom, d3-selection, d3-drag and d3-dispatch:\n${licence}*/` },
 });

@@ -43,20 +43,21 @@ def describe(graph: AutogradGraph, error: BaseException | None = None) -> Descri
     ids = {record.id: f"n{number}" for number, record in enumerate(records)}
     made = {record.id: record for record in records}
     scopes = _Scopes()
-    saved = {record.id: Saved(record, made) for record in records if record.kind == "op"}
+    inputs = {record.id: record.inputs for record in records}
+    saved = {record.id: Saved(record, inputs[record.id], made) for record in records if record.kind == "op"}
     shown, levels = overlays(records, saved)
     taken = [
         (record, position, one)
         for record in records
-        for position, one in enumerate(record.inputs)
+        for position, one in enumerate(inputs[record.id])
         if one.source is not None and one.source in made
     ]
     edges = {
-        (record.id, position): _edge(f"e{count}", record, one, made, ids)
+        (record.id, position): _edge(f"e{count}", record, inputs[record.id], position, made, ids)
         for count, (record, position, one) in enumerate(taken)
     }
-    wrong = problems(graph, records, ids, list(edges.values()))
-    nodes = [_node(record, ids, scopes, saved, levels) for record in records]
+    wrong = problems(graph, records, inputs, ids, list(edges.values()))
+    nodes = [_node(record, inputs[record.id], ids, scopes, saved, levels) for record in records]
     _add_badges(nodes, wrong)
     history = past(graph, records, ids)
     for record, node in zip(records, nodes, strict=True):
@@ -70,7 +71,7 @@ def describe(graph: AutogradGraph, error: BaseException | None = None) -> Descri
         edges=list(edges.values()),
         scopes=scopes.described(records),
         ops={record.op.name: op_text(record.op) for record in records if record.op is not None},
-        steps=steps(records, ids, edges),
+        steps=steps(records, inputs, ids, edges),
         overlays=shown,
         verdicts=verdicts(records, scopes.id),
         problems=wrong,
@@ -126,7 +127,14 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
     return f"{counted(ops, 'op')}{weights}"
 
 
-def _node(record: Record, ids: dict[int, str], scopes: _Scopes, saved: dict[int, Saved], levels: Levels) -> Node:
+def _node(
+    record: Record,
+    inputs: tuple[Input, ...],
+    ids: dict[int, str],
+    scopes: _Scopes,
+    saved: dict[int, Saved],
+    levels: Levels,
+) -> Node:
     return Node(
         id=ids[record.id],
         kind=_kind(record),
@@ -135,7 +143,7 @@ def _node(record: Record, ids: dict[int, str], scopes: _Scopes, saved: dict[int,
         rule=None if record.gradient is None else f"∇ {number(record.gradient.norm)}",
         scope=scopes.id(record.scope),
         op=record.op.name if record.op is not None else None,
-        details=list(_details(record, saved.get(record.id))),
+        details=list(_details(record, inputs, saved.get(record.id))),
         value=None if record.value is None else look(record.value),
         gradient=None if record.gradient is None else look(record.gradient),
         badges=[],
@@ -162,7 +170,7 @@ def _label(record: Record) -> list[str]:
     return lines
 
 
-def _details(record: Record, saved: Saved | None) -> list[Detail]:
+def _details(record: Record, inputs: tuple[Input, ...], saved: Saved | None) -> list[Detail]:
     """What a click on the node shows, row by row; rows without a text are left out."""
     rows: list[tuple[str, str | None]] = [
         ("name", record.name),
@@ -171,7 +179,7 @@ def _details(record: Record, saved: Saved | None) -> list[Detail]:
         ("shape", shape_text(record.shape)),
         ("dtype", f"{dtype_name(record.dtype)}, on {record.device}"),
         *((name, str(setting)) for name, setting in record.settings.items() if setting is not None),
-        *((taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None),
+        *((taken.name, f"the number {taken.literal}") for taken in inputs if taken.literal is not None),
         ("source", _source_line(record)),
         ("saved for the backward", None if saved is None else str(saved)),
     ]
@@ -183,14 +191,17 @@ def _block(scope: CoreScope | None) -> str | None:
     return f"{scope.label}: {scope.about}" if isinstance(scope, ModuleScope) and scope.about else None
 
 
-def _edge(id: str, record: Record, taken: Input, made: dict[int, Record], ids: dict[int, str]) -> Edge:
+def _edge(
+    id: str, record: Record, inputs: tuple[Input, ...], position: int, made: dict[int, Record], ids: dict[int, str]
+) -> Edge:
+    taken = inputs[position]
     assert taken.source is not None
     source = made[taken.source]
     undone, came = taken.reduction, taken.gradient
     # An op with several results has one record: of which of them this is, the gradient alone tells.
     several = source.op is not None and source.op.several
     shape = came.shape if came is not None and several else tuple(source.shape)
-    shapes = [tuple(made[one.source].shape) for one in record.inputs if one.source in made]
+    shapes = [tuple(made[one.source].shape) for one in inputs if one.source in made]
     return Edge(
         id=id,
         source=ids[taken.source],

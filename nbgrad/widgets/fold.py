@@ -56,30 +56,31 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
         A description whose strings are clean and of bounded length, with its folded nodes, its copies ("n3.1",
         "n3.2", ... for the uses of "n3") and a note for whatever is left out.
     """
-    drawn = clipped(description)
-    drawn = fold(drawn, first_folding(drawn, limit) if folding is None else folding)
+    same = runs(description) if folding is not None or len(description["nodes"]) > limit else []
+    drawn = fold(description, first_folding(description, limit, same) if folding is None else folding, same)
     if len(drawn["nodes"]) > limit:
         drawn = keep_nearest(drawn, limit)
-    return lighter(without_empty_scopes(split_hubs(drawn)))
+    return lighter(without_empty_scopes(split_hubs(clipped(drawn))))
 
 
-def first_folding(description: Description, limit: int) -> Folding:
+def first_folding(description: Description, limit: int, same: list[list[str]] | None = None) -> Folding:
     """The scopes to fold for at most ``limit`` nodes: whole runs and levels, so that equal modules look equal."""
     if len(description["nodes"]) <= limit:
         return Folding()
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    repeated = Folding(closed=frozenset(scope for run in runs(description) for scope in run))
-    if _FEW <= len(fold(description, repeated)["nodes"]) <= limit:
+    same = runs(description) if same is None else same
+    repeated = Folding(closed=frozenset(scope for run in same for scope in run))
+    if _FEW <= len(fold(description, repeated, same)["nodes"]) <= limit:
         return repeated
     depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
     found = Folding()
     for depth in range(max(depths.values(), default=0), 0, -1):
         closed = frozenset(scope for scope in scopes if depths[scope] == depth)
         level = Folding(closed)
-        count = len(fold(description, level)["nodes"])
+        count = len(fold(description, level, same)["nodes"])
         if count < _FEW:  # all blocks in one say nothing: one by one they may
             level = Folding(closed, apart=closed)
-            count = len(fold(description, level)["nodes"])
+            count = len(fold(description, level, same)["nodes"])
         if count < _FEW:
             break
         found = level
@@ -166,8 +167,8 @@ def _adjoin(description: Description, inside: dict[str, list[int]], before: str,
 # --- folding -------------------------------------------------------------------------------------------------------
 
 
-def fold(description: Description, folding: Folding) -> Description:
-    """Draw each closed scope as one node, and those of a run together as one unless they stand apart."""
+def fold(description: Description, folding: Folding, same: list[list[str]] | None = None) -> Description:
+    """Draw each closed scope as one node, and those of a run, which ``same`` lists, as one unless they stand apart."""
     if not folding.closed:
         return description
     scopes = {scope["id"]: scope for scope in description["scopes"]}
@@ -176,7 +177,7 @@ def fold(description: Description, folding: Folding) -> Description:
         closed = [one for one in scope_path(scopes, scope) if one in folding.closed]
         if closed:
             homes[scope] = closed[0]
-    together = _together(description, folding, set(homes.values()))
+    together = _together(runs(description) if same is None else same, list(scopes), folding, set(homes.values()))
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
         if node["scope"] in homes:
@@ -200,10 +201,10 @@ def fold(description: Description, folding: Folding) -> Description:
     }
 
 
-def _together(description: Description, folding: Folding, closed: set[str]) -> dict[str, str]:
+def _together(same: list[list[str]], scopes: list[str], folding: Folding, closed: set[str]) -> dict[str, str]:
     """For each closed scope the one whose node stands for it: the first of its run, else itself."""
-    together = {scope["id"]: scope["id"] for scope in description["scopes"] if scope["id"] in closed}
-    for run in runs(description):
+    together = {scope: scope for scope in scopes if scope in closed}
+    for run in same:
         first = None
         for scope in run:
             if scope not in closed or scope in folding.apart:

@@ -62,21 +62,36 @@ def tiled(values: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
 
 
 def _levels(table: "np.ndarray[Any, Any]") -> str:
+    if np.isfinite(table).all():
+        return bytes(_steps(table).ravel()).decode()
     sound = np.isfinite(table)
-    largest = float(np.abs(table[sound]).max()) if sound.any() else 0.0
-    scaled = np.where(sound, table, 0) / (largest or 1.0)
-    steps = np.rint(np.sign(scaled) * np.sqrt(np.abs(scaled)) * _LEVELS).astype(int) + _LEVELS + ord("A")
-    steps = np.where(np.isnan(table), ord("n"), np.where(np.isinf(table), ord("i"), steps))
-    return bytes(steps.ravel().astype(np.uint8)).decode()
+    steps = np.where(np.isnan(table), _NAN, np.where(sound, _steps(np.where(sound, table, 0)), _INF)).astype(np.uint8)
+    return bytes(steps.ravel()).decode()
+
+
+_ZERO, _NAN, _INF = ord("M"), ord("n"), ord("i")
+
+
+def _steps(table: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """The letters of finite numbers; a square root brings out the small ones."""
+    size = np.abs(table)
+    roots = np.sqrt(size) * (_LEVELS / np.sqrt(size.max() or 1.0)) + 0.5
+    letters: np.ndarray[Any, Any] = (_ZERO + np.copysign(np.floor(roots), table)).astype(np.uint8)
+    return letters
 
 
 def _counts(table: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    sound = table[np.isfinite(table)]
-    return np.histogram(sound, bins=_BARS)[0] if sound.size else np.zeros(0)
+    sound = table.ravel() if np.isfinite(table).all() else table[np.isfinite(table)]
+    if not sound.size:
+        return np.zeros(0)
+    low, high = sound.min(), sound.max()
+    bins = ((sound - low) * (_BARS / (high - low or 1.0))).astype(int)
+    return np.bincount(np.minimum(bins, _BARS - 1), minlength=_BARS)
 
 
 def _percent(counts: "np.ndarray[Any, Any]") -> list[int]:
-    if counts.size == 0 or counts.max() == 0:
+    largest = int(counts.max()) if counts.size else 0
+    if not largest:
         return []
     # A bar that is not empty is at least visible.
-    return [int(max(np.ceil(100 * count / counts.max()), 4)) if count else 0 for count in counts.tolist()]
+    return [max(-(-100 * count // largest), 4) if count else 0 for count in counts.tolist()]

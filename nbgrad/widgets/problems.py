@@ -7,15 +7,21 @@ import torch
 from nbgrad.core import nonfinite
 from nbgrad.core.frame import Stats
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.record import Record
+from nbgrad.core.record import Input, Record
 from nbgrad.widgets.description import Edge, Problem
 
 _MOST = 20
 
 
-def problems(graph: AutogradGraph, records: list[Record], ids: dict[int, str], edges: list[Edge]) -> list[Problem]:
+def problems(
+    graph: AutogradGraph,
+    records: list[Record],
+    inputs: dict[int, tuple[Input, ...]],
+    ids: dict[int, str],
+    edges: list[Edge],
+) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one."""
-    found = [*_beginnings(records, ids), *_unreached(graph, ids)]
+    found = [*_beginnings(records, inputs, ids), *_unreached(graph, ids)]
     warned = dict.fromkeys(
         (edge["reduction"]["warning"], edge["target"])
         for edge in edges
@@ -31,7 +37,7 @@ def _bad(stats: Stats | None) -> str | None:
     return "NaN" if stats.nan else "Inf" if stats.inf else None
 
 
-def _beginnings(records: list[Record], ids: dict[int, str]) -> list[Problem]:
+def _beginnings(records: list[Record], inputs: dict[int, tuple[Input, ...]], ids: dict[int, str]) -> list[Problem]:
     """The first values that are not finite, and the first gradients: not those that only pass them on."""
     values = {record.id: _bad(record.value) for record in records}
     made = {record.id: record for record in records}
@@ -44,7 +50,7 @@ def _beginnings(records: list[Record], ids: dict[int, str]) -> list[Problem]:
     if forward:
         return forward
     for record in reversed(records):
-        for taken in record.inputs:
+        for taken in inputs[record.id]:
             bad = _bad(taken.gradient)
             if bad and not _bad(record.gradient):
                 text = f"{bad} begins here, in the rule of {_what(record)} for {taken.name}"

@@ -3,7 +3,7 @@
 from math import prod
 
 from nbgrad.core.function import of_function
-from nbgrad.core.record import Record
+from nbgrad.core.record import Input, Record
 from nbgrad.widgets.wording import byte_text
 
 
@@ -16,14 +16,14 @@ class Saved:
         whole: whether that is all of it.
     """
 
-    def __init__(self, record: Record, made: dict[int, Record]) -> None:
+    def __init__(self, record: Record, inputs: tuple[Input, ...], made: dict[int, Record]) -> None:
         self.names: tuple[str, ...] = ()
         self.size = 0
         self.whole = True
         op = record.op
         if op is None or record.kind != "op":
             return
-        taken = [(name, made.get(one.source or 0)) for name, one in zip(op.inputs, record.inputs, strict=False)]
+        taken = [(name, made.get(one.source or 0)) for name, one in zip(op.inputs, inputs, strict=False)]
         wanted = [
             position
             for position, (name, source) in enumerate(taken)

@@ -6,16 +6,19 @@ order of the steps is the reverse of the record's, without anybody having writte
 
 from collections import Counter
 
-from nbgrad.core.record import Record
+from nbgrad.core.record import Input, Record
 from nbgrad.widgets.description import Edge, Given, Step
 from nbgrad.widgets.wording import number, shape_text
 
 
-def steps(records: list[Record], ids: dict[int, str], edges: dict[tuple[int, int], Edge]) -> list[Step]:
+def steps(
+    records: list[Record], inputs: dict[int, tuple[Input, ...]], ids: dict[int, str], edges: dict[tuple[int, int], Edge]
+) -> list[Step]:
     """What happened in the last backward, stop by stop.
 
     Args:
         records: of the graph, in record order.
+        inputs: what each of them took.
         ids: the node of each record.
         edges: by id of the record and position of the input.
     """
@@ -26,7 +29,7 @@ def steps(records: list[Record], ids: dict[int, str], edges: dict[tuple[int, int
     ran = [record for record in reversed(records) if record.kind == "op" and record.gradient is not None]
     for count, record in enumerate(ran, 1):
         given = []
-        for position, taken in enumerate(record.inputs):
+        for position, taken in enumerate(inputs[record.id]):
             edge = edges.get((record.id, position))
             if edge is None or edge["gradient"] is None or taken.source is None:
                 continue

@@ -27,7 +27,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
 }
 
 export function button(label: string, title: string, testid: string, click: () => void): HTMLButtonElement {
-  const element = html("button", { type: "button", "aria-label": title, title, "data-testid": testid }, label);
+  const element = html("button", { type: "button", "aria-label": title, title, "data-testid": `nbgrad-${testid}` }, label);
   element.addEventListener("click", click);
   return element;
 }

@@ -32,23 +32,23 @@ export function toolbarOf(picture: Picture, tools: Tools, turns: boolean): HTMLE
   const wrong = description.problems.length + description.verdicts.filter((one) => one.kind !== "sound").length;
   const bar = html("div", { class: "nbg-tools", role: "toolbar", "aria-label": "View" });
   if (description.edges.some((edge) => edge.gradient !== null)) bar.append(modes(tools));
-  if (description.steps.length) bar.append(button("▶ Steps", "Walk through the backward, rule by rule (S)", "nbgrad-steps", tools.steps));
+  if (description.steps.length) bar.append(button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps));
   const { frames } = description.history;
-  if (frames.length) bar.append(button(`History (${frames.length})`, "Every backward that is remembered (H)", "nbgrad-history", tools.past));
+  if (frames.length) bar.append(button(`History (${frames.length})`, "Every backward that is remembered (H)", "history", tools.past));
   const warned = reductions.some((edge) => edge.reduction?.warning) ? "⚠ " : "";
-  bar.append(button(`${warned}Σ Reductions (${reductions.length})`, "List the broadcast reductions", "nbgrad-reductions", tools.reductions));
-  const findings = button(`Findings (${wrong})`, "What looks wrong, and the gradients of each module", "nbgrad-findings", tools.findings);
+  bar.append(button(`${warned}Σ Reductions (${reductions.length})`, "List the broadcast reductions", "reductions", tools.reductions));
+  const findings = button(`Findings (${wrong})`, "What looks wrong, and the gradients of each module", "findings", tools.findings);
   findings.classList.toggle("nbg-alert", wrong > 0);
   bar.append(findings);
   if (description.overlays.length) bar.append(colours(description, tools));
   bar.append(search(tools));
   const end = html("span", { class: "nbg-group" });
-  if (turns) end.append(button("⤨", "Turn: from top to bottom, or from left to right", "nbgrad-turn", tools.turn));
+  if (turns) end.append(button("⤨", "Turn: from top to bottom, or from left to right", "turn", tools.turn));
   end.append(
-    button("☰", "The graph as a table (T)", "nbgrad-as-table", tools.showTable),
-    button("−", "Zoom out", "nbgrad-zoom-out", () => tools.scale(1 / 1.4)),
-    button("+", "Zoom in", "nbgrad-zoom-in", () => tools.scale(1.4)),
-    button("Fit", "Fit the whole graph", "nbgrad-fit", tools.fit),
+    button("☰", "The graph as a table (T)", "as-table", tools.showTable),
+    button("−", "Zoom out", "zoom-out", () => tools.scale(1 / 1.4)),
+    button("+", "Zoom in", "zoom-in", () => tools.scale(1.4)),
+    button("Fit", "Fit the whole graph", "fit", tools.fit),
   );
   bar.append(end);
   return bar;
@@ -58,7 +58,7 @@ function modes(tools: Tools): HTMLElement {
   const group = html("span", { class: "nbg-group", role: "radiogroup", "aria-label": "Direction" });
   const all: [Mode, string][] = [["forward", "↓ Forward"], ["backward", "↑ Backward"], ["both", "⇅ Both"]];
   for (const [mode, label] of all) {
-    const one = button(label, `Show ${mode === "both" ? "both directions" : `the ${mode} alone`}`, `nbgrad-${mode}`, () => tools.mode(mode));
+    const one = button(label, `Show ${mode === "both" ? "both directions" : `the ${mode} alone`}`, mode, () => tools.mode(mode));
     one.setAttribute("role", "radio");
     one.setAttribute("aria-checked", String(mode === "both"));
     group.append(one);

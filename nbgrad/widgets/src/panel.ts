@@ -27,7 +27,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   parts.push(quiet(MEANING[node.kind] + (node.root ? "; the backward starts here" : "")));
   if (where) parts.push(quiet(where));
   for (const badge of told.badges) parts.push(html("p", { class: `nbg-finding nbg-finding-${badge.kind}` }, badge.text));
-  if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "nbgrad-unfold", () => select.toggle(node.holds))));
+  if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "unfold", () => select.toggle(node.holds))));
   const op = node.op === null ? undefined : description.ops[node.op];
   if (op?.what) parts.push(html("p", {}, op.what));
   if (op?.why) parts.push(html("p", { class: "nbg-why" }, op.why));
@@ -44,9 +44,9 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   parts.push(
     html("h4", {}, "Show only"),
     row(
-      button("Ancestors", "What this was computed from", "nbgrad-ancestors", () => select.focus(node.id, "ancestors")),
-      button("Descendants", "What was computed from this", "nbgrad-descendants", () => select.focus(node.id, "descendants")),
-      button("Path to …", "The ways to the node that you choose next", "nbgrad-path", () => select.focus(node.id, "path")),
+      button("Ancestors", "What this was computed from", "ancestors", () => select.focus(node.id, "ancestors")),
+      button("Descendants", "What was computed from this", "descendants", () => select.focus(node.id, "descendants")),
+      button("Path to …", "The ways to the node that you choose next", "path", () => select.focus(node.id, "path")),
     ),
   );
   return parts;
@@ -127,7 +127,7 @@ export function findingsPanel(description: Description, select: Selection): Node
 }
 
 export function closeButton(close: () => void): HTMLButtonElement {
-  const element = button("×", "Close (Escape)", "nbgrad-close", close);
+  const element = button("×", "Close (Escape)", "close", close);
   element.className = "nbg-close";
   return element;
 }

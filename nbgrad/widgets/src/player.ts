@@ -15,16 +15,16 @@ export class Player {
   #timer = 0;
 
   constructor(private steps: Step[], private readonly show: (step: Step | null, at: number) => void) {
-    this.#go = button("Play", "Play or pause", "nbgrad-play", () => this.play(!this.#timer));
+    this.#go = button("Play", "Play or pause", "play", () => this.play(!this.#timer));
     for (const [label, delay] of SPEEDS) this.#speed.append(html("option", { value: delay }, label));
     this.#speed.value = "1100";
     this.#speed.addEventListener("change", () => this.#timer && this.play(true));
     this.#slider.addEventListener("input", () => this.#at(Number(this.#slider.value)));
     this.root.append(
-      button("|◀", "First step", "nbgrad-first", () => this.#at(1)),
-      button("◀", "One step back", "nbgrad-back", () => this.#move(-1)),
+      button("|◀", "First step", "first", () => this.#at(1)),
+      button("◀", "One step back", "back", () => this.#move(-1)),
       this.#go,
-      button("▶", "One step on", "nbgrad-next", () => this.#move(1)),
+      button("▶", "One step on", "next", () => this.#move(1)),
       this.#slider, this.#speed, this.#words,
     );
   }

@@ -20,8 +20,8 @@ export class Timeline {
     this.#slider.addEventListener("input", () => this.#at());
     this.#other.addEventListener("change", () => this.#at());
     this.root.append(
-      html("b", {}, "History"), button("◀", "One frame back", "nbgrad-earlier", () => this.#move(-1)), this.#slider,
-      button("▶", "One frame on", "nbgrad-later", () => this.#move(1)), this.#other, this.#words,
+      html("b", {}, "History"), button("◀", "One frame back", "earlier", () => this.#move(-1)), this.#slider,
+      button("▶", "One frame on", "later", () => this.#move(1)), this.#other, this.#words,
       html("div", { class: "nbg-strip" }, this.#curves(choose), html("small", {}, `gradient norms of the parameters, from ${history.low} to ${history.high} (log)`)),
     );
   }

@@ -1,6 +1,7 @@
 // The live view of one picture: what is drawn of it, what is selected, and what the keys do.
 
 import { Camera } from "./camera";
+import { Cull } from "./cull";
 import type { Box, Picture, Step } from "./description";
 import { html, svg } from "./dom";
 import { type Drawing, draw } from "./draw";
@@ -8,6 +9,7 @@ import { between, matches, reach } from "./find";
 import { headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
 import { folded } from "./geometry";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel, type Selection } from "./panel";
+import { Paint } from "./paint";
 import { Player, stepPanel } from "./player";
 import { tableOf } from "./table";
 import { differencePanel, Timeline } from "./timeline";
@@ -16,6 +18,13 @@ import { differencePanel, Timeline } from "./timeline";
 export type Ask = (request: { toggle?: string[]; direction?: string }) => void;
 
 type Element = SVGGElement;
+
+/** Focus a part of the drawing, which may be too far away to be drawn just now. */
+function go(element: Element | undefined): void {
+  if (!element) return;
+  element.style.display = "";
+  element.focus({ preventScroll: true });
+}
 
 export class View implements Selection, Tools {
   readonly root = html("div", { class: "nbgrad nbg-both", "data-testid": "nbgrad-view", role: "group" });
@@ -31,6 +40,8 @@ export class View implements Selection, Tools {
   #legendScale: HTMLElement | null = null;
   #picture!: Picture; // as drawn: the base with what is folded here
   #drawing!: Drawing;
+  #cull: Cull | null = null;
+  #paint!: Paint;
   #order: [string, Element, Box][] = []; // what the keyboard walks: nodes and marks, row by row
   #chosen: Element | null = null;
   #pathFrom: string | null = null;
@@ -49,7 +60,10 @@ export class View implements Selection, Tools {
     this.#camera = new Camera(
       this.#stage,
       (event) => this.#wants(event),
-      (to) => this.#drawing?.layer.setAttribute("transform", to.toString()),
+      (to) => {
+        this.#drawing?.layer.setAttribute("transform", to.toString());
+        this.#cull?.look(to, this.#stage.clientWidth, this.#stage.clientHeight);
+      },
     );
     this.#draw();
     this.root.style.setProperty("--nbg-height", `${Math.min(640, Math.max(320, this.#picture.layout.height + 40))}px`);
@@ -83,6 +97,8 @@ export class View implements Selection, Tools {
   #draw(): void {
     this.#picture = folded(this.base, this.#closed);
     this.#drawing = draw(this.#picture);
+    this.#paint = new Paint(this.#stage, this.#picture, this.#drawing);
+    this.#cull = new Cull(this.#drawing, this.#picture.layout);
     this.#stage.replaceChildren(this.#drawing.layer);
     this.#player.replace(this.#picture.description.steps);
     const table = tableOf(this.#picture.description, (id) => {
@@ -102,8 +118,8 @@ export class View implements Selection, Tools {
     this.#order[0]?.[1].setAttribute("tabindex", "0");
     for (const [id, element] of edges) {
       element.addEventListener("click", () => this.edge(id));
-      element.addEventListener("mouseenter", () => this.#highlight(element));
-      element.addEventListener("mouseleave", () => this.#highlight(this.#chosen));
+      element.addEventListener("mouseenter", () => this.#paint.highlight(element));
+      element.addEventListener("mouseleave", () => this.#paint.highlight(this.#chosen));
     }
     for (const [id, element] of scopes) element.addEventListener("dblclick", () => this.toggle([id]));
     this.overlay(this.#overlaid);
@@ -176,14 +192,14 @@ export class View implements Selection, Tools {
       else if (event.detail === 1) timer = window.setTimeout(choose, 280);
     });
     if (holds.length) element.addEventListener("dblclick", () => this.toggle(holds));
-    element.addEventListener("mouseenter", () => this.#highlight(element));
-    element.addEventListener("mouseleave", () => this.#highlight(this.#chosen));
+    element.addEventListener("mouseenter", () => this.#paint.highlight(element));
+    element.addEventListener("mouseleave", () => this.#paint.highlight(this.#chosen));
     element.addEventListener("focus", () => {
       for (const [, other] of this.#order) other.setAttribute("tabindex", other === element ? "0" : "-1");
       if (element.matches(":focus-visible")) this.#camera.reveal(box, this.#panel);
-      this.#highlight(element);
+      this.#paint.highlight(element);
     });
-    element.addEventListener("blur", () => this.#highlight(this.#chosen));
+    element.addEventListener("blur", () => this.#paint.highlight(this.#chosen));
   }
 
   #choose(element: Element, content: Node[]): void {
@@ -195,8 +211,8 @@ export class View implements Selection, Tools {
     const box = this.#order.find(([, other]) => other === element)?.[2];
     if (box) this.#camera.reveal(box, this.#panel);
     if (this.#player.shown) this.#player.play(false);
-    if (element.hasAttribute("tabindex")) element.focus({ preventScroll: true });
-    this.#highlight(element);
+    if (element.hasAttribute("tabindex")) go(element);
+    this.#paint.highlight(element);
   }
 
   #open(content: Node[]): void {
@@ -215,36 +231,12 @@ export class View implements Selection, Tools {
     this.#showPanel(false);
     this.#chosen?.classList.remove("nbg-chosen");
     this.#chosen = null;
-    this.#highlight(null);
+    this.#paint.highlight(null);
   }
 
-  /** Show one node, edge or mark with what belongs to it, and let the rest step back. */
-  #highlight(element: Element | null): void {
-    const { nodes, edges, marks } = this.#drawing;
-    const on = new Set<unknown>();
-    const id = element?.dataset["nodeId"];
-    const one = element?.dataset["edgeId"];
-    for (const edge of element ? this.#picture.description.edges : []) {
-      const own = id !== undefined && [edge.source, edge.target].some((end) => original(end) === original(id));
-      if (own || edge.id === one) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
-    }
-    if (element) on.add(element);
-    this.#stage.classList.toggle("nbg-focus", on.size > 0);
-    for (const part of this.#parts()) part.classList.toggle("nbg-on", on.has(part));
-  }
-
-  *#parts(): Generator<Element> {
-    for (const group of [this.#drawing.nodes, this.#drawing.edges, this.#drawing.marks]) yield* group.values();
-  }
-
-  /** Let all but these nodes, and what is between them, step back until Escape; null shows everything. */
+  /** Let all but these nodes step back until Escape; null shows everything. */
   #only(ids: Set<string> | null): void {
-    const { description } = this.#picture;
-    const has = (id: string) => ids === null || ids.has(original(id));
-    for (const [id, element] of this.#drawing.nodes) element.classList.toggle("nbg-out", !has(id));
-    for (const edge of description.edges)
-      for (const part of [this.#drawing.edges.get(edge.id), this.#drawing.marks.get(edge.id)])
-        part?.classList.toggle("nbg-out", !(has(edge.source) && has(edge.target)));
+    this.#paint.only(ids);
     if (ids === null) this.#status.hidden = true;
     else this.#say(ids.size ? "Only what you asked for is lit. Escape shows everything." : "There is no way between the two. Escape shows everything.");
   }
@@ -263,17 +255,7 @@ export class View implements Selection, Tools {
     this.#legendScale?.remove();
     this.#legendScale = scaleOf(this.#picture.description, key);
     if (this.#legendScale) this.#stage.after(this.#legendScale);
-    const classes = this.#picture.description.overlays.find((one) => one.key === key)?.classes.length ?? 0;
-    for (const node of this.#picture.description.nodes) {
-      const element = this.#drawing.nodes.get(node.id);
-      const level = node.levels[key];
-      element?.classList.toggle("nbg-levelled", level !== undefined && !classes);
-      element?.classList.toggle("nbg-classed", level !== undefined && classes > 0);
-      if (level === undefined) continue;
-      element?.style.setProperty("--nbg-level", String(level));
-      element?.style.setProperty("--nbg-class", `var(--nbg-class-${level % 6})`);
-    }
-    this.#stage.classList.toggle("nbg-overlaid", key !== "");
+    this.#paint.overlay(key);
   };
 
   search = (query: string, next: boolean): void => {
@@ -324,40 +306,14 @@ export class View implements Selection, Tools {
     this.#timeline.open(!this.#timeline.shown);
   };
 
-  /** Colour the nodes as the gradients of one frame were, and say how two differ; null for the last backward. */
   #at(frame: number | null, other: number | null): void {
-    const { nodes } = this.#picture.description;
     this.overlay("");
-    this.#stage.classList.toggle("nbg-overlaid", frame !== null);
-    for (const node of nodes) {
-      const element = this.#drawing.nodes.get(node.id);
-      const letter = frame === null ? "-" : (node.past[frame] ?? "-");
-      element?.classList.toggle("nbg-levelled", letter !== "-");
-      element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
-      const rule = element?.querySelector(".nbg-rule");
-      const norm = frame === null ? undefined : node.norms[frame];
-      if (rule) rule.textContent = frame === null ? node.rule : norm ? `∇ ${norm}` : "∇";
-    }
+    this.#paint.frame(frame);
     if (frame !== null && other !== null) this.#open(differencePanel(this.#picture.description, other, frame));
   }
 
-  /** Draw the backward as far as one step; null for all of it again. */
   #step(step: Step | null, at: number): void {
-    this.#stage.classList.toggle("nbg-stepping", step !== null);
-    const { nodes, edges, marks } = this.#drawing;
-    const steps = this.#picture.description.steps;
-    const given = (from: number, to: number) => new Set(steps.slice(from, to).flatMap((one) => one.given.map((it) => it.edge)));
-    const [past, now] = [given(0, at), given(at - 1, at)];
-    const done = new Set(steps.slice(0, at).map((one) => one.node));
-    for (const edge of this.#picture.description.edges) if (past.has(edge.id)) done.add(edge.source);
-    for (const [id, element] of nodes) {
-      element.classList.toggle("nbg-done", done.has(id));
-      element.classList.toggle("nbg-current", step?.node === id);
-    }
-    for (const [id, element] of [...edges, ...marks]) {
-      element.classList.toggle("nbg-done", past.has(id));
-      element.classList.toggle("nbg-current", step !== null && now.has(id));
-    }
+    this.#paint.step(step, at);
     if (!step) return this.#close();
     this.#open(stepPanel(this.#picture.description, step));
     const box = this.#picture.layout.nodes[step.node];
@@ -442,7 +398,7 @@ export class View implements Selection, Tools {
     const current = this.#order[here];
     if (!current) return false;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (step !== undefined) this.#order[here + step]?.[1].focus({ preventScroll: true });
+    if (step !== undefined) go(this.#order[here + step]?.[1]);
     else if (event.key === "ArrowUp") this.#along(current[1], "target", "source");
     else if (event.key === "ArrowDown") this.#along(current[1], "source", "target");
     else if (event.key === "Enter" || event.key === " ") this.#enter(current[1]);
@@ -481,6 +437,6 @@ export class View implements Selection, Tools {
     );
     if (!edge) return;
     const next = mark === undefined ? (marks.get(edge.id) ?? nodes.get(edge[to])) : nodes.get(edge[to]);
-    next?.focus({ preventScroll: true });
+    go(next);
   }
 }

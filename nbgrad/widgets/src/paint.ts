@@ -1,0 +1,90 @@
+// How the parts of a drawing look for the moment: lit, in the background, coloured, reached by the backward.
+
+import type { Picture, Step } from "./description";
+import type { Drawing } from "./draw";
+import { original } from "./panel";
+
+export class Paint {
+  readonly #stage: SVGSVGElement;
+  readonly #picture: Picture;
+  readonly #drawing: Drawing;
+
+  constructor(stage: SVGSVGElement, picture: Picture, drawing: Drawing) {
+    this.#stage = stage;
+    this.#picture = picture;
+    this.#drawing = drawing;
+  }
+
+  /** Show one node, edge or mark with what belongs to it, and let the rest step back. */
+  highlight(element: SVGGElement | null): void {
+    const { nodes, edges, marks } = this.#drawing;
+    const on = new Set<unknown>();
+    const id = element?.dataset["nodeId"];
+    const one = element?.dataset["edgeId"];
+    for (const edge of element ? this.#picture.description.edges : []) {
+      const own = id !== undefined && [edge.source, edge.target].some((end) => original(end) === original(id));
+      if (own || edge.id === one) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
+    }
+    if (element) on.add(element);
+    this.#stage.classList.toggle("nbg-focus", on.size > 0);
+    for (const group of [nodes, edges, marks]) for (const part of group.values()) part.classList.toggle("nbg-on", on.has(part));
+  }
+
+  /** Let all but these nodes, and what is between them, step back; null shows everything. */
+  only(ids: Set<string> | null): void {
+    const { nodes, edges, marks } = this.#drawing;
+    const has = (id: string) => ids === null || ids.has(original(id));
+    for (const [id, element] of nodes) element.classList.toggle("nbg-out", !has(id));
+    for (const edge of this.#picture.description.edges)
+      for (const part of [edges.get(edge.id), marks.get(edge.id)])
+        part?.classList.toggle("nbg-out", !(has(edge.source) && has(edge.target)));
+  }
+
+  overlay(key: string): void {
+    const { nodes, overlays } = this.#picture.description;
+    const classes = overlays.find((one) => one.key === key)?.classes.length ?? 0;
+    for (const node of nodes) {
+      const element = this.#drawing.nodes.get(node.id);
+      const level = node.levels[key];
+      element?.classList.toggle("nbg-levelled", level !== undefined && !classes);
+      element?.classList.toggle("nbg-classed", level !== undefined && classes > 0);
+      if (level === undefined) continue;
+      element?.style.setProperty("--nbg-level", String(level));
+      element?.style.setProperty("--nbg-class", `var(--nbg-class-${level % 6})`);
+    }
+    this.#stage.classList.toggle("nbg-overlaid", key !== "");
+  }
+
+  /** Colour the nodes as the gradients of one frame were; null for the last backward. */
+  frame(frame: number | null): void {
+    this.#stage.classList.toggle("nbg-overlaid", frame !== null);
+    for (const node of this.#picture.description.nodes) {
+      const element = this.#drawing.nodes.get(node.id);
+      const letter = frame === null ? "-" : (node.past[frame] ?? "-");
+      element?.classList.toggle("nbg-levelled", letter !== "-");
+      element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
+      const rule = element?.querySelector(".nbg-rule");
+      const norm = frame === null ? undefined : node.norms[frame];
+      if (rule) rule.textContent = frame === null ? node.rule : norm ? `∇ ${norm}` : "∇";
+    }
+  }
+
+  /** Draw the backward as far as one step; null for all of it again. */
+  step(step: Step | null, at: number): void {
+    this.#stage.classList.toggle("nbg-stepping", step !== null);
+    const { nodes, edges, marks } = this.#drawing;
+    const { steps } = this.#picture.description;
+    const given = (from: number, to: number) => new Set(steps.slice(from, to).flatMap((one) => one.given.map((it) => it.edge)));
+    const [past, now] = [given(0, at), given(at - 1, at)];
+    const done = new Set(steps.slice(0, at).map((one) => one.node));
+    for (const edge of this.#picture.description.edges) if (past.has(edge.id)) done.add(edge.source);
+    for (const [id, element] of nodes) {
+      element.classList.toggle("nbg-done", done.has(id));
+      element.classList.toggle("nbg-current", step?.node === id);
+    }
+    for (const [id, element] of [...edges, ...marks]) {
+      element.classList.toggle("nbg-done", past.has(id));
+      element.classList.toggle("nbg-current", step !== null && now.has(id));
+    }
+  }
+}
