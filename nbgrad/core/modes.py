@@ -125,6 +125,12 @@ class State:
         self.device = device
         self.observers = observers
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.fields().values()))
+
     def fields(self) -> dict[str, Any]:
         """All of it by name."""
         return {name: getattr(self, name) for name in State.__slots__}

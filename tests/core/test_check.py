@@ -100,6 +100,8 @@ CONSTRAINED = {
     "cholesky_solve": "it reads half of a matrix",
     "linalg_eigh": "it reads half of a symmetric matrix, of which differences move one element alone",
     "logit_backward": "its first sample is at a bound",
+    "bernoulli": "it draws: differences see other numbers, and no probability may leave 0 to 1",
+    "normal": "it draws: differences see other numbers, and no width may be negative",
 }
 """Rows whose samples differences do not fit, and why: the tests of the rows hold them against torch."""
 

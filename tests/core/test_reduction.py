@@ -118,12 +118,6 @@ def test_both_forms_of_a_correction_are_refused() -> None:
         x.var(0, unbiased=True, correction=1)
 
 
-def test_the_nuclear_norm_is_named_as_missing() -> None:
-    x: Any = nbgrad.tensor(X)
-    with pytest.raises(NotImplementedError, match="nuc"):
-        x.norm("nuc")
-
-
 @pytest.mark.parametrize("places", ["one line", "like y", "stretched"])
 def test_an_area_has_a_gradient_in_its_places(places: str) -> None:
     x = {"one line": X[0].cumsum(0), "like y": X.cumsum(1), "stretched": X[:1].cumsum(1)}[places]
