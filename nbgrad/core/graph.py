@@ -4,7 +4,7 @@ A graph keeps light facts, one ``Record`` per op, and owns no tensor that the us
 gradients of the last backward, both within a budget. It is poured into rustworkx in bulk when somebody asks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -199,7 +199,7 @@ class AutogradGraph(Observer, Queries):
 
     def _sweep(self) -> None:
         """Drop the facts of ops whose results are gone and that the last backward did not reach."""
-        notes, shown = self._notes, self._reached() if self._backwards else set()
+        notes, shown = self._notes, self._reached(self._notes.roots)
         self._ops = {id: ran for id, ran in self._ops.items() if id in shown or ran.thing() is not None}
         used = {source for ran in self._ops.values() for source in ran.sources}
         self._outer = {id: record for id, record in self._outer.items() if id in used}
@@ -228,7 +228,7 @@ class AutogradGraph(Observer, Queries):
     def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
         """Remember where the user's code stopped, if this is the end of it."""
         operands = tuple(map(Operand.of, op.inputs, args))
-        self._failure = Failure(op.name, str(error), None, operands, current().scope, user_place())
+        self._failure = Failure(op.name, str(error), None, operands, current().scope, user_place(), seq=next_seq())
 
     def on_backward_error(self, origin: Origin, error: Exception) -> None:
         """What the backward did until then is shown, and where it stopped."""
@@ -360,9 +360,9 @@ class AutogradGraph(Observer, Queries):
 
     # From facts to what is shown.
 
-    def _reached(self) -> set[int]:
-        """The ops that the last backward started from and everything they were computed from."""
-        waiting = list(self._notes.roots)
+    def _reached(self, roots: Iterable[int]) -> set[int]:
+        """The ops that made ``roots`` and everything they were computed from."""
+        waiting = [root for root in roots if root in self._ops]
         found, ops = set(waiting), self._ops
         while waiting:
             ran = ops.get(waiting.pop())
@@ -383,9 +383,11 @@ class AutogradGraph(Observer, Queries):
         """The facts of what is shown, each with its id and the scope that it is shown in."""
         ops, outer = self._ops, self._outer
         if self._backwards:
-            shown = [(id, ops[id]) for id in sorted(self._reached()) if id in ops]
+            shown = [(id, ops[id]) for id in sorted(self._reached(self._notes.roots))]
         else:
-            shown = [(id, ran) for id, ran in ops.items() if ran.thing() is not None]
+            failed = self._failure is not None and self._failure.seq > next(reversed(ops), 0)  # nothing ran after it
+            needed = self._reached(self._failure.ids if self._failure and failed else ())
+            shown = [(id, ran) for id, ran in ops.items() if id in needed or ran.thing() is not None]
         seen: set[int] = set()
         passed: list[Passed] = []
         for id, ran in shown:

@@ -142,6 +142,7 @@ class Failure(NamedTuple):
         operands: what the op was given; empty for a backward.
         scope, place: where it ran.
         frame: what the backward had done by then.
+        seq: ops with a larger number ran after it.
     """
 
     op: str
@@ -151,6 +152,12 @@ class Failure(NamedTuple):
     scope: Scope | None
     place: Place | None
     frame: Frame | None = None
+    seq: int = 0
+
+    @property
+    def ids(self) -> list[int]:
+        """The records of the operands: nobody else may hold on to what they stand for."""
+        return [operand.id for operand in self.operands if operand.id is not None]
 
 
 class Record:

@@ -684,3 +684,21 @@ def test_a_backward_with_create_graph_is_recorded_too() -> None:
     assert [record.op.name for record in graph.records if record.op] == ["pow", "mul", "mul"]
     assert x.grad is not None
     assert x.grad.item() == 12.0
+
+
+def test_what_led_to_an_op_that_failed_is_shown_though_nobody_holds_it() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        with pytest.raises(RuntimeError):
+            (x * 2).exp() + tensor([1.0, 2.0, 3.0])
+    assert [record.op.name for record in graph.records if record.op is not None] == ["mul", "exp"]
+
+
+def test_an_op_that_failed_and_was_passed_over_leaves_nothing() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        with pytest.raises(RuntimeError):
+            (x * 2).exp() + tensor([1.0, 2.0, 3.0])
+        y = x.sin()
+    assert [record.op.name for record in graph.records if record.op is not None] == ["sin"]
+    assert y.requires_grad
