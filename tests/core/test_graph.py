@@ -688,9 +688,8 @@ def test_a_backward_with_create_graph_is_recorded_too() -> None:
 
 def test_what_led_to_an_op_that_failed_is_shown_though_nobody_holds_it() -> None:
     x = tensor([1.0, 2.0], requires_grad=True)
-    with AutogradGraph() as graph:
-        with pytest.raises(RuntimeError):
-            (x * 2).exp() + tensor([1.0, 2.0, 3.0])
+    with AutogradGraph() as graph, pytest.raises(RuntimeError):
+        (x * 2).exp() + tensor([1.0, 2.0, 3.0])
     assert [record.op.name for record in graph.records if record.op is not None] == ["mul", "exp"]
 
 
