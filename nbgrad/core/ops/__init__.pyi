@@ -485,7 +485,8 @@ def batch_norm(
 ) -> Tensor:
     """Brings each channel to mean 0 and variance 1, with torch's checks: see the row batch_norm.
 
-    Raises ValueError where training sees one value of each channel: it has no variance. Which of torch's kernels runs
+    Raises ValueError where training sees one value of each channel, which has no variance, or for an eps that is not
+    positive (in evaluation: negative). Which of torch's kernels runs
     is not for ``cudnn_enabled`` to say.
     """
 
