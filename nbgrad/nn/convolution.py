@@ -143,12 +143,12 @@ def _check_padding(padding: str | tuple[int, ...], stride: tuple[int, ...], mode
 
 def _around(padding: str | tuple[int, ...], kernel_size: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
     """What ``pad`` takes, last dimension first: a pair of numbers for each number of the padding, as torch has it."""
+    if not isinstance(padding, str):
+        return tuple(side for one in reversed(padding) for side in (one, one))
     if padding == "valid":
         return (0, 0) * len(kernel_size)
-    if padding == "same":
-        totals = [gap * (size - 1) for gap, size in zip(dilation[::-1], kernel_size[::-1], strict=False)]
-        return tuple(side for total in totals for side in (total // 2, total - total // 2))
-    return tuple(side for one in reversed(padding) for side in (one, one))
+    totals = [gap * (size - 1) for gap, size in zip(dilation[::-1], kernel_size[::-1], strict=False)]
+    return tuple(side for total in totals for side in (total // 2, total - total // 2))
 
 
 class _Conv(_ConvNd):
