@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from nbgrad.core import ops
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.row import Op
+from tools.created import CREATED
 
 HEADER = """
 from collections.abc import Callable, Sequence
@@ -474,6 +475,8 @@ def _type(own: str, one: Parameter, row: Any) -> str | None:
 
 
 _NEW = "dtype: torch.dtype | None = None, device: torch.device | str | None = None, requires_grad: bool = False"
+_PLACE = "device: torch.device | str | int | None = None, dtype: torch.dtype | None = None"
+_HOW = "non_blocking: bool = False, copy: bool = False, *, memory_format: torch.memory_format = torch.preserve_format"
 _MEDIAN = [("", "Tensor"), ("dim: int, keepdim: bool = False", "ValuesAndIndices")]
 _EXTREME = [*_MEDIAN, ("dim: Tensor | torch.Tensor", "Tensor")]
 WAYS = {
@@ -486,10 +489,10 @@ WAYS = {
     "median": _MEDIAN,
     "nanmedian": _MEDIAN,
     "to": [
-        ("device: torch.device | str, dtype: torch.dtype | None = None", "Tensor"),
-        ("dtype: torch.dtype", "Tensor"),
-        ("other: Tensor | torch.Tensor", "Tensor"),
-        ("*, device: torch.device | str | None = None, dtype: torch.dtype | None = None", "Tensor"),
+        (f"device: torch.device | str | int | None, dtype: torch.dtype | None = None, {_HOW}", "Tensor"),
+        (f"dtype: torch.dtype, {_HOW}", "Tensor"),
+        (f"other: Tensor | torch.Tensor, {_HOW}", "Tensor"),
+        (f"*, {_PLACE}, {_HOW.replace('*, ', '')}", "Tensor"),
     ],
     "type_as": [("other: Tensor | torch.Tensor", "Tensor")],
     **{f"new_{kind}": [(f"*size: int | Sequence[int], {_NEW}", "Tensor")] for kind in ("empty", "ones", "zeros")},
@@ -505,6 +508,8 @@ METHODS = {"where": [("condition: Tensor | torch.Tensor, other: Operand", "Tenso
 
 def ways(name: str, function: Any, *, method: bool) -> tuple[list[tuple[str, str]], list[str]]:
     """The parameter lists of a function with what it gives, one for each way to call it; and what has no type."""
+    if name in CREATED and not method:
+        return [(takes, "Tensor") for takes in CREATED[name]], []
     chosen = WAYS | METHODS if method else WAYS
     if name in chosen:
         first = "self" if method else "input: Array"
