@@ -3361,6 +3361,39 @@ def mul(a: Array, b: Operand) -> Tensor:
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
 
+def multi_head_attention_forward(
+    query: Array,
+    key: Array,
+    value: Array,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Array | None,
+    in_proj_bias: Array | None,
+    bias_k: Array | None,
+    bias_v: Array | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Array,
+    out_proj_bias: Array | None,
+    training: bool = True,
+    key_padding_mask: Array | None = None,
+    need_weights: bool = True,
+    attn_mask: Array | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Array | None = None,
+    k_proj_weight: Array | None = None,
+    v_proj_weight: Array | None = None,
+    static_k: Array | None = None,
+    static_v: Array | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """What ``nn.MultiheadAttention`` computes, as a function of its weights, as ``(output, weights or None)``.
+
+    Shapes: query (L, N, E), key (S, N, E) and value (S, N, E), or all three without N; weights (N, L, S). Raises
+    AssertionError where weights are missing or a shape does not fit, RuntimeError for a mask that does not.
+    """
+
 def multi_margin_loss(
     input: Array, target: Array, weight: Array | None = None, p: float = 1, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -4096,7 +4129,7 @@ def scalar_tensor(
 def scaled_dot_product_attention(
     query: Array,
     key: Array,
-    value: Number,
+    value: Array,
     attn_mask: Array | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
