@@ -61,9 +61,8 @@ def multi_head_attention_forward(
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     if any(one is None for one in separate or (in_proj_weight,)):
         raise AssertionError(f"use_separate_proj_weight is {use_separate_proj_weight}, but its weights are None")
-    if (key.shape[:2] if use_separate_proj_weight else key.shape) != (
-        value.shape[:2] if use_separate_proj_weight else value.shape
-    ):
+    alike = 2 if use_separate_proj_weight else 3
+    if key.shape[:alike] != value.shape[:alike]:
         raise AssertionError(f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}")
     found, weights = attended(
         projected(query, key, value, separate or in_proj_weight, in_proj_bias),
