@@ -6,6 +6,7 @@ Written by tools/write_functions.py from the op table: change that instead.
 from nbgrad.core.ops import (
     fft_fft as fft,
     fft_fft2 as fft2,
+    fft_fftfreq as fftfreq,
     fft_fftn as fftn,
     fft_fftshift as fftshift,
     fft_hfft as hfft,
@@ -23,12 +24,14 @@ from nbgrad.core.ops import (
     fft_irfftn as irfftn,
     fft_rfft as rfft,
     fft_rfft2 as rfft2,
+    fft_rfftfreq as rfftfreq,
     fft_rfftn as rfftn,
 )
 
 __all__ = [
     "fft",
     "fft2",
+    "fftfreq",
     "fftn",
     "fftshift",
     "hfft",
@@ -46,5 +49,6 @@ __all__ = [
     "irfftn",
     "rfft",
     "rfft2",
+    "rfftfreq",
     "rfftn",
 ]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from nbgrad.core import ops
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.row import Op
+from tools.created import CREATED
 
 HEADER = """
 from collections.abc import Callable, Sequence
@@ -125,11 +126,17 @@ TENSORS = {
 
 TYPES = {
     "N": "int | None",
+    "add_zero_attn": "bool",
+    "align_corners": "bool | None",
+    "align_to_window": "bool | None",
     "alpha": "Number",
     "approximate": "str",
     "atol": FLOAT,
     "beta": "Number",
+    "bias_k": "Array | None",
+    "bias_v": "Array | None",
     "bins": INT,
+    "chunks": INT,
     "compute_mode": "str",
     "correction": "float | None",
     "cudnn_enabled": "bool | None",
@@ -147,8 +154,10 @@ TYPES = {
     "divisor_override": "int | None",
     "downscale_factor": INT,
     "driver": "str | None",
+    "dropout_p": FLOAT,
     "dtype": DTYPE,
     "dx": "float | None",
+    "embed_dim_to_check": INT,
     "end": "int | None",
     "eps": "float | None",
     "equation": "str | Sequence[str]",
@@ -156,10 +165,16 @@ TYPES = {
     "groups": INT,
     "hop_length": "int | None",
     "ignore_index": "int | None",
+    "in_proj_bias": "Array | None",
+    "in_proj_weight": "Array | None",
+    "ind": INT,
     "index": INT,
     "indices_or_sections": INTS,
     "interpolation_mode": INT,
+    "k": INT,
+    "k_proj_weight": "Array | None",
     "kernel_size": INTS,
+    "key_padding_mask": "Array | None",
     "length": INT,
     "lower": FLOAT,
     "margin": FLOAT,
@@ -178,12 +193,15 @@ TYPES = {
     "norm_type": FLOAT,
     "normalized_shape": INTS,
     "num_groups": INT,
+    "num_heads": INT,
     "offset": INT,
-    "options": "Any",
     "onesided": "bool | None",
     "operands": "Array",
+    "options": "Any",
     "ord": "float | str | None",
     "out": "None",
+    "out_proj_bias": "Array | None",
+    "out_proj_weight": "Array",
     "out_ratio": "float | Sequence[float] | None",
     "output_padding": INTS,
     "output_ratio": "float | Sequence[float] | None",
@@ -191,10 +209,12 @@ TYPES = {
     "p": FLOAT,
     "pad": "Sequence[int]",
     "padding": INTS,
-    "padding_mode": INT,
     "padding_idx": "int | None",
+    "padding_mode": INT,
+    "pivot": BOOL,
     "posinf": "float | None",
     "q": "float | Array",
+    "q_proj_weight": "Array | None",
     "rcond": "float | Array | None",
     "recompute_scale_factor": "bool | None",
     "reduce": "str",
@@ -213,11 +233,13 @@ TYPES = {
     "size": INT,
     "sizes": INT,
     "source_dims": INTS,
-    "sparsity": FLOAT,
     "spacing": "float | Sequence[float | Array] | None",
+    "sparsity": FLOAT,
     "split_size_or_sections": INTS,
     "split_sizes": "Sequence[int]",
     "start": "int | None",
+    "static_k": "Array | None",
+    "static_v": "Array | None",
     "step": INT,
     "storage_offset": "int | None",
     "stride": INTS,
@@ -229,15 +251,10 @@ TYPES = {
     "unbiased": "bool | None",
     "upper": BOOL,
     "upscale_factor": INT,
+    "v_proj_weight": "Array | None",
     "val": FLOAT,
     "value": "Number",
     "win_length": "int | None",
-    "k": INT,
-    "chunks": INT,
-    "align_corners": "bool | None",
-    "align_to_window": "bool | None",
-    "ind": INT,
-    "pivot": BOOL,
 }
 """What another parameter takes, by its name; a default of True, 1, 1.0 or a string says it for those that lack here."""
 
@@ -297,6 +314,8 @@ EXCEPTIONS = {
     ("mvlgamma", "p"): INT,
     ("norm", "p"): "float | str | None",
     ("pad", "value"): "float | None",
+    ("multi_head_attention_forward", "value"): "Array",
+    ("scaled_dot_product_attention", "value"): "Array",
     ("roll", "dims"): INTS,
     ("rot90", "dims"): "Sequence[int]",
     ("scatter", "reduce"): "str | None",
@@ -340,6 +359,7 @@ RETURNS = {
     **{f"{kind}max_pool{n}d_with_indices": PAIR for kind in ("", "adaptive_", "fractional_") for n in (1, 2, 3)},
     "gradient": "list[Tensor]",
     "lu": MANY,
+    "multi_head_attention_forward": "tuple[Tensor, Tensor | None]",
 }
 """What a function that is no row gives, where that is not one tensor."""
 
@@ -474,6 +494,8 @@ def _type(own: str, one: Parameter, row: Any) -> str | None:
 
 
 _NEW = "dtype: torch.dtype | None = None, device: torch.device | str | None = None, requires_grad: bool = False"
+_PLACE = "device: torch.device | str | int | None = None, dtype: torch.dtype | None = None"
+_HOW = "non_blocking: bool = False, copy: bool = False, *, memory_format: torch.memory_format = torch.preserve_format"
 _MEDIAN = [("", "Tensor"), ("dim: int, keepdim: bool = False", "ValuesAndIndices")]
 _EXTREME = [*_MEDIAN, ("dim: Tensor | torch.Tensor", "Tensor")]
 WAYS = {
@@ -486,10 +508,10 @@ WAYS = {
     "median": _MEDIAN,
     "nanmedian": _MEDIAN,
     "to": [
-        ("device: torch.device | str, dtype: torch.dtype | None = None", "Tensor"),
-        ("dtype: torch.dtype", "Tensor"),
-        ("other: Tensor | torch.Tensor", "Tensor"),
-        ("*, device: torch.device | str | None = None, dtype: torch.dtype | None = None", "Tensor"),
+        (f"device: torch.device | str | int | None, dtype: torch.dtype | None = None, {_HOW}", "Tensor"),
+        (f"dtype: torch.dtype, {_HOW}", "Tensor"),
+        (f"other: Tensor | torch.Tensor, {_HOW}", "Tensor"),
+        (f"*, {_PLACE}, {_HOW.replace('*, ', '')}", "Tensor"),
     ],
     "type_as": [("other: Tensor | torch.Tensor", "Tensor")],
     **{f"new_{kind}": [(f"*size: int | Sequence[int], {_NEW}", "Tensor")] for kind in ("empty", "ones", "zeros")},
@@ -505,6 +527,8 @@ METHODS = {"where": [("condition: Tensor | torch.Tensor, other: Operand", "Tenso
 
 def ways(name: str, function: Any, *, method: bool) -> tuple[list[tuple[str, str]], list[str]]:
     """The parameter lists of a function with what it gives, one for each way to call it; and what has no type."""
+    if name in CREATED and not method:
+        return [(takes, "Tensor") for takes in CREATED[name]], []
     chosen = WAYS | METHODS if method else WAYS
     if name in chosen:
         first = "self" if method else "input: Array"

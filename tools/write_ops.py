@@ -23,9 +23,10 @@ HEAD = """# The ops
 
 <!-- Written by tools/write.py from the op table: change that instead. -->
 
-{rows} ops have gradient rules, or say that they have no gradient; {functions} more functions are made of them. All are
-called as torch calls them, with torch's arguments: `nbgrad.exp`, `x.exp()`, `nbgrad.linalg.svd`,
-`nbgrad.fft.rfft`, `nbgrad.special.erfcx`, `nbgrad.nn.functional.conv2d`. `torch.exp(x)` runs them too.
+{rows} ops have gradient rules, or say that they have no gradient; {functions} more functions are made of them
+or make new tensors. All are called as torch calls them, with torch's arguments: `nbgrad.exp`, `x.exp()`,
+`nbgrad.linalg.svd`, `nbgrad.fft.rfft`, `nbgrad.special.erfcx`, `nbgrad.nn.functional.conv2d`. `torch.exp(x)` runs them
+too.
 
 A bar marks a gradient: $`\\bar{{y}}`$ is that of the result, and the last column says what becomes of it for an input.
 The sums that undo broadcasting are not in there: the engine makes them. *(of 0.2 to 3)* says where the tests draw
@@ -64,7 +65,7 @@ def group(module: ModuleType) -> str:
     rows = shown(held)
     lists = {
         "Gradients that are rows of their own": [row.name for row in held if row not in rows],
-        "Made of rows": functions(module),
+        "Functions": functions(module),
         "Other names": aliases(module),
     }
     texts = [f"{title}: {', '.join(f'`{one}`' for one in names)}.\n" for title, names in lists.items() if names]

@@ -60,10 +60,9 @@ SETTINGS = {"axis": "dim", "keepdims": "keepdim"}
 ABOUT = {
     *("allclose", "can_cast", "equal", "get_device", "is_complex", "is_conj", "is_floating_point", "is_inference"),
     *("is_neg", "is_nonzero", "is_same_size", "is_signed", "numel", "result_type"),
-    *("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like"),
     *("binomial", "multinomial", "poisson"),
 }
-"""torch's functions that ask something of the data, make new data of their shape or draw by them: no gradient."""
+"""torch's functions that ask something of the data or draw by them: no gradient."""
 
 ABOUT_NUMPY = {np.ndim, np.result_type, np.shape, np.size}
 """numpy's functions that need no values."""

@@ -1200,16 +1200,46 @@ class TensorMethods(Conversions):
     def tile(self, *dims: int) -> Tensor:
         """Copies of a tensor put side by side; dimensions that no number is given for are not repeated."""
     @overload
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Tensor:
+    def to(
+        self,
+        device: torch.device | str | int | None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+        *,
+        memory_format: torch.memory_format = torch.preserve_format,
+    ) -> Tensor:
         """``x.to(device)``, ``x.to(dtype)``, both, or ``x.to(other)``; x itself where nothing changes, unless ``copy``."""
     @overload
-    def to(self, dtype: torch.dtype) -> Tensor:
+    def to(
+        self,
+        dtype: torch.dtype,
+        non_blocking: bool = False,
+        copy: bool = False,
+        *,
+        memory_format: torch.memory_format = torch.preserve_format,
+    ) -> Tensor:
         """``x.to(device)``, ``x.to(dtype)``, both, or ``x.to(other)``; x itself where nothing changes, unless ``copy``."""
     @overload
-    def to(self, other: Tensor | torch.Tensor) -> Tensor:
+    def to(
+        self,
+        other: Tensor | torch.Tensor,
+        non_blocking: bool = False,
+        copy: bool = False,
+        *,
+        memory_format: torch.memory_format = torch.preserve_format,
+    ) -> Tensor:
         """``x.to(device)``, ``x.to(dtype)``, both, or ``x.to(other)``; x itself where nothing changes, unless ``copy``."""
     @overload
-    def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Tensor:
+    def to(
+        self,
+        *,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+        memory_format: torch.memory_format = torch.preserve_format,
+    ) -> Tensor:
         """``x.to(device)``, ``x.to(dtype)``, both, or ``x.to(other)``; x itself where nothing changes, unless ``copy``."""
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesAndIndices:
         """The k largest elements along ``dim``, or the smallest, and where they are, as ``(values, indices)``."""

@@ -314,13 +314,17 @@ def tensor(
 def _made(source: Any, dtype: torch.dtype | None, device: torch.device | None) -> torch.Tensor:
     with suppress(TypeError, ValueError):  # torch takes a Tensor in a list for a sequence
         return torch.tensor(source, dtype=dtype, device=device)
-    return torch.tensor(_numbers(source), dtype=dtype, device=device)
+    return torch.tensor(numbers(source), dtype=dtype, device=device)
 
 
-def _numbers(source: Any) -> Any:
-    """``source``, with the tensors in its nested lists as the numbers they hold, as torch takes them."""
+def numbers(source: Any) -> Any:
+    """``source``, with the tensors in its nested lists as the numbers they hold, as torch takes them.
+
+    Raises:
+        ValueError: a tensor holds several numbers, or none.
+    """
     if isinstance(source, list | tuple):
-        return [_numbers(one) for one in source]
+        return [numbers(one) for one in source]
     if not isinstance(source, Tensor):
         return source
     if source.numel() != 1:
@@ -337,8 +341,8 @@ def _numbers(source: Any) -> Any:
     return source.item()
 
 
-def check_device(device: torch.device | str) -> torch.device:
-    """The device by that name, or an error that says that this machine has none."""
+def check_device(device: torch.device | str | int) -> torch.device:
+    """The device by that name or number, or an error that says that this machine has none."""
     wanted = torch.device(device)
     if wanted.type == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(

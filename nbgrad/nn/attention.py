@@ -4,19 +4,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.ops import (
-    baddbmm,
-    bmm,
-    cat,
-    chunk,
-    constant_pad_nd,
-    dropout,
-    linear,
-    scaled_dot_product_attention,
-    softmax,
-    split,
-)
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.ops.heads import attended, for_each, projected, same_ranks
 from nbgrad.nn import init
 from nbgrad.nn.block import of_shape
 from nbgrad.nn.calling import misfit
@@ -146,41 +134,33 @@ class MultiheadAttention(Module):
         self._check(query, key, value)
         batched = query.ndim == 3
         if not batched:
-            query, key, value = _for_each(query, key, value, lambda one: one.unsqueeze(1))
+            query, key, value = for_each(query, key, value, lambda one: one.unsqueeze(1))
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
         elif self.batch_first:
-            query, key, value = _for_each(query, key, value, lambda one: one.transpose(0, 1))
-        length, batch = query.shape[:2]
-        padding = _as_numbers(key_padding_mask, "key_padding_mask", query.dtype)
-        if is_causal and attn_mask is None:
-            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-        by_hint = is_causal and padding is None and not need_weights
-        mask = None if by_hint else _as_numbers(attn_mask, "attn_mask", query.dtype)
-        mask = self._mask_of_heads(mask, batch, length, len(key))
-        q, k, v = (self._heads(one) for one in self._projected(query, key, value))
-        k, v, mask, padding = self._with_ends(k, v, mask, padding)
-        mask = self._merged(mask, padding, batch)
-        p = self.dropout if self.training else 0.0
-        if need_weights:
-            found, weights = _averaged(q, k, v, mask, p)
-        else:
-            queries, keys, values = (one.reshape(batch, self.num_heads, *one.shape[1:]) for one in (q, k, v))
-            if mask is not None and mask.shape[0] > 1:
-                mask = mask.reshape(batch, self.num_heads, *mask.shape[1:])
-            found = scaled_dot_product_attention(queries, keys, values, mask, p, by_hint)
-            found, weights = found.reshape(q.shape), None
-        out = self.out_proj(found.transpose(0, 1).reshape(length, batch, self.embed_dim))
-        if weights is not None:
-            weights = weights.reshape(batch, self.num_heads, length, k.shape[1])
-            weights = weights.mean(dim=1) if average_attn_weights else weights
+            query, key, value = for_each(query, key, value, lambda one: one.transpose(0, 1))
+        weight: Any = self.in_proj_weight
+        if weight is None:
+            weight = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        found, weights = attended(
+            projected(query, key, value, weight, self.in_proj_bias),
+            self.num_heads,
+            masks=(attn_mask, key_padding_mask),
+            ends=None if self.bias_k is None else (self.bias_k, self.bias_v),
+            static=(None, None),
+            zeros=self.add_zero_attn,
+            p=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+            average=average_attn_weights,
+            is_causal=is_causal,
+            fail=misfit,
+        )
+        out = self.out_proj(found)
         if not batched:
             return out.squeeze(1), None if weights is None else weights.squeeze(0)
         return (out.transpose(0, 1) if self.batch_first else out), weights
 
     def _check(self, query: Any, key: Any, value: Any) -> None:
-        if query.ndim not in {2, 3} or not query.ndim == key.ndim == value.ndim:
-            shapes = ", ".join(str(tuple(one.shape)) for one in (query, key, value))
-            raise misfit(AssertionError(f"query, key and value must all be 2-D or all 3-D, got {shapes}"))
+        same_ranks(query, key, value, misfit)
         wanted = (self.embed_dim, self.kdim, self.vdim)
         for name, one, size in zip(("query", "key", "value"), (query, key, value), wanted, strict=True):
             if one.shape[-1] != size:
@@ -189,86 +169,3 @@ class MultiheadAttention(Module):
         if key.shape[:-1] != value.shape[:-1]:
             wrong = f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}"
             raise misfit(AssertionError(wrong))
-
-    def _projected(self, query: Any, key: Any, value: Any) -> Any:
-        """Queries, keys and values of all heads, in as few products as there are different inputs."""
-        weight, bias = self.in_proj_weight, self.in_proj_bias
-        if weight is None:
-            weights: Any = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        elif query is key is value:
-            return chunk(linear(query, weight, bias), 3, dim=-1)
-        elif key is value:
-            sizes = [self.embed_dim, 2 * self.embed_dim]
-            of_q, of_kv = split(weight, sizes)
-            bias_q, bias_kv = (None, None) if bias is None else split(bias, sizes)
-            return linear(query, of_q, bias_q), *chunk(linear(key, of_kv, bias_kv), 2, dim=-1)
-        else:
-            weights = chunk(weight, 3)
-        biases = (None, None, None) if bias is None else chunk(bias, 3)
-        return [linear(*one) for one in zip((query, key, value), weights, biases, strict=True)]
-
-    def _heads(self, x: Any) -> Any:
-        """(S, N, E) as (N * heads, S, E / heads)."""
-        return x.reshape(len(x), x.shape[1] * self.num_heads, self.head_dim).transpose(0, 1)
-
-    def _with_ends(self, k: Any, v: Any, mask: Any, padding: Any) -> tuple[Any, Any, Any, Any]:
-        """Keys and values with what is added at their end, which no mask hides."""
-        added = []
-        if self.bias_k is not None and self.bias_v is not None:
-            batch = k.shape[0] // self.num_heads
-            added.append([self._heads(one.repeat(1, batch, 1)) for one in (self.bias_k, self.bias_v)])
-        if self.add_zero_attn:
-            added.append([torch.zeros(len(k), 1, self.head_dim, dtype=k.dtype, device=k.device)] * 2)
-        if added:
-            k, v = (cat([one, *ends], dim=1) for one, ends in zip((k, v), zip(*added, strict=True), strict=True))
-            widths = (0, len(added))
-            mask, padding = (None if one is None else constant_pad_nd(one, pad=widths) for one in (mask, padding))
-        return k, v, mask, padding
-
-    def _mask_of_heads(self, mask: Any, batch: int, length: int, keys: int) -> Any:
-        """The mask with a first dimension for batch and heads, 1 if all have the same."""
-        if mask is None:
-            return None
-        wanted = (length, keys) if mask.ndim == 2 else (batch * self.num_heads, length, keys)
-        if mask.ndim not in {2, 3}:
-            raise misfit(RuntimeError(f"attn_mask's dimension {mask.ndim} is not supported"))
-        if tuple(mask.shape) != wanted:
-            wrong = f"The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but should be {wanted}."
-            raise misfit(RuntimeError(wrong))
-        return mask.unsqueeze(0) if mask.ndim == 2 else mask
-
-    def _merged(self, mask: Any, padding: Any, batch: int) -> Any:
-        if padding is None:
-            return mask
-        keys = padding.shape[-1]
-        if padding.shape[0] != batch or padding.ndim != 2:
-            wrong = f"Expected key_padding_mask of shape ({batch}, S), got {tuple(padding.shape)}"
-            raise misfit(AssertionError(wrong))
-        each = padding.reshape(batch, 1, 1, keys).expand(-1, self.num_heads, -1, -1)
-        each = each.reshape(batch * self.num_heads, 1, keys)
-        return each if mask is None else mask + each
-
-
-def _for_each(query: Any, key: Any, value: Any, change: Any) -> tuple[Any, Any, Any]:
-    """Query, key and value changed; what was one tensor stays one."""
-    q = change(query)
-    k = q if key is query else change(key)
-    return q, k, q if value is query else k if value is key else change(value)
-
-
-def _as_numbers(mask: Any, name: str, dtype: torch.dtype) -> Any:
-    """A mask to add to scores: minus infinity where one of booleans is True."""
-    if mask is None or mask.dtype.is_floating_point:
-        return mask
-    if mask.dtype is not torch.bool:
-        raise AssertionError(f"only bool and floating types of {name} are supported, not {mask.dtype}")
-    hidden = mask.data if isinstance(mask, Tensor) else mask
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
-
-
-def _averaged(q: Any, k: Any, v: Any, mask: Any, p: float) -> tuple[Any, Any]:
-    """Each query's mean of the values, and the weights it has."""
-    q, turned = q * q.shape[-1] ** -0.5, k.transpose(1, 2)
-    weights = softmax(bmm(q, turned) if mask is None else baddbmm(mask, q, turned), dim=-1)
-    weights = dropout(weights, p) if p else weights
-    return bmm(weights, v), weights

@@ -142,12 +142,13 @@ def _check_padding(padding: str | tuple[int, ...], stride: tuple[int, ...], mode
 
 
 def _around(padding: str | tuple[int, ...], kernel_size: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
-    """What ``pad`` takes, last dimension first: a pair of numbers for each."""
-    sides: list[int] = []
-    for place in reversed(range(len(kernel_size))):
-        total = dilation[place] * (kernel_size[place] - 1) if padding == "same" else 0
-        sides += (total // 2, total - total // 2) if isinstance(padding, str) else (padding[place],) * 2
-    return tuple(sides)
+    """What ``pad`` takes, last dimension first: a pair of numbers for each number of the padding, as torch has it."""
+    if not isinstance(padding, str):
+        return tuple(side for one in reversed(padding) for side in (one, one))
+    if padding == "valid":
+        return (0, 0) * len(kernel_size)
+    totals = [gap * (size - 1) for gap, size in zip(dilation[::-1], kernel_size[::-1], strict=False)]
+    return tuple(side for total in totals for side in (total // 2, total - total // 2))
 
 
 class _Conv(_ConvNd):

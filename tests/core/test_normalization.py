@@ -67,6 +67,8 @@ def test_a_bias_without_a_weight_gets_its_gradient(name: str) -> None:
         (lambda x: ops.batch_norm(x, x[0, :3], x[0]), "running_mean should contain 4 elements, one for each.*, not 3"),
         (lambda x: ops.batch_norm(x, x[0], x[0], x[0, :2]), "weight should contain 4 elements.*, not 2"),
         (lambda x: ops.batch_norm(x, None, None), "running_mean and running_var must be given where training=False"),
+        (lambda x: ops.batch_norm(x, None, None, training=True, eps=0.0), "an eps that is positive"),
+        (lambda x: ops.batch_norm(x, x[0], x[0], eps=-0.1), "in evaluation at least 0, not -0.1"),
         (ops.instance_norm, "more than one value"),
         (lambda x: ops.local_response_norm(x, 2), "local_response_norm needs"),
         (lambda x: ops.normalize(x, out=x), "out="),
@@ -83,3 +85,7 @@ def test_what_cannot_be_normalized_says_why(call: Any, words: str) -> None:
 def test_rms_norm_of_small_types_is_computed_as_in_torch(dtype: torch.dtype) -> None:
     x, w = double(4, 8).to(dtype), double(8).to(dtype)
     torch.testing.assert_close(ops.rms_norm(nbgrad.tensor(x), (8,), w).data, functional.rms_norm(x, (8,), w))
+
+
+def test_a_batch_without_channels_has_nothing_to_refuse() -> None:
+    assert ops.batch_norm(nbgrad.tensor(double(2, 0)), None, None, training=True).shape == (2, 0)

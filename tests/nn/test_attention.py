@@ -7,7 +7,8 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from tests.nn.alike import check, matched, same
+from nbgrad.nn import functional
+from tests.nn.alike import TIGHT, check, matched, same
 
 OPTIONS = {
     "plain": {},
@@ -168,3 +169,67 @@ def test_inputs_of_several_kinds(kinds, need_weights):
         if kind == "o":
             same([one.grad], [other.grad], {})
     same([one.grad for one in ours.parameters()], [one.grad for one in theirs.parameters()], {})
+
+
+CALLS = {
+    "plain": {},
+    "no weights": {"need_weights": False},
+    "each head": {"average_attn_weights": False},
+    "separate": {"use_separate_proj_weight": True},
+    "ends": {"bias_k": (1, 1, 4), "bias_v": (1, 1, 4), "add_zero_attn": True},
+    "static": {"static_k": (4, 5, 2), "static_v": (4, 5, 2)},
+    "masks": {"attn_mask": (3, 5), "key_padding_mask": (2, 5)},
+    "no bias": {"in_proj_bias": None, "out_proj_bias": None},
+}
+
+
+@pytest.mark.parametrize("options", CALLS.values(), ids=list(CALLS))
+def test_the_function_is_torchs(options):
+    torch.manual_seed(2)
+    shapes = {
+        "query": (3, 2, 4),
+        "key": (5, 2, 4),
+        "value": (5, 2, 4),
+        "in_proj_weight": (12, 4),
+        "in_proj_bias": (12,),
+        "bias_k": None,
+        "bias_v": None,
+        "out_proj_weight": (4, 4),
+        "out_proj_bias": (4,),
+        **{f"{name}_proj_weight": (4, 4) for name in "qkv"},
+    }
+    given = {"embed_dim_to_check": 4, "num_heads": 2, "add_zero_attn": False, "dropout_p": 0.0}
+    given |= {
+        name: torch.randn(one, dtype=torch.float64) if isinstance(one, tuple) else one
+        for name, one in (shapes | options).items()
+    }
+    results = []
+    for function, make in ((functional, nbgrad.tensor), (torch.nn.functional, lambda x: x.clone())):
+        inputs = {
+            name: make(one).requires_grad_() if isinstance(one, torch.Tensor) else one for name, one in given.items()
+        }
+        out, weights = function.multi_head_attention_forward(**inputs)
+        loss = (out * out).sum() + (0 if weights is None else (weights * weights).sum())
+        loss.backward()
+        leaves = [inputs[name].grad for name, one in given.items() if isinstance(one, torch.Tensor)]
+        results.append([out, weights, *leaves])
+    same(*results, TIGHT)
+
+
+def test_the_function_says_what_does_not_fit():
+    x, weight = torch.ones(3, 2, 4), torch.ones(12, 4)
+    usual = {"key": x, "value": x, "embed_dim_to_check": 4, "num_heads": 2, "in_proj_weight": weight}
+    usual |= {"in_proj_bias": None, "bias_k": None, "bias_v": None, "add_zero_attn": False, "dropout_p": 0.0}
+    usual |= {"out_proj_weight": torch.ones(4, 4), "out_proj_bias": None}
+    for changed, message in (
+        ({"embed_dim_to_check": 5}, "expected embedding dimension 5, got 4"),
+        ({"num_heads": 3}, "not divisible by num_heads 3"),
+        ({"bias_k": torch.ones(1, 1, 4)}, "one is set and the other is None"),
+        ({"in_proj_weight": None}, "its weights are None"),
+        ({"use_separate_proj_weight": True}, "its weights are None"),
+        ({"value": x[:2]}, "does not match value shape"),
+        ({"static_k": torch.ones(3, 5, 2)}, r"of shape \(4, S, 2\), got \(3, 5, 2\)"),
+    ):
+        for lib, query in ((functional, nbgrad.tensor(x)), (torch.nn.functional, x)):
+            with pytest.raises(AssertionError, match=message if lib is functional else None):
+                lib.multi_head_attention_forward(query, **(usual | changed))

@@ -9,7 +9,7 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.nn import functional
-from tests.nn.alike import TIGHT, matched, raw, same
+from tests.nn.alike import TIGHT, check, matched, raw, same
 from tests.nn.block_rows import LAZY, ROWS, tensors
 from tests.nn.loss_rows import LOSSES, WEIGHT
 
@@ -230,3 +230,19 @@ def test_functional_linear_and_losses_are_torchs():
         functional.mse_loss(out, expected.flip(0), reduction="sum").data,
         torch.nn.functional.mse_loss(expected, expected.flip(0), reduction="sum"),
     )
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_the_numbers_of_a_padding_are_as_many_as_torch_takes(mode):
+    def make(lib, padding):
+        return lib.Conv2d(2, 3, 2, padding=padding, padding_mode=mode)
+
+    ours, theirs = matched(lambda lib: make(lib, (1, 2)))
+    check(ours, theirs, torch.randn(1, 2, 4, 5, dtype=torch.float64))
+    if mode != "circular":  # one number is the padding of the last dimension
+        check(*matched(lambda lib: make(lib, (1,))), torch.randn(2, 4, 5, dtype=torch.float64))
+    for lib, value in ((nn, nbgrad.tensor), (torch.nn, torch.Tensor.clone)):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            make(lib, (2, 0, 0))(value(torch.randn(2, 3, 4)))
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            make(lib, (1, 1, 1))(value(torch.randn(1, 2, 3, 4)))

@@ -98,6 +98,13 @@ def test_cells(kind, bias, shape):
     check(ours, theirs, x, given if kind == "LSTM" else given[0])
 
 
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_cells_without_features(kind):
+    ours, theirs = matched(lambda lib: getattr(lib, f"{kind}Cell")(3, 0))
+    given = tuple(torch.zeros(2, 0, dtype=torch.float64) for _ in range(2))
+    check(ours, theirs, torch.randn(2, 3, dtype=torch.float64), given if kind == "LSTM" else given[0])
+
+
 def test_the_cell_with_relu():
     ours, theirs = matched(lambda lib: lib.RNNCell(3, 4, nonlinearity="relu"))
     assert repr(ours) == repr(theirs)

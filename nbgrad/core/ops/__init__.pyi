@@ -258,6 +258,34 @@ def any(input: Array, dim: int | Sequence[int] | None = None, keepdim: bool = Fa
     Shapes: output without the reduced dimensions, or with them as 1 with ``keepdim``.
     """
 
+@overload
+def arange(
+    end: Number,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers from ``start`` (0) up to ``end``, without it, ``step`` (1) apart; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+@overload
+def arange(
+    start: Number,
+    end: Number,
+    step: Number = 1,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers from ``start`` (0) up to ``end``, without it, ``step`` (1) apart; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
 def arccos(input: Array) -> Tensor:
     """The angle in radians whose cosine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends.
 
@@ -360,6 +388,15 @@ def as_strided_scatter(
 
     Raises:
         NotImplementedError: several elements of the tensor itself are one place in memory, and it needs a gradient.
+    """
+
+def as_tensor(data: Any, dtype: torch.dtype | None = None, device: torch.device | str | int | None = None) -> Tensor:
+    """Data as a tensor without a copy where that can be: a tensor is itself, an array of numpy shares its memory.
+
+    What has another element type or another device than asked for is converted; a gradient flows back through that.
+
+    Raises:
+        RuntimeError: a CUDA device where there is none.
     """
 
 def asin(input: Array) -> Tensor:
@@ -472,6 +509,19 @@ def baddbmm(input: Array, batch1: Array, batch2: Array, beta: Number = 1, alpha:
     Shapes: (b, n, k) and (b, k, m), input broadcasts to (b, n, m). Raises RuntimeError where they do not fit.
     """
 
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Bartlett's window: it rises and falls in straight lines; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
 def batch_norm(
     input: Array,
     running_mean: Array | None,
@@ -485,7 +535,8 @@ def batch_norm(
 ) -> Tensor:
     """Brings each channel to mean 0 and variance 1, with torch's checks: see the row batch_norm.
 
-    Raises ValueError where training sees one value of each channel: it has no variance. Which of torch's kernels runs
+    Raises ValueError where training sees one value of each channel, which has no variance, or for an eps that is not
+    positive (in evaluation: negative). Which of torch's kernels runs
     is not for ``cudnn_enabled`` to say.
     """
 
@@ -581,6 +632,19 @@ def bitwise_xor(input: Array, other: Operand) -> Tensor:
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
+    """
+
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Blackman's window: the sum of three cosines; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
 
 def block_diag(*tensors: Array) -> Tensor:
@@ -1225,6 +1289,54 @@ def embedding_bag(
     for ``per_sample_weights`` in another mode than "sum", ValueError for bags that are not said in one way.
     """
 
+def empty(
+    *size: int | Sequence[int],
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.contiguous_format,
+) -> Tensor:
+    """A tensor of a shape with whatever is in its memory; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+def empty_like(
+    input: Array,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """A tensor with whatever is in its memory, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of a shape laid out in that order of dimensions, unfilled; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of a shape with the strides given and whatever is in its memory; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
 def eq(a: Array, b: Operand) -> Tensor:
     """Whether a == b, elementwise, broadcasting: a bool tensor, which has no gradient.
 
@@ -1298,6 +1410,19 @@ def expm1(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A matrix with ones on its diagonal and zeros elsewhere; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
 def feature_alpha_dropout(
     input: Array, p: float = 0.5, training: bool = False, inplace: bool = False, train: bool | None = None
 ) -> Tensor:
@@ -1334,6 +1459,19 @@ def fft_fft2(
     divided by their number: "backward" (the default), "forward", or "ortho" for the root of it both ways.
 
     Shapes: output complex, with the sizes asked for. Raises NotImplementedError for ``out``.
+    """
+
+def fft_fftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The frequencies that the results of fft stand for; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
 
 def fft_fftn(
@@ -1543,6 +1681,19 @@ def fft_rfft2(
     Shapes: input real, output complex with n // 2 + 1 along the last dimension. Raises NotImplementedError for ``out``.
     """
 
+def fft_rfftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The frequencies that the results of rfft stand for; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
 def fft_rfftn(
     input: Array,
     s: Sequence[int] | None = None,
@@ -1717,6 +1868,30 @@ def frexp(x: Array) -> MantissaAndExponent:
 
     Shapes: both outputs as x, the exponent int32.
     """
+
+def full(
+    size: Sequence[int],
+    fill_value: Number | Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of a shape filled with one value; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+def full_like(
+    input: Array,
+    fill_value: Number | Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """A tensor filled with one value, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
 
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Tensor:
     """Along ``dim``, the elements at the numbers in ``index``, in torch's order of arguments."""
@@ -1914,6 +2089,34 @@ def gumbel_softmax(
     one: the straight-through estimator.
 
     Shapes: output as logits. ``eps`` has no effect, as in torch, which warns where it is given.
+    """
+
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Hamming's window: a raised cosine; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Hann's window: it rises and falls as a cosine; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
 
 def hardshrink(input: Array, lambd: float = 0.5) -> Tensor:
@@ -2183,6 +2386,20 @@ def istft(
 
     Shapes: (..., frequencies, frames) gives (T,) or (N, T). Raises RuntimeError where sizes do not fit, or windows
     leave a place with nothing.
+    """
+
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Kaiser's window: the narrower, the larger ``beta``; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
 
 def kl_div(input: Array, target: Array, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -2610,6 +2827,20 @@ def linear_cross_entropy(
     in cross_entropy. Raises RuntimeError where they do not fit, or ``ignore_index`` is given beside probabilities.
     """
 
+def linspace(
+    start: Number | Tensor,
+    end: Number | Tensor,
+    steps: int,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``steps`` numbers from ``start`` to ``end``, with both, equally far apart; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
 def local_response_norm(input: Array, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """Divides each number by a power of the mean square of the ``size`` channels around it.
 
@@ -2733,6 +2964,21 @@ def logsigmoid(input: Array) -> Tensor:
     sums of it. Where the answer is confidently wrong its gradient is 1, so learning does not stall.
 
     Shapes: output as input.
+    """
+
+def logspace(
+    start: Number | Tensor,
+    end: Number | Tensor,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Powers of ``base`` whose exponents are equally far apart; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
 
 def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
@@ -3115,6 +3361,39 @@ def mul(a: Array, b: Operand) -> Tensor:
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
 
+def multi_head_attention_forward(
+    query: Array,
+    key: Array,
+    value: Array,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Array | None,
+    in_proj_bias: Array | None,
+    bias_k: Array | None,
+    bias_v: Array | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Array,
+    out_proj_bias: Array | None,
+    training: bool = True,
+    key_padding_mask: Array | None = None,
+    need_weights: bool = True,
+    attn_mask: Array | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Array | None = None,
+    k_proj_weight: Array | None = None,
+    v_proj_weight: Array | None = None,
+    static_k: Array | None = None,
+    static_v: Array | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """What ``nn.MultiheadAttention`` computes, as a function of its weights, as ``(output, weights or None)``.
+
+    Shapes: query (L, N, E), key (S, N, E) and value (S, N, E), or all three without N; weights (N, L, S). Raises
+    AssertionError where weights are missing or a shape does not fit, RuntimeError for a mask that does not.
+    """
+
 def multi_margin_loss(
     input: Array, target: Array, weight: Array | None = None, p: float = 1, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -3299,6 +3578,27 @@ def one_hot(input: Array, num_classes: int = -1) -> Tensor:
     Shapes: input (...) of whole numbers, output (..., num_classes).
     """
 
+def ones(
+    *size: int | Sequence[int],
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of ones of a shape; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+def ones_like(
+    input: Array,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """A tensor of ones, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+
 def orgqr(input: Array, tau: Array) -> Tensor:
     """The first columns of a product of Householder reflections."""
 
@@ -3466,6 +3766,123 @@ def rad2deg(input: Array) -> Tensor:
     Errors of predicted angles are reported in degrees.
 
     Shapes: output as input.
+    """
+
+def rand(
+    *size: int | Sequence[int],
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Random numbers, uniform from 0 up to 1, without it; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+def rand_like(
+    input: Array,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """Random numbers, uniform from 0 up to 1, without it, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+
+@overload
+def randint(
+    high: int,
+    size: Sequence[int],
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Random integers from ``low`` (0) up to ``high``, without it; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+@overload
+def randint(
+    low: int,
+    high: int,
+    size: Sequence[int],
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Random integers from ``low`` (0) up to ``high``, without it; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+@overload
+def randint_like(
+    input: Array,
+    high: int,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """Random integers from ``low`` (0) up to ``high``, without it, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+
+@overload
+def randint_like(
+    input: Array,
+    low: int,
+    high: int,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """Random integers from ``low`` (0) up to ``high``, without it, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+
+def randn(
+    *size: int | Sequence[int],
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normal random numbers, of mean 0 and variance 1; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+def randn_like(
+    input: Array,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """Normal random numbers, of mean 0 and variance 1, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+
+def randperm(
+    n: int,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The integers from 0 up to ``n``, without it, in random order; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
 
 def ravel(input: Array) -> Tensor:
@@ -3697,10 +4114,22 @@ def rsqrt(input: Array) -> Tensor:
 def rsub(input: Array, other: Operand, *, alpha: Number = 1) -> Tensor:
     """The difference the other way round, ``other - alpha * input``; it is recorded as sub."""
 
+def scalar_tensor(
+    s: Number,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of rank 0 of one number; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
 def scaled_dot_product_attention(
     query: Array,
     key: Array,
-    value: Number,
+    value: Array,
     attn_mask: Array | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
@@ -4415,7 +4844,15 @@ def tile(input: Array, *dims: int) -> Tensor:
     """Copies of a tensor put side by side; dimensions that no number is given for are not repeated."""
 
 @overload
-def to(input: Array, device: torch.device | str, dtype: torch.dtype | None = None) -> Tensor:
+def to(
+    input: Array,
+    device: torch.device | str | int | None,
+    dtype: torch.dtype | None = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    *,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
     """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
 
     A part of a model may so run in another precision or on another device, in one graph.
@@ -4426,7 +4863,14 @@ def to(input: Array, device: torch.device | str, dtype: torch.dtype | None = Non
     """
 
 @overload
-def to(input: Array, dtype: torch.dtype) -> Tensor:
+def to(
+    input: Array,
+    dtype: torch.dtype,
+    non_blocking: bool = False,
+    copy: bool = False,
+    *,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
     """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
 
     A part of a model may so run in another precision or on another device, in one graph.
@@ -4437,7 +4881,14 @@ def to(input: Array, dtype: torch.dtype) -> Tensor:
     """
 
 @overload
-def to(input: Array, other: Tensor | torch.Tensor) -> Tensor:
+def to(
+    input: Array,
+    other: Tensor | torch.Tensor,
+    non_blocking: bool = False,
+    copy: bool = False,
+    *,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
     """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
 
     A part of a model may so run in another precision or on another device, in one graph.
@@ -4448,7 +4899,15 @@ def to(input: Array, other: Tensor | torch.Tensor) -> Tensor:
     """
 
 @overload
-def to(input: Array, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Tensor:
+def to(
+    input: Array,
+    *,
+    device: torch.device | str | int | None = None,
+    dtype: torch.dtype | None = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
     """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
 
     A part of a model may so run in another precision or on another device, in one graph.
@@ -4521,6 +4980,20 @@ def tril(input: Array, diagonal: int = 0) -> Tensor:
     Shapes: output as input. Raises RuntimeError where input has fewer than two dimensions.
     """
 
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The rows and columns of the elements on and below a diagonal; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
 def triplet_margin_loss(
     anchor: Array,
     positive: Array,
@@ -4560,6 +5033,20 @@ def triu(input: Array, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices: 0 below the diagonal, which ``diagonal`` moves up.
 
     Shapes: output as input. Raises RuntimeError where input has fewer than two dimensions.
+    """
+
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The rows and columns of the elements on and above a diagonal; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
 
 def true_divide(a: Array, b: Operand, rounding_mode: str | None = None) -> Tensor:
@@ -4729,3 +5216,24 @@ def xlogy(input: Array, other: Operand) -> Tensor:
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
+
+def zeros(
+    *size: int | Sequence[int],
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of zeros of a shape; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+
+def zeros_like(
+    input: Array,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """A tensor of zeros, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""

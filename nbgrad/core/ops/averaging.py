@@ -4,7 +4,7 @@ import torch
 
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
-from nbgrad.core.ops.joint import per_dim, shaped
+from nbgrad.core.ops.joint import per_dim, shaped, step
 from nbgrad.core.ops.pooling import windows
 from nbgrad.core.samples import Make, Sample
 
@@ -49,7 +49,7 @@ _SHARED = r"\sum_{w \ni i} \frac{\bar{y}_w}{|w|}"
 
 
 def _mean1d(input, *, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-    return _functional.avg_pool1d(input, kernel_size, stride or kernel_size, padding, ceil_mode, count_include_pad)
+    return _functional.avg_pool1d(input, kernel_size, step(stride, kernel_size), padding, ceil_mode, count_include_pad)
 
 
 _mean1d.__name__, _mean1d.__doc__ = "avg_pool1d", _DOC.format(what="a sequence", divisor="")
@@ -130,7 +130,7 @@ def avg_pool_backward(
     Shapes: g of as many last dimensions as ``size`` has, which are ``size`` in the output.
     """
     rank = len(size)
-    sizes = [per_dim(value, rank) for value in (kernel_size, stride or kernel_size, padding)]
+    sizes = [per_dim(value, rank) for value in (kernel_size, step(stride, kernel_size), padding)]
     if rank == 1:  # torch's kernels know planes and volumes
         sizes = [[fill, *value] for fill, value in zip((1, 1, 0), sizes, strict=True)]
         g, size = g.unsqueeze(-2), (1, *size)

@@ -1,25 +1,170 @@
-"""New tensors of the element type and on the device of another: constants, which no gradient reaches."""
+"""New tensors, made by torch's own functions: leaves, which no gradient of anything else reaches."""
 
+from ast import literal_eval
+from contextlib import nullcontext
+from inspect import Parameter, Signature
+
+import torch
+
+from nbgrad.core.binding import NO_OUT
+from nbgrad.core.modes import current
+from nbgrad.core.naming import PLACES
 from nbgrad.core.op import install
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor import Tensor, check_device, numbers, tensor
 
+_MADE = {
+    "arange": ("*ends", "The numbers from ``start`` (0) up to ``end``, without it, ``step`` (1) apart"),
+    "bartlett_window": (
+        "window_length, periodic=True",
+        "Bartlett's window: it rises and falls in straight lines",
+    ),
+    "blackman_window": ("window_length, periodic=True", "Blackman's window: the sum of three cosines"),
+    "empty": ("*size", "A tensor of a shape with whatever is in its memory"),
+    "empty_permuted": ("size, physical_layout", "A tensor of a shape laid out in that order of dimensions, unfilled"),
+    "empty_strided": ("size, stride", "A tensor of a shape with the strides given and whatever is in its memory"),
+    "eye": ("n, m=None", "A matrix with ones on its diagonal and zeros elsewhere"),
+    "fft_fftfreq": ("n, d=1.0", "The frequencies that the results of fft stand for"),
+    "fft_rfftfreq": ("n, d=1.0", "The frequencies that the results of rfft stand for"),
+    "full": ("size, fill_value", "A tensor of a shape filled with one value"),
+    "hamming_window": ("window_length, periodic=True, alpha=0.54, beta=0.46", "Hamming's window: a raised cosine"),
+    "hann_window": ("window_length, periodic=True", "Hann's window: it rises and falls as a cosine"),
+    "kaiser_window": (
+        "window_length, periodic=True, beta=12.0",
+        "Kaiser's window: the narrower, the larger ``beta``",
+    ),
+    "linspace": (
+        "start, end, steps",
+        "``steps`` numbers from ``start`` to ``end``, with both, equally far apart",
+    ),
+    "logspace": ("start, end, steps, base=10.0", "Powers of ``base`` whose exponents are equally far apart"),
+    "ones": ("*size", "A tensor of ones of a shape"),
+    "rand": ("*size", "Random numbers, uniform from 0 up to 1, without it"),
+    "randint": ("*limits_and_size", "Random integers from ``low`` (0) up to ``high``, without it"),
+    "randn": ("*size", "Normal random numbers, of mean 0 and variance 1"),
+    "randperm": ("n", "The integers from 0 up to ``n``, without it, in random order"),
+    "scalar_tensor": ("s", "A tensor of rank 0 of one number"),
+    "tril_indices": ("row, col, offset=0", "The rows and columns of the elements on and below a diagonal"),
+    "triu_indices": ("row, col, offset=0", "The rows and columns of the elements on and above a diagonal"),
+    "zeros": ("*size", "A tensor of zeros of a shape"),
+}
+"""torch's functions that make a tensor of numbers: what they take, and what they give."""
 
-def _new(name, says):
-    """The method of that name, by torch's own."""
+_LIKE = {
+    "empty_like": ("", "A tensor with whatever is in its memory"),
+    "full_like": ("fill_value", "A tensor filled with one value"),
+    "ones_like": ("", "A tensor of ones"),
+    "rand_like": ("", "Random numbers, uniform from 0 up to 1, without it"),
+    "randint_like": ("low=0, high=None", "Random integers from ``low`` (0) up to ``high``, without it"),
+    "randn_like": ("", "Normal random numbers, of mean 0 and variance 1"),
+    "zeros_like": ("", "A tensor of zeros"),
+}
+"""Those that make one of the shape of another."""
 
-    def new(self, *args, requires_grad=False, **settings):
-        return Tensor(getattr(self.data, name)(*args, **settings), requires_grad)
-
-    new.__name__ = new.__qualname__ = name
-    new.__doc__ = f"{says}, with the element type and on the device of this one unless told otherwise."
-    return new
-
-
-for _name, _says in {
+_NEW = {
     "new_empty": "A tensor of a shape with whatever is in its memory",
     "new_full": "A tensor of a shape filled with one value",
     "new_ones": "A tensor of ones of a shape",
     "new_tensor": "A tensor of the numbers given, copied",
     "new_zeros": "A tensor of zeros of a shape",
-}.items():
+}
+"""Methods of a tensor that make another one of its element type."""
+
+_SETTINGS = ("generator", "dtype", "layout", "device", "requires_grad", "memory_format", "pin_memory")
+
+
+def _signature(inputs, takes):
+    """That of a function of these inputs, of what the text says, and of torch's settings by name."""
+    parts = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in inputs]
+    for text in filter(None, takes.split(", ")):
+        name, _, default = text.partition("=")
+        if name.startswith("*"):
+            parts.append(Parameter(name[1:], Parameter.VAR_POSITIONAL))
+        else:
+            usual = literal_eval(default) if default else Parameter.empty
+            parts.append(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=usual))
+    return Signature([*parts, *(Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in _SETTINGS)])
+
+
+def _leaf(name, torchs, args, settings):
+    """What torch's function gives, as a leaf."""
+    if settings.pop("out", None) is not None:
+        raise NotImplementedError(NO_OUT.format(called=name))
+    needs = settings.pop("requires_grad", False)
+    settings = {key: numbers(value) if isinstance(value, Tensor) else value for key, value in settings.items()}
+    if settings.get("device") is not None:
+        settings["device"] = check_device(settings["device"])
+    with torch.inference_mode() if current().inference else nullcontext():
+        raw = torchs(*numbers(args), **settings)
+    if raw.layout is not torch.strided:
+        raise NotImplementedError(f"{name}() with layout={raw.layout}: nbgrad's tensors are dense")
+    made = Tensor(raw)
+    made.requires_grad = bool(needs)
+    return made
+
+
+def _named(function, name, signature, doc):
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    function.__signature__ = signature
+    return function
+
+
+def _maker(name, takes, says):
+    """The function of that name: on the device of the active graph, unless told otherwise."""
+    place, _, rest = name.partition("_")
+    torchs = getattr(PLACES[place], rest) if place in PLACES else getattr(torch, name)
+
+    def make(*args, **settings):
+        if settings.get("device") is None:
+            settings["device"] = current().device
+        return _leaf(name, torchs, args, settings)
+
+    doc = f"""{says}; a leaf, with torch's arguments.
+
+    It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
+    """
+    return _named(make, name, _signature((), takes), doc)
+
+
+def _maker_like(name, takes, says):
+    """The function of that name: of the shape of its first argument, and the rest like it unless told otherwise."""
+    torchs = getattr(torch, name)
+
+    def make(input, *args, **settings):
+        like = input.data if isinstance(input, Tensor) else input
+        return _leaf(name, lambda *rest, **named: torchs(like, *rest, **named), args, settings)
+
+    doc = f"{says}, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."
+    return _named(make, name, _signature(("input",), takes), doc)
+
+
+def _new(name, says):
+    """The method of that name, by torch's own."""
+
+    def new(self, *args, **settings):
+        return _leaf(name, getattr(self.data, name), args, settings)
+
+    doc = f"{says}, with the element type and on the device of this one unless told otherwise."
+    return _named(new, name, _signature(("self",), "*args"), doc)
+
+
+def as_tensor(data, dtype=None, device=None):
+    """Data as a tensor without a copy where that can be: a tensor is itself, an array of numpy shares its memory.
+
+    What has another element type or another device than asked for is converted; a gradient flows back through that.
+
+    Raises:
+        RuntimeError: a CUDA device where there is none.
+    """
+    if isinstance(data, Tensor):
+        return data.to(dtype=dtype, device=device)
+    if isinstance(data, torch.Tensor):
+        return tensor(data, dtype=dtype, device=device)
+    place = current().device if device is None else check_device(device)
+    return Tensor(torch.as_tensor(numbers(data), dtype=dtype, device=place))
+
+
+globals().update({name: _maker(name, *texts) for name, texts in _MADE.items()})
+globals().update({name: _maker_like(name, *texts) for name, texts in _LIKE.items()})
+for _name, _says in _NEW.items():
     install(_name, _new(_name, _says))

@@ -22,9 +22,20 @@ def total(*terms):
 
 
 def per_dim(value, rank):
-    """A setting that is one number for all dimensions, or one for each, as a list with one for each."""
+    """A setting that is one number for all dimensions, or one for each, as a list with one for each.
+
+    Raises:
+        RuntimeError: there are more numbers than dimensions, or fewer.
+    """
     numbers = [value] if isinstance(value, int) else list(value)
+    if len(numbers) not in {1, rank}:
+        raise RuntimeError(f"expected one number, or one for each of {rank} dimensions, got {value}")
     return numbers * rank if len(numbers) == 1 else numbers
+
+
+def step(stride, kernel_size):
+    """By how much a window moves: its size where nothing is said; a stride of 0 is said, and torch refuses it."""
+    return kernel_size if stride is None or stride in ((), []) else stride
 
 
 def shaped(like, shape):

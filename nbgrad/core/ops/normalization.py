@@ -219,11 +219,14 @@ def batch_norm(
 ):
     """Brings each channel to mean 0 and variance 1, with torch's checks: see the row batch_norm.
 
-    Raises ValueError where training sees one value of each channel: it has no variance. Which of torch's kernels runs
+    Raises ValueError where training sees one value of each channel, which has no variance, or for an eps that is not
+    positive (in evaluation: negative). Which of torch's kernels runs
     is not for ``cudnn_enabled`` to say.
     """
-    if training and input.ndim > 1 and input.numel() == input.shape[1]:
+    if training and input.ndim > 1 and math.prod(input.shape[2:], start=input.shape[0]) == 1:
         raise ValueError(f"batch_norm needs more than one value per channel to train, not {tuple(input.shape)}")
+    if eps < 0 or (training and eps == 0):
+        raise ValueError(f"batch_norm needs an eps that is positive, or in evaluation at least 0, not {eps}")
     settings = {"training": training, "momentum": momentum, "eps": eps}
     return batch_norm_row(input, running_mean, running_var, weight, bias, **settings)
 

@@ -7,7 +7,7 @@ import torch
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.indexing import gather_along
-from nbgrad.core.ops.joint import per_dim
+from nbgrad.core.ops.joint import per_dim, step
 from nbgrad.core.samples import Domain, Make, Sample
 
 _functional = torch.nn.functional
@@ -106,19 +106,19 @@ def _goes_to_the_winner(row, rank):
 
 
 def _max_pool1d(input, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
-    one = [per_dim(value, 1)[0] for value in (kernel_size, stride or kernel_size, padding, dilation)]
+    one = [per_dim(value, 1)[0] for value in (kernel_size, step(stride, kernel_size), padding, dilation)]
     sizes = [[fill, value] for fill, value in zip((1, 1, 0, 1), one, strict=True)]
     out, indices = aten.max_pool2d_with_indices(input.unsqueeze(-2), *sizes, ceil_mode)
     return out.squeeze(-2), indices.squeeze(-2)
 
 
 def _max_pool2d(input, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
-    sizes = [per_dim(value, 2) for value in (kernel_size, stride or kernel_size, padding, dilation)]
+    sizes = [per_dim(value, 2) for value in (kernel_size, step(stride, kernel_size), padding, dilation)]
     return aten.max_pool2d_with_indices(input, *sizes, ceil_mode)
 
 
 def _max_pool3d(input, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
-    sizes = [per_dim(value, 3) for value in (kernel_size, stride or kernel_size, padding, dilation)]
+    sizes = [per_dim(value, 3) for value in (kernel_size, step(stride, kernel_size), padding, dilation)]
     return aten.max_pool3d_with_indices(input, *sizes, ceil_mode)
 
 

@@ -5,7 +5,7 @@ from math import inf, prod
 import torch
 
 from nbgrad.core.ops import averaging, pooling
-from nbgrad.core.ops.joint import per_dim
+from nbgrad.core.ops.joint import per_dim, step
 from nbgrad.core.ops.rectifier import relu
 from nbgrad.core.tensor import Tensor
 
@@ -26,7 +26,7 @@ def _max_pool(rank):
     row = _WITH_INDICES[rank - 1]
 
     def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True):
-        settings = {"kernel_size": kernel_size, "stride": stride or None, "padding": padding}
+        settings = {"kernel_size": kernel_size, "stride": step(stride, kernel_size), "padding": padding}
         return row(input, dilation=dilation, ceil_mode=ceil_mode, **settings)
 
     def alone(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
@@ -101,15 +101,23 @@ def _max_unpool(rank):
     """Values put back where the indices of a max pooling say."""
 
     def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-        kernel, strides, paddings = (per_dim(one, rank) for one in (kernel_size, stride or kernel_size, padding))
+        if input.ndim not in (rank + 1, rank + 2):
+            takes = f"max_unpool{rank}d takes {rank + 1} or {rank + 2} dimensions"
+            raise RuntimeError(f"{takes}, not an input of shape {tuple(input.shape)}")
+        sizes = (kernel_size, step(stride, kernel_size), padding)
+        kernel, strides, paddings = (per_dim(one, rank) for one in sizes)
         usual = [
-            (places - 1) * step - 2 * around + width
-            for places, step, around, width in zip(input.shape[-rank:], strides, paddings, kernel, strict=True)
+            (places - 1) * by - 2 * around + width
+            for places, by, around, width in zip(input.shape[-rank:], strides, paddings, kernel, strict=True)
         ]
         size = usual if output_size is None else list(output_size)[-rank:]
-        for wanted, default, step in zip(size, usual, strides, strict=True):
-            if not default - step < wanted < default + step:
-                raise ValueError(f"max_unpool{rank}d: output_size {size} must be within a stride of {usual}")
+        fits = len(size) == rank and all(
+            abs(wanted - default) < by for wanted, default, by in zip(size, usual, strides, strict=True)
+        )
+        if output_size is not None and not fits:
+            raise ValueError(f"max_unpool{rank}d: output_size {size} must be within a stride of {usual}")
+        if min(size) < 0:
+            raise ValueError(f"max_unpool{rank}d: with these settings the output would have the size {size}")
         raw = indices.data if isinstance(indices, Tensor) else indices
         return pooling.max_unpool(input, raw, size=tuple(size))
 
@@ -130,7 +138,9 @@ def _lp_pool(rank):
         if abs(norm_type) == inf:
             sign = 1 if norm_type > 0 else -1
             return sign * largest(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
-        means = average(input.pow(norm_type), kernel_size=kernel_size, stride=stride or None, ceil_mode=ceil_mode)
+        means = average(
+            input.pow(norm_type), kernel_size=kernel_size, stride=step(stride, kernel_size), ceil_mode=ceil_mode
+        )
         powers = means.sign() * relu(means.abs())  # the mean itself, whose gradient is cut where it is 0, as in torch
         return (powers * prod(per_dim(kernel_size, rank))).pow(1.0 / norm_type)
 

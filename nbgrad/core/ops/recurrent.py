@@ -202,7 +202,7 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
     w_hr=r"\sum_t \bar{h}_t (o_t \odot \tanh c_t)^{\top}",
 )
 def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out, h, c, gates, cells, reverse):
-    if not isinstance(input, Tensor) and not cells.numel() and len(hx):
+    if not isinstance(input, Tensor) and cells.ndim == 1:  # none were kept, as opposed to some without elements
         given = (input, hx, cx, w_ih, w_hh, b_ih, b_hh)
         return *_onednn_gradients(g_out, g_h, g_c, given, (out, h, c, gates), reverse), None
     if isinstance(input, Tensor):  # what is saved of gates and cells knows not where it came from
