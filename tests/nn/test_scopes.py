@@ -170,7 +170,11 @@ def test_the_view_says_of_an_op_what_block_it_is_in():
     assert told["div"]["block"] == "1 (Halves): Takes the half of everything.\n\\frac{x}{2}"
     assert "block" not in told["neg"]
     assert "block" not in told["sum"]
-    assert description["formulas"].keys() == {"x W^\\top + b", "\\frac{x}{2}"}
+    assert description["formulas"].keys() == {
+        nn.Sequential.__formula__,
+        "x W^\\top + b",
+        "\\frac{x}{2}",
+    }
     assert all(mathml.startswith("<math") for mathml in description["formulas"].values())
 
 
