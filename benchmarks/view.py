@@ -66,7 +66,8 @@ class Attention(nn.Module):
         scores = q @ k.transpose(2, 3) / (width // self._heads) ** 0.5 + self._mask
         powers = (scores - scores.amax(dim=-1, keepdim=True)).exp()
         mixed = powers / powers.sum(dim=-1, keepdim=True) @ v
-        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        out: nbgrad.Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return out
 
     def _turned(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
         """With its position, as an angle."""
@@ -89,7 +90,8 @@ class Block(nn.Module):
         x = x + self.attention(_norm(x, *self.first)) * self._dropped
         h = self.wide(_norm(x, *self.second))
         gelu = h * 0.5 * ((h + h * h * h * 0.044715) * 0.7978845608).tanh() + h * 0.5
-        return x + self.back(gelu) * self._dropped
+        out: nbgrad.Tensor = x + self.back(gelu) * self._dropped
+        return out
 
 
 def _norm(x: nbgrad.Tensor, weight: nbgrad.Tensor, bias: nbgrad.Tensor) -> nbgrad.Tensor:
@@ -149,7 +151,8 @@ class Kept(view.GraphView):
 
 def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
     """Show a closed graph as a notebook does, so many times, and unfold the first module that is folded."""
-    seconds, unfold, drawn, payload, outputs = [], [], 0, 0, []
+    seconds, unfold, drawn, payload = [], [], 0, 0
+    outputs: list[dict[str, Any]] = []
     first_folded = next(iter(sorted(first_folding(describe(graph), NODES).closed)), None)
     for _ in range(rounds):
         outputs.clear()

@@ -122,6 +122,12 @@ class _Scopes:
         return {latex: mathml for latex in texts if (mathml := _typeset(latex))}
 
 
+_NO_LATEX: tuple[type[Exception], ...] = tuple(
+    one for one in vars(exceptions).values() if isinstance(one, type) and issubclass(one, Exception)
+)
+"""What the converter raises: these have no base of their own."""
+
+
 @cache
 def _typeset(latex: str) -> str:
     """MathML; "" where the class of a user has something else than LaTeX there, which then stands as it is."""
@@ -129,7 +135,7 @@ def _typeset(latex: str) -> str:
         return ""
     try:
         return convert(latex)
-    except tuple(one for one in vars(exceptions).values() if isinstance(one, type)):  # they have no common base
+    except _NO_LATEX:
         return ""
 
 
