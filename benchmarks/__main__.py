@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import chains, imports, memory, mlp, networks, watching  # noqa: F401  # each adds its cases
+from benchmarks import chains, imports, memory, mlp, networks, view, watching  # noqa: F401  # each adds its cases
 from benchmarks.case import CASES, Case
 from benchmarks.report import facts, markdown
 
@@ -61,13 +61,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     known = {case.name: case for case in CASES}
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    tables = {case.name: case.title for case in CASES} | {"start": imports.TITLE, "memory": memory.TITLE}
+    tables = {case.name: case.title for case in CASES} | {
+        "start": imports.TITLE,
+        "memory": memory.TITLE,
+        "view": view.TITLE,
+    }
     listed = "; ".join(f"{name}: {title}" for name, title in tables.items())
     parser.add_argument(
         "cases",
         nargs="*",
         metavar="CASE",
-        help=f"{listed}; start: {imports.TITLE}; memory: {memory.TITLE}. Default: all",
+        help=f"{listed}. Default: all",
     )
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="turns of each; default: %(default)s")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], metavar="N", help="default: 1 2")
@@ -80,6 +84,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("the spread of the times needs --rounds 2 or more")
     options.start = not options.cases or "start" in options.cases
     options.memory = not options.cases or "memory" in options.cases
+    options.view = not options.cases or "view" in options.cases
     options.cases = [known[name] for name in known if not options.cases or name in options.cases]
     return options
 
@@ -94,11 +99,12 @@ def main(arguments: list[str]) -> int:
     measured = {threads: in_a_process(cases, threads, rounds) for threads in options.threads} if cases else {}
     starting = imports.times(rounds) if options.start else {}
     peaks = memory.peaks() if options.memory else {}
-    text = markdown(cases, measured, starting, rounds, peaks)
+    pictures = view.all_sent(rounds) if options.view else {}
+    text = markdown(cases, measured, starting, rounds, peaks, pictures)
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "bench.md").write_text(text)
     (options.output / "bench.json").write_text(
-        json.dumps(facts(cases, measured, starting, rounds, peaks), indent=2) + "\n"
+        json.dumps(facts(cases, measured, starting, rounds, peaks, pictures), indent=2) + "\n"
     )
     print(text)
     return 0

@@ -4,7 +4,7 @@ import importlib.metadata
 import platform
 from typing import Any
 
-from benchmarks import imports, memory
+from benchmarks import imports, memory, view
 from benchmarks.case import Case
 from benchmarks.timing import Spread, ratios
 
@@ -58,7 +58,12 @@ def section(title: str, per: str, reference: str, times: Times, absent: Absent) 
 
 
 def markdown(
-    cases: list[Case], measured: dict[int, dict[str, Any]], starting: Times, rounds: int, peaks: memory.Peaks
+    cases: list[Case],
+    measured: dict[int, dict[str, Any]],
+    starting: Times,
+    rounds: int,
+    peaks: memory.Peaks,
+    pictures: view.Pictures,
 ) -> str:
     """Everything."""
     parts = [
@@ -76,13 +81,20 @@ def markdown(
         ]
     if peaks:
         parts.append(memory.markdown(peaks))
+    if pictures:
+        parts.append(view.markdown(pictures))
     if starting:
         parts += ["## Start", section(imports.TITLE, "", imports.REFERENCE, starting, {})]
     return "\n\n".join(parts) + "\n"
 
 
 def facts(
-    cases: list[Case], measured: dict[int, dict[str, Any]], starting: Times, rounds: int, peaks: memory.Peaks
+    cases: list[Case],
+    measured: dict[int, dict[str, Any]],
+    starting: Times,
+    rounds: int,
+    peaks: memory.Peaks,
+    pictures: view.Pictures,
 ) -> dict[str, Any]:
     """The ratios and what they are of: nothing that only says how fast this machine is."""
 
@@ -99,6 +111,9 @@ def facts(
         "versions": versions(),
         "rounds": rounds,
         "memory": {name: {library: one._asdict() for library, one in by.items()} for name, by in peaks.items()},
+        "view": {
+            name: {"ops": one.ops, "payload": one.payload, "output": one.output} for name, one in pictures.items()
+        },
         "start": {"reference": imports.REFERENCE, "compared": compared(imports.REFERENCE, starting)},
         "threads": {
             str(threads): {

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import nbgrad
-from benchmarks import __main__ as command, case as cases, chains, imports, memory, mlp, networks, watching
+from benchmarks import __main__ as command, case as cases, chains, imports, memory, mlp, networks, view, watching
 from benchmarks.case import Case, numbers
 from benchmarks.timing import Contender, Spread, in_turns, limit, ratios
 
@@ -80,6 +80,21 @@ def test_the_parts_of_a_start_are_timed() -> None:
 def test_a_step_takes_no_more_memory_than_torchs(name: str) -> None:
     theirs, ours = memory.peak(torch, name), memory.peak(nbgrad, name)
     assert 0 < ours.kept < ours.highest <= theirs.highest
+
+
+def test_pictures_are_timed_and_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"gpt": lambda: view.gpt(2), "rnn": lambda: view.rnn(3), "large": lambda: view.large(33, 10)}
+    monkeypatch.setattr(view, "GRAPHS", {name: (make, name) for name, make in small.items()})
+    found = view.all_sent(2)
+    for one in found.values():
+        assert len(one.seconds) == 2
+        assert all(seconds > 0 for seconds in one.seconds)
+        assert 1000 < one.payload < one.output
+    assert [found[name].ops for name in small] == [2 * 69 + 6, 3 * 5 + 2, 331]
+    assert found["rnn"].unfold == []
+    assert len(found["large"].unfold) == 2
+    assert found["large"].unfolded > 33
+    assert "| large | 331 | **0." in view.markdown(found)
 
 
 def test_memory_is_counted() -> None:

@@ -21,6 +21,10 @@ def clipped(description: Description) -> Description:
             for scope in description["scopes"]
         ],
         "ops": {clip(name, _TERM): _op(op) for name, op in description["ops"].items()},
+        "formulas": {
+            clip(latex, _TEXT): "" if len(mathml) > _TEXT else clean(mathml, lines=True)
+            for latex, mathml in description["formulas"].items()
+        },
         "steps": [_step(step) for step in description["steps"]],
         "overlays": [
             {**overlay, "classes": [clip(name, _TERM) for name in overlay["classes"]]}

@@ -3,6 +3,7 @@
 import linecache
 from functools import cache
 
+from latex2mathml import exceptions
 from latex2mathml.converter import convert
 
 from nbgrad.core.contents import dtype_name
@@ -71,6 +72,7 @@ def describe(graph: AutogradGraph, error: BaseException | None = None) -> Descri
         edges=list(edges.values()),
         scopes=scopes.described(records),
         ops={record.op.name: op_text(record.op) for record in records if record.op is not None},
+        formulas=scopes.formulas(),
         steps=steps(records, inputs, ids, edges),
         overlays=shown,
         verdicts=verdicts(records, scopes.id),
@@ -113,6 +115,28 @@ class _Scopes:
             )
             for scope, id in self._ids.items()
         ]
+
+    def formulas(self) -> dict[str, str]:
+        """The MathML of every module's formula, by its LaTeX."""
+        texts = {scope.kind.__formula__: "" for scope in self._ids if isinstance(scope, ModuleScope)}
+        return {latex: mathml for latex in texts if (mathml := _typeset(latex))}
+
+
+_NO_LATEX: tuple[type[Exception], ...] = tuple(
+    one for one in vars(exceptions).values() if isinstance(one, type) and issubclass(one, Exception)
+)
+"""What the converter raises: these have no base of their own."""
+
+
+@cache
+def _typeset(latex: str) -> str:
+    """MathML; "" where the class of a user has something else than LaTeX there, which then stands as it is."""
+    if not latex:
+        return ""
+    try:
+        return convert(latex)
+    except _NO_LATEX:
+        return ""
 
 
 def _elements(record: Record) -> int:

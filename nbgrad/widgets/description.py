@@ -206,6 +206,7 @@ class Description(TypedDict):
     edges: list[Edge]
     scopes: list[Scope]
     ops: dict[str, OpText]
+    formulas: dict[str, str]  # MathML of the modules' formulas, by the LaTeX that stands in the details
     steps: list[Step]
     overlays: list[Overlay]
     verdicts: list[Verdict]

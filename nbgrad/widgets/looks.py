@@ -28,7 +28,8 @@ def look(stats: Stats) -> Look:
         found["columns"] = table.shape[1]
         found["levels"] = _levels(table)
         if table.size <= WRITTEN:
-            found["cells"] = [scalar(value) for value in tiled(values).ravel().tolist()]
+            written = number if values.dtype.kind == "f" else str
+            found["cells"] = [written(value) for value in tiled(values).ravel().tolist()]
         if table.size > 8:
             found["bars"] = _percent(_counts(table))
     elif stats.counts is not None:

@@ -192,6 +192,22 @@ def test_names_are_those_of_the_variables() -> None:
     assert [record.name for record in graph.records] == ["weight", "hidden", None]
 
 
+def test_a_leaf_whose_data_were_replaced_keeps_its_name_and_is_one_leaf() -> None:
+    leaves = [tensor([1.0], requires_grad=True), tensor([2.0], requires_grad=True)]
+    graph = AutogradGraph()
+    with graph:
+        for _ in range(3):
+            aside = leaves[1] * 3
+            (leaves[0] * leaves[0]).sum().backward()
+            for leaf in leaves:
+                leaf.data = leaf.data * 0.9  # it goes by another origin from now on
+        graph.close({"weight": leaves[0], "idle": leaves[1]})  # as a notebook names what its cells made
+    assert aside.requires_grad
+    assert [record.name for record in graph.records if record.kind == "leaf"] == ["weight"]
+    assert len(graph.unreached()) == 1, "once, not once per step"
+    assert graph.unreached({"weight": leaves[0]}) == []
+
+
 def test_scopes_are_recorded() -> None:
     x = tensor([1.0], requires_grad=True)
     with AutogradGraph() as graph, nbgrad.scope("outer"), nbgrad.scope("inner"):

@@ -1,5 +1,6 @@
 """What the magics put into a notebook, in JupyterLab: a live view over several cells, rich tensors and modules."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -41,6 +42,8 @@ def test_a_live_view_changes_in_place_while_other_cells_run(
     view = lab.output(cell, output).get_by_test_id("nbgrad-view")
     expect(view).to_contain_text("backward from loss, the last of 20")
     expect(view.locator('[data-testid="nbgrad-node"][aria-label^="loss = mean"]')).to_be_visible()
+    expect(view).to_have_attribute("aria-label", re.compile("backward from loss, the last of 20$"))
+    expect(view.get_by_test_id("nbgrad-history")).to_have_text("History (20)")
     lab.screenshot("watch")
 
 

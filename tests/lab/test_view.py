@@ -39,6 +39,16 @@ a = nbgrad.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
 b = nbgrad.tensor([[1.0, 2.0]], requires_grad=True)
 (a * 2) @ b"""
 
+HOSTILE = """%%autograd --name hostile
+script = "<script>window.hacked = true</script><img src=x onerror='window.hacked = true'>"
+names = [script, "quotes \\" ' ` & <b>", "two\\nlines", chr(0x202E) + "thgir morf", "x" * 10_000]
+leaves = [nbgrad.tensor([1.0], requires_grad=True) for _ in names]
+for leaf, name in zip(leaves, names):
+    leaf.name = name
+with nbgrad.scope(script + names[1]):
+    loss = sum(leaf * 2 for leaf in leaves).sum()
+loss.backward()"""
+
 BUSY = """import time
 pathlib.Path("running").touch()
 deadline = time.monotonic() + 60
@@ -56,15 +66,33 @@ def details(view: Locator) -> Locator:
     return view.get_by_test_id("nbgrad-details")
 
 
+def check_hostile(lab: NotebookPage, cell: int, output: int) -> None:
+    """Names that want to be something else are text, in the picture, the details and the table."""
+    hostile = lab.output(cell, output).get_by_test_id("nbgrad-view")
+    for text in ("<script>window.hacked", "quotes \" ' ` & <b>", "two lines", "thgir morf", "xxxx"):
+        leaf = hostile.locator(".nbg-leaf .nbg-head").get_by_text(text)
+        expect(leaf).to_have_count(1)
+        assert len(leaf.text_content() or "") <= 44, "it fits its box"
+        leaf.dispatch_event("click")
+        expect(details(hostile).locator("h3")).to_contain_text(text)
+    expect(hostile.get_by_test_id("nbgrad-scope")).to_contain_text("<script>window.hacked")
+    hostile.get_by_test_id("nbgrad-as-table").click()
+    expect(hostile.get_by_test_id("nbgrad-table")).to_contain_text("<script>window.hacked")
+    still = lab.cell(cell).locator(".jp-OutputArea-output").first
+    for shown in (hostile, still):
+        assert shown.locator("script, img[src=x]").count() == 0
+    assert lab.page.evaluate("() => window.hacked") is None
+
+
 @pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
 def test_the_view_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tmp_path: Path, app: str) -> None:
     name = f"view_{app.partition('/')[0]}"
-    sources = ["%load_ext nbgrad\nimport nbgrad, pathlib", DEEP, TRAINED, STOPPED]
+    sources = ["%load_ext nbgrad\nimport nbgrad, pathlib", DEEP, TRAINED, HOSTILE, STOPPED]
     lab.open(lab_server.add(written(tmp_path / f"{name}.ipynb", *sources)), app)
     lab.run_all()
-    assert [error.partition(":")[0] for error in lab.errors()] == ["cell 3"], "the one that is to fail"
+    assert [error.partition(":")[0] for error in lab.errors()] == ["cell 4"], "the one that is to fail"
     shown = lab.outputs(WIDGET_VIEW)
-    assert [cell for cell, _ in shown] == [1, 2, 3]
+    assert [cell for cell, _ in shown] == [1, 2, 3, 4]
 
     deep = lab.output(*shown[0]).get_by_test_id("nbgrad-view")
     group = deep.locator(".nbg-folded")
@@ -89,7 +117,10 @@ def test_the_view_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
     trained.get_by_test_id("nbgrad-history").click()
     expect(trained.get_by_test_id("nbgrad-timeline")).to_contain_text("backward 5, loss ")
     lab.screenshot(f"{name}_history")
-    stopped = lab.output(*shown[2]).get_by_test_id("nbgrad-view")
+
+    check_hostile(lab, *shown[2])
+    lab.screenshot(f"{name}_hostile")
+    stopped = lab.output(*shown[3]).get_by_test_id("nbgrad-view")
     expect(stopped.locator(".nbg-failed")).to_have_count(1)
     expect(stopped.locator(".nbg-note")).to_contain_text("The cell stopped here: matmul raised RuntimeError")
     expect(stopped.locator(".nbg-stepping")).to_have_count(0)

@@ -170,6 +170,21 @@ def test_the_view_says_of_an_op_what_block_it_is_in():
     assert told["div"]["block"] == "1 (Halves): Takes the half of everything.\n\\frac{x}{2}"
     assert "block" not in told["neg"]
     assert "block" not in told["sum"]
+    assert description["formulas"].keys() == {
+        nn.Sequential.__formula__,
+        "x W^\\top + b",
+        "\\frac{x}{2}",
+    }
+    assert all(mathml.startswith("<math") for mathml in description["formulas"].values())
+
+
+def test_a_formula_that_is_no_latex_stands_as_it_is(monkeypatch):
+    monkeypatch.setattr(Halves, "__formula__", r"\left(")
+    with nbgrad.AutogradGraph() as graph:
+        Halves()(nbgrad.tensor([1.0], requires_grad=True)).sum().backward()
+    description = describe(graph)
+    assert description["formulas"] == {}
+    assert any("\\left(" in detail["text"] for node in description["nodes"] for detail in node["details"])
 
 
 def test_a_model_may_call_its_parts_as_it_likes():

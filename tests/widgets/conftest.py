@@ -89,6 +89,7 @@ class Sketch:
             "edges": self.edges,
             "scopes": self.scopes,
             "ops": self.ops,
+            "formulas": {},
             "steps": [self._step(node) for node in reversed(self.nodes) if node["kind"] == "op"],
             "overlays": [
                 {"key": "gradient", "label": "gradient norm", "low": "0.1", "high": "10", "classes": []},

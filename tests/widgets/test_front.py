@@ -94,6 +94,10 @@ def test_the_inspector_tells_everything_of_an_op(opened: Any) -> None:
     expect(panel.get_by_test_id("nbgrad-histogram")).to_have_count(2)
     expect(panel.get_by_role("heading", name="Used by")).to_be_visible()
     screenshot(tab, "view_inspector")
+    node(tab, "linear").first.click()
+    block = panel.locator("dt:text-is('block') + dd")
+    expect(block).to_contain_text("0 (Linear): ")
+    expect(block.locator("math")).to_have_count(1)
 
 
 def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
@@ -150,6 +154,11 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     expect(details(tab).locator("h3")).to_have_text("Difference")
     expect(details(tab)).to_contain_text("the same ops on the same shapes")
     expect(tab.get_by_test_id("nbgrad-norms").locator("tr").first).to_contain_text(weight["norms"][5])
+    names = tab.get_by_test_id("nbgrad-norms").locator("td:first-child").all_text_contents()
+    assert len(set(names)) == len(names), "a name that repeats has the path of its module before it"
+    assert "Sequential › 4 (Linear) › weight" in names
+    table = tab.get_by_test_id("nbgrad-norms")
+    assert table.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth"), "long paths wrap"
     screenshot(tab, "view_history")
     frame.focus()
     tab.keyboard.press("Escape")
@@ -177,6 +186,40 @@ def test_overlays_and_findings_light_up(opened: Any) -> None:
     screenshot(tab, "view_findings")
     choice.select_option("")
     expect(tab.get_by_test_id("nbgrad-scale")).to_have_count(0)
+
+
+CONTRASTS = """() => {
+    const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const light = (colour) => {
+        context.fillStyle = colour;
+        context.fillRect(0, 0, 1, 1);
+        const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+        const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].map(linear);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    return [...document.querySelectorAll(".nbg-node")].flatMap((node) => {
+        const fill = light(getComputedStyle(node.querySelector(".nbg-shape")).fill);
+        return [...node.querySelectorAll(".nbg-head, .nbg-line, .nbg-rule")].map((text) => {
+            const [dark, bright] = [fill, light(getComputedStyle(text).fill)].sort((a, b) => a - b);
+            return (bright + 0.05) / (dark + 0.05);
+        });
+    });
+}"""
+
+
+def test_text_on_a_filled_node_can_be_read(opened: Any) -> None:
+    content = page(lay_out(graphs.trained(2, 1)), "contrast")
+    for scheme in ("light", "dark"):
+        tab = opened(content, scheme)
+        for host in ("", f"JupyterLab {scheme} High Contrast"):
+            tab.evaluate("name => { document.body.dataset.jpThemeName = name; }", host)
+            for key in ("", "gradient", "ratio", "saved", "dtype"):
+                tab.get_by_test_id("nbgrad-overlay").select_option(key)
+                least = min(tab.evaluate(CONTRASTS))
+                assert least >= 4.5, (scheme, host, key)  # WCAG AA
+                if key == "gradient":
+                    tab.get_by_test_id("nbgrad-fit").click()
+                    screenshot(tab, f"view_gradient_{scheme}{'_contrast' if host else ''}")
 
 
 def test_modules_fold_and_unfold_without_a_kernel(opened: Any) -> None:

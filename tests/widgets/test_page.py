@@ -11,6 +11,7 @@ from nbgrad.widgets.description import Description, Picture
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.packing import packed, unpacked
 from nbgrad.widgets.page import fragment, page, runtime
+from tests.widgets import graphs
 
 # --- the text of the page ------------------------------------------------------------------------------------------
 
@@ -268,6 +269,39 @@ def test_the_live_view_hides_the_static_one_and_gives_it_back(opened: Any, small
     expect(tab.locator("#static")).to_be_visible()
     expect(tab.get_by_test_id("nbgrad-view")).to_have_count(0)
     assert tab.evaluate("window.listeners.size") == 0
+
+
+@pytest.mark.browser
+def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None:
+    first, later = lay_out(graphs.trained(1, 1)), lay_out(graphs.trained(3, 1))
+    tab = opened(notebook(first))
+    view, history = tab.get_by_test_id("nbgrad-view"), tab.get_by_test_id("nbgrad-history")
+    expect(history).to_be_hidden()
+    tab.get_by_test_id("nbgrad-overlay").select_option("gradient")
+    tab.get_by_test_id("nbgrad-search").fill("tanh")
+
+    tab.evaluate("picture => window.assign(picture)", base64.b64encode(packed(later)).decode())
+    expect(history).to_have_text("History (3)")
+    expect(view).to_have_attribute("aria-label", re.compile("the last of 3$"))
+    expect(tab.get_by_test_id("nbgrad-overlay")).to_have_value("gradient")
+    expect(tab.get_by_test_id("nbgrad-search")).to_be_focused()
+    history.click()
+    frame, timeline = tab.get_by_test_id("nbgrad-frame"), tab.get_by_test_id("nbgrad-timeline")
+    expect(timeline).to_contain_text("backward 3, loss")
+    tab.get_by_test_id("nbgrad-earlier").click()
+    expect(timeline).to_contain_text("backward 2, loss")
+
+    longer = {**later["description"]["history"]}
+    longer["frames"] = [{"title": "backward 0, loss 9", "structure": 0}, *longer["frames"]]
+    unpaired = lay_out(graphs.unpaired())
+    unpaired["description"]["history"] = longer
+    tab.evaluate("picture => window.assign(picture)", base64.b64encode(packed(unpaired)).decode())
+    expect(history).to_have_text("History (4)")
+    expect(timeline).to_contain_text("backward 2, loss")
+    expect(frame).to_have_value("2")
+    expect(tab.get_by_test_id("nbgrad-reductions")).to_have_text("⚠ Σ Reductions (1)")
+    expect(view).to_have_attribute("aria-label", re.compile("^unpaired: "))
+    expect(tab.locator(".nbg-legend")).not_to_contain_text("parameter")
 
 
 @pytest.mark.browser

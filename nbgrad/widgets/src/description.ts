@@ -153,6 +153,7 @@ export interface Description {
   edges: Edge[];
   scopes: Scope[];
   ops: Record<string, OpText>;
+  formulas: Record<string, string>;
   steps: Step[];
   overlays: Overlay[];
   verdicts: Verdict[];

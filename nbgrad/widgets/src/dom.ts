@@ -4,8 +4,12 @@ const SVG = "http://www.w3.org/2000/svg";
 
 type Attributes = Record<string, string | number>;
 
+/** Attributes go by their names, but for ``label``, which is read aloud, and ``testid``, by which tests find it. */
 function fill<E extends Element>(element: E, attributes: Attributes, children: (Node | string)[]): E {
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "testid") element.setAttribute("data-testid", `nbgrad-${value}`);
+    else element.setAttribute(name === "label" ? "aria-label" : name, String(value));
+  }
   element.append(...children); // a string becomes a text node
   return element;
 }
@@ -27,7 +31,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
 }
 
 export function button(label: string, title: string, testid: string, click: () => void): HTMLButtonElement {
-  const element = html("button", { type: "button", "aria-label": title, title, "data-testid": `nbgrad-${testid}` }, label);
+  const element = html("button", { type: "button", label: title, title, testid }, label);
   element.addEventListener("click", click);
   return element;
 }

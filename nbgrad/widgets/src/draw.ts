@@ -38,7 +38,7 @@ export function draw(picture: Picture): Drawing {
     const runs = layout.edges[edge.id];
     if (!runs) continue;
     const classes = `${edge.gradient === null ? "nbg-none" : ""} ${edge.mismatch ? "nbg-mismatch" : ""}`;
-    const group = svg("g", { class: `nbg-edge ${classes}`, "data-edge-id": edge.id, "data-testid": "nbgrad-edge" });
+    const group = svg("g", { class: `nbg-edge ${classes}`, "data-edge-id": edge.id, testid: "edge" });
     group.append(svg("title", {}, edgeTitle(edge)), svg("path", { class: "nbg-hit", d: path(runs) }), ...wires(edge, runs));
     drawing.edges.set(edge.id, group);
     drawing.layer.append(group);
@@ -47,8 +47,8 @@ export function draw(picture: Picture): Drawing {
     const box = layout.scopes[scope.id];
     if (!box) continue;
     const group = svg("g", {
-      class: "nbg-scope-name", role: "button", tabindex: -1, "data-scope-id": scope.id, "data-testid": "nbgrad-scope",
-      "aria-label": `module ${scope.label}, ${scope.folds}`, "aria-expanded": "true",
+      class: "nbg-scope-name", role: "button", tabindex: -1, "data-scope-id": scope.id, testid: "scope",
+      label: `module ${scope.label}, ${scope.folds}`, "aria-expanded": "true",
     });
     group.append(svg("title", {}, `${scope.label}: ${scope.folds}. Double-click to fold.`), text(`▾ ${scope.label}`, box.x + 9, box.y + 16, ""));
     drawing.scopes.set(scope.id, group);
@@ -100,8 +100,8 @@ function mark(edge: Edge, box: Box): SVGGElement {
   const warning = edge.reduction?.warning ? ". Warning: probably not meant" : "";
   const label = `broadcast reduction ${edge.reduction?.text ?? ""}${warning}`;
   const group = svg("g", {
-    class: `nbg-mark ${warning ? "nbg-warned" : ""}`, role: "button", tabindex: -1, "aria-label": label,
-    "data-testid": "nbgrad-mark", "data-edge-id": edge.id,
+    class: `nbg-mark ${warning ? "nbg-warned" : ""}`, role: "button", tabindex: -1, label,
+    testid: "mark", "data-edge-id": edge.id,
   });
   group.append(
     svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
@@ -116,8 +116,8 @@ function nodeGroup(node: GraphNode, box: Box): SVGGElement {
   const said = [...node.label, ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)];
   const group = svg("g", {
     class: `nbg-node nbg-${node.kind} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
-    role: "button", tabindex: -1, "aria-label": `${said.join(", ")} (${meaning})`,
-    "data-testid": "nbgrad-node", "data-node-id": node.id,
+    role: "button", tabindex: -1, label: `${said.join(", ")} (${meaning})`,
+    testid: "node", "data-node-id": node.id,
   });
   if (node.kind === "folded") group.setAttribute("aria-expanded", "false");
   group.append(svg("title", {}, `${node.label[0] ?? node.id} (${meaning})`), ...shape(node, box));

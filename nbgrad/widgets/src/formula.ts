@@ -4,11 +4,10 @@ import { html } from "./dom";
 import type { Formula } from "./description";
 
 const MATHML = "http://www.w3.org/1998/Math/MathML";
-const ATTRIBUTES = new Set([
-  "accent", "accentunder", "columnalign", "columnspacing", "columnspan", "dir", "display", "displaystyle", "fence",
-  "form", "largeop", "linethickness", "lspace", "mathvariant", "maxsize", "minsize", "movablelimits", "rowalign",
-  "rowspacing", "rowspan", "rspace", "scriptlevel", "separator", "stretchy", "symmetric", "width", "xmlns",
-]);
+const ATTRIBUTES = new Set((
+  "accent accentunder columnalign columnspacing columnspan dir display displaystyle fence form largeop " +
+  "linethickness lspace mathvariant maxsize minsize movablelimits rowalign rowspacing rowspan rspace scriptlevel separator stretchy symmetric width xmlns"
+).split(" "));
 // These carry other languages inside a formula.
 const ELEMENTS_REFUSED = new Set(["annotation", "annotation-xml", "maction", "semantics"]);
 

@@ -1,6 +1,6 @@
 // What is around the picture: the title, the tools, the legend.
 
-import type { Description, Picture } from "./description";
+import type { Description } from "./description";
 import { button, html } from "./dom";
 
 export type Mode = "forward" | "backward" | "both";
@@ -26,22 +26,8 @@ export function headerOf(description: Description): HTMLElement {
   return html("header", { class: "nbg-header" }, words);
 }
 
-export function toolbarOf(picture: Picture, tools: Tools, turns: boolean): HTMLElement {
-  const { description } = picture;
-  const reductions = description.edges.filter((edge) => edge.reduction);
-  const wrong = description.problems.length + description.verdicts.filter((one) => one.kind !== "sound").length;
-  const bar = html("div", { class: "nbg-tools", role: "toolbar", "aria-label": "View" });
-  if (description.edges.some((edge) => edge.gradient !== null)) bar.append(modes(tools));
-  if (description.steps.length) bar.append(button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps));
-  const { frames } = description.history;
-  if (frames.length) bar.append(button(`History (${frames.length})`, "Every backward that is remembered (H)", "history", tools.past));
-  const warned = reductions.some((edge) => edge.reduction?.warning) ? "⚠ " : "";
-  bar.append(button(`${warned}Σ Reductions (${reductions.length})`, "List the broadcast reductions", "reductions", tools.reductions));
-  const findings = button(`Findings (${wrong})`, "What looks wrong, and the gradients of each module", "findings", tools.findings);
-  findings.classList.toggle("nbg-alert", wrong > 0);
-  bar.append(findings);
-  if (description.overlays.length) bar.append(colours(description, tools));
-  bar.append(search(tools));
+export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
+  const bar = html("div", { class: "nbg-tools", role: "toolbar", label: "View" }, modes(tools));
   const end = html("span", { class: "nbg-group" });
   if (turns) end.append(button("⤨", "Turn: from top to bottom, or from left to right", "turn", tools.turn));
   end.append(
@@ -50,12 +36,44 @@ export function toolbarOf(picture: Picture, tools: Tools, turns: boolean): HTMLE
     button("+", "Zoom in", "zoom-in", () => tools.scale(1.4)),
     button("Fit", "Fit the whole graph", "fit", tools.fit),
   );
-  bar.append(end);
+  bar.append(
+    button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps),
+    button("", "Every backward that is remembered (H)", "history", tools.past),
+    button("", "List the broadcast reductions", "reductions", tools.reductions),
+    button("", "What looks wrong, and the gradients of each module", "findings", tools.findings),
+    colours(tools), search(tools), end,
+  );
   return bar;
 }
 
+/** Show the tools that a graph has a use for, and how much there is in each; what is chosen and focused stays so. */
+export function count(bar: HTMLElement, { edges, steps, history, problems, verdicts, overlays }: Description): void {
+  const reductions = edges.filter((edge) => edge.reduction);
+  const wrong = problems.length + verdicts.filter((one) => one.kind !== "sound").length;
+  const tool = <E extends HTMLElement>(name: string, shown: unknown, label?: string): E => {
+    const element = bar.querySelector<E>(`[data-testid=nbgrad-${name}]`)!;
+    element.hidden = !shown;
+    if (label) element.textContent = label;
+    return element;
+  };
+  bar.querySelector<HTMLElement>(".nbg-group")!.hidden = !edges.some((edge) => edge.gradient !== null);
+  tool("steps", steps.length);
+  tool("history", history.frames.length, `History (${history.frames.length})`);
+  tool("reductions", true, `${reductions.some((edge) => edge.reduction?.warning) ? "⚠ " : ""}Σ Reductions (${reductions.length})`);
+  tool("findings", true, `Findings (${wrong})`).classList.toggle("nbg-alert", wrong > 0);
+  offer(tool("overlay", overlays.length), [["", "colour: kind"], ...overlays.map(({ key, label }) => [key, `colour: ${label}`] as const)]);
+}
+
+/** Let one of these be chosen; what was chosen stays so if it is among them. */
+export function offer(choice: HTMLSelectElement, options: (readonly [string | number, string])[]): void {
+  const { value } = choice;
+  choice.replaceChildren(...options.map(([value, label]) => html("option", { value }, label)));
+  choice.value = value;
+  if (choice.selectedIndex < 0) choice.value = "";
+}
+
 function modes(tools: Tools): HTMLElement {
-  const group = html("span", { class: "nbg-group", role: "radiogroup", "aria-label": "Direction" });
+  const group = html("span", { class: "nbg-group", role: "radiogroup", label: "Direction" });
   const all: [Mode, string][] = [["forward", "↓ Forward"], ["backward", "↑ Backward"], ["both", "⇅ Both"]];
   for (const [mode, label] of all) {
     const one = button(label, `Show ${mode === "both" ? "both directions" : `the ${mode} alone`}`, mode, () => tools.mode(mode));
@@ -66,20 +84,18 @@ function modes(tools: Tools): HTMLElement {
   return group;
 }
 
-function colours(description: Description, tools: Tools): HTMLElement {
-  const choice = html("select", { "aria-label": "Colour the nodes by", title: "Colour the nodes by", "data-testid": "nbgrad-overlay" });
-  choice.append(html("option", { value: "" }, "colour: kind"));
-  for (const overlay of description.overlays) choice.append(html("option", { value: overlay.key }, `colour: ${overlay.label}`));
+function colours(tools: Tools): HTMLElement {
+  const choice = html("select", { label: "Colour the nodes by", title: "Colour the nodes by", testid: "overlay" });
   choice.addEventListener("change", () => tools.overlay(choice.value));
   return choice;
 }
 
 function search(tools: Tools): HTMLElement {
   const field = html("input", {
-    type: "search", placeholder: "Search", title: "Search by name, op, shape or module; Enter goes to the next", "aria-label": "Search", "data-testid": "nbgrad-search", spellcheck: "false",
+    type: "search", placeholder: "Search", title: "Search by name, op, shape or module; Enter goes to the next", label: "Search", testid: "search", spellcheck: "false",
   });
   field.addEventListener("input", () => tools.search(field.value, false));
-  return html("span", { class: "nbg-search" }, field, html("output", { "data-testid": "nbgrad-found" }));
+  return html("span", { class: "nbg-search" }, field, html("output", { testid: "found" }));
 }
 
 export function legendOf(description: Description): HTMLElement {
@@ -111,7 +127,7 @@ export function legendOf(description: Description): HTMLElement {
 export function scaleOf(description: Description, key: string): HTMLElement | null {
   const overlay = description.overlays.find((one) => one.key === key);
   if (!overlay) return null;
-  const scale = html("div", { class: "nbg-scale", "data-testid": "nbgrad-scale" }, html("b", {}, overlay.label));
+  const scale = html("div", { class: "nbg-scale", testid: "scale" }, html("b", {}, overlay.label));
   if (!overlay.classes.length) scale.append(overlay.low, html("i", { class: "nbg-ramp" }), overlay.high);
   overlay.classes.forEach((name, at) => scale.append(html("span", {}, html("i", { class: "nbg-dot", style: `background:var(--nbg-class-${at % 6})` }), name)));
   return scale;

@@ -27,14 +27,14 @@ function table(look: Look): HTMLElement {
       row.append(html("td", { style: `background:${colour(look.levels[column])}` }, look.cells[column] ?? ""));
     body.append(row);
   }
-  return html("div", { class: "nbg-scroll", tabindex: 0 }, html("table", { class: "nbg-heat", "data-testid": "nbgrad-heat" }, body));
+  return html("div", { class: "nbg-scroll", tabindex: 0 }, html("table", { class: "nbg-heat", testid: "heat" }, body));
 }
 
 function map(look: Look): Element {
   const [columns, rows] = [look.columns, look.levels.length / look.columns];
   const drawing = svg("svg", {
-    class: "nbg-map", viewBox: `0 0 ${columns} ${rows}`, role: "img", "aria-label": `heat map: ${look.facts}`,
-    preserveAspectRatio: columns / rows > 8 ? "none" : "xMinYMid meet", "data-testid": "nbgrad-heat",
+    class: "nbg-map", viewBox: `0 0 ${columns} ${rows}`, role: "img", label: `heat map: ${look.facts}`,
+    preserveAspectRatio: columns / rows > 8 ? "none" : "xMinYMid meet", testid: "heat",
     style: `height:${Math.max(18, Math.min(160, (rows / columns) * 280))}px`,
   });
   for (let at = 0; at < look.levels.length; at++) {
@@ -47,7 +47,7 @@ function map(look: Look): Element {
 function histogram(look: Look): HTMLElement {
   const bars = svg("svg", {
     class: "nbg-bars", viewBox: `0 0 ${look.bars.length} 100`, preserveAspectRatio: "none", role: "img",
-    "aria-label": `histogram from ${look.low} to ${look.high}`, "data-testid": "nbgrad-histogram",
+    label: `histogram from ${look.low} to ${look.high}`, testid: "histogram",
   });
   look.bars.forEach((height, at) => bars.append(svg("rect", { x: at + 0.08, y: 100 - height, width: 0.84, height })));
   return html("div", { class: "nbg-histogram" }, bars, html("div", {}, html("span", {}, look.low), html("span", {}, look.high)));

@@ -33,8 +33,11 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (op?.why) parts.push(html("p", { class: "nbg-why" }, op.why));
   if (op && node.kind !== "outside") parts.push(...formulas(op.formulas));
   const rows = html("dl");
-  for (const { term, text } of told.details)
-    rows.append(html("dt", {}, term), html("dd", {}, text.includes("\n") ? html("pre", {}, text) : text));
+  for (const { term, text } of told.details) {
+    const [first = "", latex = ""] = text.split("\n");
+    const mathml = description.formulas[latex];
+    rows.append(html("dt", {}, term), html("dd", {}, ...(mathml ? [first, html("br"), formula({ of: "", latex, mathml })] : [text !== first ? html("pre", {}, text) : text])));
+  }
   if (told.details.length) parts.push(rows);
   if (told.value) parts.push(lookOf("Value", told.value));
   if (told.gradient) parts.push(lookOf("Gradient", told.gradient));
@@ -80,7 +83,7 @@ function sum({ reduction }: Edge): Node[] {
   const parts: Node[] = [html("p", { class: "nbg-sum" }, `Σ ${reduction.text}`)];
   if (reduction.warning) parts.push(html("p", { class: "nbg-finding nbg-finding-warning", role: "alert" }, reduction.warning));
   parts.push(html("p", {}, reduction.words));
-  if (reduction.sums.length) parts.push(html("pre", { "data-testid": "nbgrad-sums" }, reduction.sums.join("\n")));
+  if (reduction.sums.length) parts.push(html("pre", { testid: "sums" }, reduction.sums.join("\n")));
   if (reduction.incoming) parts.push(lookOf("Incoming, before the sum", reduction.incoming));
   if (reduction.reduced) parts.push(lookOf("Reduced, after the sum", reduction.reduced));
   return parts;

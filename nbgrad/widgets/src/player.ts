@@ -7,10 +7,10 @@ import { formulas, name } from "./panel";
 const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 350]];
 
 export class Player {
-  readonly root = html("div", { class: "nbg-player", role: "group", "aria-label": "Steps of the backward", hidden: "", "data-testid": "nbgrad-player" });
-  readonly #slider = html("input", { type: "range", min: 1, value: 1, "aria-label": "Step", "data-testid": "nbgrad-step" });
+  readonly root = html("div", { class: "nbg-player", role: "group", label: "Steps of the backward", hidden: "", testid: "player" });
+  readonly #slider = html("input", { type: "range", min: 1, value: 1, label: "Step", testid: "step" });
   readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
-  readonly #speed = html("select", { "aria-label": "Speed" });
+  readonly #speed = html("select", { label: "Speed" });
   readonly #go: HTMLButtonElement;
   #timer = 0;
 
@@ -44,13 +44,13 @@ export class Player {
 
   replace(steps: Step[]): void {
     this.steps = steps;
+    this.#slider.max = String(steps.length);
     if (this.shown) this.#at(1);
   }
 
   open(shown: boolean, focus = true): void {
     this.play(false);
     this.root.hidden = !shown;
-    this.#slider.max = String(this.steps.length);
     if (!shown) return this.show(null, 0);
     this.#at(1);
     if (focus) this.#slider.focus();
@@ -91,7 +91,7 @@ export function stepPanel(description: Description, step: Step): Node[] {
   const rules = op ? op.formulas.filter((item) => item.of && inputs.has(item.of)) : [];
   parts.push(...(rules.length ? formulas(rules) : [html("p", {}, node?.kind === "folded" ? "Unfold the module to see its rules." : "")]));
   parts.push(html("h4", {}, "Outgoing contributions"));
-  const list = html("ul", { class: "nbg-given", "data-testid": "nbgrad-given" });
+  const list = html("ul", { class: "nbg-given", testid: "given" });
   for (const given of step.given) {
     const item = html("li", {}, html("span", {}, given.text));
     if (given.reduction) item.append(html("span", { class: "nbg-sum" }, `Σ ${given.reduction}`));

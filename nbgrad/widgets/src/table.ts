@@ -25,6 +25,6 @@ export function tableOf(description: Description, choose: (id: string) => void):
     );
   }
   const caption = html("caption", {}, `${description.name}: ${description.summary}`);
-  return html("div", { class: "nbg-table", tabindex: 0, hidden: "", "data-testid": "nbgrad-table" },
+  return html("div", { class: "nbg-table", tabindex: 0, hidden: "", testid: "table" },
     html("table", {}, caption, html("thead", {}, head), body));
 }

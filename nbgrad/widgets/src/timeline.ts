@@ -2,28 +2,41 @@
 
 import type { Description, History } from "./description";
 import { button, html, svg } from "./dom";
+import { offer } from "./frame";
+import { scopePath } from "./panel";
 
 const [WIDTH, HEIGHT] = [600, 70];
 
 export class Timeline {
-  readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", "aria-label": "History", hidden: "", "data-testid": "nbgrad-timeline" });
-  readonly #slider = html("input", { type: "range", min: 0, "aria-label": "Frame", "data-testid": "nbgrad-frame" });
+  readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", label: "History", hidden: "", testid: "timeline" });
+  readonly #slider = html("input", { type: "range", min: 0, label: "Frame", testid: "frame" });
   readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
-  readonly #other = html("select", { "aria-label": "Compare with", title: "Compare with", "data-testid": "nbgrad-compare" });
+  readonly #other = html("select", { label: "Compare with", title: "Compare with", testid: "compare" });
   readonly #cursor = svg("line", { class: "nbg-cursor", y1: 0, y2: HEIGHT });
 
-  constructor(private readonly history: History, private readonly show: (frame: number | null, other: number | null) => void, choose: (node: string) => void) {
-    const { frames } = history;
-    this.#slider.max = String(frames.length - 1);
-    this.#other.append(html("option", { value: "" }, "compare with …"));
-    frames.forEach((frame, at) => this.#other.append(html("option", { value: at }, frame.title)));
+  readonly #strip = html("div", { class: "nbg-strip" });
+  #history!: History;
+
+  constructor(private readonly show: (frame: number | null, other: number | null) => void, private readonly choose: (node: string) => void) {
     this.#slider.addEventListener("input", () => this.#at());
     this.#other.addEventListener("change", () => this.#at());
     this.root.append(
       html("b", {}, "History"), button("◀", "One frame back", "earlier", () => this.#move(-1)), this.#slider,
-      button("▶", "One frame on", "later", () => this.#move(1)), this.#other, this.#words,
-      html("div", { class: "nbg-strip" }, this.#curves(choose), html("small", {}, `gradient norms of the parameters, from ${history.low} to ${history.high} (log)`)),
+      button("▶", "One frame on", "later", () => this.#move(1)), this.#other, this.#words, this.#strip,
     );
+  }
+
+  /** Another history, or the same with more in it: the last frame stays the last, any other is the one it was. */
+  replace(history: History): void {
+    const { frames } = history;
+    const before = this.#slider.value === this.#slider.max ? "" : this.#words.textContent;
+    const at = frames.findIndex((frame) => frame.title === before);
+    this.#history = history;
+    this.#slider.max = String(frames.length - 1);
+    this.#slider.value = at < 0 ? this.#slider.max : String(at);
+    offer(this.#other, [["", "compare with …"], ...frames.map((frame, at) => [at, frame.title] as const)]);
+    this.#strip.replaceChildren(this.#curves(), html("small", {}, `gradient norms of the parameters, from ${history.low} to ${history.high} (log)`));
+    if (this.shown) frames.length ? this.#at() : this.open(false);
   }
 
   /** A key that was pressed in here; whether it meant something that the browser does not know. */
@@ -51,7 +64,7 @@ export class Timeline {
 
   #at(): void {
     const frame = Number(this.#slider.value);
-    const { frames } = this.history;
+    const { frames } = this.#history;
     const title = frames[frame]?.title ?? "";
     this.#words.textContent = title;
     this.#slider.setAttribute("aria-valuetext", title);
@@ -61,10 +74,10 @@ export class Timeline {
     this.show(frame, this.#other.value === "" ? null : Number(this.#other.value));
   }
 
-  #curves(choose: (node: string) => void): SVGSVGElement {
-    const drawing = svg("svg", { viewBox: `0 -3 ${WIDTH} ${HEIGHT + 6}`, preserveAspectRatio: "none", role: "img", "aria-label": "gradient norms over all frames", "data-testid": "nbgrad-curves" });
-    const step = WIDTH / Math.max(1, this.history.frames.length - 1);
-    this.history.curves.forEach((curve, at) => {
+  #curves(): SVGSVGElement {
+    const drawing = svg("svg", { viewBox: `0 -3 ${WIDTH} ${HEIGHT + 6}`, preserveAspectRatio: "none", role: "img", label: "gradient norms over all frames", testid: "curves" });
+    const step = WIDTH / Math.max(1, this.#history.frames.length - 1);
+    this.#history.curves.forEach((curve, at) => {
       let pen = "M";
       const d = curve.heights.map((height, frame) => {
         if (height === null) return (pen = "M"), "";
@@ -73,7 +86,7 @@ export class Timeline {
         return part;
       });
       const line = svg("path", { d: d.join(""), class: `nbg-curve nbg-curve-${at % 6}` }, svg("title", {}, `${curve.label}: ${curve.text}`));
-      line.addEventListener("click", () => choose(curve.node));
+      line.addEventListener("click", () => this.choose(curve.node));
       drawing.append(line);
     });
     drawing.append(this.#cursor);
@@ -91,13 +104,15 @@ export function differencePanel(description: Description, a: number, b: number):
   parts.push(html("p", {}, same));
   if (found) parts.push(html("pre", {}, found.lines.join("\n")));
   const body = html("tbody");
-  for (const node of description.nodes) {
+  const names = description.nodes.map((node) => node.label[0] ?? "");
+  description.nodes.forEach((node, at) => {
+    const where = names.indexOf(names[at]!) === names.lastIndexOf(names[at]!) ? "" : scopePath(description, node.scope);
     const [was, now] = [node.norms[a], node.norms[b]];
-    if (!was && !now) continue;
+    if (!was && !now) return;
     const [low, high] = [node.past.charCodeAt(a), node.past.charCodeAt(b)];
     const sign = was === now ? "=" : high > low ? "▲" : high < low ? "▼" : "≈";
-    body.append(html("tr", {}, html("td", {}, node.label[0] ?? ""), html("td", {}, was || "none"), html("td", {}, sign), html("td", {}, now || "none")));
-  }
-  parts.push(html("h4", {}, "Gradient norms"), html("div", { class: "nbg-scroll", tabindex: 0 }, html("table", { class: "nbg-heat nbg-norms", "data-testid": "nbgrad-norms" }, body)));
+    body.append(html("tr", {}, html("td", {}, `${where && `${where} › `}${names[at]}`), html("td", {}, was || "none"), html("td", {}, sign), html("td", {}, now || "none")));
+  });
+  parts.push(html("h4", {}, "Gradient norms"), html("div", { class: "nbg-scroll", tabindex: 0 }, html("table", { class: "nbg-heat nbg-norms", testid: "norms" }, body)));
   return parts;
 }

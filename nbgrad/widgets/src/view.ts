@@ -6,7 +6,7 @@ import type { Box, Picture, Step } from "./description";
 import { html, svg } from "./dom";
 import { type Drawing, draw } from "./draw";
 import { between, matches, reach } from "./find";
-import { headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
+import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
 import { folded } from "./geometry";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel, type Selection } from "./panel";
 import { Paint } from "./paint";
@@ -27,13 +27,14 @@ function go(element: Element | undefined): void {
 }
 
 export class View implements Selection, Tools {
-  readonly root = html("div", { class: "nbgrad nbg-both", "data-testid": "nbgrad-view", role: "group" });
-  readonly #stage = svg("svg", { class: "nbg-stage", role: "group", "aria-label": "Graph", tabindex: -1 });
-  readonly #panel = html("aside", { class: "nbg-panel", "data-testid": "nbgrad-details", "aria-label": "Details", hidden: "" });
+  readonly root = html("div", { class: "nbgrad nbg-both", testid: "view", role: "group" });
+  readonly #stage = svg("svg", { class: "nbg-stage", role: "group", label: "Graph", tabindex: -1 });
+  readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
   readonly #camera: Camera;
   readonly #player: Player;
   readonly #timeline: Timeline;
+  readonly #bar: HTMLElement;
   readonly #watcher: ResizeObserver;
   readonly #closed: Set<string>;
   #table: HTMLElement;
@@ -50,13 +51,13 @@ export class View implements Selection, Tools {
   constructor(private base: Picture, private readonly ask: Ask | null) {
     const { description } = base;
     this.#closed = new Set(base.folded);
-    this.root.setAttribute("aria-label", `${description.name}: ${description.summary}`);
     this.#player = new Player([], (step, at) => this.#step(step, at));
-    this.#timeline = new Timeline(description.history, (frame, other) => this.#at(frame, other), (node) => this.node(node));
+    this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
     this.#table = html("div");
     const body = html("div", { class: "nbg-body" }, this.#stage, this.#panel, this.#status, this.#table);
-    const turns = base.turned !== null || ask !== null;
-    this.root.append(headerOf(description), toolbarOf(base, this, turns), body, this.#player.root, this.#timeline.root, legendOf(description));
+    this.#bar = toolbarOf(this, base.turned !== null || ask !== null);
+    this.root.append(headerOf(description), this.#bar, body, this.#player.root, this.#timeline.root, legendOf(description));
+    this.#about();
     this.#camera = new Camera(
       this.#stage,
       (event) => this.#wants(event),
@@ -66,6 +67,7 @@ export class View implements Selection, Tools {
       },
     );
     this.#draw();
+    this.#timeline.replace(description.history);
     this.root.style.setProperty("--nbg-height", `${Math.min(640, Math.max(320, this.#picture.layout.height + 40))}px`);
     this.#listen();
     this.#watcher = new ResizeObserver(() => this.#camera.resized(() => this.#begin()));
@@ -80,15 +82,25 @@ export class View implements Selection, Tools {
     this.root.remove();
   }
 
-  /** The kernel has another picture of the same graph. */
+  /** What stands around the picture. */
+  #about(): void {
+    const { description } = this.base;
+    this.root.setAttribute("aria-label", `${description.name}: ${description.summary}`);
+    this.root.querySelector(".nbg-header")?.replaceWith(headerOf(description));
+    this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(description));
+    count(this.#bar, description);
+  }
+
+  /** The kernel has another picture: of the same graph, or of what has become of it. */
   replace(base: Picture): void {
     const anchor = this.#chosen?.dataset["nodeId"] ?? "";
     const before = this.#picture.layout.nodes[anchor];
     this.base = base;
     this.#status.hidden = true;
-    this.root.querySelector(".nbg-header")?.replaceWith(headerOf(base.description));
+    this.#about();
     this.#close();
     this.#draw();
+    this.#timeline.replace(base.description.history);
     const box = this.#picture.layout.nodes[anchor];
     if (before && box) this.#camera.keep(this.#extent(), before, box);
     else this.#firstLook();

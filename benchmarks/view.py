@@ -1,0 +1,198 @@
+"""How long a reader waits for the picture: from the end of a cell until everything that the page needs is sent."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+
+import nbgrad
+from benchmarks.timing import Spread
+from nbgrad import nn
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.nn import functional
+from nbgrad.widgets import view
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.fold import first_folding
+from nbgrad.widgets.layout import NODES
+from nbgrad.widgets.packing import unpacked
+
+TITLE = "from the end of a cell to its picture"
+
+
+class Sent(NamedTuple):
+    """What one graph takes.
+
+    Attributes:
+        ops: how many it has.
+        seconds: to describe it, fold it, lay it out, draw the still picture and send both outputs; of each round.
+        payload: bytes of the live picture, deflated as it is sent.
+        output: bytes of everything that the notebook keeps.
+        unfold: seconds until a module that the reader unfolds is sent; none where nothing is folded.
+        unfolded: how many nodes are drawn then.
+    """
+
+    ops: int
+    seconds: list[float]
+    payload: int
+    output: int
+    unfold: list[float]
+    unfolded: int
+
+
+Pictures = dict[str, Sent]
+
+
+class Attention(nn.Module):
+    """Causal self-attention, op by op."""
+
+    def __init__(self, width: int, heads: int, length: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self._heads = heads
+        angles = torch.outer(torch.arange(length), torch.logspace(0, -4, width // heads))
+        self._cos, self._sin = nbgrad.tensor(angles.cos()), nbgrad.tensor(angles.sin())
+        self._mask = nbgrad.tensor(torch.full((length, length), -1e9).triu(1))
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        """``x`` of shape (batch, length, width)."""
+        batch, length, width = x.shape
+
+        def split(y: nbgrad.Tensor) -> nbgrad.Tensor:
+            return y.reshape(batch, length, self._heads, width // self._heads).transpose(1, 2)
+
+        q, k, v = self._turned(split(self.query(x))), self._turned(split(self.key(x))), split(self.value(x))
+        scores = q @ k.transpose(2, 3) / (width // self._heads) ** 0.5 + self._mask
+        powers = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+        mixed = powers / powers.sum(dim=-1, keepdim=True) @ v
+        out: nbgrad.Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return out
+
+    def _turned(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        """With its position, as an angle."""
+        half = x.shape[-1] // 2
+        return x * self._cos + nbgrad.cat([-x[..., half:], x[..., :half]], dim=-1) * self._sin
+
+
+class Block(nn.Module):
+    """A block of GPT, whose GELU and norms are written out."""
+
+    def __init__(self, width: int, heads: int, length: int) -> None:
+        super().__init__()
+        self.first, self.second = (nn.ParameterList([torch.ones(width), torch.zeros(width)]) for _ in range(2))
+        self.attention = Attention(width, heads, length)
+        self.wide, self.back = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self._dropped = nbgrad.tensor(torch.ones(width))
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        """``x`` of shape (batch, length, width)."""
+        x = x + self.attention(_norm(x, *self.first)) * self._dropped
+        h = self.wide(_norm(x, *self.second))
+        gelu = h * 0.5 * ((h + h * h * h * 0.044715) * 0.7978845608).tanh() + h * 0.5
+        out: nbgrad.Tensor = x + self.back(gelu) * self._dropped
+        return out
+
+
+def _norm(x: nbgrad.Tensor, weight: nbgrad.Tensor, bias: nbgrad.Tensor) -> nbgrad.Tensor:
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return centred / ((centred * centred).mean(dim=-1, keepdim=True) + 1e-5).sqrt() * weight + bias
+
+
+def gpt(blocks: int = 12) -> AutogradGraph:
+    """A small GPT: width 64, 4 heads, 2 sequences of 32."""
+    model = nn.Sequential(nn.Embedding(100, 64), *[Block(64, 4, 32) for _ in range(blocks)], nn.Linear(64, 100))
+    tokens = nbgrad.tensor(torch.randint(0, 100, (2, 32)))
+    with AutogradGraph("gpt") as graph:
+        functional.cross_entropy(model(tokens).reshape(-1, 100), tokens.reshape(-1)).backward()
+    return graph
+
+
+def rnn(steps: int = 200) -> AutogradGraph:
+    """A recurrent network, unrolled, whose steps are no modules: nothing can be folded."""
+    w, u, b = (nbgrad.tensor(torch.randn(*shape) / 8, requires_grad=True) for shape in ((16, 32), (32, 32), (32,)))
+    x = nbgrad.tensor(torch.randn(steps, 8, 16))
+    with AutogradGraph("rnn") as graph:
+        h = nbgrad.tensor(torch.zeros(8, 32))
+        for step in range(steps):
+            h = (x[step] @ w + h @ u + b).tanh()
+        (h * h).mean().backward()
+    return graph
+
+
+def large(modules: int = 33, ops: int = 300) -> AutogradGraph:
+    """Modules of so many ops each, no two of them alike."""
+    with AutogradGraph("large") as graph:
+        h = nbgrad.tensor(torch.rand(8, 8), requires_grad=True)
+        for module in range(modules):
+            with nbgrad.scope(f"module.{module}"):
+                for op in range(ops):
+                    h = h.sin() if (op + module) % 3 else h + 0.1 * module
+        h.sum().backward()
+    return graph
+
+
+GRAPHS: dict[str, tuple[Callable[[], AutogradGraph], str]] = {
+    "gpt": (gpt, "a GPT of 12 blocks"),
+    "rnn": (rnn, "an RNN of 200 steps, unrolled"),
+    "large": (large, "10,000 ops in 33 modules"),
+}
+
+
+class Kept(view.GraphView):
+    """The live picture, of which ``show`` lets go."""
+
+    last: "Kept"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        Kept.last = self
+
+
+def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
+    """Show a closed graph as a notebook does, so many times, and unfold the first module that is folded."""
+    seconds, unfold, drawn, payload = [], [], 0, 0
+    outputs: list[dict[str, Any]] = []
+    first_folded = next(iter(sorted(first_folding(describe(graph), NODES).closed)), None)
+    for _ in range(rounds):
+        outputs.clear()
+        with (
+            patch.object(view, "display", lambda data, **_: outputs.append(data)),
+            patch.object(view, "GraphView", Kept),
+        ):
+            begin = perf_counter()
+            view.show(describe(graph))
+            seconds.append(perf_counter() - begin)
+        widget = Kept.last
+        payload = len(widget.picture)
+        if first_folded is not None:
+            begin = perf_counter()
+            widget.request = {"toggle": [first_folded]}
+            unfold.append(perf_counter() - begin)
+            drawn = len(unpacked(widget.picture)["description"]["nodes"])
+        widget.close()
+    ops = sum(record.kind == "op" for record in graph.records)
+    kept = sum(len(text) for data in outputs for text in data.values() if isinstance(text, str)) + payload
+    return Sent(ops, seconds, payload, kept, unfold, drawn)
+
+
+def all_sent(rounds: int) -> Pictures:
+    """Those of every graph, after one that starts the engine."""
+    sent(large(1, 3), 1)
+    return {name: sent(make(), rounds) for name, (make, _) in GRAPHS.items()}
+
+
+def markdown(found: Pictures) -> str:
+    """A table of them."""
+    lines = [
+        f"## {TITLE[0].upper()}{TITLE[1:]}",
+        "",
+        "| | ops | until everything is sent | live picture | kept in the notebook | a module unfolded |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, one in found.items():
+        sizes = [f"{size / 1000:.1f} KB" for size in (one.payload, one.output)]
+        unfold = f"{Spread.of(one.unfold).middle:.2f} s, {one.unfolded} nodes" if one.unfold else ""
+        time = f"**{Spread.of(one.seconds).middle:.2f} s**"
+        lines.append(f"| {GRAPHS[name][1]} | {one.ops:,} | {time} | {' | '.join(sizes)} | {unfold} |")
+    return "\n".join(lines)
