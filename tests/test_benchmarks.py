@@ -90,7 +90,7 @@ def test_pictures_are_timed_and_weighed(monkeypatch: pytest.MonkeyPatch) -> None
         assert len(one.seconds) == 2
         assert all(seconds > 0 for seconds in one.seconds)
         assert 1000 < one.payload < one.output
-    assert [found[name].ops for name in small] == [2 * 69 + 6, 3 * 5 + 2, 331]
+    assert [found[name].ops for name in small] == [2 * 70 + 4, 3 * 5 + 2, 331]
     assert found["rnn"].unfold == []
     assert len(found["large"].unfold) == 2
     assert found["large"].unfolded > 33
