@@ -7,7 +7,7 @@ the rule.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -60,9 +60,16 @@ def _kind(value: Any) -> Any:
     return value if isinstance(value, bool | str) else type(value)
 
 
-@contextmanager
-def switched_off() -> Iterator[None]:
+_AS_IT_IS = nullcontext()
+
+
+def switched_off() -> AbstractContextManager[None]:
     """Rules run in the element types of the forward, also where ``backward()`` is called under autocast."""
+    return _without() if any_enabled() else _AS_IT_IS
+
+
+@contextmanager
+def _without() -> Iterator[None]:
     with ExitStack() as stack:
         for kind in _KINDS:
             if torch.is_autocast_enabled(kind):

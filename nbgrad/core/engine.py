@@ -6,14 +6,13 @@ The ``.grad`` of leaves is written after the last rule has run: a rule that rais
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from heapq import heappop, heappush
 from typing import Any
 
 import torch
 
 from nbgrad.core import advice
-from nbgrad.core.autocast import any_enabled, switched_off
+from nbgrad.core.autocast import switched_off
 from nbgrad.core.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.caller import user_place
 from nbgrad.core.dispatch import BelowAutograd, outside
@@ -23,15 +22,13 @@ from nbgrad.core.node import Deferred, Freed, Leaf, Node, Origin, Output
 
 Roots = list[tuple[Origin, Any]]
 
-_AS_IT_IS = nullcontext()
-
 
 @restoring
 def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
     """Add to the ``.grad`` of every leaf below ``roots`` the gradient that the seeds give it."""
     taken = {_memory(seed) for _, seed in roots}
     walk = Walk(None, retain_graph=retain_graph, create_graph=create_graph)
-    with Switch(grad_enabled=create_graph, walking=True), switched_off() if any_enabled() else _AS_IT_IS:
+    with Switch(grad_enabled=create_graph, walking=True), switched_off():
         walk.run(roots)
         for leaf, gradient in walk.leaves:
             for observer in walk.observers:
@@ -51,7 +48,7 @@ def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
 def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_graph: bool) -> dict[Origin, Any]:
     """The gradient that the seeds give each of ``wanted``; what no path reaches is missing from the answer."""
     walk = Walk(set(wanted), retain_graph=retain_graph, create_graph=create_graph)
-    with Switch(grad_enabled=create_graph, walking=True), switched_off() if any_enabled() else _AS_IT_IS:
+    with Switch(grad_enabled=create_graph, walking=True), switched_off():
         walk.run(roots)
     for observer in walk.observers:
         observer.on_backward_end()

@@ -25,7 +25,6 @@ cdef class Op:
     cpdef bint _bound(self, Py_ssize_t missing, dict settings) except -1
     @cython.locals(state=State, values=list)
     cpdef object run(self, tuple args, dict settings)
-    @cython.locals(versions=list)
     cpdef tuple _versions(self, tuple saved)
     @cython.locals(position=Py_ssize_t, ours=bint, foreign=bint, tensor=TensorBase)
     cpdef object _unwrap(self, tuple args, list values)
