@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable
 from inspect import Parameter, signature
 from operator import attrgetter
+from types import CodeType
 from typing import Any
 
 import torch
@@ -12,30 +13,40 @@ import torch
 def direct(forward: Callable[..., Any]) -> Callable[..., Any]:
     """What ``forward`` calls if its whole body is ``return torch.f(a, b)``, else ``forward`` itself.
 
-    Settings, handed on by their names as in ``torch.add(a, b, alpha=alpha)``, are left out: the answer is for calls
-    without settings.
+    Settings, handed on as in ``torch.add(a, b, alpha=alpha)`` or ``torch.sum(x, dim, keepdim, dtype=dtype)``, are left
+    out: the answer is for calls without settings.
     """
     code = getattr(forward, "__code__", None)
     if code is None or code.co_names[:1] != ("torch",):
         return forward
     called = ".".join(code.co_names[1:])
     parameters = signature(forward).parameters.values()
-    if any(p.kind not in {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY} for p in parameters):
-        return forward
-    handed = [p.name if p.kind is Parameter.POSITIONAL_OR_KEYWORD else f"{p.name}={p.name}" for p in parameters]
-    taken = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    if settings := [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]:
-        taken += ["*", *settings]
-    only: dict[str, Any] = {}
-    # The two are compared as Python compiled them, so that nothing here depends on how it does.
-    source = f"import torch\ndef only({', '.join(taken)}): return torch.{called}({', '.join(handed)})"
-    exec(source, only)  # nothing in it but names of a function that is there
-    same = only["only"].__code__
-    what = (code.co_code, code.co_names, code.co_varnames, code.co_consts[1:])
-    if what != (same.co_code, same.co_names, same.co_varnames, same.co_consts[1:]):
-        return forward
-    function: Callable[..., Any] = attrgetter(called)(torch)
-    return function
+    inputs = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    settings = [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
+    without = any(p.kind is Parameter.KEYWORD_ONLY and p.default is Parameter.empty for p in parameters)
+    if without or len(inputs) + len(settings) < len(parameters):
+        return forward  # it can't be called without settings, or takes a list
+    taken = ", ".join([*inputs, *(["*", *settings] if settings else [])])
+    for first in range(len(settings) + 1):  # how many of the settings are handed on by their position
+        handed = [*inputs, *settings[:first], *(f"{name}={name}" for name in settings[first:])]
+        # The two are compared as Python compiled them, so that nothing here depends on how it does.
+        only = _compiled(f"import torch\ndef only({taken}): return torch.{called}({', '.join(handed)})")
+        if _what(code) == _what(only.__code__):
+            function: Callable[..., Any] = attrgetter(called)(torch)
+            return function
+    return forward
+
+
+def _compiled(source: str) -> Callable[..., Any]:
+    names: dict[str, Any] = {}
+    exec(source, names)  # nothing in it but names of a function that is there
+    only: Callable[..., Any] = names["only"]
+    return only
+
+
+def _what(code: CodeType) -> tuple[object, ...]:
+    """What a function does, whatever it is called and says of itself."""
+    return code.co_code, code.co_names, code.co_varnames, code.co_consts[1:]
 
 
 def direct_rule(rule: Callable[..., Any]) -> Callable[..., Any] | None:

@@ -113,18 +113,21 @@ def install_operator(operator: str, function: "Op | InPlace") -> None:
     run = function.run
 
     def straight(self: Tensor, other: Any) -> Any:
-        return run((self, other), {}) if isinstance(other, _OPERANDS) else NotImplemented
+        return run((self, other), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
-        return run((other, self), {}) if isinstance(other, _OPERANDS) else NotImplemented
+        return run((other, self), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
 
     def alone(self: Tensor) -> Any:
-        return run((self,), {})
+        return run((self,), _NO_SETTINGS)
 
     setattr(TensorMethods, f"__{operator}__", straight if len(signature(function).parameters) > 1 else alone)
     if hasattr(torch.Tensor, f"__r{operator}__"):
         setattr(TensorMethods, f"__r{operator}__", reflected)
 
+
+_NO_SETTINGS: dict[str, Any] = {}
+"""Nobody changes the settings of a call: one dict will do for all operators."""
 
 _OPERANDS = (Tensor, torch.Tensor, int, float, complex, np.ndarray, np.generic)
 """What an operator knows as its other operand; Python asks any other operand itself."""

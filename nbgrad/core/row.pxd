@@ -11,6 +11,7 @@ cdef class Op:
     cdef public object forward
     cdef public object kernel
     cdef public Py_ssize_t arity
+    cdef public bint autocasts
     cdef public bint many
     cdef public Py_ssize_t optional
     cdef public tuple required
@@ -32,7 +33,7 @@ cdef class Op:
     cpdef object _record(self, tuple args, list values, object result, dict settings, object needs)
 
 @cython.locals(edges=list, position=Py_ssize_t, tensor=TensorBase)
-cpdef tuple edges_of(tuple args, object needs)
+cpdef tuple edges_of(tuple args)
 
 @cython.locals(tensor=TensorBase)
 cpdef object made(object raw, Node node)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from nbgrad.core.alias import Part, link
-from nbgrad.core.autocast import any_enabled, cast
+from nbgrad.core.autocast import any_enabled, cast, may_cast
 from nbgrad.core.base import TensorBase
 from nbgrad.core.binding import bind
 from nbgrad.core.contents import REAL, differentiable
@@ -36,8 +36,8 @@ RawTensor = torch.Tensor  # looked up several times for every op
 
 
 FIELDS = (
-    *("_plans", "arity", "defaults", "forward", "holomorphic", "kernel", "live", "many", "optional", "required"),
-    *("several", "simple", "view"),
+    *("_plans", "arity", "autocasts", "defaults", "forward", "holomorphic", "kernel", "live", "many", "optional"),
+    *("required", "several", "simple", "view"),
 )
 """What row.pxd declares as C fields of a row: all that a call reads."""
 
@@ -49,6 +49,7 @@ class Op:
         name: torch's name of the op.
         forward: the function on raw torch tensors.
         kernel: what a call without settings runs: the same, or what it hands its inputs on to.
+        autocasts: whether torch's autocast may cast the inputs.
         formula: LaTeX of the forward.
         inputs: names of the tensor inputs, in order.
         optional: how many of the last inputs may be left out.
@@ -79,6 +80,7 @@ class Op:
         self.name: str = row.get("name") or forward.__name__
         self.forward = forward
         self.kernel: Callable[..., Any] | None = None  # looked for when it is first wanted
+        self.autocasts = True
         self.doc = self.__doc__ = forward.__doc__ or ""
         self.formula: str = row["formula"]
         tensors = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -236,12 +238,13 @@ class Op:
         needs = self._unwrap(args, values)
         if self.kernel is None:
             self.kernel = direct(self.forward)
+            self.autocasts = may_cast(self.kernel)
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
         state = current()
         recorded = needs and state.grad_enabled and not state.inference
-        if recorded and any_enabled():
+        if recorded and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
         for observer in state.observers:
             observer.on_call(self, args)
@@ -340,7 +343,7 @@ class Op:
             node.versions = self._versions(node.saved)
         else:
             node.saved, node.versions = plan.usual, plan.unversioned
-        node.edges = edges_of(args, needs)
+        node.edges = edges_of(args)
         node.seq = next_seq()
         node.outputs = (len(result) if self.many else len(self.live)) if self.several else 0
         node.hooks = None
@@ -390,11 +393,12 @@ def made(raw: torch.Tensor, node: Node | None) -> Tensor:
     return tensor
 
 
-def edges_of(args: tuple[Any, ...], needs: int) -> tuple[Any, ...]:
-    """The origins of the inputs that need a gradient, by the bits of ``needs``; None for the others."""
+def edges_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The origins of the inputs that need a gradient; None for the others."""
     edges: list[Any] = [None] * len(args)
     for position, arg in enumerate(args):
-        if needs >> position & 1:
+        if isinstance(arg, TensorBase):
             tensor = arg
-            edges[position] = tensor._origin if tensor._origin is not None else arg.origin
+            if tensor._needs_grad:  # then it is a Tensor
+                edges[position] = tensor._origin or tensor.origin  # type: ignore[attr-defined]
     return tuple(edges)

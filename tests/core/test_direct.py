@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from nbgrad.core.autocast import may_cast
 from nbgrad.core.direct import direct, direct_rule
 from nbgrad.core.op import OPS
+from nbgrad.core.row import Op
+from tests.core import rows
 
 
 def plain(a, b):  # type: ignore[no-untyped-def]  # as the forwards of rows are
@@ -24,8 +27,13 @@ def dotted(A):  # type: ignore[no-untyped-def]  # noqa: N803
     return torch.linalg.inv(A)
 
 
+def by_position(x, *, dim=None, keepdim=False, dtype=None):  # type: ignore[no-untyped-def]
+    return torch.sum(x, dim, keepdim, dtype=dtype)
+
+
 @pytest.mark.parametrize(
-    ("forward", "function"), [(plain, torch.mul), (with_a_setting, torch.add), (dotted, torch.linalg.inv)]
+    ("forward", "function"),
+    [(plain, torch.mul), (with_a_setting, torch.add), (dotted, torch.linalg.inv), (by_position, torch.sum)],
 )
 def test_the_function_of_torch_is_found(forward: Callable[..., Any], function: Callable[..., Any]) -> None:
     assert direct(forward) is function
@@ -57,20 +65,46 @@ def checked(a):  # type: ignore[no-untyped-def]
     return torch.exp(a)
 
 
+def required(x, *, dim):  # type: ignore[no-untyped-def]
+    return torch.unsqueeze(x, dim)
+
+
+def reordered(x, *, dim=None, keepdim=False):  # type: ignore[no-untyped-def]
+    return torch.sum(x, keepdim, dim)
+
+
 def variadic(*tensors):  # type: ignore[no-untyped-def]
     return torch.cat(tensors)
 
 
-@pytest.mark.parametrize("forward", [swapped, more, constant, another_setting, unused, checked, variadic, len])
+@pytest.mark.parametrize(
+    "forward",
+    [swapped, more, constant, another_setting, unused, checked, required, reordered, variadic, len],
+)
 def test_a_forward_that_does_anything_else_stays_itself(forward: Callable[..., Any]) -> None:
     assert direct(forward) is forward
 
 
-def test_it_is_found_for_rows_and_only_where_calls_without_settings_are_the_same() -> None:
-    found = [row for row in OPS.values() if direct(row.forward) is not row.forward]
-    assert len(found) > 100
-    for row in found:
-        assert not row.required, f"{row.name} cannot be called without settings"
+FOUND = [row for row in OPS.values() if direct(row.forward) is not row.forward]
+
+
+def test_it_is_found_for_many_rows() -> None:
+    assert len(FOUND) > 100
+
+
+@pytest.mark.parametrize("row", FOUND, ids=[row.name for row in FOUND])
+def test_it_does_what_the_forward_does_without_settings(row: Op) -> None:
+    kernel = direct(row.forward)
+    given = [sample.args for sample in rows.samples(row) if not sample.settings]
+    for args in given or [next(rows.samples(row)).args]:
+        torch.testing.assert_close(kernel(*args), row.forward(*args), rtol=0, atol=0, equal_nan=True)
+
+
+def test_autocast_is_not_asked_about_for_kernels_without_a_policy_alone() -> None:
+    assert [may_cast(kernel) for kernel in (torch.mul, torch.add, torch.tanh, torch.special.erfcx)] == [False] * 4
+    # A policy on some device, a function made of others, one of the user's, and a part of torch that is no kernel.
+    others = (torch.mm, torch.exp, torch.nn.functional.linear, torch.square, lambda x: x, torch.nn.Linear(1, 1))
+    assert all(map(may_cast, others))
 
 
 @pytest.mark.parametrize(
