@@ -1,5 +1,6 @@
 """Undo broadcasting: sum a gradient down to the shape of the input it belongs to, and say what was summed."""
 
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ class Reduction(NamedTuple):
         return f"{self.source} -> {self.target}: sum dim{'s' if len(self.dims) > 1 else ''} {dims}"
 
 
+@lru_cache(1024)  # a loop undoes the same broadcasts in every step
 def reduction(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:
     """The sum that takes a gradient of shape ``source`` to shape ``target``, None if ``target`` does not stretch to it.
 

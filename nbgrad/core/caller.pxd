@@ -5,3 +5,5 @@ cimport cython
 cdef class Place:
     cdef object _code
     cdef int _offset
+
+cdef dict _OURS

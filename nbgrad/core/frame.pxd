@@ -1,8 +1,8 @@
 cdef class Kept:
     cdef dict _held
     cdef dict _norms
-    cdef set _seen
-    cdef object _room
+    cdef dict _seen
+    cdef long long _room
 
 cdef class FrameRecorder:
     cdef public list _grads

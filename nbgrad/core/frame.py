@@ -16,6 +16,8 @@ SMALL = 1024
 VALUES = 2 << 20
 """How many bytes of values of results a graph keeps."""
 
+_SMALL_BYTES = 8 * SMALL
+
 _OBJECT = 512
 """What a tensor takes besides its elements, roughly."""
 
@@ -139,6 +141,10 @@ class Values:
         return None if data is None else summarise(data)
 
 
+_Held = tuple[torch.Tensor, int, bool]
+"""A tensor, torch's version of it when it was kept, and whether it is small."""
+
+
 class Kept:
     """Raw tensors kept to be summarised later, within a budget of bytes; of the others the norm is kept.
 
@@ -148,21 +154,23 @@ class Kept:
     __slots__ = ("_held", "_norms", "_room", "_seen")
 
     def __init__(self, budget: int) -> None:
-        self._held: dict[Any, tuple[torch.Tensor, int]] = {}
+        self._held: dict[Any, _Held] = {}
         self._norms: dict[Any, tuple[tuple[int, ...], torch.Tensor]] = {}
-        self._seen: set[int] = set()
+        self._seen: dict[int, _Held] = {}  # by the id of the tensor: most come twice, from a rule and as a gradient
         self._room = budget
 
     def __setitem__(self, key: Any, data: torch.Tensor) -> None:
-        if id(data) not in self._seen:
+        held = self._seen.get(id(data))
+        if held is None:
+            size = data.nbytes
             # A window into larger memory keeps all of it.
-            size = data.nbytes if data._base is None else data.untyped_storage().nbytes()
-            if size > self._room:
+            whole = size if data._base is None else data.untyped_storage().nbytes()
+            if whole > self._room:
                 self.keep_norms({key: data})
                 return
-            self._room -= size
-            self._seen.add(id(data))
-        self._held[key] = (data, data._version)
+            self._room -= whole
+            held = self._seen[id(data)] = (data, data._version, size <= _SMALL_BYTES)
+        self._held[key] = held
 
     def keep_norms(self, tensors: dict[Any, torch.Tensor]) -> None:
         """Keep the norms of ``tensors``: all that is left of one that is changed in place later."""
@@ -171,16 +179,17 @@ class Kept:
     def norms(self, more: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
         known = {id: norm for id, (_, norm) in self._norms.items() if isinstance(id, int)}
-        held = {id: data for id, (data, _) in self._held.items() if isinstance(id, int)}
+        held = {id: data for id, (data, _, _) in self._held.items() if isinstance(id, int)}
         return {**norms({**more, **held}), **known}
 
     def shrink(self) -> None:
-        """Let go of all but small tensors, whose memory the next backward can use again."""
-        self._held = {key: held for key, held in self._held.items() if held[0].numel() <= SMALL}
+        """Let go of all but small tensors: the next backward can use their memory again."""
+        self._seen = {}
+        self._held = {key: held for key, held in self._held.items() if held[2]}
 
     def get(self, key: Any) -> Stats | None:
         """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
-        data, version = self._held.get(key, (None, 0))
+        data, version, _ = self._held.get(key, (None, 0, False))
         if data is not None and data._version == version and not data.is_meta:
             return summarise(data)
         shape, norm = self._norms.get(key, (None, None))
@@ -190,7 +199,7 @@ class Kept:
         """The statistics of everything kept."""
         known: dict[int, Stats] = {}
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
-        for key, (data, version) in self._held.items():
+        for key, (data, version, _) in self._held.items():
             if data._version == version and not data.is_meta:
                 if id(data) not in known:
                     known[id(data)] = summarise(data)

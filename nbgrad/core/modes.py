@@ -199,7 +199,7 @@ class Switch:
 def in_scope(scope: Scope, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``run(*args, **kwargs)`` inside ``scope``, as a switch would have it, but quicker: every module call asks."""
     before = _STATE.get()
-    inside = before.replaced(scope=scope)
+    inside = State(before.grad_enabled, before.walking, before.inference, scope, before.device, before.observers)
     _STATE.set(inside)
     try:
         return run(*args, **kwargs)

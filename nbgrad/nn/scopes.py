@@ -15,10 +15,21 @@ class ModuleScope(Scope):
 
     __slots__ = ("kind", "module")
 
+    kind: type[Any]
+    module: "ref[Tree]"
+
     def __init__(self, module: "Tree", parent: Scope | None) -> None:
-        super().__init__(_label(module, parent), parent)
-        self.kind: type[Any] = type(module)
-        self.module = ref(module)
+        caller = parent
+        while caller is not None and not isinstance(caller, ModuleScope):
+            caller = caller.parent
+        above = None if caller is None else caller.module
+        held, label, _ = _labels.get((id(module), id(above)), _NOT_KNOWN)
+        if held is None or held() is not module:
+            held, label = ref(module), _label(module, None if above is None else above())
+            _labels[id(module), id(above)] = held, label, above
+        super().__init__(label, parent)
+        self.kind = type(module)
+        self.module = held
 
     @property
     def about(self) -> str:
@@ -30,17 +41,21 @@ class ModuleScope(Scope):
 _paths: "WeakKeyDictionary[Tree, dict[int, str]]" = WeakKeyDictionary()
 """For each module that was called inside a graph, the path of every module below it, by its id."""
 
+_labels: "dict[tuple[int, int], tuple[ref[Tree] | None, str, ref[Tree] | None]]" = {}
+"""By the ids of a module and of the reference to the one that calls it: both references, which keep these ids theirs,
+and the label. A loop calls the same modules in every step."""
+
+_NOT_KNOWN = (None, "", None)
+
 
 def forget_paths() -> None:
-    """A module somewhere gained or lost a child: paths and ids may be stale."""
+    """A module somewhere gained or lost a child: paths, ids and labels may be stale."""
     _paths.clear()
+    _labels.clear()
 
 
-def _label(module: "Tree", parent: Scope | None) -> str:
+def _label(module: "Tree", caller: "Tree | None") -> str:
     """The class name, after the path of the module in the one whose call encloses it: ``layers.3 (Block)``."""
-    while parent is not None and not isinstance(parent, ModuleScope):
-        parent = parent.parent
-    caller = parent.module() if parent is not None else None
     path = path_below(caller, module) if caller is not None else None
     kind = type(module).__name__
     return f"{path} ({kind})" if path else kind
