@@ -18,6 +18,7 @@ from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
 from nbgrad.core.modes import Scope
 from nbgrad.core.node import Node, record_id
 from nbgrad.core.row import Op
+from nbgrad.core.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,16 @@ class Notes:
         self.frame: FrameRecorder | Frame | None = None
         self.deleted: set[int] = set()
         self.cut: set[tuple[int, int]] = set()
+
+    def name(self, namespace: dict[str, Any], outer: "dict[int, Record]") -> None:
+        """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
+        for name, value in list(namespace.items()):
+            if isinstance(value, Tensor) and not name.startswith("_"):
+                if value._origin is not None:
+                    self.names.setdefault(record_id(value._origin), name)
+                else:  # its data were replaced: it goes by another origin from now on
+                    given = [id for id, record in outer.items() if record._thing and record._thing() is value]
+                    self.names.update(dict.fromkeys(given, name))
 
     @property
     def roots(self) -> tuple[int, ...]:

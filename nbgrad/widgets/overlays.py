@@ -6,9 +6,10 @@ from math import isfinite, log10, prod, sqrt
 from statistics import median
 
 from nbgrad.core.contents import dtype_name
+from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope
 from nbgrad.core.record import Record
-from nbgrad.widgets.description import Overlay, Verdict
+from nbgrad.widgets.description import Detail, Overlay, Verdict
 from nbgrad.widgets.saving import Saved
 from nbgrad.widgets.wording import byte_text, number
 
@@ -18,7 +19,7 @@ _FAR = 1e3
 Levels = defaultdict[int, dict[str, float]]
 
 
-def overlays(records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
+def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
     """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
     norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
@@ -30,15 +31,34 @@ def overlays(records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overl
         and record.value is not None
         and record.value.norm
     }
+    step, known = graph.update, {record.id for record in records}
+    updates = {} if step is None else {id: ratio for id, ratio in step.ratios.items() if id in known}
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
     found = [
         _scale("gradient", "gradient norm (log)", norms, number, levels),
-        _scale("ratio", "gradient to weight (log)", ratios, number, levels),
+        _scale(
+            "ratio", f"gradient to weight{'' if updates else '; no step was measured'} (log)", ratios, number, levels
+        ),
+        _scale("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
         _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
         _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
     return [overlay for overlay in found if overlay is not None], levels
+
+
+def measured(graph: AutogradGraph, record: Record) -> list[Detail]:
+    """What was measured of a record besides its numbers, for the inspector."""
+    step = graph.update
+    if step is None or record.id not in step.ratios:
+        return []
+    return [Detail(term="step", text=f"changed it by {number(step.ratios[record.id])} of its norm{_after(graph)}")]
+
+
+def _after(graph: AutogradGraph) -> str:
+    """After which backward the step was measured, if that was not the last one."""
+    step = graph.update
+    return "" if step is None or step.number == graph.backwards else f" after backward {step.number}"
 
 
 def _scale(

@@ -183,9 +183,20 @@ def test_overlays_and_findings_light_up(opened: Any) -> None:
     for key in ("dtype", "device"):
         choice.select_option(key)
         expect(tab.locator(".nbg-classed")).to_have_count(len(tab.get_by_test_id("nbgrad-node").all()))
+    expect(choice).to_contain_text("gradient to weight; no step was measured (log)")
     screenshot(tab, "view_findings")
     choice.select_option("")
     expect(tab.get_by_test_id("nbgrad-scale")).to_have_count(0)
+
+
+def test_what_a_step_changed_is_an_overlay_and_a_line(opened: Any) -> None:
+    tab = opened(page(lay_out(whole(graphs.trained(steps=10, blocks=1))), "updates"))
+    choice = tab.get_by_test_id("nbgrad-overlay")
+    choice.select_option(label="colour: update to weight after backward 9 (log)")
+    expect(tab.locator(".nbg-levelled.nbg-parameter").first).to_be_visible()
+    tab.locator(".nbg-parameter").first.click()
+    expect(details(tab).locator("dl")).to_contain_text(re.compile("step ?changed it by [0-9.e-]+ of its norm"))
+    screenshot(tab, "view_updates")
 
 
 CONTRASTS = """() => {
