@@ -9,6 +9,7 @@ from nbgrad.core.anomaly import detect_anomaly
 from nbgrad.core.caller import tensor_variables, user_frame
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.strict import strict_broadcast
+from nbgrad.core.timing import TimedGraph
 from nbgrad.options import Options
 
 
@@ -31,7 +32,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.graph = AutogradGraph(
+        self.graph = (TimedGraph if self.time else AutogradGraph)(
             self.name, device=self.device, watch=self.watch, budget=self.budget << 20, history=self.history
         )
 

@@ -59,8 +59,8 @@ def describe(graph: AutogradGraph, error: BaseException | None = None) -> Descri
     }
     wrong = problems(graph, records, inputs, ids, list(edges.values()))
     nodes = [_node(record, inputs[record.id], ids, scopes, saved, levels) for record in records]
-    for record, node in zip(records, nodes, strict=True):
-        node["details"] += measured(graph, record)
+    for node, more in zip(nodes, measured(graph, records), strict=True):
+        node["details"] += more
     _add_badges(nodes, wrong)
     history = past(graph, records, ids)
     for record, node in zip(records, nodes, strict=True):

@@ -110,7 +110,7 @@ def test_the_step_after_a_frame_is_measured_next_to_the_weights() -> None:
     assert graph.update.number == 33
     assert list(graph.update.ratios.values()) == pytest.approx(expected[33], rel=1e-5)
     names = {record.id: record.name for record in graph.records}
-    assert [names[id] for id in graph.update.ratios] == ["weight", "bias", "weight", "bias"]
+    assert [names[key] for key in graph.update.ratios] == ["weight", "bias", "weight", "bias"]
 
 
 def test_a_step_after_several_backwards_belongs_to_the_first_that_waits_for_one() -> None:
@@ -120,7 +120,7 @@ def test_a_step_after_several_backwards_belongs_to_the_first_that_waits_for_one(
     assert list(graph.update.ratios.values()) == pytest.approx(expected[graph.update.number + 1], rel=1e-5)
 
 
-@pytest.mark.parametrize("options", [{"history": 0}, {"watch": False}, {"budget": 8}], ids=lambda options: str(options))
+@pytest.mark.parametrize("options", [{"history": 0}, {"watch": False}, {"budget": 8}], ids=str)
 def test_no_step_is_measured_where_no_tensor_may_be_kept(options: dict[str, Any]) -> None:
     graph, _ = trained(3, **options)
     assert graph.update is None
