@@ -64,6 +64,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
 
         from nbgrad.saving import write
         from nbgrad.widgets.describe import describe
+        from nbgrad.widgets.numbers import Holdings
         from nbgrad.widgets.text import text
         from nbgrad.widgets.view import show, show_text
 
@@ -75,6 +76,8 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         elif self.view == "text":
             show_text(description)
         elif self.view != "none":
-            show(description, depth=self.depth, direction=self.direction, opens=self.view)
+            show(
+                description, depth=self.depth, direction=self.direction, opens=self.view, holdings=Holdings(self.graph)
+            )
         if self.save is not None:
             write(description, self.save, depth=self.depth, direction=self.direction)

@@ -178,10 +178,15 @@ class Kept:
         """Let go of all but small tensors, whose memory the next backward can use again."""
         self._held = {key: held for key, held in self._held.items() if held[0].numel() <= SMALL}
 
+    def raw(self, key: Any) -> torch.Tensor | None:
+        """What is kept as ``key``; None if that is its norm, or it was changed in place since."""
+        data, version = self._held.get(key, (None, 0))
+        return data if data is not None and data._version == version and not data.is_meta else None
+
     def get(self, key: Any) -> Stats | None:
         """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
-        data, version = self._held.get(key, (None, 0))
-        if data is not None and data._version == version and not data.is_meta:
+        data = self.raw(key)
+        if data is not None:
             return summarise(data)
         shape, norm = self._norms.get(key, (None, None))
         return None if shape is None or norm is None else Stats(shape, float(norm))
@@ -292,6 +297,10 @@ class FrameRecorder:
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""
         return self._kept.get(id)
+
+    def raw_gradient(self, id: int) -> torch.Tensor | None:
+        """The gradient itself, if it is kept."""
+        return self._kept.raw(id)
 
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
         """What the rule of an input gave it."""

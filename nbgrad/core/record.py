@@ -296,6 +296,17 @@ class Record:
         return self._notes.frame.gradient_of(self.id) if self._notes.frame is not None else None
 
     @property
+    def kept_gradient(self) -> torch.Tensor | None:
+        """The gradient itself, while the graph is open and keeps it."""
+        frame = self._notes.frame
+        return frame.raw_gradient(self.id) if isinstance(frame, FrameRecorder) else None
+
+    @property
+    def leaf(self) -> "ref[Any] | None":
+        """A weak reference to the tensor, if no op made it."""
+        return self._thing if self.op is None else None
+
+    @property
     def alive(self) -> bool:
         """Whether the tensor, or something that was computed from it, still exists."""
         return self._thing is not None and self._thing() is not None

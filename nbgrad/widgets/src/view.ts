@@ -7,17 +7,16 @@ import { between, matches, reach } from "./find";
 import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
+import { type Ask, Inquiry } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel } from "./panel";
 import { Player, stepPanel } from "./player";
 import { Scene, type Touched } from "./scene";
 import { tableOf } from "./table";
 import { differencePanel, Timeline } from "./timeline";
 
-/** What only a kernel can do: unfold what is not in the picture, or turn it. */
-export type Ask = (request: { toggle?: string[]; direction?: string }) => void;
-
 export class View implements Touched, Keyed, Tools {
   readonly root = html("div", { class: "nbgrad nbg-both", testid: "view", role: "group" });
+  readonly inquiry: Inquiry;
   readonly #stage = svg("svg", { class: "nbg-stage", role: "group", label: "Graph", tabindex: -1 });
   readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
@@ -37,6 +36,7 @@ export class View implements Touched, Keyed, Tools {
 
   constructor(private base: Picture, private readonly ask: Ask | null) {
     const { description } = base;
+    this.inquiry = new Inquiry(ask);
     this.#closed = new Set(base.folded);
     this.#player = new Player([], (step, at) => this.#step(step, at));
     this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
