@@ -105,6 +105,7 @@ class Options:
     )
     watch: bool = option(True, "keep gradients and small values of intermediate tensors, to show them", "--no-watch")
     budget: int = option(256, "how many MiB of gradients are kept; of further ones their norms", "--budget 64", least=0)
+    time: bool = option(False, "measure how long each op and its rules take, to show it", "--time")
     anomaly: bool = option(False, "stop at the first op that makes a NaN or an Inf, and say why", "--anomaly")
     strict_broadcast: bool = option(False, "stop at an op that would stretch a tensor", "--strict-broadcast")
     save: str | Path | None = option(

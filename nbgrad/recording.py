@@ -9,6 +9,7 @@ from nbgrad.core.anomaly import detect_anomaly
 from nbgrad.core.caller import tensor_variables, user_frame
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.strict import strict_broadcast
+from nbgrad.core.timing import TimedGraph
 from nbgrad.options import Options
 
 
@@ -31,7 +32,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.graph = AutogradGraph(
+        self.graph = (TimedGraph if self.time else AutogradGraph)(
             self.name, device=self.device, watch=self.watch, budget=self.budget << 20, history=self.history
         )
 
@@ -63,6 +64,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
 
         from nbgrad.saving import write
         from nbgrad.widgets.describe import describe
+        from nbgrad.widgets.numbers import Holdings
         from nbgrad.widgets.text import text
         from nbgrad.widgets.view import show, show_text
 
@@ -74,6 +76,8 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         elif self.view == "text":
             show_text(description)
         elif self.view != "none":
-            show(description, depth=self.depth, direction=self.direction, opens=self.view)
+            show(
+                description, depth=self.depth, direction=self.direction, opens=self.view, holdings=Holdings(self.graph)
+            )
         if self.save is not None:
             write(description, self.save, depth=self.depth, direction=self.direction)

@@ -16,6 +16,7 @@ from nbgrad.options import Options
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.fold import folded_below
 from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.numbers import Holdings
 from nbgrad.widgets.view import GraphView
 
 _watches: "WeakKeyDictionary[Module, Watch]" = WeakKeyDictionary()
@@ -130,6 +131,6 @@ class Watch(Observer):
             return
         self.graph.name_variables(self._shell.user_ns)
         description = describe(self.graph)
-        self.view.draw(description, folded_below(description, self._depth))
+        self.view.draw(description, folded_below(description, self._depth), Holdings(self.graph))
         end = perf_counter()
         self._next = end + max(self._every, _SHARE * (end - begin))

@@ -19,7 +19,9 @@ from ipywidgets.widgets.widget import _instances
 import nbgrad
 from nbgrad.arguments import COMMANDS, complete, flags
 from nbgrad.core.modes import State, current
+from nbgrad.core.timing import TimedGraph
 from nbgrad.options import TABLE, Options, nearest
+from nbgrad.widgets.describe import describe
 
 NET = """
 import nbgrad
@@ -129,6 +131,18 @@ def test_budget(shell: InteractiveShell) -> None:
         for _, _, graph in both(shell, option):
             loss = next(record for record in graph.records if record.name == "loss")
             assert (loss.gradient.values is not None) == kept
+
+
+def test_time(shell: InteractiveShell) -> None:
+    for option, timed in (("--time", True), ("--no-time", False)):
+        for _, captured, graph in both(shell, option):
+            assert isinstance(graph, TimedGraph) == timed
+            overlays = [overlay["key"] for overlay in describe(graph)["overlays"]]
+            assert ("time" in overlays) == timed
+            assert not timed or all(graph.times[record.id].backward for record in graph.records if record.op)
+            still = captured.outputs[0].data
+            assert still.keys() == {"image/svg+xml", "image/png", "text/plain"}
+            assert not re.search(r"\d [µm]?s\b", still["image/svg+xml"] + still["text/plain"]), "it would never repeat"
 
 
 def test_anomaly(shell: InteractiveShell) -> None:

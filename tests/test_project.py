@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[1]
 LINE_LIMIT = 400
 LONG_FILES = {
     "nbgrad/widgets/src/graph.css": "one declaration a line; a style sheet is searched, not read from top to bottom",
-    "nbgrad/widgets/src/view.ts": "where clicks, keys and tools meet; what they do is in the rooms beside it",
 }
 
 

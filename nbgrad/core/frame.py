@@ -187,10 +187,15 @@ class Kept:
         self._seen = {}
         self._held = {key: held for key, held in self._held.items() if held[2]}
 
+    def raw(self, key: Any) -> torch.Tensor | None:
+        """What is kept as ``key``; None if that is its norm, or it was changed in place since."""
+        data, version, _ = self._held.get(key, (None, 0, False))
+        return data if data is not None and data._version == version and not data.is_meta else None
+
     def get(self, key: Any) -> Stats | None:
         """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
-        data, version, _ = self._held.get(key, (None, 0, False))
-        if data is not None and data._version == version and not data.is_meta:
+        data = self.raw(key)
+        if data is not None:
             return summarise(data)
         shape, norm = self._norms.get(key, (None, None))
         return None if shape is None or norm is None else Stats(shape, float(norm))
@@ -301,6 +306,10 @@ class FrameRecorder:
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""
         return self._kept.get(id)
+
+    def raw_gradient(self, id: int) -> torch.Tensor | None:
+        """The gradient itself, if it is kept."""
+        return self._kept.raw(id)
 
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
         """What the rule of an input gave it."""

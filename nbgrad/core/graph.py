@@ -24,7 +24,8 @@ from nbgrad.core.queries import Queries
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, check_device
-from nbgrad.core.unreached import Fact, Paths, Unreached, Uses, named_tensors
+from nbgrad.core.unreached import Paths, Unreached, Uses, named_tensors
+from nbgrad.core.update import Update
 
 _next_number = count(1).__next__
 
@@ -82,7 +83,7 @@ class AutogradGraph(Observer, Queries):
         self._running: FrameRecorder | None = None
         self._backwards = 0
         self._failure: Failure | None = None
-        self._history = HistoryRecorder(self._frames)
+        self._history = HistoryRecorder(self._frames, self._budget if self.watch else 0)
         self._records: list[Record] = []
 
     # The context.
@@ -111,8 +112,7 @@ class AutogradGraph(Observer, Queries):
         notes = self._notes
         self._records = self._shown()
         notes.settled = {record.id: record.value for record in self._records}
-        if isinstance(notes.frame, FrameRecorder):
-            notes.frame = notes.frame.frame()
+        notes.frame = self.frame
         notes.values.keep(())
         self._paths = self._make_paths()
         self._ops, self._outer, self._constants, self._running = {}, {}, {}, None
@@ -121,14 +121,7 @@ class AutogradGraph(Observer, Queries):
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
-        names = self._notes.names
-        for name, value in list(namespace.items()):
-            if isinstance(value, Tensor) and not name.startswith("_"):
-                if value._origin is not None:
-                    names.setdefault(record_id(value._origin), name)
-                else:  # its data were replaced: it goes by another origin from now on
-                    given = [id for id, record in self._outer.items() if record._thing and record._thing() is value]
-                    names.update(dict.fromkeys(given, name))
+        self._notes.name(namespace, self._outer)
 
     def clear(self) -> None:
         """Forget everything recorded so far; an open graph goes on recording."""
@@ -247,6 +240,14 @@ class AutogradGraph(Observer, Queries):
         if not self.closed:
             self._changes.note(changed, what, user_place())
 
+    def on_step_begin(self, params: Sequence[Tensor]) -> None:
+        """Remember where the parameters were, if the step after the last backward is to be measured."""
+        self._history.step_begins(params)
+
+    def on_step_end(self) -> None:
+        """Measure how far it went."""
+        self._history.step_ended()
+
     def change_of(self, data: torch.Tensor) -> str | None:
         """Who brought ``data`` to their version."""
         return self._changes.find(data)
@@ -300,7 +301,7 @@ class AutogradGraph(Observer, Queries):
         self._backwards += 1
         ended, before = self._running, self._notes.frame
         self._notes.frame, self._running, ended.outer = ended, ended.outer, None
-        if self._history.wants(self._backwards):
+        if self._history.backward_ended(self._backwards):
             self._history.add(self._backwards, ended, self._passed(), self._notes.values)
         ended.end(self._backwards, before, watch=self.watch)
 
@@ -319,6 +320,11 @@ class AutogradGraph(Observer, Queries):
         Without ``watch`` a frame has the norms of the leaves' gradients alone, and no loss.
         """
         return self._history.frames(self._backwards, self._notes.roots, self.records)
+
+    @property
+    def update(self) -> Update | None:
+        """How far the last step of an optimizer that was measured moved each parameter; None before the first."""
+        return self._history.update
 
     @property
     def backwards(self) -> int:
@@ -346,13 +352,7 @@ class AutogradGraph(Observer, Queries):
         return paths.unreached(None if module is None else named_tensors(module))
 
     def _make_paths(self) -> Paths:
-        facts = {
-            id: Fact(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place)
-            for id, ran in self._ops.items()
-        }
-        tensors = {id: record._thing for id, record in self._outer.items()}
-        tensors.update({id: raw for raw, id in self._constants.values() if isinstance(raw(), torch.Tensor)})
-        return Paths(facts, tensors, self._uses, self._backwards)
+        return Paths.of(self._ops, self._outer, self._constants, self._uses, self._backwards)
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)

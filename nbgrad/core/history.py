@@ -7,21 +7,26 @@ doubling of its length: most happens at its beginning, and what is no frame cost
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
 from nbgrad.core.frame import FrameRecorder, Values, norms
 from nbgrad.core.modes import Scope
 from nbgrad.core.record import Ran, Record
+from nbgrad.core.update import Update, UpdateRecorder, read
+
+if TYPE_CHECKING:
+    from nbgrad.core.tensor import Tensor
 
 FRAMES = 64
 """How many frames a graph keeps unless it is told otherwise."""
 
 WEIGHTS = 4
-"""In one of so many frames the weights, which change slowly, are measured too."""
+"""In one of so many frames the weights, which change slowly, are measured too, and the step that follows."""
 
-CPU = torch.device("cpu")
+STEPS = 8
+"""After each of the first so many backwards the step is measured: a short loop shows what its last one did."""
 
 Passed = tuple[int, "Ran | Record", Scope | None]
 """What a backward ran through: the id, the facts, and the scope that it is drawn in."""
@@ -39,6 +44,8 @@ class HistoryRecord(NamedTuple):
         gradient: the norm of its gradient; None where the backward did not come by or that norm was not kept.
         weight: the norm of a parameter's values when the backward had ended; taken in the last frame, and in one of
             four others.
+        update: the norm of what the first step of an optimizer after that backward changed, in units of the norm of the
+            values before it; None where no step came, or none that was measured.
     """
 
     kind: str
@@ -48,6 +55,7 @@ class HistoryRecord(NamedTuple):
     scopes: tuple[str, ...]
     gradient: float | None
     weight: float | None
+    update: float | None
 
     @property
     def ratio(self) -> float | None:
@@ -131,14 +139,15 @@ class _Kept(NamedTuple):
     names: tuple[str | None, ...]
     gradients: tuple[float | None, ...]
     weights: tuple[float | None, ...]
+    updates: tuple[float | None, ...]
 
     def frame(self, last: "_Kept") -> HistoryFrame:
         """The frame as others see it; where it looks like ``last`` with its names, for a variable's come late."""
         names = last.names if self.looks == last.looks else self.names
-        parts = zip(self.looks, names, self.gradients, self.weights, strict=True)
+        parts = zip(self.looks, names, self.gradients, self.weights, self.updates, strict=True)
         records = tuple(
-            HistoryRecord(kind, op, name, tuple(shape), scopes, gradient, weight)
-            for (kind, op, _, shape, scopes), name, gradient, weight in parts
+            HistoryRecord(kind, op, name, tuple(shape), scopes, *numbers)
+            for (kind, op, _, shape, scopes), name, *numbers in parts
         )
         return HistoryFrame(self.number, self.loss, self.roots, records)
 
@@ -151,16 +160,19 @@ class HistoryRecorder:
 
     Args:
         limit: how many frames there are at most; 0 for none.
+        budget: how many bytes of parameters may be copied to see what a step changes.
 
     Raises:
         ValueError: there is no room for a first and a last one.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, budget: int = 0) -> None:
         if limit < 0 or limit == 1:
             raise ValueError(f"history={limit}: keep 0 frames, or 2 and more, for the first and the last always stay")
         self.limit = limit
         self._kept: list[_Kept] = []
+        self._ids: list[int] = []  # of the records in the last frame
+        self._updates = UpdateRecorder(budget)
 
     def wants(self, number: int) -> bool:
         """Whether the ``number``-th backward becomes a frame."""
@@ -191,15 +203,40 @@ class HistoryRecorder:
         else:
             names = tuple([fact.name if isinstance(fact, Record) else None for _, fact, _ in passed])
         wanted, loss = recorder.norms(), values.raw(recorder.roots[0]) if len(recorder.roots) == 1 else None
-        if (number - 1) % (WEIGHTS * self._stride(number)) == 0:
+        if self._is_rare(number):
             wanted |= norms({-id: data for id, fact, _ in passed if (data := _weight(fact)) is not None})
         if loss is not None and loss.ndim == 0 and loss.is_floating_point():
             wanted[0] = loss
-        find = _read(wanted).get
-        numbers = tuple([find(id) for id in ids]), tuple([find(-id) for id in ids])
+        find = read(wanted).get
+        numbers = tuple([find(id) for id in ids]), tuple([find(-id) for id in ids]), (None,) * len(ids)
+        self._ids = ids
         self._kept.append(_Kept(number, find(0), _positions(recorder.roots, ids), looks, names, *numbers))
         if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
             del self._kept[1::2]
+
+    @property
+    def update(self) -> Update | None:
+        """The last step that was measured."""
+        return self._updates.last
+
+    def backward_ended(self, number: int) -> bool:
+        """The ``number``-th backward has ended; whether it becomes a frame."""
+        frame = self.wants(number)
+        self._updates.backward_ended(number, measured=frame and (number <= STEPS or self._is_rare(number)))
+        return frame
+
+    def _is_rare(self, number: int) -> bool:
+        """Whether the ``number``-th backward is one of those in which the weights are measured too."""
+        return (number - 1) % (WEIGHTS * self._stride(number)) == 0
+
+    def step_begins(self, params: "Sequence[Tensor]") -> None:
+        """An optimizer is about to change ``params``."""
+        self._updates.begin(params)
+
+    def step_ended(self) -> None:
+        """It has changed them: if that is measured, the frame before it gets to know how far it went."""
+        if (update := self._updates.end()) is not None and self._kept[-1].number == update.number:
+            self._kept[-1] = self._kept[-1]._replace(updates=tuple(map(update.ratios.get, self._ids)))
 
     def frames(self, number: int, roots: tuple[int, ...], records: list[Record]) -> History:
         """All frames.
@@ -237,6 +274,7 @@ def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Kep
                 for record in records
             ]
         ),
+        (None,) * len(records),
     )
 
 
@@ -274,18 +312,6 @@ def _weight(fact: "Ran | Record") -> torch.Tensor | None:
 
 def _positions(roots: tuple[int, ...], ids: list[int]) -> tuple[int, ...]:
     return tuple([position for position, id in enumerate(ids) if id in roots])
-
-
-def _read(tensors: dict[int, torch.Tensor]) -> dict[int, float]:
-    """The numbers that 0-d ``tensors`` hold, with one transfer from each GPU."""
-    devices = {tensor.device for tensor in tensors.values()}
-    if devices <= {CPU}:
-        return {key: tensor.item() for key, tensor in tensors.items()}
-    found: dict[int, float] = {}
-    for device in devices:
-        keys = [key for key, tensor in tensors.items() if tensor.device == device]
-        found.update(zip(keys, torch.stack([tensors[key] for key in keys]).tolist(), strict=True))
-    return found
 
 
 # Two frames compared.

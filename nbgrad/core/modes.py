@@ -77,6 +77,12 @@ class Observer:
     def on_change(self, changed: "Sequence[torch.Tensor]", what: str) -> None:
         """``what``, an in-place method or an optimizer, has changed the data of each tensor in ``changed``."""
 
+    def on_step_begin(self, params: "Sequence[Tensor]") -> None:
+        """An optimizer is about to change the data of ``params``."""
+
+    def on_step_end(self) -> None:
+        """It has changed them; not called when it raised."""
+
     # What error messages ask.
 
     def backward_label(self) -> str | None:

@@ -18,6 +18,7 @@ from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
 from nbgrad.core.modes import Scope
 from nbgrad.core.node import Node, record_id
 from nbgrad.core.row import Op
+from nbgrad.core.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,16 @@ class Notes:
         self.frame: FrameRecorder | Frame | None = None
         self.deleted: set[int] = set()
         self.cut: set[tuple[int, int]] = set()
+
+    def name(self, namespace: dict[str, Any], outer: "dict[int, Record]") -> None:
+        """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
+        for name, value in list(namespace.items()):
+            if isinstance(value, Tensor) and not name.startswith("_"):
+                if value._origin is not None:
+                    self.names.setdefault(record_id(value._origin), name)
+                else:  # its data were replaced: it goes by another origin from now on
+                    given = [id for id, record in outer.items() if record._thing and record._thing() is value]
+                    self.names.update(dict.fromkeys(given, name))
 
     @property
     def roots(self) -> tuple[int, ...]:
@@ -283,6 +294,17 @@ class Record:
     def gradient(self) -> Stats | None:
         """The statistics of the gradient that the last backward brought here; None where it did not come by."""
         return self._notes.frame.gradient_of(self.id) if self._notes.frame is not None else None
+
+    @property
+    def kept_gradient(self) -> torch.Tensor | None:
+        """The gradient itself, while the graph is open and keeps it."""
+        frame = self._notes.frame
+        return frame.raw_gradient(self.id) if isinstance(frame, FrameRecorder) else None
+
+    @property
+    def leaf(self) -> "ref[Any] | None":
+        """A weak reference to the tensor, if no op made it."""
+        return self._thing if self.op is None else None
 
     @property
     def alive(self) -> bool:

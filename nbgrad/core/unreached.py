@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import ref
 
 import torch
@@ -12,6 +12,9 @@ from nbgrad.core.caller import Place, called_by_user, user_place
 from nbgrad.core.node import Leaf, Origin, Output, record_id
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from nbgrad.core.record import Ran, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,24 @@ class Paths:
         uses: what the record has not.
         backwards: how many ran.
     """
+
+    @classmethod
+    def of(
+        cls,
+        ops: "dict[int, Ran]",
+        outer: "dict[int, Record]",
+        constants: dict[Any, tuple[ref[Any], int]],
+        uses: Uses,
+        backwards: int,
+    ) -> Self:
+        """Those of a graph: its ops, what no op in it made, and its constants by their memory."""
+        facts = {
+            id: Fact(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place)
+            for id, ran in ops.items()
+        }
+        tensors = {id: record._thing for id, record in outer.items()}
+        tensors.update({id: raw for raw, id in constants.values() if isinstance(raw(), torch.Tensor)})
+        return cls(facts, tensors, uses, backwards)
 
     def __init__(
         self, facts: dict[int, Fact], tensors: "dict[int, ref[Any] | None]", uses: Uses, backwards: int

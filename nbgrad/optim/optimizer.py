@@ -127,8 +127,13 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             params = [param for param in group["params"] if param.grad is not None]
             if params:
+                observers = current().observers
+                for observer in observers:
+                    observer.on_step_begin(params)
                 self.update(params, self._dense([param.grad.data for param in params]), group)
                 self._tell(params)
+                for observer in observers:
+                    observer.on_step_end()
         return loss
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:

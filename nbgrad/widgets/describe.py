@@ -16,7 +16,7 @@ from nbgrad.widgets.description import Badge, Description, Detail, Edge, Formula
 from nbgrad.widgets.failure import with_failure
 from nbgrad.widgets.frames import past
 from nbgrad.widgets.looks import look
-from nbgrad.widgets.overlays import Levels, overlays, verdicts
+from nbgrad.widgets.overlays import Levels, measured, overlays, verdicts
 from nbgrad.widgets.problems import problems
 from nbgrad.widgets.reductions import is_loss, reduction, suspicion
 from nbgrad.widgets.saving import Saved
@@ -46,7 +46,7 @@ def describe(graph: AutogradGraph, error: BaseException | None = None) -> Descri
     scopes = _Scopes()
     inputs = {record.id: record.inputs for record in records}
     saved = {record.id: Saved(record, inputs[record.id], made) for record in records if record.kind == "op"}
-    shown, levels = overlays(records, saved)
+    shown, levels = overlays(graph, records, saved)
     taken = [
         (record, position, one)
         for record in records
@@ -59,6 +59,8 @@ def describe(graph: AutogradGraph, error: BaseException | None = None) -> Descri
     }
     wrong = problems(graph, records, inputs, ids, list(edges.values()))
     nodes = [_node(record, inputs[record.id], ids, scopes, saved, levels) for record in records]
+    for node, more in zip(nodes, measured(graph, records), strict=True):
+        node["details"] += more
     _add_badges(nodes, wrong)
     history = past(graph, records, ids)
     for record, node in zip(records, nodes, strict=True):

@@ -54,6 +54,16 @@ class Look(TypedDict):
     high: str
 
 
+class Numbers(TypedDict):
+    """All numbers of one tensor, which the kernel looks up when it is asked for them."""
+
+    node: str
+    of: Literal["value", "gradient"]
+    said: str  # what a cell of the map is; or why there is none
+    look: Look | None
+    rows: list[str]  # the first ones, as text
+
+
 class Badge(TypedDict):
     """Something that the reader must see at a node."""
 

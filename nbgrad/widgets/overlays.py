@@ -6,11 +6,13 @@ from math import isfinite, log10, prod, sqrt
 from statistics import median
 
 from nbgrad.core.contents import dtype_name
+from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope
 from nbgrad.core.record import Record
-from nbgrad.widgets.description import Overlay, Verdict
+from nbgrad.core.timing import TimedGraph
+from nbgrad.widgets.description import Detail, Overlay, Verdict
 from nbgrad.widgets.saving import Saved
-from nbgrad.widgets.wording import byte_text, number
+from nbgrad.widgets.wording import byte_text, duration, number
 
 _FAR = 1e3
 """How far from the median module a gradient has to be to be called vanishing or exploding."""
@@ -18,7 +20,7 @@ _FAR = 1e3
 Levels = defaultdict[int, dict[str, float]]
 
 
-def overlays(records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
+def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
     """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
     norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
@@ -30,15 +32,53 @@ def overlays(records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overl
         and record.value is not None
         and record.value.norm
     }
+    step, known = graph.update, {record.id for record in records}
+    updates = {} if step is None else {id: ratio for id, ratio in step.ratios.items() if id in known}
+    missing = "" if updates else "; no step was measured"
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
     found = [
         _scale("gradient", "gradient norm (log)", norms, number, levels),
-        _scale("ratio", "gradient to weight (log)", ratios, number, levels),
+        _scale("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
+        _scale("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
+        _scale("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
         _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
         _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
     return [overlay for overlay in found if overlay is not None], levels
+
+
+def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
+    """What was measured of each record besides its numbers, for the inspector."""
+    ratios = {} if graph.update is None else graph.update.ratios
+    times = graph.times if isinstance(graph, TimedGraph) else {}
+    found: list[list[Detail]] = []
+    for record in records:
+        found.append([])
+        if (ratio := ratios.get(record.id)) is not None:
+            text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
+            found[-1].append(Detail(term="step", text=text))
+        if (took := times.get(record.id)) is not None:
+            parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]
+            found[-1].append(Detail(term=clock([record]), text=", ".join(parts)))
+    return found
+
+
+def clock(records: list[Record]) -> str:
+    """What was measured: on a GPU ops end later than for the host."""
+    return "time" if all(record.device.type == "cpu" for record in records) else "time of the host"
+
+
+def _sums(graph: AutogradGraph) -> dict[int, float]:
+    """By record the time of its op and of its rules, in seconds."""
+    times = graph.times if isinstance(graph, TimedGraph) else {}
+    return {id: (one.forward or 0.0) + (one.backward or 0.0) for id, one in times.items()}
+
+
+def _after(graph: AutogradGraph) -> str:
+    """After which backward the step was measured, if that was not the last one."""
+    step = graph.update
+    return "" if step is None or step.number == graph.backwards else f" after backward {step.number}"
 
 
 def _scale(

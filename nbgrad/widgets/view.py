@@ -15,6 +15,7 @@ from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.fold import Folding, first_folding, folded_below
 from nbgrad.widgets.layout import NODES, Direction, lay_out
+from nbgrad.widgets.numbers import Holdings
 from nbgrad.widgets.packing import packed
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
@@ -26,12 +27,14 @@ STATIC = Path(__file__).parent / "static"
 class GraphView(anywidget.AnyWidget):
     """A picture that pans, zooms, folds and answers clicks by itself, also while the kernel is busy or gone.
 
-    The kernel is asked for a new layout alone: of a module that was too large to be drawn, or in the other direction.
+    The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, and for
+    all numbers of a large tensor.
 
     Args:
         description: what to draw.
         picture: its layout if there is one already.
         folding: which modules are folded in that.
+        holdings: where the numbers are.
     """
 
     _esm = STATIC / "graph.js"
@@ -39,12 +42,14 @@ class GraphView(anywidget.AnyWidget):
 
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
+    numbers = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
         description: Description,
         picture: Picture | None = None,
         folding: Folding | None = None,
+        holdings: Holdings | None = None,
         **kwargs: Any,
     ) -> None:
         drawn = picture or lay_out(description, folding=folding)
@@ -53,14 +58,17 @@ class GraphView(anywidget.AnyWidget):
         self._description = zlib.compress(json.dumps(description).encode())
         self._direction: Direction = drawn["direction"]
         self._folding = folding
+        self._holdings = holdings
 
-    def draw(self, description: Description, folding: Folding | None = None) -> None:
+    def draw(self, description: Description, folding: Folding | None = None, holdings: Holdings | None = None) -> None:
         """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
 
         Args:
             description: what to draw.
             folding: which modules are folded where the reader has folded and unfolded none.
+            holdings: where its numbers are.
         """
+        self._holdings = holdings
         self._description = zlib.compress(json.dumps(description).encode())
         folding = self._folding if self._folding is not None else folding
         self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
@@ -68,6 +76,12 @@ class GraphView(anywidget.AnyWidget):
     @traitlets.observe("request")
     def _answer(self, change: Any) -> None:
         request = change["new"]
+        if request.get("of") in ("value", "gradient") and self._holdings is not None:
+            self.numbers = {
+                **self._holdings.numbers(str(request.get("node")), request["of"]),
+                "count": request.get("count"),  # the same answer twice is two answers
+            }
+            return
         description: Description = json.loads(zlib.decompress(self._description))
         folding = self._folding or first_folding(description, NODES)
         if request.get("direction") in ("TB", "LR"):
@@ -113,7 +127,12 @@ def show_text(description: Description) -> None:
 
 
 def show(
-    description: Description, *, depth: int | None = None, direction: Direction = "TB", opens: Opens = "graph"
+    description: Description,
+    *,
+    depth: int | None = None,
+    direction: Direction = "TB",
+    opens: Opens = "graph",
+    holdings: Holdings | None = None,
 ) -> None:
     """Display a graph in a notebook.
 
@@ -126,6 +145,7 @@ def show(
         depth: modules nested deeper than this are folded; None to fold as many as fit makes necessary.
         direction: from top to bottom, or from left to right.
         opens: what the live view shows first.
+        holdings: where the numbers of its large tensors are, for a reader who asks for them.
     """
     folding = folded_below(description, depth)
     try:
@@ -136,6 +156,6 @@ def show(
     bundle = static_bundle(description, picture)
     data = {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}
     display(data, raw=True)
-    widget = GraphView(description, picture, folding)._repr_mimebundle_()
+    widget = GraphView(description, picture, folding, holdings)._repr_mimebundle_()
     if widget is not None:
         display(widget[0], metadata=widget[1], raw=True)

@@ -3,6 +3,14 @@
 from collections.abc import Iterable
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it: "12.3 µs"."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} µs"
+
+
 def number(value: float) -> str:
     """A number as every rendering writes it: four significant digits, the same on every machine."""
     return f"{value:.4g}"

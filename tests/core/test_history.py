@@ -3,6 +3,7 @@
 import gc
 import math
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -76,6 +77,83 @@ def test_weights_are_measured_in_the_last_frame_and_in_one_of_four() -> None:
     weight = graph.history[-1].parameters[0]
     assert weight.ratio == pytest.approx(weight.gradient / norms[0])
     assert graph.history[1].parameters[0].ratio is None
+
+
+def trained(steps: int, each: int = 1, **options: Any) -> tuple[AutogradGraph, dict[int, list[float]]]:
+    """A graph of a loop in which two optimizers step after ``each`` backwards, and the ratios by number of backward."""
+    net = model()
+    optimizers = [nbgrad.optim.SGD(net[0].parameters(), lr=0.1), nbgrad.optim.Adam(net[2].parameters(), lr=0.01)]
+    x, expected = nbgrad.tensor(torch.ones(2, 3)), {}
+    with AutogradGraph(**options) as graph:
+        for number in range(1, steps + 1):
+            net.zero_grad()
+            for _ in range(each):
+                step(net, x)
+            before = [parameter.data.clone() for parameter in net.parameters()]
+            for optimizer in optimizers:
+                optimizer.step()
+            expected[each * number] = [
+                float((parameter.data - was).norm() / was.norm())
+                for was, parameter in zip(before, net.parameters(), strict=True)
+            ]
+    return graph, expected
+
+
+def test_the_step_after_a_frame_is_measured_next_to_the_weights() -> None:
+    graph, expected = trained(40)
+    frames = {frame.number: [record.update for record in frame.parameters] for frame in graph.history}
+    measured = [number for number, updates in frames.items() if updates != [None] * 4]
+    assert measured == [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 21, 25, 29, 33]
+    for number in measured:
+        assert frames[number] == pytest.approx(expected[number], rel=1e-5)
+    assert graph.update is not None
+    assert graph.update.number == 33
+    assert list(graph.update.ratios.values()) == pytest.approx(expected[33], rel=1e-5)
+    names = {record.id: record.name for record in graph.records}
+    assert [names[key] for key in graph.update.ratios] == ["weight", "bias", "weight", "bias"]
+
+
+def test_a_step_after_several_backwards_belongs_to_the_first_that_waits_for_one() -> None:
+    graph, expected = trained(40, each=2)
+    assert graph.update is not None
+    assert graph.update.number % 2 == 1, "a frame, and no step came before the next backward"
+    assert list(graph.update.ratios.values()) == pytest.approx(expected[graph.update.number + 1], rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"history": 0}, {"watch": False}, {"budget": 8}], ids=str)
+def test_no_step_is_measured_where_no_tensor_may_be_kept(options: dict[str, Any]) -> None:
+    graph, _ = trained(3, **options)
+    assert graph.update is None
+    assert all(record.update is None for frame in graph.history for record in frame.records)
+
+
+def test_parameters_that_were_zero_have_no_update() -> None:
+    w, b = (nbgrad.tensor([value, value], requires_grad=True) for value in (1.0, 0.0))
+    optimizer = nbgrad.optim.SGD([w, b], lr=0.25)
+    with AutogradGraph() as graph:
+        ((w + b) ** 2).sum().backward()
+        optimizer.step()
+        optimizer.step()  # after the same backward: the first one was measured
+    assert graph.update is not None
+    assert list(graph.update.ratios.values()) == pytest.approx([0.5])
+
+
+def test_the_copies_of_a_step_that_failed_are_not_taken_for_the_next() -> None:
+    class Broken(nbgrad.optim.SGD):
+        def update(self, *_: Any) -> None:
+            raise RuntimeError("broken")
+
+    w = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        (w * w).sum().backward()
+        with pytest.raises(RuntimeError, match="broken"):
+            Broken([w], lr=0.1).step()
+        with nbgrad.no_grad():
+            w.mul_(3.0)
+        assert graph.update is None
+        nbgrad.optim.SGD([w], lr=0.1).step()
+    assert graph.update is not None
+    assert list(graph.update.ratios.values()) == pytest.approx([0.1 * 2 / 3])
 
 
 @pytest.mark.parametrize("limit", [2, 3, 10, 64])

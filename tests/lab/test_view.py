@@ -49,6 +49,10 @@ with nbgrad.scope(script + names[1]):
     loss = sum(leaf * 2 for leaf in leaves).sum()
 loss.backward()"""
 
+LARGE = """%%autograd --name large
+weight = nbgrad.tensor([[(i - 100) * (j - 150) / 1e4 for j in range(300)] for i in range(200)], requires_grad=True)
+(weight * 2).sum().backward()"""
+
 BUSY = """import time
 pathlib.Path("running").touch()
 deadline = time.monotonic() + 60
@@ -125,6 +129,31 @@ def test_the_view_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
     expect(stopped.locator(".nbg-note")).to_contain_text("The cell stopped here: matmul raised RuntimeError")
     expect(stopped.locator(".nbg-stepping")).to_have_count(0)
     lab.screenshot(f"{name}_stopped")
+
+
+def test_all_numbers_of_a_large_tensor_are_asked_of_the_kernel(
+    lab: NotebookPage, lab_server: LabServer, tmp_path: Path
+) -> None:
+    sources = ["%load_ext nbgrad\nimport nbgrad, pathlib", LARGE, BUSY.replace("enough", "enough_numbers")]
+    lab.open(lab_server.add(written(tmp_path / "numbers.ipynb", *sources)))
+    lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    view = lab.page.get_by_test_id("nbgrad-view")
+    expect(view).to_be_visible(timeout=60_000)
+    view.locator('[aria-label^="weight, "]').click()
+    panel = details(view)
+    panel.get_by_role("button", name="All numbers").first.click()
+    value = panel.get_by_test_id("nbgrad-value-numbers")
+    expect(value).to_have_text("Asking the kernel; it answers when the running cell has ended.")
+    (lab_server.notebooks / "enough_numbers").touch()
+    expect(value).to_contain_text("(200, 300) float32: a cell is the mean of 1.562 x 2.344 numbers", timeout=30_000)
+    expect(value).to_contain_text("1.5       1.49       1.48       1.47       1.46       1.45  … 294 more")
+    expect(value.get_by_test_id("nbgrad-heat")).to_have_attribute("viewBox", "0 0 128 128")
+    value.scroll_into_view_if_needed()
+    lab.screenshot("view_numbers")
+
+    view.locator('[aria-label^="mul, "]').click()
+    panel.get_by_role("button", name="All numbers").first.click()
+    expect(panel).to_contain_text("Only statistics were kept: gradients of results are let go when the graph closes.")
 
 
 def test_the_view_answers_while_a_cell_runs_and_after_its_kernel(

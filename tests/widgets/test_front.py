@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+import nbgrad
+from nbgrad.core.timing import TimedGraph
+from nbgrad.widgets.describe import describe
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
 from tests.lab.harness import screenshot
@@ -183,9 +186,36 @@ def test_overlays_and_findings_light_up(opened: Any) -> None:
     for key in ("dtype", "device"):
         choice.select_option(key)
         expect(tab.locator(".nbg-classed")).to_have_count(len(tab.get_by_test_id("nbgrad-node").all()))
+    expect(choice).to_contain_text("gradient to weight; no step was measured (log)")
     screenshot(tab, "view_findings")
     choice.select_option("")
     expect(tab.get_by_test_id("nbgrad-scale")).to_have_count(0)
+
+
+def test_what_a_step_changed_is_an_overlay_and_a_line(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(steps=10, blocks=1)), "updates"))
+    choice = tab.get_by_test_id("nbgrad-overlay")
+    choice.select_option(label="colour: update to weight after backward 9 (log)")
+    expect(tab.locator(".nbg-levelled.nbg-parameter").first).to_be_visible()
+    tab.locator(".nbg-parameter").first.dispatch_event("click")
+    expect(details(tab).locator("dl")).to_contain_text(re.compile("step ?changed it by [0-9.e-]+ of its norm"))
+    screenshot(tab, "view_updates")
+
+
+def test_what_took_long_is_an_overlay_and_a_line(opened: Any) -> None:
+    with TimedGraph("timed") as graph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        with nbgrad.scope("inner"):
+            loss = (x.exp() * 2).sum()
+        loss.backward()
+    tab = opened(page(lay_out(describe(graph)), "timed"))
+    tab.get_by_test_id("nbgrad-overlay").select_option(label="colour: time, forward and backward (log)")
+    expect(tab.locator(".nbg-levelled")).to_have_count(3)
+    node(tab, "exp").click()
+    expect(details(tab).locator("dl")).to_contain_text(re.compile(r"time ?forward [\d.e+]+ .?s, backward [\d.e+]+ .?s"))
+    screenshot(tab, "view_time")
+    tab.get_by_test_id("nbgrad-scope").dblclick()
+    expect(tab.locator(".nbg-folded.nbg-levelled")).to_have_count(1)
 
 
 CONTRASTS = """() => {

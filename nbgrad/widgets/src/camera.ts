@@ -19,7 +19,7 @@ export class Camera {
         stage.classList.toggle("nbg-far", transform.k < 0.3);
         moved(transform);
       });
-    select(stage).call(this.#zoom).on("dblclick.zoom", null);
+    select(stage).call(this.#zoom);
   }
 
   stop(): void {

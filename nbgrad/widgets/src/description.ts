@@ -31,6 +31,14 @@ export interface Look {
   high: string;
 }
 
+export interface Numbers {
+  node: string;
+  of: "value" | "gradient";
+  said: string;
+  look: Look | null;
+  rows: string[];
+}
+
 export interface Badge {
   kind: "nan" | "unreached" | "inplace" | "failed" | "warning";
   text: string;

@@ -82,7 +82,7 @@ export function folded(base: Picture, closed: Set<string>): Picture {
 
 function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
   const levels: Record<string, number> = {};
-  for (const key of ["gradient", "saved"]) levels[key] = Math.max(0, ...inside.map((node) => node.levels[key] ?? 0));
+  for (const key of ["gradient", "saved", "time"]) levels[key] = Math.max(0, ...inside.map((node) => node.levels[key] ?? 0));
   return {
     id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], rule: null,
     scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,

@@ -1,15 +1,17 @@
 // The one module: what anywidget calls, and what makes the pictures of an exported page live.
 
-import type { Picture } from "./description";
+import type { Numbers, Picture } from "./description";
+import type { Ask } from "./numbers";
 import { hideStatic } from "./sibling";
-import { type Ask, View } from "./view";
+import { View } from "./view";
 
 interface Model {
   get(name: "picture"): DataView | null;
+  get(name: "numbers"): Numbers;
   set(name: "request", value: object): void;
   save_changes(): void;
-  on(event: "change:picture", callback: () => void): void;
-  off(event: "change:picture", callback: () => void): void;
+  on(event: `change:${"picture" | "numbers"}`, callback: () => void): void;
+  off(event: `change:${"picture" | "numbers"}`, callback: () => void): void;
 }
 
 /** A picture as it travels: deflated JSON. */
@@ -36,12 +38,15 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     if (view) view.replace(picture);
     else el.append((view = new View(picture, ask)).root);
   };
+  const answer = () => view?.inquiry.answer(model.get("numbers"));
   void redraw();
   model.on("change:picture", redraw);
+  model.on("change:numbers", answer);
   const showStatic = hideStatic(el);
   return () => {
     stopped = true;
     model.off("change:picture", redraw);
+    model.off("change:numbers", answer);
     view?.remove();
     showStatic();
   };

@@ -3,11 +3,11 @@
 import type { Look } from "./description";
 import { html, svg } from "./dom";
 
-export function lookOf(title: string, look: Look): HTMLElement {
+export function lookOf(title: string, look: Look, ...more: HTMLElement[]): HTMLElement {
   const parts: Node[] = [html("h4", {}, title)];
   if (look.columns) parts.push(look.cells.length ? table(look) : map(look));
   if (look.bars.length) parts.push(histogram(look));
-  parts.push(html("p", { class: "nbg-facts" }, look.facts));
+  parts.push(html("p", { class: "nbg-facts" }, look.facts), ...more);
   return html("section", { class: "nbg-look" }, ...parts);
 }
 
@@ -30,17 +30,18 @@ function table(look: Look): HTMLElement {
   return html("div", { class: "nbg-scroll", tabindex: 0 }, html("table", { class: "nbg-heat", testid: "heat" }, body));
 }
 
-function map(look: Look): Element {
+export function map(look: Look): Element {
   const [columns, rows] = [look.columns, look.levels.length / look.columns];
   const drawing = svg("svg", {
     class: "nbg-map", viewBox: `0 0 ${columns} ${rows}`, role: "img", label: `heat map: ${look.facts}`,
     preserveAspectRatio: columns / rows > 8 ? "none" : "xMinYMid meet", testid: "heat",
     style: `height:${Math.max(18, Math.min(160, (rows / columns) * 280))}px`,
   });
-  for (let at = 0; at < look.levels.length; at++) {
-    const [x, y] = [at % columns, Math.floor(at / columns)];
-    drawing.append(svg("rect", { x, y, width: 1.03, height: 1.03, style: `fill:${colour(look.levels[at])}` }));
-  }
+  const paths = new Map<string, string>(); // one for each level: a map may have 16,000 cells
+  [...look.levels].forEach((level, at) => {
+    paths.set(level, `${paths.get(level) ?? ""}M${at % columns} ${Math.floor(at / columns)}h1.03v1.03h-1.03`);
+  });
+  for (const [level, d] of paths) drawing.append(svg("path", { d, style: `fill:${colour(level)}` }));
   return drawing;
 }
 

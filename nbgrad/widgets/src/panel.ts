@@ -6,6 +6,7 @@ import { button, html } from "./dom";
 import { formula } from "./formula";
 import { within } from "./geometry";
 import { lookOf } from "./look";
+import type { Inquiry } from "./numbers";
 
 export interface Selection {
   node(id: string): void;
@@ -13,6 +14,7 @@ export interface Selection {
   mark(edge: string): void;
   focus(id: string, what: "ancestors" | "descendants" | "path"): void;
   toggle(holds: string[]): void;
+  readonly inquiry: Inquiry;
 }
 
 /** The id of the tensor that a copy ("n3.2") stands for. */
@@ -39,8 +41,9 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
     rows.append(html("dt", {}, term), html("dd", {}, ...(mathml ? [first, html("br"), formula({ of: "", latex, mathml })] : [text !== first ? html("pre", {}, text) : text])));
   }
   if (told.details.length) parts.push(rows);
-  if (told.value) parts.push(lookOf("Value", told.value));
-  if (told.gradient) parts.push(lookOf("Gradient", told.gradient));
+  const id = original(told.id);
+  if (told.value) parts.push(lookOf("Value", told.value, ...select.inquiry.offer(id, "value", told.value)));
+  if (told.gradient) parts.push(lookOf("Gradient", told.gradient, ...select.inquiry.offer(id, "gradient", told.gradient)));
   const same = (id: string) => original(id) === original(node.id);
   parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
   parts.push(...edgeList("Used by", description, description.edges.filter((e) => same(e.source)), "target", select));

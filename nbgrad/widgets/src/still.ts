@@ -1,5 +1,5 @@
-// Stands in for d3-transition and d3-interpolate, which d3-zoom imports for animated zooms. This view has none, and
-// without them (and the colours, timers and easings they bring) the bundle is half as large. See build.mjs.
+// Stands in for d3-transition, which d3-zoom imports for animated zooms. This view has none, and without it (and the
+// interpolations, colours, timers and easings that it brings) the bundle is half as large. See build.mjs and slim.mjs.
 
 import { selection } from "d3-selection";
 
@@ -9,4 +9,3 @@ interruptible.interrupt = function () {
 };
 
 export function interrupt(): void {}
-export const interpolateZoom = null;

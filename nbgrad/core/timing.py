@@ -1,0 +1,108 @@
+"""A graph that also measures how long each op took, and its rules in the last backward."""
+
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+import torch
+
+from nbgrad.core.broadcast import Reduction
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.node import Node, Origin
+from nbgrad.core.row import Op
+
+
+class Times(NamedTuple):
+    """How long an op took, in seconds.
+
+    Attributes:
+        forward: from its call until it was recorded; None of a ``Function`` of the user's.
+        backward: all its rules in the last backward, with the sums that undid broadcasts; None where that did not come
+            by.
+    """
+
+    forward: float | None
+    backward: float | None
+
+
+class TimedGraph(AutogradGraph):
+    """An ``AutogradGraph`` with a clock; another class, so that nobody else pays for it.
+
+    It is the time of the host. A GPU runs on after it: what waits for the GPU, as reading a number does, then takes the
+    time of all that was waiting. An op that calls other recorded ops has no time of its own, they have.
+    """
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._forward: dict[int, int] = {}
+        self._backward: dict[int, int] = {}
+        self._called = 0  # when the op that runs was called; 0 while none does
+        self._began = 0  # when the rule that runs began
+
+    @property
+    def times(self) -> dict[int, Times]:
+        """By id of the record of an op, how long it took."""
+        forward, backward = self._forward, self._backward
+        return {
+            id: Times(*(None if ns is None else ns / 1e9 for ns in (forward.get(id), backward.get(id))))
+            for id in forward.keys() | backward.keys()
+        }
+
+    def close(self, namespace: dict[str, Any] | None = None) -> None:
+        """Stop recording; the times of what is shown remain."""
+        super().close(namespace)
+        self._keep({record.id for record in self._records})
+
+    def _sweep(self) -> None:
+        super()._sweep()
+        self._keep(self._ops.keys())
+
+    def _keep(self, ids: Any) -> None:
+        self._forward = {id: ns for id, ns in self._forward.items() if id in ids}
+
+    # The clock runs while the engine does, not while this graph takes its notes.
+
+    def on_call(self, op: Op, args: tuple[Any, ...]) -> None:
+        """The op begins."""
+        super().on_call(op, args)
+        self._called = perf_counter_ns()
+
+    def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
+        """The op has ended."""
+        self._stop(node)
+        super().on_record(node, args, out)
+
+    def on_result(
+        self, op: Op, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
+    ) -> None:
+        """The op has ended; one in place is recorded later."""
+        self._stop(node)
+        super().on_result(op, args, settings, results, node)
+
+    def _stop(self, node: Node | None) -> None:
+        """Only the op that began last has a time: one that called others has lost its beginning."""
+        if node is not None and self._called and not self.closed:
+            self._forward[node.seq] = perf_counter_ns() - self._called
+        self._called = 0
+
+    def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
+        """It has not ended."""
+        self._called = 0
+        super().on_error(op, args, error)
+
+    def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
+        """The times of the last backward give way to those of this one."""
+        super().on_backward_begin(roots)
+        if not self.closed:
+            self._backward = {}
+
+    def on_gradient(self, origin: Origin, gradient: Any) -> None:
+        """The rules of ``origin`` begin."""
+        super().on_gradient(origin, gradient)
+        self._began = perf_counter_ns()
+
+    def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
+        """One of them has ended, and the next begins."""
+        if self._running is not None:
+            self._backward[node.seq] = self._backward.get(node.seq, 0) + perf_counter_ns() - self._began
+        super().on_rule(node, position, gradient, reduced, reduction)
+        self._began = perf_counter_ns()

@@ -1,0 +1,143 @@
+"""All numbers of a tensor that is too large to travel with the picture: looked up when the reader asks for them."""
+
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+from weakref import ref
+
+import torch
+from torch.nn.functional import adaptive_avg_pool2d
+
+from nbgrad.core.contents import dtype_name
+from nbgrad.core.frame import SMALL, Stats, summarise
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.record import Record
+from nbgrad.widgets.description import Numbers
+from nbgrad.widgets.looks import look, tiled
+from nbgrad.widgets.wording import counted, number, shape_text
+
+SIDE = 128
+"""The map has at most so many cells on each side; of a larger tensor a cell is the mean of a block."""
+
+MOST = 1 << 26
+"""Tensors with more elements than this are not read."""
+
+_ROWS, _COLUMNS = 8, 6
+
+What = Literal["value", "gradient"]
+
+
+_LET_GO: dict[What, str] = {
+    "value": "Only statistics were kept: the graph does not hold on to large results.",
+    "gradient": "Only statistics were kept: gradients of results are let go when the graph closes.",
+}
+
+
+class _Known(NamedTuple):
+    """What is left of a tensor when its graph has closed: itself, if somebody else holds it, and what it was."""
+
+    tensor: "ref[Any] | None"
+    value: Stats | None
+    gradient: Stats | None
+
+
+class Holdings:
+    """Where the numbers of the large tensors of a graph are, by the ids of their nodes.
+
+    It holds no tensor. Of a graph that is open, what that keeps within its budget is found; of one that is closed,
+    parameters and other leaves whose numbers are still those of the picture.
+
+    Args:
+        graph: as it is described now.
+    """
+
+    def __init__(self, graph: AutogradGraph) -> None:
+        large = {
+            f"n{at}": record for at, record in enumerate(graph.records) if torch.Size(record.shape).numel() > SMALL
+        }
+        self._records: dict[str, Record] = {} if graph.closed else large
+        self._known = {
+            node: _Known(record.leaf, record.value, record.gradient) for node, record in large.items() if graph.closed
+        }
+
+    def numbers(self, node: str, what: What) -> Numbers:
+        """What is found of ``node``: a map of it and its first rows, or a sentence that says why there is none."""
+        try:
+            data = self._find(node, what)
+            if data.numel() > MOST:
+                raise LookupError(f"{data.numel():,} elements are too many to be read for a picture.")
+        except LookupError as error:
+            return Numbers(node=node, of=what, said=str(error.args[0]), look=None, rows=[])
+        return shown(node, what, data)
+
+    def _find(self, node: str, what: What) -> torch.Tensor:
+        """The tensor itself.
+
+        Raises:
+            LookupError: it is gone, or other numbers stand there now.
+        """
+        if (record := self._records.get(node)) is not None:
+            return _of_open(record, what)
+        known = self._known.get(node)
+        if known is None:
+            raise LookupError("The graph has no tensor here.")
+        if known.tensor is None:
+            raise LookupError(_LET_GO[what])
+        tensor = known.tensor()
+        if tensor is None:
+            raise LookupError("The tensor does not exist any more.")
+        data, was = (tensor.data, known.value) if what == "value" else (_grad(tensor), known.gradient)
+        if data is None or was is None or not _same(data, was):
+            raise LookupError(f"The {what} has changed since this picture was made: only its statistics were kept.")
+        return data
+
+
+def _of_open(record: Record, what: What) -> torch.Tensor:
+    """The numbers of a record whose graph is open, as they are now."""
+    tensor = None if record.leaf is None else record.leaf()
+    data = record.kept_gradient if what == "gradient" else None if tensor is None else tensor.data
+    if data is not None:
+        return data
+    if what == "gradient":
+        raise LookupError("The gradient was changed since, or did not fit into the budget: only statistics were kept.")
+    raise LookupError(_LET_GO[what])
+
+
+def _grad(tensor: Any) -> torch.Tensor | None:
+    return None if tensor.grad is None else tensor.grad.data
+
+
+def _same(data: torch.Tensor, was: Stats) -> bool:
+    """Whether ``data`` are the numbers of which these are the statistics."""
+    if tuple(data.shape) != was.shape or data.is_meta:
+        return False
+    now = summarise(data)
+    if was.low is None:  # of a gradient that was changed in place its norm alone was kept
+        return now.norm == was.norm
+    return repr(now) == repr(replace(was, values=now.values))  # NaN is not equal to itself
+
+
+def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
+    """A map of ``data``, and their first rows as text."""
+    numbers = data.detach()
+    numbers = (numbers.abs() if numbers.dtype.is_complex else numbers).cpu()
+    table = torch.from_numpy(tiled(numbers.float().numpy()))
+    rows, columns = table.shape
+    small = adaptive_avg_pool2d(table[None], (min(rows, SIDE), min(columns, SIDE)))[0]
+    found = look(Stats(tuple(small.shape), 0.0, values=small.tolist()))
+    found = {**look(summarise(data)), "columns": found["columns"], "levels": found["levels"]}
+    high, wide = rows / small.shape[0], columns / small.shape[1]
+    block = f"a cell is the mean of {number(high)} x {number(wide)} numbers" if high * wide > 1 else "a cell a number"
+    magnitudes = ", their magnitudes" if data.dtype.is_complex else ""
+    said = f"{shape_text(data.shape)} {dtype_name(data.dtype)}{magnitudes}: {block}"
+    return Numbers(node=node, of=what, said=said, look=found, rows=_first(numbers))
+
+
+def _first(numbers: torch.Tensor) -> list[str]:
+    """The first numbers of the first rows, and how many there are."""
+    last = numbers.shape[-1]
+    rows = numbers.reshape(-1, last)
+    lines = [" ".join(f"{one:>10.4g}" for one in row) for row in rows[:_ROWS, :_COLUMNS].tolist()]
+    more = last - _COLUMNS
+    lines = [f"{line}  … {more:,} more" if more > 0 else line for line in lines]
+    left = len(rows) - _ROWS
+    return [*lines, f"… {counted(left, 'row')} more"] if left > 0 else lines

@@ -1,0 +1,42 @@
+// What this view never calls of the d3 packages, cut out before they are bundled: esbuild drops what nobody imports,
+// but keeps methods, and every function whose prototype is assigned.
+
+import { readFileSync } from "node:fs";
+
+// Of a selection's forty methods d3-zoom calls these, of a zoom's twenty camera.ts does.
+const SELECTION = ["constructor", "on", "property", "filter", "style", "each", "call", "datum", "node", "interrupt"];
+const ZOOM = ["transform", "scaleBy", "scaleTo", "translateBy", "filter", "scaleExtent", "on"];
+
+/** A cut takes out every match of a pattern, but for those whose first group is named in `kept`. */
+const cut = (pattern, kept = []) => ({ pattern, kept });
+
+const CUTS = {
+  "d3-selection": [cut(/^  (\w+): selection_\w+,\n/gm, SELECTION), cut(/^(?:EnterNode|ClassList|Local)\.prototype = [^]*?^\};\n/gm)],
+  "d3-drag": [cut(/^DragEvent\.prototype\.on = [^]*?^\};\n/gm)],
+  "d3-dispatch": [cut(/^  copy: [^]*?^  \},\n/gm)],
+  "d3-zoom": [
+    cut(/^  zoom\.(\w+) = [^]*?^  \};\n/gm, ZOOM),
+    cut(/^  (?:rescale[XY]|apply[XY]?): [^]*?^  \},\n/gm),
+    // Zooms that take time, and the double click that starts one: a double click folds a module.
+    cut(/^  function (?:schedule|dblclicked)\([^]*?^  \}\n/gm),
+    cut(/^ +\.on\("dblclick\.zoom", dblclicked\)\n/gm),
+    cut(/^ +schedule\(collection, transform, point, event\);\n/gm),
+    cut(/^import .* from 'd3-interpolate';\n/gm),
+    cut(/^ +(?:duration|interpolate) = .*,\n/gm),
+  ],
+};
+
+export const slim = {
+  name: "slim",
+  setup(builder) {
+    builder.onLoad({ filter: /node_modules\/d3-\w+\/dist\/d3-\w+\.mjs$/ }, ({ path }) => {
+      const cuts = CUTS[path.split("/").at(-1).replace(".mjs", "")] ?? [];
+      const contents = cuts.reduce((source, { pattern, kept }) => {
+        const less = source.replace(pattern, (match, name) => (kept.includes(name) ? match : ""));
+        if (less === source) throw new Error(`${path} is written differently now: see slim.mjs`);
+        return less;
+      }, readFileSync(path, "utf8"));
+      return { contents, loader: "js" };
+    });
+  },
+};

@@ -1,0 +1,115 @@
+// One drawing of one picture: its elements, how they look for the moment, and where the keyboard goes in it.
+
+import { Cull } from "./cull";
+import type { Box, Description, Edge, Node as GraphNode, Picture } from "./description";
+import { type Drawing, draw } from "./draw";
+import { Paint } from "./paint";
+import { original, type Selection } from "./panel";
+
+/** What is done to a drawing, and what it has to know of the view that it is in. */
+export interface Touched extends Selection {
+  readonly chosen: SVGGElement | null;
+  reveal(box: Box): void;
+}
+
+export class Scene {
+  readonly description: Description;
+  readonly drawing: Drawing;
+  readonly paint: Paint;
+  readonly cull: Cull;
+  readonly #order: [string, SVGGElement, Box][] = []; // what the keyboard walks: nodes and marks, row by row
+
+  constructor(readonly picture: Picture, stage: SVGSVGElement, private readonly view: Touched) {
+    const { layout, description } = picture;
+    this.description = description;
+    this.drawing = draw(picture);
+    this.paint = new Paint(stage, picture, this.drawing);
+    this.cull = new Cull(this.drawing, layout);
+    stage.replaceChildren(this.drawing.layer);
+    const { nodes, marks, edges, scopes } = this.drawing;
+    const holds = new Map(description.nodes.map((node) => [node.id, node.holds]));
+    for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => view.node(id), holds.get(id));
+    for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => view.mark(id));
+    this.#order.sort(([, , a], [, , b]) => a.y - b.y || a.x - b.x);
+    this.first?.setAttribute("tabindex", "0");
+    for (const [id, element] of edges) {
+      element.addEventListener("click", () => view.edge(id));
+      this.#lights(element);
+    }
+    for (const [id, element] of scopes) element.addEventListener("dblclick", () => view.toggle([id]));
+  }
+
+  get first(): SVGGElement | undefined {
+    return this.#order[0]?.[1];
+  }
+
+  get size(): [number, number] {
+    return [this.picture.layout.width, this.picture.layout.height];
+  }
+
+  /** Where a node is drawn, or the module that it is: open, or folded. */
+  box(id: string): Box | undefined {
+    const { nodes, scopes } = this.picture.layout;
+    return nodes[id] ?? scopes[id] ?? nodes[`f-${id}`];
+  }
+
+  boxOf(element: SVGGElement): Box | undefined {
+    return this.#order.find(([, other]) => other === element)?.[2];
+  }
+
+  /** The node of this id; if it is not drawn, another use of the same tensor. */
+  node(id: string | undefined): GraphNode | undefined {
+    const { nodes } = this.description;
+    return nodes.find((one) => one.id === id) ?? nodes.find((one) => original(one.id) === original(id ?? ""));
+  }
+
+  edge(id: string | undefined): Edge | undefined {
+    return this.description.edges.find((one) => one.id === id);
+  }
+
+  /** Focus what stands so many places after an element. */
+  step(element: Element, by: number): void {
+    const here = this.#order.findIndex(([, other]) => other === element);
+    this.go(here < 0 ? undefined : this.#order[here + by]?.[1]);
+  }
+
+  /** Follow the first edge of an element, through its mark if it has one. */
+  along(element: SVGGElement, from: "source" | "target", to: "source" | "target"): void {
+    const { nodes, marks } = this.drawing;
+    const { nodeId, edgeId } = element.dataset;
+    const edge = edgeId === undefined ? this.description.edges.find((one) => one[from] === nodeId) : this.edge(edgeId);
+    if (edge) this.go((edgeId === undefined && marks.get(edge.id)) || nodes.get(edge[to]));
+  }
+
+  /** Focus an element, which may be too far away to be drawn just now. */
+  go(element: SVGGElement | undefined): void {
+    if (!element) return;
+    element.style.display = "";
+    element.focus({ preventScroll: true });
+  }
+
+  #connect(element: SVGGElement, id: string, box: Box | undefined, choose: () => void, holds: string[] = []): void {
+    if (!box) return;
+    this.#order.push([id, element, box]);
+    let timer = 0;
+    element.addEventListener("click", (event) => {
+      clearTimeout(timer);
+      // The panel that opens moves the picture: a second click would miss what the first one meant.
+      if (!holds.length || !event.detail) choose();
+      else if (event.detail === 1) timer = window.setTimeout(choose, 280);
+    });
+    if (holds.length) element.addEventListener("dblclick", () => this.view.toggle(holds));
+    this.#lights(element);
+    element.addEventListener("focus", () => {
+      for (const [, other] of this.#order) other.setAttribute("tabindex", other === element ? "0" : "-1");
+      if (element.matches(":focus-visible")) this.view.reveal(box);
+      this.paint.highlight(element);
+    });
+    element.addEventListener("blur", () => this.paint.highlight(this.view.chosen));
+  }
+
+  #lights(element: SVGGElement): void {
+    element.addEventListener("mouseenter", () => this.paint.highlight(element));
+    element.addEventListener("mouseleave", () => this.paint.highlight(this.view.chosen));
+  }
+}
