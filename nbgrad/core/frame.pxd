@@ -1,3 +1,8 @@
+cdef class Values:
+    cdef dict _held
+    cdef long long _room
+    cpdef object add(self, object id, object data)
+
 cdef class Kept:
     cdef dict _held
     cdef dict _norms
@@ -14,3 +19,8 @@ cdef class FrameRecorder:
     cdef public object outer
     cdef public dict reductions
     cdef public tuple roots
+    cpdef object gradient(self, object seq, object gradient)
+    cpdef object contribution(self, tuple key, object gradient)
+    cpdef object stretched(self, tuple key, object gradient)
+
+cdef object _raw(object gradient)

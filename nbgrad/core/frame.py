@@ -8,6 +8,7 @@ from weakref import ref
 
 import torch
 
+from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
 
 SMALL = 1024
@@ -330,4 +331,4 @@ class FrameRecorder:
 
 def _raw(gradient: Any) -> torch.Tensor:
     """The torch tensor in a gradient, which is a ``Tensor`` when the backward records itself."""
-    return gradient if isinstance(gradient, torch.Tensor) else gradient.data
+    return gradient._data if isinstance(gradient, TensorBase) else gradient

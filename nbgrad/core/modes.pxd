@@ -1,3 +1,6 @@
+cdef class Observer:
+    pass
+
 cdef class State:
     cdef readonly object device
     cdef readonly bint grad_enabled

@@ -1,0 +1,30 @@
+cimport cython
+from nbgrad.core.base cimport TensorBase
+from nbgrad.core.frame cimport FrameRecorder
+from nbgrad.core.modes cimport Observer, State
+from nbgrad.core.node cimport Node, Vertex
+
+cdef class Listener(Observer):
+    cdef public object name
+    cdef public bint closed
+    cdef public bint watch
+    cdef public object _budget
+    cdef public object _changes
+    cdef public dict _constants
+    cdef public object _backwards
+    cdef public object _failure
+    cdef public object _frames
+    cdef public object _history
+    cdef public Py_ssize_t _limit
+    cdef public object _notes
+    cdef public dict _ops
+    cdef public dict _outer
+    cdef public FrameRecorder _running
+    cdef public object _uses
+
+    @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase)
+    cpdef object on_record(self, Node node, tuple args, object out)
+    @cython.locals(running=FrameRecorder)
+    cpdef object on_gradient(self, Vertex origin, object gradient)
+    @cython.locals(running=FrameRecorder, key=tuple)
+    cpdef object on_rule(self, Node node, object position, object gradient, object reduced, object reduction)

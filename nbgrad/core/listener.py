@@ -1,0 +1,280 @@
+"""What the engine tells a graph while it is open, and the facts that are kept of it.
+
+This is what watching costs, so it is compiled; the questions that a graph answers are asked of ``AutogradGraph``.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import torch
+
+from nbgrad.core.advice import Changes
+from nbgrad.core.base import TensorBase
+from nbgrad.core.broadcast import Reduction
+from nbgrad.core.caller import Place, in_a_function, tensor_variables, user_frame, user_place
+from nbgrad.core.frame import SMALL, FrameRecorder
+from nbgrad.core.history import HistoryRecorder, Passed
+from nbgrad.core.modes import Observer, current
+from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
+from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
+from nbgrad.core.row import Op
+from nbgrad.core.tensor import Tensor
+from nbgrad.core.unreached import Uses
+
+
+class Listener(Observer):
+    """Keeps light facts of every op and of the last backward.
+
+    Args:
+        name: what messages call it.
+        watch: keep gradients and small values of intermediate tensors too.
+        budget: how many bytes of gradients of the last backward may be kept.
+        history: of how many backwards the norms of the gradients are kept, at most.
+
+    Attributes:
+        closed: whether it listens no more: a task that began inside the graph may outlive it.
+    """
+
+    def __init__(self, name: str, *, watch: bool, budget: int, history: int) -> None:
+        self.name = name
+        self.watch = watch
+        self.closed = False
+        self._budget = budget
+        self._frames = history
+        self._uses = Uses()
+        self._changes = Changes()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin with nothing."""
+        self._notes = Notes()
+        self._ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
+        self._outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
+        self._constants: dict[Any, tuple[ref[Any], int]] = {}
+        self._limit = 256
+        self._running: FrameRecorder | None = None
+        self._backwards = 0
+        self._failure: Failure | None = None
+        self._history = HistoryRecorder(self._frames, self._budget if self.watch else 0)
+
+    # Ops.
+
+    def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
+        """Keep the facts of an op, and its value if it is small."""
+        if self.closed:
+            return
+        state, ops, outer = current(), self._ops, self._outer
+        if self._running is not None and not state.walking:
+            self._running = None  # a backward that raised
+        sources: list[Any] = []
+        for arg in args:
+            if isinstance(arg, TensorBase):
+                tensor = arg
+                origin: Any = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # it is a Tensor
+                id = origin.node.seq if type(origin) is Output else origin.seq
+                if id not in ops and id not in outer:
+                    self._meet(id, origin, arg)
+                sources.append(id)
+            else:
+                sources.append(self._other(arg))
+        settings = node.settings
+        if settings is not node.op.defaults:
+            settings = {name: described(value) for name, value in settings.items()}
+        frame = user_frame()
+        node.place = place = Place(frame.f_code, frame.f_lasti)
+        ops[node.seq] = Ran(node, settings, tuple(sources), state.scope, place)
+        if self.watch:
+            self._notes.values.add(node.seq, out)
+        if len(ops) > self._limit:
+            self._sweep()
+
+    def _other(self, arg: Any) -> Any:
+        """The id of the record of an input that is none of our tensors, or what it is."""
+        if isinstance(arg, torch.Tensor | np.ndarray):
+            return self._constant(arg)
+        return NOTHING if arg is None else Literal(described(arg))
+
+    def _meet(self, id: int, origin: Origin, tensor: TensorBase) -> None:
+        """Make the record of a tensor that no op in the graph made."""
+        facts = (tuple(origin.shape), origin.dtype, origin.device, self._notes)
+        if isinstance(origin, Leaf):
+            self._outer[id] = Record(id, origin.kind, *facts, thing=ref(tensor), name=origin.name)
+        else:
+            self._outer[id] = Record(id, "outside", *facts, origin.op)
+
+    def _constant(self, data: "torch.Tensor | np.ndarray[Any, Any]") -> int:
+        """The id of the record of a raw tensor or array: one for all uses of the same memory."""
+        shape, dtype, device = tuple(data.shape), data.dtype, torch.device("cpu")
+        if isinstance(data, torch.Tensor):
+            device = data.device
+            address = data.data_ptr() if data.layout is torch.strided else 0
+            key = (address, shape, data.stride(), dtype) if address else id(data)
+        else:
+            dtype = torch.from_numpy(np.empty(0, dtype)).dtype
+            key = (data.__array_interface__["data"][0], shape, data.strides, dtype)
+        known, found = self._constants.get(key, (None, 0))
+        if known is None or known() is None or found not in self._outer:
+            found = next_seq()
+            self._constants[key] = (ref(data), found)
+            self._outer[found] = Record(found, "constant", shape, dtype, device, self._notes)
+            small = torch.tensor(data) if isinstance(data, np.ndarray) and data.size <= SMALL else data
+            if self.watch and isinstance(small, torch.Tensor) and not small.is_inference():
+                self._notes.values.add(found, small)
+        return found
+
+    def _sweep(self) -> None:
+        """Drop the facts of ops whose results are gone and that the last backward did not reach."""
+        notes, shown = self._notes, self._reached(self._notes.roots)
+        self._ops = {id: ran for id, ran in self._ops.items() if id in shown or ran.thing() is not None}
+        used = {source for ran in self._ops.values() for source in ran.sources}
+        self._outer = {id: record for id, record in self._outer.items() if id in used}
+        self._constants = {key: value for key, value in self._constants.items() if value[1] in self._outer}
+        kept = self._ops.keys() | self._outer.keys()
+        notes.values.keep(kept)
+        notes.names = {id: name for id, name in notes.names.items() if id in kept}
+        notes.deleted &= kept
+        notes.cut = {key for key in notes.cut if key[0] in kept}
+        self._limit = 2 * len(self._ops) + 256
+
+    def on_result(
+        self,
+        op: Op,
+        args: tuple[Any, ...],
+        settings: dict[str, Any],  # noqa: ARG002
+        results: tuple[Any, ...],  # noqa: ARG002
+        node: Node | None,
+    ) -> None:
+        """Remember where a path ends because an op was not recorded."""
+        if node is None and not self.closed:
+            state = current()
+            if not state.walking:
+                self._uses.unrecorded(op, args, enabled=state.grad_enabled)
+
+    def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
+        """Remember where the user's code stopped, if this is the end of it."""
+        operands = tuple(map(Operand.of, op.inputs, args))
+        self._failure = Failure(op.name, str(error), None, operands, current().scope, user_place(), seq=next_seq())
+
+    def on_backward_error(self, origin: Origin, error: Exception) -> None:
+        """What the backward did until then is shown, and where it stopped."""
+        if self._running is not None:
+            op = getattr(origin, "op", None)
+            facts = (op.name if op else "leaf", str(error), record_id(origin), (), None, user_place())
+            self._failure = Failure(*facts, self._running.frame())
+
+    def on_detach(self, tensor: Tensor, detached: Tensor) -> None:  # noqa: ARG002
+        """Remember that a path ends."""
+        if not self.closed:
+            self._uses.detached(tensor)
+
+    def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
+        """Remember who changed data in place, for the message of a backward that needs them as they were."""
+        if not self.closed:
+            self._changes.note(changed, what, user_place())
+
+    def on_step_begin(self, params: Sequence[Tensor]) -> None:
+        """Remember where the parameters were, if the step after the last backward is to be measured."""
+        self._history.step_begins(params)
+
+    def on_step_end(self) -> None:
+        """Measure how far it went."""
+        self._history.step_ended()
+
+    def change_of(self, data: torch.Tensor) -> str | None:
+        """Who brought ``data`` to their version."""
+        return self._changes.find(data)
+
+    def backward_label(self) -> str | None:
+        """The number of the backward that starts now."""
+        return None if self.closed else f"backward {self._backwards + 1} of {self.name!r}"
+
+    def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
+        """Start a frame, and learn the names of a function's local variables while they exist."""
+        if self.closed:
+            return
+        if isinstance(self._notes.frame, FrameRecorder):
+            self._notes.frame.give_way()
+        started = tuple(dict.fromkeys(record_id(origin) for origin, _ in roots))
+        self._running = FrameRecorder(started, self._budget, self._running)
+        frame = user_frame()
+        if in_a_function(frame):
+            self.name_variables(tensor_variables(frame))
+
+    def on_gradient(self, origin: Origin, gradient: Any) -> None:
+        """Keep the gradient of a tensor."""
+        running = self._running
+        if running is not None:
+            id = record_id(origin)
+            running.arrived.add(id)
+            if self.watch:
+                running.gradient(id, gradient)
+
+    def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
+        """Keep what a rule gave its input, and the reduction that undid a broadcast."""
+        running = self._running
+        if running is None:
+            return
+        key = node.seq, position
+        if reduction is not None:
+            running.reductions[key] = reduction
+            if self.watch:
+                running.stretched(key, gradient)
+        if self.watch:
+            running.contribution(key, reduced)
+
+    def on_accumulate(self, leaf: Leaf, gradient: Any) -> None:
+        """Remember which gradients the user can change, until the backward ends."""
+        if self._running is not None:
+            self._running.leaf(leaf.seq, gradient)
+
+    def on_backward_end(self) -> None:
+        """The frame is complete and becomes the last one."""
+        if self._running is None:
+            return
+        self._uses.reached = self._running.arrived
+        self._backwards += 1
+        ended, before = self._running, self._notes.frame
+        self._notes.frame, self._running, ended.outer = ended, ended.outer, None
+        if self._history.backward_ended(self._backwards):
+            self._history.add(self._backwards, ended, self._passed(), self._notes.values)
+        ended.end(self._backwards, before, watch=self.watch)
+
+    # What is there.
+
+    def name_variables(self, namespace: dict[str, Any]) -> None:
+        """Remember the variables in ``namespace`` as the names of the tensors they hold."""
+        self._notes.name(namespace, self._outer)
+
+    def _reached(self, roots: Iterable[int]) -> set[int]:
+        """The ops that made ``roots`` and everything they were computed from."""
+        waiting = [root for root in roots if root in self._ops]
+        found, ops = set(waiting), self._ops
+        while waiting:
+            ran = ops.get(waiting.pop())
+            for source in ran.sources if ran is not None else ():
+                if source in ops and source not in found:
+                    found.add(source)
+                    waiting.append(source)
+        return found
+
+    def _passed(self) -> list[Passed]:
+        """The facts of what is shown, each with its id and the scope that it is shown in."""
+        ops, outer = self._ops, self._outer
+        if self._backwards:
+            shown = [(id, ops[id]) for id in sorted(self._reached(self._notes.roots))]
+        else:
+            failed = self._failure is not None and self._failure.seq > next(reversed(ops), 0)  # nothing ran after it
+            needed = self._reached(self._failure.ids if self._failure and failed else ())
+            shown = [(id, ran) for id, ran in ops.items() if id in needed or ran.thing() is not None]
+        seen: set[int] = set()
+        passed: list[Passed] = []
+        for id, ran in shown:
+            for source in ran.sources:
+                if source in outer and source not in seen:
+                    seen.add(source)
+                    taken = outer[source]
+                    passed.append((source, taken, ran.scope if taken.kind == "parameter" else taken.scope))
+            passed.append((id, ran, ran.scope))
+        return passed
