@@ -12,7 +12,8 @@ import nbgrad
 from nbgrad.core.anomaly import AnomalyError
 from nbgrad.core.modes import current
 from nbgrad.core.nonfinite import UNARY
-from nbgrad.core.op import OPS
+from nbgrad.core.op import OPS, op
+from nbgrad.core.samples import Sample
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.programs import Library, Program, agree, error, plain
 
@@ -94,7 +95,20 @@ def test_what_a_whole_tensor_makes_is_told_by_its_range() -> None:
     a = tensor([[1e38, -2.0], [3e38, 4.0]])
     found = caught(lambda: a @ a)
     assert "operands: a of shape (2, 2), from -2.0 to 3e+38; a of shape (2, 2), from -2.0 to 3e+38" in str(found)
-    assert found.cause == "inf - inf, after an overflow on the way to the result"
+
+
+def test_an_overflow_on_the_way_is_told() -> None:
+    try:
+
+        @op(formula="a b", samples=lambda make: iter([Sample.of(make(2), make(2))]), method=False)
+        def two_steps(a, b):  # type: ignore[no-untyped-def]  # as rows are
+            """A product whose kernel rounds every term, as no product of matrices has to: many add without that."""
+            return torch.sum(torch.mul(a, b))
+
+        a = tensor([3e38, -3e38])
+        assert caught(lambda: two_steps(a, a.abs())).cause == "inf - inf, after an overflow on the way to the result"
+    finally:
+        OPS.pop("two_steps", None)
 
 
 def test_an_op_that_is_not_recorded_is_checked_too() -> None:
