@@ -13,7 +13,7 @@ from nbgrad import nn
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.nn import functional
 from nbgrad.widgets import view
-from nbgrad.widgets.describe import describe
+from nbgrad.widgets.describe import outline
 from nbgrad.widgets.fold import first_folding
 from nbgrad.widgets.layout import NODES
 from nbgrad.widgets.packing import unpacked
@@ -153,7 +153,7 @@ def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
     """Show a closed graph as a notebook does, so many times, and unfold the first module that is folded."""
     seconds, unfold, drawn, payload = [], [], 0, 0
     outputs: list[dict[str, Any]] = []
-    first_folded = next(iter(sorted(first_folding(describe(graph), NODES).closed)), None)
+    first_folded = next(iter(sorted(first_folding(outline(graph), NODES).closed)), None)
     for _ in range(rounds):
         outputs.clear()
         with (
@@ -161,7 +161,7 @@ def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
             patch.object(view, "GraphView", Kept),
         ):
             begin = perf_counter()
-            view.show(describe(graph))
+            view.show(outline(graph))
             seconds.append(perf_counter() - begin)
         widget = Kept.last
         payload = len(widget.picture)

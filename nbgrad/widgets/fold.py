@@ -8,10 +8,12 @@ a hundred arrows tells a reader nothing, and graphviz needs minutes for it.
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from nbgrad.widgets.clipping import clipped
 from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
+from nbgrad.widgets.rest import written
 from nbgrad.widgets.wording import counted
 
 _FEW = 10  # a picture with fewer nodes than this after folding says less than a part of the whole graph
@@ -48,7 +50,7 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
     """Return the description as it will be drawn.
 
     Args:
-        description: the whole graph; it is not changed.
+        description: the whole graph, or its outline; it is not changed.
         limit: how many nodes may be drawn, not counting the copies of shared tensors.
         folding: which scopes are folded; None to fold as many as ``limit`` makes necessary.
 
@@ -60,7 +62,7 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
     drawn = fold(description, first_folding(description, limit, same) if folding is None else folding, same)
     if len(drawn["nodes"]) > limit:
         drawn = keep_nearest(drawn, limit)
-    return lighter(without_empty_scopes(split_hubs(clipped(drawn))))
+    return lighter(without_empty_scopes(split_hubs(clipped(written(drawn)))))
 
 
 def first_folding(description: Description, limit: int, same: list[list[str]] | None = None) -> Folding:
@@ -69,22 +71,29 @@ def first_folding(description: Description, limit: int, same: list[list[str]] | 
         return Folding()
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     same = runs(description) if same is None else same
+    sizes = Counter(node["scope"] for node in description["nodes"])
+
+    def count(folding: Folding) -> int:
+        """How many nodes are left."""
+        inside: Counter[str] = Counter()
+        for scope, home in _homes(scopes, folding, same).items():
+            inside[home] += sizes[scope]
+        return len(description["nodes"]) - sum(hidden - 1 for hidden in inside.values() if hidden)
+
     repeated = Folding(closed=frozenset(scope for run in same for scope in run))
-    if _FEW <= len(fold(description, repeated, same)["nodes"]) <= limit:
+    if _FEW <= count(repeated) <= limit:
         return repeated
     depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
     found = Folding()
     for depth in range(max(depths.values(), default=0), 0, -1):
         closed = frozenset(scope for scope in scopes if depths[scope] == depth)
         level = Folding(closed)
-        count = len(fold(description, level, same)["nodes"])
-        if count < _FEW:  # all blocks in one say nothing: one by one they may
+        if count(level) < _FEW:  # all blocks in one say nothing: one by one they may
             level = Folding(closed, apart=closed)
-            count = len(fold(description, level, same)["nodes"])
-        if count < _FEW:
+        if count(level) < _FEW:
             break
         found = level
-        if count <= limit:
+        if count(level) <= limit:
             break
     return found
 
@@ -116,7 +125,7 @@ def runs(description: Description) -> list[list[str]]:
     for position, node in enumerate(description["nodes"]):
         for home in scope_path(scopes, node["scope"]):
             inside[home].append(position)
-    signatures = _signatures(description, inside)
+    alike = _Alike(description, inside)
     found: list[list[str]] = []
     covered: set[str] = set()
     last: dict[str | None, str] = {}
@@ -125,7 +134,7 @@ def runs(description: Description) -> list[list[str]]:
         last[parent] = id
         if parent in covered:
             covered.add(id)
-        elif before is not None and signatures[before] == signatures[id] and _adjoin(description, inside, before, id):
+        elif before is not None and alike(before, id) and _adjoin(description, inside, before, id):
             if not found or found[-1][-1] != before:
                 found.append([before])
             found[-1].append(id)
@@ -133,27 +142,44 @@ def runs(description: Description) -> list[list[str]]:
     return found
 
 
-def _signatures(description: Description, inside: dict[str, list[int]]) -> dict[str, object]:
-    """What makes two module calls alike: the same ops on the same shapes, wired in the same way."""
-    nodes = description["nodes"]
-    positions = {node["id"]: position for position, node in enumerate(nodes)}
-    taken: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-    for edge in description["edges"]:
-        taken[edge["target"]].append((edge["input"], positions[edge["source"]]))
-    labels = {scope["id"]: scope["label"].rpartition("(")[2] for scope in description["scopes"]}
-    found: dict[str, object] = {}
-    for scope, members in inside.items():
-        place = {position: count for count, position in enumerate(members)}
-        rows = [
-            (nodes[at]["kind"], nodes[at]["op"], nodes[at]["label"][1:2], _wires(taken[nodes[at]["id"]], place))
-            for at in members
-        ]
-        found[scope] = (labels[scope], repr(rows))
-    return found | {scope["id"]: None for scope in description["scopes"] if scope["id"] not in found}
+class _Alike:
+    """Says whether two module calls are the same: the same ops on the same shapes, wired in the same way."""
 
+    def __init__(self, description: Description, inside: dict[str, list[int]]) -> None:
+        self._description = description
+        self._inside = inside
+        self._labels = {scope["id"]: scope["label"].rpartition("(")[2] for scope in description["scopes"]}
+        self._signatures: dict[str, object] = {}
 
-def _wires(taken: list[tuple[str, int]], place: dict[int, int]) -> list[tuple[str, int]]:
-    return [(name, place.get(source, -1)) for name, source in taken]
+    def __call__(self, one: str, other: str) -> bool:
+        lengths = [len(self._inside.get(scope, ())) for scope in (one, other)]
+        return (
+            self._labels[one] == self._labels[other]
+            and lengths[0] == lengths[1]
+            and self._signature(one) == self._signature(other)
+        )
+
+    def _signature(self, scope: str) -> object:
+        if scope not in self._signatures:
+            nodes, members = self._description["nodes"], self._inside.get(scope, [])
+            place = {position: count for count, position in enumerate(members)}
+            self._signatures[scope] = [
+                (node["kind"], node["op"], node["label"][1:2], self._wires(node["id"], place))
+                for node in [nodes[at] for at in members]
+            ]
+        return self._signatures[scope]
+
+    def _wires(self, node: str, place: dict[int, int]) -> list[tuple[str, int]]:
+        return [(name, place.get(source, -1)) for name, source in self._taken[node]]
+
+    @cached_property
+    def _taken(self) -> defaultdict[str, list[tuple[str, int]]]:
+        """For each node the names of its inputs and the positions of what it took."""
+        positions = {node["id"]: position for position, node in enumerate(self._description["nodes"])}
+        taken: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+        for edge in self._description["edges"]:
+            taken[edge["target"]].append((edge["input"], positions[edge["source"]]))
+        return taken
 
 
 def _adjoin(description: Description, inside: dict[str, list[int]], before: str, after: str) -> bool:
@@ -172,22 +198,18 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
     if not folding.closed:
         return description
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    homes: dict[str, str] = {}
-    for scope in scopes:
-        closed = [one for one in scope_path(scopes, scope) if one in folding.closed]
-        if closed:
-            homes[scope] = closed[0]
-    together = _together(runs(description) if same is None else same, list(scopes), folding, set(homes.values()))
+    homes = _homes(scopes, folding, runs(description) if same is None else same)
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
         if node["scope"] in homes:
-            members[together[homes[node["scope"]]]].append(node)
+            members[homes[node["scope"]]].append(node)
     # One node folded into one node would only hide it.
     members = defaultdict(list, {home: inside for home, inside in members.items() if len(inside) > 1})
     where = {node["id"]: _folded_id(home) for home, inside in members.items() for node in inside}
     held: defaultdict[str, list[Scope]] = defaultdict(list)
-    for scope, home in together.items():
-        held[home].append(scopes[scope])
+    for scope, home in homes.items():
+        if scopes[scope]["parent"] not in homes:
+            held[home].append(scopes[scope])
     nodes = _stand_ins(description, members, where, held)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
@@ -201,18 +223,23 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
     }
 
 
-def _together(same: list[list[str]], scopes: list[str], folding: Folding, closed: set[str]) -> dict[str, str]:
-    """For each closed scope the one whose node stands for it: the first of its run, else itself."""
-    together = {scope: scope for scope in scopes if scope in closed}
+def _homes(scopes: dict[str, Scope], folding: Folding, same: list[list[str]]) -> dict[str, str]:
+    """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run."""
+    outermost: dict[str, str] = {}
+    for scope in scopes:
+        closed = [one for one in scope_path(scopes, scope) if one in folding.closed]
+        if closed:
+            outermost[scope] = closed[0]
+    drawn = {scope: scope for scope in outermost.values()}
     for run in same:
         first = None
         for scope in run:
-            if scope not in closed or scope in folding.apart:
+            if scope not in drawn or scope in folding.apart:
                 first = None
             else:
                 first = first or scope
-                together[scope] = first
-    return together
+                drawn[scope] = first
+    return {scope: drawn[home] for scope, home in outermost.items()}
 
 
 def _stand_ins(

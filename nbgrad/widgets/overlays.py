@@ -7,8 +7,8 @@ from statistics import median
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.modes import Scope
-from nbgrad.core.record import Record
 from nbgrad.widgets.description import Overlay, Verdict
+from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.saving import Saved
 from nbgrad.widgets.wording import byte_text, number
 
@@ -18,25 +18,22 @@ _FAR = 1e3
 Levels = defaultdict[int, dict[str, float]]
 
 
-def overlays(records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
+def overlays(facts: list[Fact], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
     """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
-    norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
+    norms = {fact.id: fact.gradient.norm for fact in facts if fact.gradient is not None}
     ratios = {
-        record.id: norms[record.id] / record.value.norm
-        for record in records
-        if record.kind in ("parameter", "leaf")
-        and record.id in norms
-        and record.value is not None
-        and record.value.norm
+        fact.id: norms[fact.id] / fact.value.norm
+        for fact in facts
+        if fact.kind in ("parameter", "leaf") and fact.id in norms and fact.value is not None and fact.value.norm
     }
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
     found = [
         _scale("gradient", "gradient norm (log)", norms, number, levels),
         _scale("ratio", "gradient to weight (log)", ratios, number, levels),
         _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
-        _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
+        _classes("dtype", "dtype", {fact.id: dtype_name(fact.dtype) for fact in facts}, levels),
+        _classes("device", "device", {fact.id: str(fact.device) for fact in facts}, levels),
     ]
     return [overlay for overlay in found if overlay is not None], levels
 
@@ -60,18 +57,19 @@ def _scale(
 
 def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Overlay | None:
     names = list(dict.fromkeys(values.values()))
+    places = {name: float(place) for place, name in enumerate(names)}
     for id, value in values.items():
-        levels[id][key] = float(names.index(value))
+        levels[id][key] = places[value]
     return Overlay(key=key, label=label, low="", high="", classes=names) if names else None
 
 
-def verdicts(records: list[Record], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
+def verdicts(facts: list[Fact], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
     """For each module with parameters, whether its gradients vanish or explode, next to the median module's."""
     squares: defaultdict[Scope, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for record in records:
-        if record.kind == "parameter" and record.scope is not None and record.gradient is not None:
-            squares[record.scope][0] += record.gradient.norm**2
-            squares[record.scope][1] += prod(record.shape)
+    for fact in facts:
+        if fact.kind == "parameter" and fact.scope is not None and fact.gradient is not None:
+            squares[fact.scope][0] += fact.gradient.norm**2
+            squares[fact.scope][1] += prod(fact.shape)
     sizes = {scope: sqrt(total / count) for scope, (total, count) in squares.items() if count}
     typical = median(size for size in sizes.values()) if sizes else 0.0
     return [_verdict(scope, size, typical, ids(scope)) for scope, size in sizes.items()]

@@ -1,8 +1,6 @@
 """The picture in a notebook: first one that needs no script, then the live one, which takes its place."""
 
 import base64
-import json
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.fold import Folding, first_folding, folded_below
 from nbgrad.widgets.layout import NODES, Direction, lay_out
 from nbgrad.widgets.packing import packed
+from nbgrad.widgets.rest import put_away, taken_out
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
 
@@ -28,8 +27,10 @@ class GraphView(anywidget.AnyWidget):
 
     The kernel is asked for a new layout alone: of a module that was too large to be drawn, or in the other direction.
 
+    For that it keeps the whole graph, until it is closed here or in the page.
+
     Args:
-        description: what to draw.
+        description: the whole graph, or its outline.
         picture: its layout if there is one already.
         folding: which modules are folded in that.
     """
@@ -49,26 +50,38 @@ class GraphView(anywidget.AnyWidget):
     ) -> None:
         drawn = picture or lay_out(description, folding=folding)
         super().__init__(picture=packed(drawn), **kwargs)
-        # Deflated, as what the front end gets: a notebook keeps the views of all its cells.
-        self._description = zlib.compress(json.dumps(description).encode())
+        self._description: Description | bytes | None = description
         self._direction: Direction = drawn["direction"]
         self._folding = folding
+        self.comm.on_close(lambda _message: self.close())
 
     def draw(self, description: Description, folding: Folding | None = None) -> None:
         """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
 
         Args:
-            description: what to draw.
+            description: the whole graph, or its outline.
             folding: which modules are folded where the reader has folded and unfolded none.
         """
-        self._description = zlib.compress(json.dumps(description).encode())
+        self._description = description
         folding = self._folding if self._folding is not None else folding
         self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
 
+    def put_away(self) -> None:
+        """Keep the graph in as few bytes as it takes: a notebook has the views of all its cells."""
+        if self._description is not None and not isinstance(self._description, bytes):
+            self._description = put_away(self._description)
+
+    def close(self) -> None:
+        """Take the picture from the page, and let go of the graph."""
+        super().close()
+        self._description = None
+
     @traitlets.observe("request")
     def _answer(self, change: Any) -> None:
-        request = change["new"]
-        description: Description = json.loads(zlib.decompress(self._description))
+        request, kept = change["new"], self._description
+        if kept is None:
+            return
+        description = taken_out(kept) if isinstance(kept, bytes) else kept
         folding = self._folding or first_folding(description, NODES)
         if request.get("direction") in ("TB", "LR"):
             self._direction = request["direction"]
@@ -91,7 +104,7 @@ def static_bundle(description: Description, picture: Picture | None = None) -> d
     There is no text/html in it: notebook exports would prefer it to the picture, and then remove what it holds.
 
     Args:
-        description: the whole graph.
+        description: the whole graph, or its outline.
         picture: its layout if there is one already.
 
     Returns:
@@ -122,7 +135,7 @@ def show(
     Without graphviz the table is shown, with a line that says what to install.
 
     Args:
-        description: the whole graph.
+        description: the whole graph, or its outline.
         depth: modules nested deeper than this are folded; None to fold as many as fit makes necessary.
         direction: from top to bottom, or from left to right.
         opens: what the live view shows first.
@@ -136,6 +149,8 @@ def show(
     bundle = static_bundle(description, picture)
     data = {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}
     display(data, raw=True)
-    widget = GraphView(description, picture, folding)._repr_mimebundle_()
-    if widget is not None:
-        display(widget[0], metadata=widget[1], raw=True)
+    widget = GraphView(description, picture, folding)
+    live = widget._repr_mimebundle_()
+    if live is not None:
+        display(live[0], metadata=live[1], raw=True)
+    widget.put_away()  # what a reader waits for has been sent
