@@ -14,7 +14,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.nn import functional
 from nbgrad.widgets import view
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.fold import first_folding
+from nbgrad.widgets.folding import first_folding
 from nbgrad.widgets.layout import NODES
 from nbgrad.widgets.packing import unpacked
 

@@ -10,7 +10,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.options import Direction, suffix_of
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description import Description
-from nbgrad.widgets.fold import folded_below
+from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
 from nbgrad.widgets.rest import written

@@ -14,7 +14,7 @@ from nbgrad.core.node import record_id
 from nbgrad.nn.module import Module
 from nbgrad.options import Options
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.fold import folded_below
+from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.view import GraphView
 

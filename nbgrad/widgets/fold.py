@@ -2,48 +2,23 @@
 
 Steps, each only if it is needed. Runs of identical blocks become one node, ``Block × 12``. Module scopes are folded
 into one node each, deepest level first. If that is not enough, or would leave nothing worth seeing, the nodes nearest
-to where the backward started are kept. Last, a tensor with many readers is drawn once beside each of them: one box with
-a hundred arrows tells a reader nothing, and graphviz needs minutes for it.
+to where the backward started, or to what the reader unfolded, are kept. Of what is left the details are written. Last,
+a tensor with many readers is drawn once beside each of them: one box with a hundred arrows tells a reader nothing, and
+graphviz needs minutes for it.
 """
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
-from functools import cached_property
 
 from nbgrad.widgets.clipping import clipped
 from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
+from nbgrad.widgets.folding import Folding, first_folding, homes
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
 from nbgrad.widgets.rest import written
+from nbgrad.widgets.runs import runs
 from nbgrad.widgets.wording import counted
 
-_FEW = 10  # a picture with fewer nodes than this after folding says less than a part of the whole graph
-
-
-@dataclass(frozen=True)
-class Folding:
-    """What a reader has folded and unfolded.
-
-    Attributes:
-        closed: ids of scopes that are drawn as one node.
-        apart: ids of closed scopes that stand alone, though they are like their neighbours.
-    """
-
-    closed: frozenset[str] = frozenset()
-    apart: frozenset[str] = frozenset()
-
-    def toggled(self, description: Description, holds: list[str]) -> "Folding":
-        """After a double click on what stands for the scopes ``holds``: an open scope, a closed one, or several."""
-        known = {scope["id"] for scope in description["scopes"]}
-        given = [scope for scope in holds if scope in known]
-        if len(given) > 1:
-            return replace(self, apart=self.apart | set(given))
-        opened = self.closed.intersection(given)
-        if not opened:
-            return replace(self, closed=self.closed | set(given))
-        # What is inside a scope that opens is folded itself, or a large one would be too much at once.
-        inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
-        large = Counter(node["scope"] for node in description["nodes"])
-        return replace(self, closed=self.closed - opened | {scope for scope in inside if large[scope] > _FEW})
+ASKED = 500
+"""How many nodes may be drawn where a reader has unfolded a module: all of it, as long as the page can draw it fast."""
 
 
 def drawable(description: Description, limit: int, folding: Folding | None = None) -> Description:
@@ -51,7 +26,8 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
 
     Args:
         description: the whole graph, or its outline; it is not changed.
-        limit: how many nodes may be drawn, not counting the copies of shared tensors.
+        limit: how many nodes may be drawn, not counting the copies of shared tensors. For a module that the reader
+            unfolded it may be ASKED.
         folding: which scopes are folded; None to fold as many as ``limit`` makes necessary.
 
     Returns:
@@ -59,138 +35,12 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
         "n3.2", ... for the uses of "n3") and a note for whatever is left out.
     """
     same = runs(description) if folding is not None or len(description["nodes"]) > limit else []
-    drawn = fold(description, first_folding(description, limit, same) if folding is None else folding, same)
-    if len(drawn["nodes"]) > limit:
-        drawn = keep_nearest(drawn, limit)
+    folding = first_folding(description, limit, same) if folding is None else folding
+    drawn = fold(description, folding, same)
+    most = max(limit, ASKED) if folding.asked else limit
+    if len(drawn["nodes"]) > most:
+        drawn = keep_nearest(drawn, most, folding.asked)
     return lighter(without_empty_scopes(split_hubs(clipped(written(drawn)))))
-
-
-def first_folding(description: Description, limit: int, same: list[list[str]] | None = None) -> Folding:
-    """The scopes to fold for at most ``limit`` nodes: whole runs and levels, so that equal modules look equal."""
-    if len(description["nodes"]) <= limit:
-        return Folding()
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    same = runs(description) if same is None else same
-    sizes = Counter(node["scope"] for node in description["nodes"])
-
-    def count(folding: Folding) -> int:
-        """How many nodes are left."""
-        inside: Counter[str] = Counter()
-        for scope, home in _homes(scopes, folding, same).items():
-            inside[home] += sizes[scope]
-        return len(description["nodes"]) - sum(hidden - 1 for hidden in inside.values() if hidden)
-
-    repeated = Folding(closed=frozenset(scope for run in same for scope in run))
-    if _FEW <= count(repeated) <= limit:
-        return repeated
-    depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
-    found = Folding()
-    for depth in range(max(depths.values(), default=0), 0, -1):
-        closed = frozenset(scope for scope in scopes if depths[scope] == depth)
-        level = Folding(closed)
-        if count(level) < _FEW:  # all blocks in one say nothing: one by one they may
-            level = Folding(closed, apart=closed)
-        if count(level) < _FEW:
-            break
-        found = level
-        if count(level) <= limit:
-            break
-    return found
-
-
-def folded_below(description: Description, depth: int | None) -> Folding | None:
-    """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary."""
-    if depth is None:
-        return None
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    return Folding(closed=frozenset(scope for scope in scopes if len(scope_path(scopes, scope)) == depth + 1))
-
-
-def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
-    """Return the ids of a scope and its ancestors, outermost first."""
-    path: list[str] = []
-    while scope is not None and scope in scopes and scope not in path:
-        path.append(scope)
-        scope = scopes[scope]["parent"]
-    return path[::-1]
-
-
-# --- identical blocks ----------------------------------------------------------------------------------------------
-
-
-def runs(description: Description) -> list[list[str]]:
-    """Runs of at least two identical module calls that follow each other, the outermost ones."""
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    inside: defaultdict[str, list[int]] = defaultdict(list)
-    for position, node in enumerate(description["nodes"]):
-        for home in scope_path(scopes, node["scope"]):
-            inside[home].append(position)
-    alike = _Alike(description, inside)
-    found: list[list[str]] = []
-    covered: set[str] = set()
-    last: dict[str | None, str] = {}
-    for id, scope in scopes.items():
-        before, parent = last.get(scope["parent"]), scope["parent"]
-        last[parent] = id
-        if parent in covered:
-            covered.add(id)
-        elif before is not None and alike(before, id) and _adjoin(description, inside, before, id):
-            if not found or found[-1][-1] != before:
-                found.append([before])
-            found[-1].append(id)
-            covered.update((before, id))
-    return found
-
-
-class _Alike:
-    """Says whether two module calls are the same: the same ops on the same shapes, wired in the same way."""
-
-    def __init__(self, description: Description, inside: dict[str, list[int]]) -> None:
-        self._description = description
-        self._inside = inside
-        self._labels = {scope["id"]: scope["label"].rpartition("(")[2] for scope in description["scopes"]}
-        self._signatures: dict[str, object] = {}
-
-    def __call__(self, one: str, other: str) -> bool:
-        lengths = [len(self._inside.get(scope, ())) for scope in (one, other)]
-        return (
-            self._labels[one] == self._labels[other]
-            and lengths[0] == lengths[1]
-            and self._signature(one) == self._signature(other)
-        )
-
-    def _signature(self, scope: str) -> object:
-        if scope not in self._signatures:
-            nodes, members = self._description["nodes"], self._inside.get(scope, [])
-            place = {position: count for count, position in enumerate(members)}
-            self._signatures[scope] = [
-                (node["kind"], node["op"], node["label"][1:2], self._wires(node["id"], place))
-                for node in [nodes[at] for at in members]
-            ]
-        return self._signatures[scope]
-
-    def _wires(self, node: str, place: dict[int, int]) -> list[tuple[str, int]]:
-        return [(name, place.get(source, -1)) for name, source in self._taken[node]]
-
-    @cached_property
-    def _taken(self) -> defaultdict[str, list[tuple[str, int]]]:
-        """For each node the names of its inputs and the positions of what it took."""
-        positions = {node["id"]: position for position, node in enumerate(self._description["nodes"])}
-        taken: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-        for edge in self._description["edges"]:
-            taken[edge["target"]].append((edge["input"], positions[edge["source"]]))
-        return taken
-
-
-def _adjoin(description: Description, inside: dict[str, list[int]], before: str, after: str) -> bool:
-    """Whether no op runs between two module calls: what they are part of together has no way out and in again."""
-    if not inside[before] or not inside[after]:
-        return False
-    between = description["nodes"][inside[before][-1] + 1 : inside[after][0]]
-    return not any(node["kind"] == "op" for node in between)
-
-
-# --- folding -------------------------------------------------------------------------------------------------------
 
 
 def fold(description: Description, folding: Folding, same: list[list[str]] | None = None) -> Description:
@@ -198,17 +48,17 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
     if not folding.closed:
         return description
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    homes = _homes(scopes, folding, runs(description) if same is None else same)
+    hidden = homes(scopes, folding, runs(description) if same is None else same)
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
-        if node["scope"] in homes:
-            members[homes[node["scope"]]].append(node)
+        if node["scope"] in hidden:
+            members[hidden[node["scope"]]].append(node)
     # One node folded into one node would only hide it.
     members = defaultdict(list, {home: inside for home, inside in members.items() if len(inside) > 1})
     where = {node["id"]: _folded_id(home) for home, inside in members.items() for node in inside}
     held: defaultdict[str, list[Scope]] = defaultdict(list)
-    for scope, home in homes.items():
-        if scopes[scope]["parent"] not in homes:
+    for scope, home in hidden.items():
+        if scopes[scope]["parent"] not in hidden:
             held[home].append(scopes[scope])
     nodes = _stand_ins(description, members, where, held)
     merged, renamed = _merged(description["edges"], where)
@@ -221,25 +71,6 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
         "steps": _steps(description["steps"], where, renamed, {node["id"]: node for node in nodes}),
         "problems": [{**one, "node": where.get(one["node"] or "", one["node"])} for one in description["problems"]],
     }
-
-
-def _homes(scopes: dict[str, Scope], folding: Folding, same: list[list[str]]) -> dict[str, str]:
-    """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run."""
-    outermost: dict[str, str] = {}
-    for scope in scopes:
-        closed = [one for one in scope_path(scopes, scope) if one in folding.closed]
-        if closed:
-            outermost[scope] = closed[0]
-    drawn = {scope: scope for scope in outermost.values()}
-    for run in same:
-        first = None
-        for scope in run:
-            if scope not in drawn or scope in folding.apart:
-                first = None
-            else:
-                first = first or scope
-                drawn[scope] = first
-    return {scope: drawn[home] for scope, home in outermost.items()}
 
 
 def _stand_ins(

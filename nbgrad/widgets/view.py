@@ -11,7 +11,7 @@ from IPython.display import display
 
 from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.engine import EngineError
-from nbgrad.widgets.fold import Folding, first_folding, folded_below
+from nbgrad.widgets.folding import Folding, first_folding, folded_below
 from nbgrad.widgets.layout import NODES, Direction, lay_out
 from nbgrad.widgets.packing import packed
 from nbgrad.widgets.rest import put_away, taken_out
@@ -86,7 +86,8 @@ class GraphView(anywidget.AnyWidget):
         if request.get("direction") in ("TB", "LR"):
             self._direction = request["direction"]
         if request.get("toggle"):
-            folding = self._folding = folding.toggled(description, [str(scope) for scope in request["toggle"]])
+            holds = [str(scope) for scope in request["toggle"]]
+            folding = self._folding = folding.toggled(description, holds, NODES)
         self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

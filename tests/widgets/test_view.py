@@ -8,7 +8,7 @@ import torch
 
 import nbgrad
 from nbgrad.widgets import layout, view
-from nbgrad.widgets.describe import describe
+from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import EngineMissing
 from nbgrad.widgets.layout import lay_out
@@ -74,7 +74,7 @@ def test_the_widget_holds_the_picture_and_no_address(small: Description) -> None
     assert ".nbgrad" in str(widget._css)
 
 
-def repeated(times: int) -> Description:
+def repeated(times: int) -> nbgrad.AutogradGraph:
     """So many identical blocks of eight ops between a beginning and an end."""
     with nbgrad.AutogradGraph() as graph:
         x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
@@ -85,11 +85,11 @@ def repeated(times: int) -> Description:
                 for _ in range(4):
                     x = (x * 2).tanh()
         x.sum().backward()
-    return describe(graph)
+    return graph
 
 
 def test_a_double_click_is_answered_with_another_layout() -> None:
-    widget = GraphView(repeated(60))
+    widget = GraphView(outline(repeated(60)))
     before = unpacked(widget.picture)["description"]
     group = next(node for node in before["nodes"] if len(node["holds"]) > 1)
     widget.request = {"toggle": group["holds"], "count": 1}
@@ -103,6 +103,43 @@ def test_a_double_click_is_answered_with_another_layout() -> None:
     assert unpacked(widget.picture)["description"]["nodes"] == after["nodes"], "folded again"
     widget.request = {"direction": "LR", "count": 4}
     assert unpacked(widget.picture)["direction"] == "LR"
+
+
+def test_a_view_that_was_put_away_answers_the_same() -> None:
+    light = outline(repeated(60))
+    live, resting = GraphView(light), GraphView(light)
+    for _ in range(2):
+        resting.put_away()
+    assert isinstance(resting._description, bytes)
+    group = next(node for node in unpacked(live.picture)["description"]["nodes"] if node["holds"])
+    for count, holds in enumerate((group["holds"], group["holds"][:1], group["holds"][1:2])):
+        for one in (live, resting):
+            one.request = {"toggle": holds, "count": count}
+        assert resting.picture == live.picture
+    assert unpacked(live.picture)["description"]["nodes"][-1]["details"]
+
+
+def test_what_a_reader_waits_for_is_sent_before_the_graph_is_put_away(
+    small: Description, displayed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = []
+    monkeypatch.setattr(view, "put_away", lambda description: sent.append(len(displayed)) or b"")
+    show(small)
+    assert sent == [2]
+
+
+@pytest.mark.parametrize("closed_by", ["close", "page"])
+def test_a_view_that_is_closed_keeps_nothing(small: Description, closed_by: str) -> None:
+    widget = GraphView(small)
+    if closed_by == "close":
+        widget.close()
+    else:
+        widget.comm.handle_close({})
+    assert widget._description is None
+    assert widget.comm is None
+    widget.request = {"direction": "LR"}
+    widget.put_away()
+    assert widget._description is None
 
 
 def test_a_request_of_nothing_known_changes_nothing(small: Description) -> None:
