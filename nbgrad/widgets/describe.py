@@ -11,6 +11,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope as CoreScope
 from nbgrad.core.row import Op
 from nbgrad.nn.scopes import ModuleScope
+from nbgrad.widgets.collecting import uncollected
 from nbgrad.widgets.description import Badge, Description, Edge, Formula, Node, OpText, Problem, Scope
 from nbgrad.widgets.details import NodeOutline, NodeRest, kind_of
 from nbgrad.widgets.facts import Fact
@@ -35,6 +36,7 @@ def describe(graph: AutogradGraph, error: BaseException | None = None) -> Descri
     return written(outline(graph, error))
 
 
+@uncollected()
 def outline(graph: AutogradGraph, error: BaseException | None = None) -> Description:
     """The same with the details, the looks and the sums still to be written, which ``rest.written`` does.
 

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from nbgrad.core.frame import Stats
+from nbgrad.widgets.collecting import uncollected
 from nbgrad.widgets.description import Description
 
 _fields = attrgetter(*Stats.__slots__)
@@ -21,6 +22,7 @@ def written(outline: Description) -> Description:
     return _with_rests(outline, _written)
 
 
+@uncollected()
 def put_away(outline: Description) -> bytes:
     """An outline in a few bytes, which hold no tensor and nothing of its graph.
 
@@ -29,6 +31,7 @@ def put_away(outline: Description) -> bytes:
     return zlib.compress(pickle.dumps(_with_rests(outline, _small), pickle.HIGHEST_PROTOCOL), 6)
 
 
+@uncollected()
 def taken_out(data: bytes) -> Description:
     """The outline in such bytes."""
     outline: Description = pickle.loads(zlib.decompress(data))

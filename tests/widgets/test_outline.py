@@ -12,10 +12,11 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.widgets import looks
+from nbgrad.widgets import describe as describing, looks
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.fold import drawable
 from nbgrad.widgets.rest import put_away, taken_out, written
+from nbgrad.widgets.saving import saved_by
 from nbgrad.widgets.text import text
 
 
@@ -120,6 +121,23 @@ def test_an_outline_holds_no_tensor_and_no_graph() -> None:
     gc.collect()
     assert [one() for one in held] == [None] * 4
     assert written(light)["nodes"][0]["details"]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_waits_and_is_left_as_it_was(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, found = varied(), []
+    (gc.enable if on else gc.disable)()
+    try:
+        monkeypatch.setattr(describing, "saved_by", lambda facts: found.append(gc.isenabled()) or saved_by(facts))
+        taken_out(put_away(outline(graph)))
+        assert gc.isenabled() == on
+        monkeypatch.setattr(describing, "saved_by", lambda facts: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            outline(graph)
+        assert gc.isenabled() == on
+        assert found == [False]
+    finally:
+        gc.enable()
 
 
 def test_what_is_put_away_takes_no_more_than_what_is_written_would() -> None:
