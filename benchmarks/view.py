@@ -155,8 +155,12 @@ class Kept(view.GraphView):
     @property
     def size(self) -> int:
         """How many bytes of the graph it keeps."""
-        assert isinstance(self._description, bytes)
-        return len(self._description)
+        assert self._kept is not None
+        return len(self._kept)
+
+    def forget(self) -> None:
+        """What happens when another view is used."""
+        self._description = None
 
 
 def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
@@ -177,6 +181,7 @@ def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
         widget = Kept.last
         payload, kept = len(widget.picture), widget.size
         if first_folded is not None:
+            widget.forget()
             begin = perf_counter()
             widget.request = {"toggle": [first_folded]}
             unfold.append(perf_counter() - begin)

@@ -8,6 +8,7 @@ graphviz needs minutes for it.
 """
 
 from collections import Counter, defaultdict
+from itertools import groupby
 
 from nbgrad.widgets.clipping import clipped
 from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
@@ -79,17 +80,15 @@ def _stand_ins(
     """The nodes that stay, and the folded ones, each where its last op stood: after all that it takes."""
     inner: defaultdict[str, list[Reduction]] = defaultdict(list)
     for edge in description["edges"]:
-        home = where.get(edge["source"])
-        if home is not None and home == where.get(edge["target"]) and edge["reduction"] is not None:
-            inner[home].append(edge["reduction"])
-    homes = {_folded_id(home): home for home in members}
+        if edge["reduction"] is not None and where.get(edge["source"], "") == where.get(edge["target"]):
+            inner[where[edge["source"]]].append(edge["reduction"])
+    last = {inside[-1]["id"]: home for home, inside in members.items()}
     nodes: list[Node] = []
     for node in description["nodes"]:
-        folded = where.get(node["id"])
-        if folded is None:
+        if node["id"] not in where:
             nodes.append(node)
-        elif node is members[homes[folded]][-1]:
-            nodes.append(_folded_node(held[homes[folded]], members[homes[folded]], inner[folded]))
+        elif (home := last.get(node["id"])) is not None:
+            nodes.append(_folded_node(held[home], members[home], inner[_folded_id(home)]))
     return nodes
 
 
@@ -179,21 +178,13 @@ def _merged_edge(group: list[Edge]) -> Edge:
 def _steps(steps: list[Step], where: dict[str, str], renamed: dict[str, str], nodes: dict[str, Node]) -> list[Step]:
     """The walk through what is drawn: what happens inside a folded node without a pause is one step."""
     walk: list[Step] = []
-    count = 0
-    for step in steps:
-        folded = where.get(step["node"])
-        given: list[Given] = [{**one, "edge": renamed[one["edge"]]} for one in step["given"] if one["edge"] in renamed]
-        if folded is None:
-            walk.append({**step, "given": given})
-        elif walk and walk[-1]["node"] == folded:
-            count += 1
-            walk[-1] = {
-                **walk[-1],
-                "title": f"{counted(count, 'rule')} inside {nodes[folded]['label'][0]}",
-                "given": [*walk[-1]["given"], *given],
-            }
-        else:
-            count = 1
-            title = f"{counted(count, 'rule')} inside {nodes[folded]['label'][0]}"
-            walk.append({**step, "node": folded, "title": title, "given": given})
+    for node, together in groupby(steps, key=lambda step: where.get(step["node"]) or step["node"]):
+        passed = list(together)
+        given: list[Given] = [
+            {**one, "edge": renamed[one["edge"]]} for step in passed for one in step["given"] if one["edge"] in renamed
+        ]
+        title = passed[0]["title"]
+        if passed[0]["node"] in where:
+            title = f"{counted(len(passed), 'rule')} inside {nodes[node]['label'][0]}"
+        walk.append({**passed[0], "node": node, "title": title, "given": given})
     return walk

@@ -3,7 +3,7 @@
 import base64
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anywidget
 import traitlets
@@ -38,6 +38,10 @@ class GraphView(anywidget.AnyWidget):
     _esm = STATIC / "graph.js"
     _css = STATIC / "graph.css"
 
+    _last: "ClassVar[GraphView | None]" = None
+    _description: Description | None = None
+    _kept: bytes | None = None
+
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
 
@@ -50,7 +54,7 @@ class GraphView(anywidget.AnyWidget):
     ) -> None:
         drawn = picture or lay_out(description, folding=folding)
         super().__init__(picture=packed(drawn), **kwargs)
-        self._description: Description | bytes | None = description
+        self._description = description
         self._direction: Direction = drawn["direction"]
         self._folding = folding
         self.comm.on_close(lambda _message: self.close())
@@ -62,26 +66,41 @@ class GraphView(anywidget.AnyWidget):
             description: the whole graph, or its outline.
             folding: which modules are folded where the reader has folded and unfolded none.
         """
-        self._description = description
+        self._description, self._kept = description, None
         folding = self._folding if self._folding is not None else folding
         self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
 
     def put_away(self) -> None:
-        """Keep the graph in as few bytes as it takes: a notebook has the views of all its cells."""
-        if self._description is not None and not isinstance(self._description, bytes):
-            self._description = put_away(self._description)
+        """Keep the graph in as few bytes as it takes: a notebook has the views of all its cells.
+
+        As it is it stays only until another view is shown or asked for something.
+        """
+        if self._description is not None:
+            self._kept = self._kept or put_away(self._description)
+            self._at_hand()
+
+    def _at_hand(self) -> Description | None:
+        """The graph; None once the view is closed. No other view that was put away has it at hand from now on."""
+        if self._description is None and self._kept is not None:
+            self._description = taken_out(self._kept)
+        if self._description is not None:
+            last, GraphView._last = GraphView._last, self
+            if last is not None and last is not self and last._kept is not None:
+                last._description = None
+        return self._description
 
     def close(self) -> None:
         """Take the picture from the page, and let go of the graph."""
         super().close()
-        self._description = None
+        self._description = self._kept = None
+        if GraphView._last is self:
+            GraphView._last = None
 
     @traitlets.observe("request")
     def _answer(self, change: Any) -> None:
-        request, kept = change["new"], self._description
-        if kept is None:
+        request, description = change["new"], self._at_hand()
+        if description is None:
             return
-        description = taken_out(kept) if isinstance(kept, bytes) else kept
         folding = self._folding or first_folding(description, NODES)
         if request.get("direction") in ("TB", "LR"):
             self._direction = request["direction"]
