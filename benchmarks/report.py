@@ -112,7 +112,8 @@ def facts(
         "rounds": rounds,
         "memory": {name: {library: one._asdict() for library, one in by.items()} for name, by in peaks.items()},
         "view": {
-            name: {"ops": one.ops, "payload": one.payload, "output": one.output} for name, one in pictures.items()
+            name: {"ops": one.ops, "payload": one.payload, "output": one.output, "kept": one.kept}
+            for name, one in pictures.items()
         },
         "start": {"reference": imports.REFERENCE, "compared": compared(imports.REFERENCE, starting)},
         "threads": {

@@ -82,12 +82,12 @@ def watch(model: nn.Module, *, every: float = 0.5, **options: Any) -> "Watch":
 def _show(graph: AutogradGraph) -> None:
     """Draw ``graph`` where it is the last expression of a notebook cell, extension or not."""
     from nbgrad.options import Options
-    from nbgrad.widgets.describe import describe
+    from nbgrad.widgets.describe import outline
     from nbgrad.widgets.numbers import Holdings
     from nbgrad.widgets.view import show
 
     configured = Options()
-    show(describe(graph), depth=configured.depth, direction=configured.direction, holdings=Holdings(graph))
+    show(outline(graph), depth=configured.depth, direction=configured.direction, holdings=Holdings(graph))
 
 
 def _save(graph: AutogradGraph, path: Any, **options: Any) -> None:

@@ -63,14 +63,14 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         from IPython.core.getipython import get_ipython
 
         from nbgrad.saving import write
-        from nbgrad.widgets.describe import describe
+        from nbgrad.widgets.describe import outline
         from nbgrad.widgets.numbers import Holdings
         from nbgrad.widgets.text import text
         from nbgrad.widgets.view import show, show_text
 
         if self.view == "none" and self.save is None:
             return
-        description = describe(self.graph, error)
+        description = outline(self.graph, error)
         if get_ipython() is None and self.view != "none":
             print(text(description))  # noqa: T201  # a script has no display but this
         elif self.view == "text":

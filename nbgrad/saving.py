@@ -8,11 +8,12 @@ import graphviz
 
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.options import Direction, suffix_of
-from nbgrad.widgets.describe import describe
+from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description import Description
-from nbgrad.widgets.fold import folded_below
+from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
+from nbgrad.widgets.rest import written
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
 
@@ -46,16 +47,16 @@ def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, di
         ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
         EngineError: the graph can't be laid out.
     """
-    write(describe(graph), path, depth=depth, direction=direction)
+    write(outline(graph), path, depth=depth, direction=direction)
 
 
 def write(description: Description, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
-    """Write what ``describe`` says of a graph, as ``save`` does."""
+    """Write a description, or an outline, as ``save`` does."""
     suffix = suffix_of(path)
     if suffix == ".txt":
         made: str | bytes = text(description) + "\n"
     elif suffix == ".json":
-        made = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
+        made = json.dumps(written(description), indent=1, ensure_ascii=False) + "\n"
     elif suffix == ".dot":
         made = _dot(description, direction)
     elif suffix == ".html":

@@ -13,8 +13,8 @@ from nbgrad.core.modes import Observer, current, set_state
 from nbgrad.core.node import record_id
 from nbgrad.nn.module import Module
 from nbgrad.options import Options
-from nbgrad.widgets.describe import describe
-from nbgrad.widgets.fold import folded_below
+from nbgrad.widgets.describe import outline
+from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.numbers import Holdings
 from nbgrad.widgets.view import GraphView
@@ -60,7 +60,7 @@ class Watch(Observer):
         self._waiting = False
         self._next = 0.0
         self._depth = wanted.depth
-        empty = describe(self.graph)
+        empty = outline(self.graph)
         self.view = GraphView(empty, lay_out(empty, direction=wanted.direction))
         self.view.picture = b""  # what the view offers is what its first picture has
         if (before := _watches.get(model)) is not None:
@@ -130,7 +130,7 @@ class Watch(Observer):
         if model is None or reached.isdisjoint(record_id(one.origin) for one in model.parameters()):
             return
         self.graph.name_variables(self._shell.user_ns)
-        description = describe(self.graph)
+        description = outline(self.graph)
         self.view.draw(description, folded_below(description, self._depth), Holdings(self.graph))
         end = perf_counter()
         self._next = end + max(self._every, _SHARE * (end - begin))

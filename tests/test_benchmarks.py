@@ -88,8 +88,9 @@ def test_pictures_are_timed_and_weighed(monkeypatch: pytest.MonkeyPatch) -> None
     found = view.all_sent(2)
     for one in found.values():
         assert len(one.seconds) == 2
-        assert all(seconds > 0 for seconds in one.seconds)
+        assert all(0 < seconds < busy for seconds, busy in zip(one.seconds, one.busy, strict=True))
         assert 1000 < one.payload < one.output
+        assert one.kept > 1000
     assert [found[name].ops for name in small] == [2 * 70 + 4, 3 * 5 + 2, 331]
     assert found["rnn"].unfold == []
     assert len(found["large"].unfold) == 2

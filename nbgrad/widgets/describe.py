@@ -1,35 +1,29 @@
 """From a recorded graph to the plain description that every rendering draws."""
 
-import linecache
 from functools import cache
 
+import torch
 from latex2mathml import exceptions
 from latex2mathml.converter import convert
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope as CoreScope
-from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
 from nbgrad.nn.scopes import ModuleScope
-from nbgrad.widgets.description import Badge, Description, Detail, Edge, Formula, Kind, Node, OpText, Problem, Scope
+from nbgrad.widgets.collecting import uncollected
+from nbgrad.widgets.description import Badge, Description, Edge, Formula, Node, OpText, Problem, Scope
+from nbgrad.widgets.details import NodeOutline, NodeRest, kind_of
+from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.failure import with_failure
 from nbgrad.widgets.frames import past
-from nbgrad.widgets.looks import look
-from nbgrad.widgets.overlays import Levels, measured, overlays, verdicts
+from nbgrad.widgets.overlays import measured, overlays, verdicts
 from nbgrad.widgets.problems import problems
-from nbgrad.widgets.reductions import is_loss, reduction, suspicion
-from nbgrad.widgets.saving import Saved
+from nbgrad.widgets.reductions import reduction, suspicion
+from nbgrad.widgets.rest import written
+from nbgrad.widgets.saving import saved_by
 from nbgrad.widgets.steps import steps
 from nbgrad.widgets.wording import counted, number, scalar, shape_text
-
-_KINDS = {
-    "parameter": "parameter, which training changes",
-    "leaf": "tensor that needs a gradient",
-    "input": "input: data, which need no gradient",
-    "constant": "constant: it needs no gradient",
-    "outside": "computed before this graph was opened",
-}
 
 
 def describe(graph: AutogradGraph, error: BaseException | None = None) -> Description:
@@ -39,45 +33,61 @@ def describe(graph: AutogradGraph, error: BaseException | None = None) -> Descri
         graph: open or closed.
         error: what ended the cell, if something did: where it was raised is drawn too.
     """
+    return written(outline(graph, error))
+
+
+@uncollected()
+def outline(graph: AutogradGraph, error: BaseException | None = None) -> Description:
+    """The same with the details, the looks and the sums still to be written, which ``rest.written`` does.
+
+    It holds the numbers as they are now, and neither a tensor nor the graph.
+    """
     failure = None if error is None else graph.failure(error)
-    records = graph.records
-    ids = {record.id: f"n{number}" for number, record in enumerate(records)}
-    made = {record.id: record for record in records}
+    facts = [Fact.of(record) for record in graph.records]
+    ids = {fact.id: f"n{number}" for number, fact in enumerate(facts)}
     scopes = _Scopes()
-    inputs = {record.id: record.inputs for record in records}
-    saved = {record.id: Saved(record, inputs[record.id], made) for record in records if record.kind == "op"}
-    shown, levels = overlays(graph, records, saved)
-    taken = [
-        (record, position, one)
-        for record in records
-        for position, one in enumerate(inputs[record.id])
-        if one.source is not None and one.source in made
+    saved = saved_by(facts)
+    shown, levels = overlays(graph, facts, saved)
+    edges = _edges(facts, ids)
+    wrong = problems(graph, facts, ids, list(edges.values()))
+    history = past(graph, facts, ids)
+    nodes: list[Node] = [
+        NodeOutline(
+            id=ids[fact.id],
+            kind=kind_of(fact),
+            root=fact.root,
+            label=_label(fact),
+            rule=None if fact.gradient is None else f"∇ {number(fact.gradient.norm)}",
+            scope=scopes.id(fact.scope),
+            op=fact.op.name if fact.op is not None else None,
+            details=[],
+            value=None,
+            gradient=None,
+            badges=[],
+            levels=levels.get(fact.id, {}),
+            holds=[],
+            norms=history.norms.get(fact.id, []),
+            past=history.levels.get(fact.id, ""),
+            rest=NodeRest(fact, saved.get(fact.id), more),
+        )
+        for fact, more in zip(facts, measured(graph, facts), strict=True)
     ]
-    edges = {
-        (record.id, position): _edge(f"e{count}", record, inputs[record.id], position, made, ids)
-        for count, (record, position, one) in enumerate(taken)
-    }
-    wrong = problems(graph, records, inputs, ids, list(edges.values()))
-    nodes = [_node(record, inputs[record.id], ids, scopes, saved, levels) for record in records]
-    for node, more in zip(nodes, measured(graph, records), strict=True):
-        node["details"] += more
     _add_badges(nodes, wrong)
-    history = past(graph, records, ids)
-    for record, node in zip(records, nodes, strict=True):
-        node["norms"], node["past"] = history.norms.get(record.id, []), history.levels.get(record.id, "")
     described = Description(
         version=2,
         name=graph.name,
-        summary=_summary(graph, records, list(edges.values())),
-        notes=_notes(graph, records),
+        summary=_summary(graph, facts, list(edges.values())),
+        notes=_notes(graph, facts),
         nodes=nodes,
         edges=list(edges.values()),
-        scopes=scopes.described(records),
-        ops={record.op.name: op_text(record.op) for record in records if record.op is not None},
+        scopes=scopes.described(facts),
+        ops={
+            name: op_text(op) for name, op in {fact.op.name: fact.op for fact in facts if fact.op is not None}.items()
+        },
         formulas=scopes.formulas(),
-        steps=steps(records, inputs, ids, edges),
+        steps=steps(facts, ids, edges),
         overlays=shown,
-        verdicts=verdicts(records, scopes.id),
+        verdicts=verdicts(facts, scopes.id),
         problems=wrong,
         history=history.history,
     )
@@ -98,15 +108,15 @@ class _Scopes:
             self._ids[scope] = f"s{len(self._ids)}"
         return self._ids[scope]
 
-    def described(self, records: list[Record]) -> list[Scope]:
+    def described(self, facts: list[Fact]) -> list[Scope]:
         """Every scope that was met, with what is in it."""
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
-        for record in records:
-            scope = record.scope
+        for fact in facts:
+            scope = fact.scope
             while scope is not None:
-                ops[scope] += record.kind == "op"
-                parameters[scope] += record.kind == "parameter"
-                elements[scope] += _elements(record) if record.kind == "parameter" else 0
+                ops[scope] += fact.kind == "op"
+                parameters[scope] += fact.kind == "parameter"
+                elements[scope] += _elements(fact) if fact.kind == "parameter" else 0
                 scope = scope.parent
         return [
             Scope(
@@ -141,9 +151,9 @@ def _typeset(latex: str) -> str:
         return ""
 
 
-def _elements(record: Record) -> int:
+def _elements(fact: Fact) -> int:
     count = 1
-    for size in record.shape:
+    for size in fact.shape:
         count *= size
     return count
 
@@ -153,94 +163,49 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
     return f"{counted(ops, 'op')}{weights}"
 
 
-def _node(
-    record: Record,
-    inputs: tuple[Input, ...],
-    ids: dict[int, str],
-    scopes: _Scopes,
-    saved: dict[int, Saved],
-    levels: Levels,
-) -> Node:
-    return Node(
-        id=ids[record.id],
-        kind=_kind(record),
-        root=record.root,
-        label=_label(record),
-        rule=None if record.gradient is None else f"∇ {number(record.gradient.norm)}",
-        scope=scopes.id(record.scope),
-        op=record.op.name if record.op is not None else None,
-        details=list(_details(record, inputs, saved.get(record.id))),
-        value=None if record.value is None else look(record.value),
-        gradient=None if record.gradient is None else look(record.gradient),
-        badges=[],
-        levels=levels.get(record.id, {}),
-        holds=[],
-        norms=[],
-        past="",
-    )
-
-
-def _kind(record: Record) -> Kind:
-    if record.kind == "constant" and record.name:
-        return "input"
-    return record.kind  # type: ignore[return-value]  # the record's kinds are the description's
-
-
-def _label(record: Record) -> list[str]:
-    title = record.name or record.kind
-    if record.op is not None:
-        title = f"{record.name} = {record.op.name}" if record.name else record.op.name
-    lines = [title, f"{shape_text(record.shape)} {dtype_name(record.dtype)}"]
-    if record.shape == () and record.value is not None and record.value.values is not None:
-        lines.append(f"value {scalar(record.value.values)}")
+def _label(fact: Fact) -> list[str]:
+    title = fact.name or fact.kind
+    if fact.op is not None:
+        title = f"{fact.name} = {fact.op.name}" if fact.name else fact.op.name
+    lines = [title, _kind_text(fact.shape, fact.dtype)]
+    if fact.shape == () and fact.value is not None and fact.value.values is not None:
+        lines.append(f"value {scalar(fact.value.values)}")
     return lines
 
 
-def _details(record: Record, inputs: tuple[Input, ...], saved: Saved | None) -> list[Detail]:
-    """What a click on the node shows, row by row; rows without a text are left out."""
-    rows: list[tuple[str, str | None]] = [
-        ("name", record.name),
-        ("what", "a loss" if record.root and is_loss(record) else _KINDS.get(_kind(record))),
-        ("block", _block(record.scope)),
-        ("shape", shape_text(record.shape)),
-        ("dtype", f"{dtype_name(record.dtype)}, on {record.device}"),
-        *((name, str(setting)) for name, setting in record.settings.items() if setting is not None),
-        *((taken.name, f"the number {taken.literal}") for taken in inputs if taken.literal is not None),
-        ("source", _source_line(record)),
-        ("saved for the backward", None if saved is None else str(saved)),
-    ]
-    return [Detail(term=term, text=text) for term, text in rows if text]
+@cache
+def _kind_text(shape: tuple[int, ...], dtype: torch.dtype) -> str:
+    return f"{shape_text(shape)} {dtype_name(dtype)}"
 
 
-def _block(scope: CoreScope | None) -> str | None:
-    """What the module is in whose call the op ran."""
-    return f"{scope.label}: {scope.about}" if isinstance(scope, ModuleScope) and scope.about else None
-
-
-def _edge(
-    id: str, record: Record, inputs: tuple[Input, ...], position: int, made: dict[int, Record], ids: dict[int, str]
-) -> Edge:
-    taken = inputs[position]
-    assert taken.source is not None
-    source = made[taken.source]
-    undone, came = taken.reduction, taken.gradient
-    # An op with several results has one record: of which of them this is, the gradient alone tells.
-    several = source.op is not None and source.op.several
-    shape = came.shape if came is not None and several else tuple(source.shape)
-    shapes = [tuple(made[one.source].shape) for one in inputs if one.source in made]
-    return Edge(
-        id=id,
-        source=ids[taken.source],
-        target=ids[record.id],
-        input=taken.name,
-        label=f"{shape_text(shape)} {dtype_name(source.dtype)}",
-        back=None if came is None else shape_text(came.shape),
-        gradient=None if came is None else f"{shape_text(came.shape)}, norm {number(came.norm)}",
-        mismatch=None
-        if came is None or came.shape == shape
-        else f"gradient of shape {shape_text(came.shape)} for a value of shape {shape_text(shape)}",
-        reduction=None if undone is None else reduction(undone, taken, suspicion(record, shapes, taken)),
-    )
+def _edges(facts: list[Fact], ids: dict[int, str]) -> dict[tuple[int, int], Edge]:
+    """The edges, by the id of the op and the position of the input."""
+    made = {fact.id: fact for fact in facts}
+    edges: dict[tuple[int, int], Edge] = {}
+    for fact in facts:
+        for position, taken in enumerate(fact.inputs):
+            if (source := made.get(taken.source or 0)) is None:
+                continue
+            undone, came = taken.reduction, taken.gradient
+            # An op with several results has one record: of which of them this is, the gradient alone tells.
+            several = source.op is not None and source.op.several
+            shape = came.shape if came is not None and several else source.shape
+            back = None if came is None else shape_text(came.shape)
+            shapes = [] if undone is None else [made[one.source].shape for one in fact.inputs if one.source in made]
+            edges[fact.id, position] = Edge(
+                id=f"e{len(edges)}",
+                source=ids[source.id],
+                target=ids[fact.id],
+                input=taken.name,
+                label=_kind_text(shape, source.dtype),
+                back=back,
+                gradient=None if came is None else f"{back}, norm {number(came.norm)}",
+                mismatch=None
+                if came is None or came.shape == shape
+                else f"gradient of shape {back} for a value of shape {shape_text(shape)}",
+                reduction=None if undone is None else reduction(undone, taken, suspicion(fact, shapes, taken)),
+            )
+    return edges
 
 
 def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
@@ -250,24 +215,22 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
             by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
 
 
-def _summary(graph: AutogradGraph, records: list[Record], edges: list[Edge]) -> str:
-    ops = sum(record.kind == "op" for record in records)
+def _summary(graph: AutogradGraph, facts: list[Fact], edges: list[Edge]) -> str:
+    ops = sum(fact.kind == "op" for fact in facts)
     reductions = sum(edge["reduction"] is not None for edge in edges)
-    parts = [counted(ops, "op"), counted(len(records) - ops, "tensor"), counted(reductions, "broadcast reduction")]
-    roots = [
-        record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
-    ]
+    parts = [counted(ops, "op"), counted(len(facts) - ops, "tensor"), counted(reductions, "broadcast reduction")]
+    roots = [fact.name or (fact.op.name if fact.op is not None else fact.kind) for fact in facts if fact.root]
     last = f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
     return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
 
 
-def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
-    if not records:
+def _notes(graph: AutogradGraph, facts: list[Fact]) -> list[str]:
+    if not facts:
         return [
             "Nothing was recorded: no tensor here needs a gradient. "
             "Make one with nbgrad.tensor(..., requires_grad=True)."
         ]
-    if graph.backwards == 0 and not any(record.gradient is not None for record in records):
+    if graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):
         return ["No backward ran here: call .backward() on a scalar to see gradients."]
     return []
 
@@ -283,10 +246,3 @@ def op_text(op: Op) -> OpText:
 
 def _formula(of: str, latex: str) -> Formula:
     return Formula(of=of, latex=latex, mathml=convert(latex))
-
-
-def _source_line(record: Record) -> str | None:
-    if record.file is None or record.line is None:
-        return None
-    text = linecache.getline(record.file, record.line).strip()
-    return f"line {record.line}: {text}" if text else None

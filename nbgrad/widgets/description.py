@@ -3,6 +3,9 @@
 A description is data that JSON can carry: strings, numbers, booleans, lists, dicts and None. There is no tensor in
 it and no markup. Every number that a reader sees arrives as text that Python has formatted, so the three renderings
 never disagree; every name may be hostile and is text, never markup, in each of them.
+
+An outline is a description whose nodes and reductions have one key more, their ``rest``: facts of which details, heat
+maps and sums are written where they are drawn. What folds a graph, places it or writes its table reads none of these.
 """
 
 from typing import Literal, TypedDict

@@ -2,54 +2,33 @@
 
 Steps, each only if it is needed. Runs of identical blocks become one node, ``Block × 12``. Module scopes are folded
 into one node each, deepest level first. If that is not enough, or would leave nothing worth seeing, the nodes nearest
-to where the backward started are kept. Last, a tensor with many readers is drawn once beside each of them: one box with
-a hundred arrows tells a reader nothing, and graphviz needs minutes for it.
+to where the backward started, or to what the reader unfolded, are kept. Of what is left the details are written. Last,
+a tensor with many readers is drawn once beside each of them: one box with a hundred arrows tells a reader nothing, and
+graphviz needs minutes for it.
 """
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from itertools import groupby
 
 from nbgrad.widgets.clipping import clipped
 from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
+from nbgrad.widgets.folding import Folding, first_folding, homes
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
+from nbgrad.widgets.rest import written
+from nbgrad.widgets.runs import runs
 from nbgrad.widgets.wording import counted
 
-_FEW = 10  # a picture with fewer nodes than this after folding says less than a part of the whole graph
-
-
-@dataclass(frozen=True)
-class Folding:
-    """What a reader has folded and unfolded.
-
-    Attributes:
-        closed: ids of scopes that are drawn as one node.
-        apart: ids of closed scopes that stand alone, though they are like their neighbours.
-    """
-
-    closed: frozenset[str] = frozenset()
-    apart: frozenset[str] = frozenset()
-
-    def toggled(self, description: Description, holds: list[str]) -> "Folding":
-        """After a double click on what stands for the scopes ``holds``: an open scope, a closed one, or several."""
-        known = {scope["id"] for scope in description["scopes"]}
-        given = [scope for scope in holds if scope in known]
-        if len(given) > 1:
-            return replace(self, apart=self.apart | set(given))
-        opened = self.closed.intersection(given)
-        if not opened:
-            return replace(self, closed=self.closed | set(given))
-        # What is inside a scope that opens is folded itself, or a large one would be too much at once.
-        inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
-        large = Counter(node["scope"] for node in description["nodes"])
-        return replace(self, closed=self.closed - opened | {scope for scope in inside if large[scope] > _FEW})
+ASKED = 500
+"""How many nodes may be drawn where a reader has unfolded a module: all of it, as long as the page can draw it fast."""
 
 
 def drawable(description: Description, limit: int, folding: Folding | None = None) -> Description:
     """Return the description as it will be drawn.
 
     Args:
-        description: the whole graph; it is not changed.
-        limit: how many nodes may be drawn, not counting the copies of shared tensors.
+        description: the whole graph, or its outline; it is not changed.
+        limit: how many nodes may be drawn, not counting the copies of shared tensors. For a module that the reader
+            unfolded it may be ASKED.
         folding: which scopes are folded; None to fold as many as ``limit`` makes necessary.
 
     Returns:
@@ -57,114 +36,12 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
         "n3.2", ... for the uses of "n3") and a note for whatever is left out.
     """
     same = runs(description) if folding is not None or len(description["nodes"]) > limit else []
-    drawn = fold(description, first_folding(description, limit, same) if folding is None else folding, same)
-    if len(drawn["nodes"]) > limit:
-        drawn = keep_nearest(drawn, limit)
-    return lighter(without_empty_scopes(split_hubs(clipped(drawn))))
-
-
-def first_folding(description: Description, limit: int, same: list[list[str]] | None = None) -> Folding:
-    """The scopes to fold for at most ``limit`` nodes: whole runs and levels, so that equal modules look equal."""
-    if len(description["nodes"]) <= limit:
-        return Folding()
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    same = runs(description) if same is None else same
-    repeated = Folding(closed=frozenset(scope for run in same for scope in run))
-    if _FEW <= len(fold(description, repeated, same)["nodes"]) <= limit:
-        return repeated
-    depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
-    found = Folding()
-    for depth in range(max(depths.values(), default=0), 0, -1):
-        closed = frozenset(scope for scope in scopes if depths[scope] == depth)
-        level = Folding(closed)
-        count = len(fold(description, level, same)["nodes"])
-        if count < _FEW:  # all blocks in one say nothing: one by one they may
-            level = Folding(closed, apart=closed)
-            count = len(fold(description, level, same)["nodes"])
-        if count < _FEW:
-            break
-        found = level
-        if count <= limit:
-            break
-    return found
-
-
-def folded_below(description: Description, depth: int | None) -> Folding | None:
-    """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary."""
-    if depth is None:
-        return None
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    return Folding(closed=frozenset(scope for scope in scopes if len(scope_path(scopes, scope)) == depth + 1))
-
-
-def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
-    """Return the ids of a scope and its ancestors, outermost first."""
-    path: list[str] = []
-    while scope is not None and scope in scopes and scope not in path:
-        path.append(scope)
-        scope = scopes[scope]["parent"]
-    return path[::-1]
-
-
-# --- identical blocks ----------------------------------------------------------------------------------------------
-
-
-def runs(description: Description) -> list[list[str]]:
-    """Runs of at least two identical module calls that follow each other, the outermost ones."""
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    inside: defaultdict[str, list[int]] = defaultdict(list)
-    for position, node in enumerate(description["nodes"]):
-        for home in scope_path(scopes, node["scope"]):
-            inside[home].append(position)
-    signatures = _signatures(description, inside)
-    found: list[list[str]] = []
-    covered: set[str] = set()
-    last: dict[str | None, str] = {}
-    for id, scope in scopes.items():
-        before, parent = last.get(scope["parent"]), scope["parent"]
-        last[parent] = id
-        if parent in covered:
-            covered.add(id)
-        elif before is not None and signatures[before] == signatures[id] and _adjoin(description, inside, before, id):
-            if not found or found[-1][-1] != before:
-                found.append([before])
-            found[-1].append(id)
-            covered.update((before, id))
-    return found
-
-
-def _signatures(description: Description, inside: dict[str, list[int]]) -> dict[str, object]:
-    """What makes two module calls alike: the same ops on the same shapes, wired in the same way."""
-    nodes = description["nodes"]
-    positions = {node["id"]: position for position, node in enumerate(nodes)}
-    taken: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-    for edge in description["edges"]:
-        taken[edge["target"]].append((edge["input"], positions[edge["source"]]))
-    labels = {scope["id"]: scope["label"].rpartition("(")[2] for scope in description["scopes"]}
-    found: dict[str, object] = {}
-    for scope, members in inside.items():
-        place = {position: count for count, position in enumerate(members)}
-        rows = [
-            (nodes[at]["kind"], nodes[at]["op"], nodes[at]["label"][1:2], _wires(taken[nodes[at]["id"]], place))
-            for at in members
-        ]
-        found[scope] = (labels[scope], repr(rows))
-    return found | {scope["id"]: None for scope in description["scopes"] if scope["id"] not in found}
-
-
-def _wires(taken: list[tuple[str, int]], place: dict[int, int]) -> list[tuple[str, int]]:
-    return [(name, place.get(source, -1)) for name, source in taken]
-
-
-def _adjoin(description: Description, inside: dict[str, list[int]], before: str, after: str) -> bool:
-    """Whether no op runs between two module calls: what they are part of together has no way out and in again."""
-    if not inside[before] or not inside[after]:
-        return False
-    between = description["nodes"][inside[before][-1] + 1 : inside[after][0]]
-    return not any(node["kind"] == "op" for node in between)
-
-
-# --- folding -------------------------------------------------------------------------------------------------------
+    folding = first_folding(description, limit, same) if folding is None else folding
+    drawn = fold(description, folding, same)
+    most = max(limit, ASKED) if folding.asked else limit
+    if len(drawn["nodes"]) > most:
+        drawn = keep_nearest(drawn, most, folding.asked)
+    return lighter(without_empty_scopes(split_hubs(clipped(written(drawn)))))
 
 
 def fold(description: Description, folding: Folding, same: list[list[str]] | None = None) -> Description:
@@ -172,22 +49,18 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
     if not folding.closed:
         return description
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    homes: dict[str, str] = {}
-    for scope in scopes:
-        closed = [one for one in scope_path(scopes, scope) if one in folding.closed]
-        if closed:
-            homes[scope] = closed[0]
-    together = _together(runs(description) if same is None else same, list(scopes), folding, set(homes.values()))
+    hidden = homes(scopes, folding, runs(description) if same is None else same)
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
-        if node["scope"] in homes:
-            members[together[homes[node["scope"]]]].append(node)
+        if node["scope"] in hidden:
+            members[hidden[node["scope"]]].append(node)
     # One node folded into one node would only hide it.
     members = defaultdict(list, {home: inside for home, inside in members.items() if len(inside) > 1})
     where = {node["id"]: _folded_id(home) for home, inside in members.items() for node in inside}
     held: defaultdict[str, list[Scope]] = defaultdict(list)
-    for scope, home in together.items():
-        held[home].append(scopes[scope])
+    for scope, home in hidden.items():
+        if scopes[scope]["parent"] not in hidden:
+            held[home].append(scopes[scope])
     nodes = _stand_ins(description, members, where, held)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
@@ -201,37 +74,21 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
     }
 
 
-def _together(same: list[list[str]], scopes: list[str], folding: Folding, closed: set[str]) -> dict[str, str]:
-    """For each closed scope the one whose node stands for it: the first of its run, else itself."""
-    together = {scope: scope for scope in scopes if scope in closed}
-    for run in same:
-        first = None
-        for scope in run:
-            if scope not in closed or scope in folding.apart:
-                first = None
-            else:
-                first = first or scope
-                together[scope] = first
-    return together
-
-
 def _stand_ins(
     description: Description, members: dict[str, list[Node]], where: dict[str, str], held: dict[str, list[Scope]]
 ) -> list[Node]:
     """The nodes that stay, and the folded ones, each where its last op stood: after all that it takes."""
     inner: defaultdict[str, list[Reduction]] = defaultdict(list)
     for edge in description["edges"]:
-        home = where.get(edge["source"])
-        if home is not None and home == where.get(edge["target"]) and edge["reduction"] is not None:
-            inner[home].append(edge["reduction"])
-    homes = {_folded_id(home): home for home in members}
+        if edge["reduction"] is not None and where.get(edge["source"], "") == where.get(edge["target"]):
+            inner[where[edge["source"]]].append(edge["reduction"])
+    last = {inside[-1]["id"]: home for home, inside in members.items()}
     nodes: list[Node] = []
     for node in description["nodes"]:
-        folded = where.get(node["id"])
-        if folded is None:
+        if node["id"] not in where:
             nodes.append(node)
-        elif node is members[homes[folded]][-1]:
-            nodes.append(_folded_node(held[homes[folded]], members[homes[folded]], inner[folded]))
+        elif (home := last.get(node["id"])) is not None:
+            nodes.append(_folded_node(held[home], members[home], inner[_folded_id(home)]))
     return nodes
 
 
@@ -321,21 +178,13 @@ def _merged_edge(group: list[Edge]) -> Edge:
 def _steps(steps: list[Step], where: dict[str, str], renamed: dict[str, str], nodes: dict[str, Node]) -> list[Step]:
     """The walk through what is drawn: what happens inside a folded node without a pause is one step."""
     walk: list[Step] = []
-    count = 0
-    for step in steps:
-        folded = where.get(step["node"])
-        given: list[Given] = [{**one, "edge": renamed[one["edge"]]} for one in step["given"] if one["edge"] in renamed]
-        if folded is None:
-            walk.append({**step, "given": given})
-        elif walk and walk[-1]["node"] == folded:
-            count += 1
-            walk[-1] = {
-                **walk[-1],
-                "title": f"{counted(count, 'rule')} inside {nodes[folded]['label'][0]}",
-                "given": [*walk[-1]["given"], *given],
-            }
-        else:
-            count = 1
-            title = f"{counted(count, 'rule')} inside {nodes[folded]['label'][0]}"
-            walk.append({**step, "node": folded, "title": title, "given": given})
+    for node, together in groupby(steps, key=lambda step: where.get(step["node"]) or step["node"]):
+        passed = list(together)
+        given: list[Given] = [
+            {**one, "edge": renamed[one["edge"]]} for step in passed for one in step["given"] if one["edge"] in renamed
+        ]
+        title = passed[0]["title"]
+        if passed[0]["node"] in where:
+            title = f"{counted(len(passed), 'rule')} inside {nodes[node]['label'][0]}"
+        walk.append({**passed[0], "node": node, "title": title, "given": given})
     return walk

@@ -6,8 +6,8 @@ import numpy as np
 
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame, HistoryRecord
-from nbgrad.core.record import Record
 from nbgrad.widgets.description import Curve, Difference, Frame, History
+from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import number
 
 CURVES = 40
@@ -30,33 +30,30 @@ class Past(NamedTuple):
     levels: dict[int, str]
 
 
-def past(graph: AutogradGraph, records: list[Record], ids: dict[int, str]) -> Past:
-    """What the frames of ``graph`` say of ``records``, which are those of the last one."""
-    frames = list(graph.history)
-    if len(frames) < 2 or len(frames[-1].records) != len(records):
+def past(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> Past:
+    """What the frames of ``graph`` say of ``facts``, which are those of the last one."""
+    frames = list(graph.history) if graph.backwards > 1 else []
+    if len(frames) < 2 or len(frames[-1].records) != len(facts):
         return Past(NONE, {}, {})
     structures = _structures(frames)
     table = np.array([_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)])
     scale = _Scale(table)
-    learned = [at for at, record in enumerate(records) if record.kind in ("parameter", "leaf")]
-    written = range(len(records)) if table.size <= _WRITTEN else learned
+    learned = [at for at, fact in enumerate(facts) if fact.kind in ("parameter", "leaf")]
+    written = range(len(facts)) if table.size <= _WRITTEN else learned
     history = History(
         frames=[
             Frame(title=str(frame), structure=structure) for frame, structure in zip(frames, structures, strict=True)
         ],
         curves=[
-            _curve(records[at], ids[records[at].id], table[:, at].tolist(), scale.heights(at))
-            for at in learned[:CURVES]
+            _curve(facts[at], ids[facts[at].id], table[:, at].tolist(), scale.heights(at)) for at in learned[:CURVES]
         ],
         low=number(scale.low),
         high=number(scale.high),
         differences=_differences(frames, structures),
     )
-    norms = {
-        records[at].id: ["" if np.isnan(norm) else number(norm) for norm in table[:, at].tolist()] for at in written
-    }
+    norms = {facts[at].id: ["" if np.isnan(norm) else number(norm) for norm in table[:, at].tolist()] for at in written}
     letters = scale.letters()
-    return Past(history, norms, {record.id: letters[at] for at, record in enumerate(records)})
+    return Past(history, norms, {fact.id: letters[at] for at, fact in enumerate(facts)})
 
 
 def _structures(frames: list[HistoryFrame]) -> list[int]:
@@ -106,8 +103,8 @@ class _Scale:
         return [bytes(column).decode() for column in bytes_.T]
 
 
-def _curve(record: Record, node: str, norms: list[float], heights: list[float | None]) -> Curve:
-    scopes = f"{record.scope.label}: " if record.scope is not None else ""
+def _curve(fact: Fact, node: str, norms: list[float], heights: list[float | None]) -> Curve:
+    scopes = f"{fact.scope.label}: " if fact.scope is not None else ""
     known = [norm for norm in norms if np.isfinite(norm)]
     text = "no gradient"
     if known:
@@ -116,7 +113,7 @@ def _curve(record: Record, node: str, norms: list[float], heights: list[float | 
         if first and last and first != last:
             factor, word = (first / last, "smaller") if last < first else (last / first, "larger")
             text += f", {number(factor)} times {word}"
-    return Curve(node=node, label=f"{scopes}{record.name or record.kind}", heights=heights, text=text)
+    return Curve(node=node, label=f"{scopes}{fact.name or fact.kind}", heights=heights, text=text)
 
 
 def _differences(frames: list[HistoryFrame], structures: list[int]) -> list[Difference]:

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 
 from nbgrad.widgets.description import Description, Edge, Look, Node, Scope
+from nbgrad.widgets.runs import scope_path
 from nbgrad.widgets.wording import counted
 
 CELLS = 24_000
@@ -12,27 +13,33 @@ HUB = 3
 """A tensor with more readers than this is drawn once per use."""
 
 
-def keep_nearest(description: Description, limit: int) -> Description:
-    """Keep the nodes nearest to the roots, counted in edges; of equally near ones the later."""
+def keep_nearest(description: Description, limit: int, asked: frozenset[str] = frozenset()) -> Description:
+    """Keep the nodes nearest to those of the scopes ``asked``, or to the roots; of equally near ones the later.
+
+    How near is counted in edges, from a root along what it was computed from, from a scope in both directions.
+    """
     nodes, edges = description["nodes"], description["edges"]
     position = {node["id"]: index for index, node in enumerate(nodes)}
-    sources: defaultdict[str, list[str]] = defaultdict(list)
+    near: defaultdict[str, list[str]] = defaultdict(list)
     for edge in edges:
-        sources[edge["target"]].append(edge["source"])
-    front = [node["id"] for node in nodes if node["root"]] or [nodes[-1]["id"]]
-    kept = set(front[:limit])
+        near[edge["target"]].append(edge["source"])
+        if asked:
+            near[edge["source"]].append(edge["target"])
+    front = _inside(description, asked) or [node["id"] for node in nodes if node["root"]] or [nodes[-1]["id"]]
+    kept: set[str] = set()
     while front and len(kept) < limit:
-        reached = {source for target in front for source in sources[target]} - kept
-        front = sorted(reached, key=position.__getitem__, reverse=True)[: limit - len(kept)]
+        front = sorted(front, key=position.__getitem__, reverse=True)[: limit - len(kept)]
         kept.update(front)
+        front = list({other for one in front for other in near[one]} - kept)
     for node in reversed(nodes):  # a record may hold more than what led to its root
         if len(kept) >= limit:
             break
         kept.add(node["id"])
     lost = Counter("op" if node["kind"] in ("op", "folded") else "tensor" for node in nodes if node["id"] not in kept)
     parts = [counted(lost[noun], noun) for noun in ("op", "tensor") if lost[noun]]
+    where = "what was unfolded" if asked else "the end of the record"
     note = (
-        f"The graph is too large to draw in full: only the {limit} nodes nearest to the end of the record are drawn; "
+        f"The graph is too large to draw in full: only the {limit} nodes nearest to {where} are drawn; "
         f"{' and '.join(parts)} further away are not."
     )
     drawn = [edge for edge in edges if edge["source"] in kept and edge["target"] in kept]
@@ -49,6 +56,15 @@ def keep_nearest(description: Description, limit: int) -> Description:
         ],
         "problems": [{**one, "node": one["node"] if one["node"] in kept else None} for one in description["problems"]],
     }
+
+
+def _inside(description: Description, asked: frozenset[str]) -> list[str]:
+    """The nodes in the scopes ``asked``, and those that stand for one of them."""
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    inside = {scope for scope in scopes if not asked.isdisjoint(scope_path(scopes, scope))}
+    return [
+        node["id"] for node in description["nodes"] if node["scope"] in inside or not asked.isdisjoint(node["holds"])
+    ]
 
 
 def split_hubs(description: Description) -> Description:

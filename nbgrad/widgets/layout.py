@@ -13,8 +13,10 @@ import graphviz
 
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
-from nbgrad.widgets.fold import Folding, drawable, first_folding, scope_path
+from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.lettering import text_width
+from nbgrad.widgets.runs import scope_path
 
 NODES = 300
 """How many nodes are drawn before scopes are folded: more are slow to pan and too many to read."""

@@ -1,5 +1,6 @@
 """From the statistics of a tensor to what a reader sees of its numbers: text, a heat map, a histogram."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,22 @@ _LEVELS = 12
 """Steps of the heat map on each side of zero."""
 
 _BARS = 20
+
+
+Numbers = Stats | Look | None
+"""A tensor in an outline: its statistics, or already what a reader sees of them."""
+
+
+def seen(numbers: Numbers) -> Look | None:
+    """What a reader sees of them."""
+    return look(numbers) if isinstance(numbers, Stats) else numbers
+
+
+def smaller(numbers: Numbers) -> Numbers:
+    """The same in fewer bytes, where there are many values: of each a letter is enough."""
+    if isinstance(numbers, Stats) and numbers.values is not None and prod(numbers.shape) > WRITTEN:
+        return look(numbers)
+    return numbers
 
 
 def look(stats: Stats) -> Look:

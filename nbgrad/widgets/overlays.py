@@ -8,9 +8,9 @@ from statistics import median
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Scope
-from nbgrad.core.record import Record
 from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.description import Detail, Overlay, Verdict
+from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.saving import Saved
 from nbgrad.widgets.wording import byte_text, duration, number
 
@@ -20,19 +20,16 @@ _FAR = 1e3
 Levels = defaultdict[int, dict[str, float]]
 
 
-def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
+def overlays(graph: AutogradGraph, facts: list[Fact], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
     """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
-    norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
+    norms = {fact.id: fact.gradient.norm for fact in facts if fact.gradient is not None}
     ratios = {
-        record.id: norms[record.id] / record.value.norm
-        for record in records
-        if record.kind in ("parameter", "leaf")
-        and record.id in norms
-        and record.value is not None
-        and record.value.norm
+        fact.id: norms[fact.id] / fact.value.norm
+        for fact in facts
+        if fact.kind in ("parameter", "leaf") and fact.id in norms and fact.value is not None and fact.value.norm
     }
-    step, known = graph.update, {record.id for record in records}
+    step, known = graph.update, {fact.id for fact in facts}
     updates = {} if step is None else {id: ratio for id, ratio in step.ratios.items() if id in known}
     missing = "" if updates else "; no step was measured"
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
@@ -41,32 +38,32 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
         _scale("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
         _scale("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        _scale("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
-        _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
-        _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
+        _scale("time", f"{clock(facts)}, forward and backward (log)", _sums(graph), duration, levels),
+        _classes("dtype", "dtype", {fact.id: dtype_name(fact.dtype) for fact in facts}, levels),
+        _classes("device", "device", {fact.id: str(fact.device) for fact in facts}, levels),
     ]
     return [overlay for overlay in found if overlay is not None], levels
 
 
-def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
+def measured(graph: AutogradGraph, facts: list[Fact]) -> list[list[Detail]]:
     """What was measured of each record besides its numbers, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
     times = graph.times if isinstance(graph, TimedGraph) else {}
     found: list[list[Detail]] = []
-    for record in records:
+    for fact in facts:
         found.append([])
-        if (ratio := ratios.get(record.id)) is not None:
+        if (ratio := ratios.get(fact.id)) is not None:
             text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
             found[-1].append(Detail(term="step", text=text))
-        if (took := times.get(record.id)) is not None:
+        if (took := times.get(fact.id)) is not None:
             parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]
-            found[-1].append(Detail(term=clock([record]), text=", ".join(parts)))
+            found[-1].append(Detail(term=clock([fact]), text=", ".join(parts)))
     return found
 
 
-def clock(records: list[Record]) -> str:
+def clock(facts: list[Fact]) -> str:
     """What was measured: on a GPU ops end later than for the host."""
-    return "time" if all(record.device.type == "cpu" for record in records) else "time of the host"
+    return "time" if all(fact.device.type == "cpu" for fact in facts) else "time of the host"
 
 
 def _sums(graph: AutogradGraph) -> dict[int, float]:
@@ -100,18 +97,19 @@ def _scale(
 
 def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Overlay | None:
     names = list(dict.fromkeys(values.values()))
+    places = {name: float(place) for place, name in enumerate(names)}
     for id, value in values.items():
-        levels[id][key] = float(names.index(value))
+        levels[id][key] = places[value]
     return Overlay(key=key, label=label, low="", high="", classes=names) if names else None
 
 
-def verdicts(records: list[Record], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
+def verdicts(facts: list[Fact], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
     """For each module with parameters, whether its gradients vanish or explode, next to the median module's."""
     squares: defaultdict[Scope, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for record in records:
-        if record.kind == "parameter" and record.scope is not None and record.gradient is not None:
-            squares[record.scope][0] += record.gradient.norm**2
-            squares[record.scope][1] += prod(record.shape)
+    for fact in facts:
+        if fact.kind == "parameter" and fact.scope is not None and fact.gradient is not None:
+            squares[fact.scope][0] += fact.gradient.norm**2
+            squares[fact.scope][1] += prod(fact.shape)
     sizes = {scope: sqrt(total / count) for scope, (total, count) in squares.items() if count}
     typical = median(size for size in sizes.values()) if sizes else 0.0
     return [_verdict(scope, size, typical, ids(scope)) for scope, size in sizes.items()]

@@ -7,21 +7,15 @@ import torch
 from nbgrad.core import nonfinite
 from nbgrad.core.frame import Stats
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.record import Input, Record
 from nbgrad.widgets.description import Edge, Problem
+from nbgrad.widgets.facts import Fact
 
 _MOST = 20
 
 
-def problems(
-    graph: AutogradGraph,
-    records: list[Record],
-    inputs: dict[int, tuple[Input, ...]],
-    ids: dict[int, str],
-    edges: list[Edge],
-) -> list[Problem]:
+def problems(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], edges: list[Edge]) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one."""
-    found = [*_beginnings(records, inputs, ids), *_unreached(graph, ids)]
+    found = [*_beginnings(facts, ids), *_unreached(graph, ids)]
     warned = dict.fromkeys(
         (edge["reduction"]["warning"], edge["target"])
         for edge in edges
@@ -37,34 +31,34 @@ def _bad(stats: Stats | None) -> str | None:
     return "NaN" if stats.nan else "Inf" if stats.inf else None
 
 
-def _beginnings(records: list[Record], inputs: dict[int, tuple[Input, ...]], ids: dict[int, str]) -> list[Problem]:
+def _beginnings(facts: list[Fact], ids: dict[int, str]) -> list[Problem]:
     """The first values that are not finite, and the first gradients: not those that only pass them on."""
-    values = {record.id: _bad(record.value) for record in records}
-    made = {record.id: record for record in records}
+    values = {fact.id: _bad(fact.value) for fact in facts}
+    made = {fact.id: fact for fact in facts}
     forward = []
-    for record in records:
-        bad = values[record.id]
-        if bad and not any(values.get(source) for source in record.sources):
-            text = f"{bad} begins here, in the forward of {_what(record)}{_cause(record, made, bad)}"
-            forward.append(Problem(kind="nan", text=text, node=ids[record.id]))
+    for fact in facts:
+        bad = values[fact.id]
+        if bad and not any(values.get(taken.source or 0) for taken in fact.inputs):
+            text = f"{bad} begins here, in the forward of {_what(fact)}{_cause(fact, made, bad)}"
+            forward.append(Problem(kind="nan", text=text, node=ids[fact.id]))
     if forward:
         return forward
-    for record in reversed(records):
-        for taken in inputs[record.id]:
+    for fact in reversed(facts):
+        for taken in fact.inputs:
             bad = _bad(taken.gradient)
-            if bad and not _bad(record.gradient):
-                text = f"{bad} begins here, in the rule of {_what(record)} for {taken.name}"
-                return [Problem(kind="nan", text=text, node=ids[record.id])]
+            if bad and not _bad(fact.gradient):
+                text = f"{bad} begins here, in the rule of {_what(fact)} for {taken.name}"
+                return [Problem(kind="nan", text=text, node=ids[fact.id])]
     return []
 
 
-def _cause(record: Record, made: dict[int, Record], bad: str) -> str:
+def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
     """Which numbers met in the first bad element, as far as they are known."""
-    op, stats = record.op, record.value
+    op, stats = fact.op, fact.value
     if op is None or stats is None or stats.values is None:
         return ""
     named: list[tuple[str, Any]] = []
-    for taken in record.inputs:
+    for taken in fact.inputs:
         source = made.get(taken.source or 0)
         known = source.value if source is not None else None
         values = taken.literal if source is None else None if known is None else known.values
@@ -74,12 +68,12 @@ def _cause(record: Record, made: dict[int, Record], bad: str) -> str:
     index = nonfinite.first(bad.lower(), out)
     found = list(nonfinite.operands(op, named, index, tuple(out.shape)))
     values = [value for _, value in named if value is not None]
-    return f": {nonfinite.cause(op, bad.lower(), found, values, record.settings, record.dtype)}" if found else ""
+    return f": {nonfinite.cause(op, bad.lower(), found, values, fact.settings, fact.dtype)}" if found else ""
 
 
-def _what(record: Record) -> str:
-    what = record.op.name if record.op is not None else record.kind
-    return f"{what} ({record.name})" if record.name else what
+def _what(fact: Fact) -> str:
+    what = fact.op.name if fact.op is not None else fact.kind
+    return f"{what} ({fact.name})" if fact.name else what
 
 
 def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:

@@ -1,54 +1,99 @@
 """What a reader sees of a broadcast that the engine undid: the words, the first sums, and whether it was meant."""
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nbgrad.core.broadcast import Reduction as Undone
 from nbgrad.core.frame import Stats
-from nbgrad.core.record import Input, Record
+from nbgrad.core.record import Input
 from nbgrad.core.strict import unpaired
 from nbgrad.widgets.description import Reduction
-from nbgrad.widgets.looks import look
+from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.looks import Numbers, seen, smaller
 from nbgrad.widgets.wording import counted, number, shape_text
 
 _SUMS, _TERMS = 4, 4
 
 
-def reduction(undone: Undone, taken: Input, warning: str | None) -> Reduction:
-    """The description of the sum that undid the broadcast of one input."""
-    dims = ", ".join(map(str, undone.dims))
-    dim = f"dim{'s' if len(undone.dims) > 1 else ''} {dims}"
-    what = counted(undone.terms, "number")
-    return Reduction(
+class ReductionOutline(Reduction):
+    """A reduction without its words, its sums and its looks."""
+
+    rest: "ReductionRest"
+
+
+class ReductionRest(NamedTuple):
+    """Of what they are written.
+
+    Attributes:
+        name: of the input that was broadcast.
+        undone: the sum that undid it.
+        incoming, reduced: the gradient before and after it.
+        sums: the first ones, where ``incoming`` does not tell them any more.
+    """
+
+    name: str
+    undone: Undone
+    incoming: Numbers
+    reduced: Numbers
+    sums: list[str] | None = None
+
+    def written(self) -> dict[str, Any]:
+        """What the reduction says."""
+        dims = ", ".join(map(str, self.undone.dims))
+        dim = f"dim{'s' if len(self.undone.dims) > 1 else ''} {dims}"
+        return {
+            "words": (
+                f"In the forward, {self.name} of shape {shape_text(self.undone.target)} was repeated along {dim} to "
+                f"fit {shape_text(self.undone.source)}. In the backward each of its numbers gets the sum of the "
+                f"gradients of all its repeats: the sum over {dim} adds {counted(self.undone.terms, 'number')} for "
+                "each one that is kept."
+            ),
+            "sums": self._sums(),
+            "incoming": seen(self.incoming),
+            "reduced": seen(self.reduced),
+        }
+
+    def small(self) -> "ReductionRest":
+        """The same in fewer bytes."""
+        incoming = smaller(self.incoming)
+        sums = self.sums if incoming is self.incoming else self._sums()
+        return self._replace(incoming=incoming, reduced=smaller(self.reduced), sums=sums)
+
+    def _sums(self) -> list[str]:
+        if self.sums is not None:
+            return self.sums
+        return _sums(self.undone, self.incoming) if isinstance(self.incoming, Stats) else []
+
+
+def reduction(undone: Undone, taken: Input, warning: str | None) -> ReductionOutline:
+    """The outline of the sum that undid the broadcast of one input."""
+    return ReductionOutline(
         text=str(undone),
         dims=list(undone.dims),
         terms=undone.terms,
-        words=(
-            f"In the forward, {taken.name} of shape {shape_text(undone.target)} was repeated along {dim} to fit "
-            f"{shape_text(undone.source)}. In the backward each of its numbers gets the sum of the gradients of all "
-            f"its repeats: the sum over {dim} adds {what} for each one that is kept."
-        ),
-        sums=_sums(undone, taken.unreduced),
-        incoming=None if taken.unreduced is None else look(taken.unreduced),
-        reduced=None if taken.gradient is None else look(taken.gradient),
+        words="",
+        sums=[],
+        incoming=None,
+        reduced=None,
         warning=warning,
+        rest=ReductionRest(taken.name, undone, taken.unreduced, taken.gradient),
     )
 
 
-def suspicion(record: Record, shapes: list[tuple[int, ...]], taken: Input) -> str | None:
-    """Why the broadcast of ``taken``, an input of ``record`` with inputs of ``shapes``, was probably not meant."""
-    if taken.reduction is None or record.op is None:
+def suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> str | None:
+    """Why the broadcast of ``taken``, an input of ``fact`` with inputs of ``shapes``, was probably not meant."""
+    if taken.reduction is None or fact.op is None:
         return None
     stretched = shape_text(taken.reduction.target)
     if len(shapes) == 2 and unpaired(_Shaped(shapes[0]), _Shaped(shapes[1])):
         a, b = map(shape_text, shapes)
         return (
-            f"{a} against {b} makes {shape_text(record.shape)}: each number of one meets every number of the other. "
+            f"{a} against {b} makes {shape_text(fact.shape)}: each number of one meets every number of the other. "
             "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
         )
-    if is_loss(record) and taken.reduction.terms > 1:
+    if is_loss(fact) and taken.reduction.terms > 1:
         return (
             f"A loss that stretches {taken.name} of shape {stretched} compares each of its numbers with "
             f"{counted(taken.reduction.terms, 'target')}: give both one shape if they are to be compared one by one."
@@ -56,9 +101,9 @@ def suspicion(record: Record, shapes: list[tuple[int, ...]], taken: Input) -> st
     return None
 
 
-def is_loss(record: Record) -> bool:
+def is_loss(fact: Fact) -> bool:
     """Whether the op of a record is a loss."""
-    return record.op is not None and record.op.name.endswith("_loss")
+    return fact.op is not None and fact.op.name.endswith("_loss")
 
 
 class _Shaped:
@@ -68,9 +113,9 @@ class _Shaped:
         self.shape = shape
 
 
-def _sums(undone: Undone, unreduced: Stats | None) -> list[str]:
+def _sums(undone: Undone, unreduced: Stats) -> list[str]:
     """The first few kept numbers, each with what was added for it."""
-    if unreduced is None or unreduced.values is None:
+    if unreduced.values is None:
         return []
     values = np.array(unreduced.values)
     if values.size == 0 or values.dtype.kind != "f" or values.shape != undone.source:

@@ -1,47 +1,26 @@
 """What an op kept for its backward, worked out from its rules: nobody counts while the op runs."""
 
 from math import prod
+from typing import NamedTuple
 
 from nbgrad.core.function import of_function
-from nbgrad.core.record import Input, Record
+from nbgrad.core.row import Op
+from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import byte_text
 
 
-class Saved:
+class Saved(NamedTuple):
     """What one op keeps between its forward and its backward.
 
     Attributes:
         names: of the inputs, results and settings that its rules name.
-        size: bytes of the tensors among them whose shapes are in the record.
+        size: bytes of the tensors among them whose shapes are in the fact.
         whole: whether that is all of it.
     """
 
-    def __init__(self, record: Record, inputs: tuple[Input, ...], made: dict[int, Record]) -> None:
-        self.names: tuple[str, ...] = ()
-        self.size = 0
-        self.whole = True
-        op = record.op
-        if op is None or record.kind != "op":
-            return
-        taken = [(name, made.get(one.source or 0)) for name, one in zip(op.inputs, inputs, strict=False)]
-        wanted = [
-            position
-            for position, (name, source) in enumerate(taken)
-            if name in op.rules and source is not None and needs_gradient(source)
-        ]
-        if not wanted or not op.differentiable:
-            return
-        needs = [need for position in wanted for need in op.rules[taken[position][0]].needs]
-        self.names = tuple(dict.fromkeys(name for need in needs for name in op.expanded(need)))
-        self.whole = not of_function(op)  # what a function of the user's saves is its own affair
-        sizes = {name: _bytes(source) for name, source in taken if source is not None and not _several(source)}
-        sizes |= {name: _bytes(record) for name in op.results[:1]}
-        given = {name for name, source in taken if source is None} | set(op.defaults)
-        for name in self.names:
-            if name in sizes:
-                self.size += sizes[name]
-            elif name not in given and not name.endswith(("_shape", "_device")):
-                self.whole = False
+    names: tuple[str, ...]
+    size: int
+    whole: bool
 
     def __str__(self) -> str:
         if not self.names:
@@ -49,14 +28,66 @@ class Saved:
         return f"{', '.join(self.names)}: {'' if self.whole else 'at least '}{byte_text(self.size)}"
 
 
-def needs_gradient(record: Record) -> bool:
-    """Whether a backward gives what a record stands for a gradient, if one reaches it."""
-    return record.kind != "constant"
+def saved_by(facts: list[Fact]) -> dict[int, Saved]:
+    """What each op among ``facts`` keeps, by its id."""
+    made = {fact.id: fact for fact in facts}
+    plans: dict[object, _Plan] = {}
+    found: dict[int, Saved] = {}
+    for fact in facts:
+        if fact.op is None or fact.kind != "op":
+            continue
+        sources = [made.get(taken.source or 0) for taken in fact.inputs]
+        uses = tuple([None if source is None else (needs_gradient(source), _several(source)) for source in sources])
+        plan = plans.get((fact.op, uses))
+        if plan is None:
+            plan = plans[fact.op, uses] = _plan(fact.op, uses)
+        size = sum([_bytes(source) for at in plan.inputs if (source := sources[at]) is not None])
+        found[fact.id] = Saved(plan.names, size + (_bytes(fact) if plan.result else 0), plan.whole)
+    return found
 
 
-def _several(record: Record) -> bool:
-    return record.op is not None and record.op.several
+class _Plan(NamedTuple):
+    """What an op saves, the same for all calls whose inputs need gradients alike: most graphs have a few dozen.
+
+    Attributes:
+        names, whole: as those of ``Saved``.
+        inputs: the positions of the inputs that are saved.
+        result: whether the result is.
+    """
+
+    names: tuple[str, ...]
+    whole: bool
+    inputs: tuple[int, ...] = ()
+    result: bool = False
 
 
-def _bytes(record: Record) -> int:
-    return prod(record.shape) * record.dtype.itemsize
+def _plan(op: Op, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
+    """The plan of ``op``; ``uses`` says of each input whether it needs a gradient, and is one of several results."""
+    taken = list(zip(op.inputs, uses, strict=False))
+    wanted = [name for name, use in taken if name in op.rules and use is not None and use[0]]
+    if not wanted or not op.differentiable:
+        return _Plan((), whole=True)
+    names = tuple(dict.fromkeys(name for of in wanted for need in op.rules[of].needs for name in op.expanded(need)))
+    whole = not of_function(op)  # what a function of the user's saves is its own affair
+    known = {name: at for at, (name, use) in enumerate(taken) if use is not None and not use[1]}
+    given = {name for name, use in taken if use is None} | set(op.defaults)
+    unknown = [name for name in names if name not in known and name not in op.results[:1] and name not in given]
+    return _Plan(
+        names,
+        whole and all(name.endswith(("_shape", "_device")) for name in unknown),
+        tuple([known[name] for name in names if name in known and name not in op.results[:1]]),
+        any(name in op.results[:1] for name in names),
+    )
+
+
+def needs_gradient(fact: Fact) -> bool:
+    """Whether a backward gives what a fact stands for a gradient, if one reaches it."""
+    return fact.kind != "constant"
+
+
+def _several(fact: Fact) -> bool:
+    return fact.op is not None and fact.op.several
+
+
+def _bytes(fact: Fact) -> int:
+    return prod(fact.shape) * fact.dtype.itemsize

@@ -6,31 +6,28 @@ order of the steps is the reverse of the record's, without anybody having writte
 
 from collections import Counter
 
-from nbgrad.core.record import Input, Record
 from nbgrad.widgets.description import Edge, Given, Step
+from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import number, shape_text
 
 
-def steps(
-    records: list[Record], inputs: dict[int, tuple[Input, ...]], ids: dict[int, str], edges: dict[tuple[int, int], Edge]
-) -> list[Step]:
+def steps(facts: list[Fact], ids: dict[int, str], edges: dict[tuple[int, int], Edge]) -> list[Step]:
     """What happened in the last backward, stop by stop.
 
     Args:
-        records: of the graph, in record order.
-        inputs: what each of them took.
-        ids: the node of each record.
+        facts: of the graph, in record order.
+        ids: the node of each fact.
         edges: by id of the record and position of the input.
     """
-    by_id = {record.id: record for record in records}
+    by_id = {fact.id: fact for fact in facts}
     due = Counter(edge["source"] for edge in edges.values() if edge["gradient"] is not None)
     arrived: Counter[str] = Counter()
     walk: list[Step] = []
-    ran = [record for record in reversed(records) if record.kind == "op" and record.gradient is not None]
-    for count, record in enumerate(ran, 1):
+    ran = [fact for fact in reversed(facts) if fact.kind == "op" and fact.gradient is not None]
+    for count, fact in enumerate(ran, 1):
         given = []
-        for position, taken in enumerate(inputs[record.id]):
-            edge = edges.get((record.id, position))
+        for position, taken in enumerate(fact.inputs):
+            edge = edges.get((fact.id, position))
             if edge is None or edge["gradient"] is None or taken.source is None:
                 continue
             arrived[edge["source"]] += 1
@@ -44,30 +41,28 @@ def steps(
                     sum=meeting,
                 )
             )
-        walk.append(
-            Step(node=ids[record.id], title=_title(record, count, len(ran)), incoming=_incoming(record), given=given)
-        )
+        walk.append(Step(node=ids[fact.id], title=_title(fact, count, len(ran)), incoming=_incoming(fact), given=given))
     return walk
 
 
-def _title(record: Record, count: int, total: int) -> str:
-    op = record.op.name if record.op is not None else ""
-    line = f", line {record.line}" if record.line is not None else ""
+def _title(fact: Fact, count: int, total: int) -> str:
+    op = fact.op.name if fact.op is not None else ""
+    line = f", line {fact.line}" if fact.line is not None else ""
     return f"Step {count:,} of {total:,}: the rule of {op}{line}"
 
 
-def _incoming(record: Record) -> str:
-    assert record.gradient is not None
-    text = f"{shape_text(record.gradient.shape)}, norm {number(record.gradient.norm)}"
-    return f"{text}: the backward starts here" if record.root else text
+def _incoming(fact: Fact) -> str:
+    assert fact.gradient is not None
+    text = f"{shape_text(fact.gradient.shape)}, norm {number(fact.gradient.norm)}"
+    return f"{text}: the backward starts here" if fact.root else text
 
 
-def _whose(source: Record) -> str:
+def _whose(source: Fact) -> str:
     what = source.name or (f"the result of {source.op.name}" if source.op is not None else "")
     return f" ({what})" if what else ""
 
 
-def _meeting(source: Record, arrived: int, due: int) -> str | None:
+def _meeting(source: Fact, arrived: int, due: int) -> str | None:
     """What the arrival of another gradient at a tensor with several uses means."""
     if due < 2:
         return None

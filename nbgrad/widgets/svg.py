@@ -4,6 +4,7 @@ Colours are presentation attributes, for renderers that know no style sheet; a m
 id, script or link in it, so any number of these can stand in one page, and a drawing depends on the picture alone.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
@@ -25,6 +26,7 @@ from nbgrad.widgets.wires import beside, path, short as _n, tip, tip_points
 
 PNG_WIDTH = 1200
 _PNG_HEIGHT = 4000  # rendering time grows with the area
+_LEGIBLE = 3.5  # pixels
 
 _MARGIN, _TITLE, _ROW, _MIN_WIDTH = 16.0, 15.0, 16.0, 460.0
 
@@ -111,6 +113,8 @@ def svg(picture: Picture) -> str:
 def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     """Render an SVG of :func:`svg` to PNG bytes, at most ``width`` pixels wide (and as much smaller as it needs).
 
+    Letters that would be too small to read are left out: to draw them takes longer than all the rest.
+
     Raises:
         ModuleNotFoundError: ``resvg_py`` is not installed.
     """
@@ -118,7 +122,12 @@ def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
 
     shown_width, shown_height = _size(drawing)
     zoom = min(1.0, width / shown_width, _PNG_HEIGHT / shown_height)
-    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96))
+    sizes = sorted(set(re.findall(r'font-size="(\d+(?:\.\d+)?)"', drawing)))
+    small = [f'text[font-size="{size}"]' for size in sizes if float(size) * zoom < _LEGIBLE]
+    style = f"{','.join(small)}{{display:none}}" if small else None
+    return bytes(
+        resvg_py.svg_to_bytes(svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style)
+    )
 
 
 def _size(drawing: str) -> tuple[float, float]:

@@ -4,8 +4,8 @@ import unicodedata
 from collections import defaultdict
 
 from nbgrad.widgets.description import Description, Edge, Node
-from nbgrad.widgets.fold import scope_path
 from nbgrad.widgets.lettering import clip
+from nbgrad.widgets.runs import scope_path
 
 ROWS = 200
 """How many nodes are listed: the last ones, where the backward starts."""

@@ -1,11 +1,9 @@
 """The picture in a notebook: first one that needs no script, then the live one, which takes its place."""
 
 import base64
-import json
-import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anywidget
 import traitlets
@@ -13,10 +11,11 @@ from IPython.display import display
 
 from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.engine import EngineError
-from nbgrad.widgets.fold import Folding, first_folding, folded_below
+from nbgrad.widgets.folding import Folding, first_folding, folded_below
 from nbgrad.widgets.layout import NODES, Direction, lay_out
 from nbgrad.widgets.numbers import Holdings
 from nbgrad.widgets.packing import packed
+from nbgrad.widgets.rest import put_away, taken_out
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
 
@@ -30,8 +29,10 @@ class GraphView(anywidget.AnyWidget):
     The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, and for
     all numbers of a large tensor.
 
+    For that it keeps the whole graph, until it is closed here or in the page.
+
     Args:
-        description: what to draw.
+        description: the whole graph, or its outline.
         picture: its layout if there is one already.
         folding: which modules are folded in that.
         holdings: where the numbers are.
@@ -39,6 +40,10 @@ class GraphView(anywidget.AnyWidget):
 
     _esm = STATIC / "graph.js"
     _css = STATIC / "graph.css"
+
+    _last: "ClassVar[GraphView | None]" = None
+    _description: Description | None = None
+    _kept: bytes | None = None
 
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
@@ -54,24 +59,50 @@ class GraphView(anywidget.AnyWidget):
     ) -> None:
         drawn = picture or lay_out(description, folding=folding)
         super().__init__(picture=packed(drawn), **kwargs)
-        # Deflated, as what the front end gets: a notebook keeps the views of all its cells.
-        self._description = zlib.compress(json.dumps(description).encode())
+        self._description = description
         self._direction: Direction = drawn["direction"]
         self._folding = folding
         self._holdings = holdings
+        self.comm.on_close(lambda _message: self.close())
 
     def draw(self, description: Description, folding: Folding | None = None, holdings: Holdings | None = None) -> None:
         """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
 
         Args:
-            description: what to draw.
+            description: the whole graph, or its outline.
             folding: which modules are folded where the reader has folded and unfolded none.
             holdings: where its numbers are.
         """
         self._holdings = holdings
-        self._description = zlib.compress(json.dumps(description).encode())
+        self._description, self._kept = description, None
         folding = self._folding if self._folding is not None else folding
         self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
+
+    def put_away(self) -> None:
+        """Keep the graph in as few bytes as it takes: a notebook has the views of all its cells.
+
+        As it is it stays only until another view is shown or asked for something.
+        """
+        if self._description is not None:
+            self._kept = self._kept or put_away(self._description)
+            self._at_hand()
+
+    def _at_hand(self) -> Description | None:
+        """The graph; None once the view is closed. No other view that was put away has it at hand from now on."""
+        if self._description is None and self._kept is not None:
+            self._description = taken_out(self._kept)
+        if self._description is not None:
+            last, GraphView._last = GraphView._last, self
+            if last is not None and last is not self and last._kept is not None:
+                last._description = None
+        return self._description
+
+    def close(self) -> None:
+        """Take the picture from the page, and let go of the graph."""
+        super().close()
+        self._description = self._kept = self._holdings = None
+        if GraphView._last is self:
+            GraphView._last = None
 
     @traitlets.observe("request")
     def _answer(self, change: Any) -> None:
@@ -82,12 +113,15 @@ class GraphView(anywidget.AnyWidget):
                 "count": request.get("count"),  # the same answer twice is two answers
             }
             return
-        description: Description = json.loads(zlib.decompress(self._description))
+        description = self._at_hand()
+        if description is None:
+            return
         folding = self._folding or first_folding(description, NODES)
         if request.get("direction") in ("TB", "LR"):
             self._direction = request["direction"]
         if request.get("toggle"):
-            folding = self._folding = folding.toggled(description, [str(scope) for scope in request["toggle"]])
+            holds = [str(scope) for scope in request["toggle"]]
+            folding = self._folding = folding.toggled(description, holds, NODES)
         self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -105,7 +139,7 @@ def static_bundle(description: Description, picture: Picture | None = None) -> d
     There is no text/html in it: notebook exports would prefer it to the picture, and then remove what it holds.
 
     Args:
-        description: the whole graph.
+        description: the whole graph, or its outline.
         picture: its layout if there is one already.
 
     Returns:
@@ -141,7 +175,7 @@ def show(
     Without graphviz the table is shown, with a line that says what to install.
 
     Args:
-        description: the whole graph.
+        description: the whole graph, or its outline.
         depth: modules nested deeper than this are folded; None to fold as many as fit makes necessary.
         direction: from top to bottom, or from left to right.
         opens: what the live view shows first.
@@ -156,6 +190,8 @@ def show(
     bundle = static_bundle(description, picture)
     data = {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}
     display(data, raw=True)
-    widget = GraphView(description, picture, folding, holdings)._repr_mimebundle_()
-    if widget is not None:
-        display(widget[0], metadata=widget[1], raw=True)
+    widget = GraphView(description, picture, folding, holdings)
+    live = widget._repr_mimebundle_()
+    if live is not None:
+        display(live[0], metadata=live[1], raw=True)
+    widget.put_away()  # what a reader waits for has been sent

@@ -9,8 +9,10 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.core.modes import Observer, Switch, current
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.fold import Folding, drawable, fold, runs
+from nbgrad.widgets.fold import drawable, fold
+from nbgrad.widgets.folding import Folding
 from nbgrad.widgets.looks import tiled
+from nbgrad.widgets.runs import runs
 from tests.widgets import graphs
 
 

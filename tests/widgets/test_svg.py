@@ -92,6 +92,15 @@ def test_a_large_png_is_capped(stack: Any, tangle: Any) -> None:
     assert size(png(svg(lay_out(stack(250)))))[1] <= 4001
 
 
+def test_letters_that_nobody_could_read_are_not_drawn(small: Description) -> None:
+    drawing = svg(lay_out(small))
+    without = re.sub(r"<text [^>]*>[^<]*</text>", "", drawing)
+    assert png(drawing, width=100) == png(without, width=100)
+    assert png(drawing) != png(without)
+    some = int(size(png(drawing))[0] * 3.5 / 12)  # letters of 12 pixels and more are just large enough
+    assert png(drawing, width=some + 1) != png(without, width=some + 1)
+
+
 def test_the_png_holds_ink(small: Description) -> None:
     blank = re.sub(r"<text.*?</text>", "", svg(lay_out(small)))
     assert len(png(svg(lay_out(small)))) > len(png(blank)) + 500

@@ -8,10 +8,11 @@ import torch
 
 import nbgrad
 from nbgrad.widgets import layout, view
-from nbgrad.widgets.describe import describe
+from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import EngineMissing
-from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.folding import first_folding
+from nbgrad.widgets.layout import NODES, lay_out
 from nbgrad.widgets.packing import packed, unpacked
 from nbgrad.widgets.view import GraphView, show, static_bundle
 
@@ -74,7 +75,7 @@ def test_the_widget_holds_the_picture_and_no_address(small: Description) -> None
     assert ".nbgrad" in str(widget._css)
 
 
-def repeated(times: int) -> Description:
+def repeated(times: int) -> nbgrad.AutogradGraph:
     """So many identical blocks of eight ops between a beginning and an end."""
     with nbgrad.AutogradGraph() as graph:
         x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
@@ -85,11 +86,11 @@ def repeated(times: int) -> Description:
                 for _ in range(4):
                     x = (x * 2).tanh()
         x.sum().backward()
-    return describe(graph)
+    return graph
 
 
 def test_a_double_click_is_answered_with_another_layout() -> None:
-    widget = GraphView(repeated(60))
+    widget = GraphView(outline(repeated(60)))
     before = unpacked(widget.picture)["description"]
     group = next(node for node in before["nodes"] if len(node["holds"]) > 1)
     widget.request = {"toggle": group["holds"], "count": 1}
@@ -103,6 +104,57 @@ def test_a_double_click_is_answered_with_another_layout() -> None:
     assert unpacked(widget.picture)["description"]["nodes"] == after["nodes"], "folded again"
     widget.request = {"direction": "LR", "count": 4}
     assert unpacked(widget.picture)["direction"] == "LR"
+
+
+def test_a_view_that_was_put_away_answers_the_same() -> None:
+    light = outline(repeated(60))
+    live, resting, other = GraphView(light), GraphView(light), GraphView(light)
+    group = next(node for node in unpacked(live.picture)["description"]["nodes"] if node["holds"])
+    for count, holds in enumerate((group["holds"], group["holds"][:1], group["holds"][1:2])):
+        resting.put_away()
+        other.put_away()
+        other.request = {"direction": "TB", "count": count}
+        assert resting._description is None, "another one was asked later"
+        for one in (live, resting):
+            one.request = {"toggle": holds, "count": count}
+        assert resting.picture == live.picture
+        assert resting._description is not None, "at hand for the next click"
+        assert other._description is None
+    assert live._description is light, "it was never put away"
+    assert unpacked(live.picture)["description"]["nodes"][-1]["details"]
+
+
+def test_another_graph_in_a_view_takes_the_place_of_what_was_put_away(small: Description, mlp: Description) -> None:
+    one, other = GraphView(small), GraphView(small)
+    one.put_away()
+    one.draw(mlp)
+    one.put_away()
+    other.put_away()
+    one.request = {"direction": "LR"}
+    assert unpacked(one.picture) == lay_out(mlp, direction="LR", folding=first_folding(mlp, NODES))
+
+
+def test_what_a_reader_waits_for_is_sent_before_the_graph_is_put_away(
+    small: Description, displayed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = []
+    monkeypatch.setattr(view, "put_away", lambda description: sent.append(len(displayed)) or b"")
+    show(small)
+    assert sent == [2]
+
+
+@pytest.mark.parametrize("closed_by", ["close", "page"])
+def test_a_view_that_is_closed_keeps_nothing(small: Description, closed_by: str) -> None:
+    widget = GraphView(small)
+    widget.put_away()
+    if closed_by == "close":
+        widget.close()
+    else:
+        widget.comm.handle_close({})
+    assert widget.comm is None
+    widget.request = {"direction": "LR"}
+    widget.put_away()
+    assert widget._description is widget._kept is GraphView._last is None
 
 
 def test_a_request_of_nothing_known_changes_nothing(small: Description) -> None:

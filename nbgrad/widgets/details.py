@@ -1,0 +1,103 @@
+"""What a click on a node shows, row by row."""
+
+import linecache
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+from nbgrad.core.contents import dtype_name
+from nbgrad.core.modes import Scope
+from nbgrad.nn.scopes import ModuleScope
+from nbgrad.widgets.description import Detail, Kind, Node
+from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.looks import Numbers, seen, smaller
+from nbgrad.widgets.reductions import is_loss
+from nbgrad.widgets.saving import Saved
+from nbgrad.widgets.wording import shape_text
+
+_KINDS = {
+    "parameter": "parameter, which training changes",
+    "leaf": "tensor that needs a gradient",
+    "input": "input: data, which need no gradient",
+    "constant": "constant: it needs no gradient",
+    "outside": "computed before this graph was opened",
+}
+
+
+class NodeOutline(Node):
+    """A node without its details and its looks."""
+
+    rest: "NodeRest"
+
+
+class NodeRest(NamedTuple):
+    """Of what they are written."""
+
+    fact: Fact
+    saved: Saved | None
+    measured: list[Detail]
+
+    def written(self) -> dict[str, Any]:
+        """What the node says."""
+        return self._told().written()
+
+    def small(self) -> "Told":
+        """The same in fewer bytes, without the fact."""
+        rows, value, gradient = self._told()
+        return Told(rows, smaller(value), smaller(gradient))
+
+    def _told(self) -> "Told":
+        return Told(details(self.fact, self.saved) + self.measured, self.fact.value, self.fact.gradient)
+
+
+class Told(NamedTuple):
+    """The same with the details as text."""
+
+    details: list[Detail]
+    value: Numbers
+    gradient: Numbers
+
+    def written(self) -> dict[str, Any]:
+        """What the node says."""
+        return {"details": self.details, "value": seen(self.value), "gradient": seen(self.gradient)}
+
+
+def kind_of(fact: Fact) -> Kind:
+    """What the description calls it."""
+    if fact.kind == "constant" and fact.name:
+        return "input"
+    return fact.kind  # type: ignore[return-value]  # the record's kinds are the description's
+
+
+def details(fact: Fact, saved: Saved | None) -> list[Detail]:
+    """The rows; those without a text are left out."""
+    rows: list[tuple[str, str | None]] = [
+        ("name", fact.name),
+        ("what", "a loss" if fact.root and is_loss(fact) else _KINDS.get(kind_of(fact))),
+        ("block", _block(fact.scope)),
+        ("shape", shape_text(fact.shape)),
+        ("dtype", _dtype(fact.dtype, fact.device)),
+        *[(name, str(setting)) for name, setting in fact.settings.items() if setting is not None],
+        *[(taken.name, f"the number {taken.literal}") for taken in fact.inputs if taken.literal is not None],
+        ("source", _source_line(fact)),
+        ("saved for the backward", None if saved is None else str(saved)),
+    ]
+    return [Detail(term=term, text=text) for term, text in rows if text]
+
+
+@cache
+def _dtype(dtype: torch.dtype, device: torch.device) -> str:
+    return f"{dtype_name(dtype)}, on {device}"
+
+
+def _block(scope: Scope | None) -> str | None:
+    """What the module is in whose call the op ran."""
+    return f"{scope.label}: {scope.about}" if isinstance(scope, ModuleScope) and scope.about else None
+
+
+def _source_line(fact: Fact) -> str | None:
+    if fact.file is None or fact.line is None:
+        return None
+    text = linecache.getline(fact.file, fact.line).strip()
+    return f"line {fact.line}: {text}" if text else None

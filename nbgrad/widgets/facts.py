@@ -1,0 +1,55 @@
+"""What a graph said of its records at one moment, asked once each: a description is made of these alone."""
+
+from typing import Any, NamedTuple, Self
+
+import torch
+
+from nbgrad.core.frame import Stats
+from nbgrad.core.modes import Scope
+from nbgrad.core.record import Input, Record
+from nbgrad.core.row import Op
+
+
+class Fact(NamedTuple):
+    """A record as it was: what happens to its tensor, its graph or its name later changes nothing here.
+
+    It holds no tensor and no part of the graph. The attributes are those of ``Record``.
+    """
+
+    id: int
+    kind: str
+    name: str | None
+    op: Op | None
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    settings: dict[str, Any]
+    scope: Scope | None
+    file: str | None
+    line: int | None
+    root: bool
+    value: Stats | None
+    gradient: Stats | None
+    inputs: tuple[Input, ...]
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """What ``record`` says now."""
+        place = record.place
+        return cls(
+            id=record.id,
+            kind=record.kind,
+            name=record.name,
+            op=record.op,
+            shape=tuple(record.shape),
+            dtype=record.dtype,
+            device=record.device,
+            settings=record.settings,
+            scope=record.scope,
+            file=None if place is None else place.file,
+            line=None if place is None else place.line,
+            root=record.root,
+            value=record.value,
+            gradient=record.gradient,
+            inputs=record.inputs,
+        )

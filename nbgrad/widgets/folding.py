@@ -1,0 +1,150 @@
+"""Which module calls are folded: as many as make a picture small enough, or those that a reader folded."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from nbgrad.widgets.description import Description, Scope
+from nbgrad.widgets.runs import runs, scope_path
+
+_FEW = 10  # a picture with fewer nodes than this after folding says less than a part of the whole graph
+
+
+@dataclass(frozen=True)
+class Folding:
+    """What a reader has folded and unfolded.
+
+    Attributes:
+        closed: ids of scopes that are drawn as one node.
+        apart: ids of closed scopes that stand alone, though they are like their neighbours.
+        asked: ids of the scopes that the reader unfolded last, together.
+    """
+
+    closed: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+
+    def toggled(self, description: Description, holds: list[str], limit: int) -> "Folding":
+        """After a double click on what stands for the scopes ``holds``: an open scope, a closed one, or several.
+
+        What is far from those that unfold is folded for them, until no more than ``limit`` nodes are drawn.
+        """
+        known = {scope["id"] for scope in description["scopes"]}
+        given = frozenset(scope for scope in holds if scope in known)
+        if len(given) > 1:
+            return _with_room(description, replace(self, apart=self.apart | given, asked=given), limit)
+        opened = self.closed & given
+        if not opened:
+            return replace(self, closed=self.closed | given, asked=self.asked - given)
+        # What is inside a scope that opens is folded itself, or a large one would be too much at once.
+        inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
+        large = Counter(node["scope"] for node in description["nodes"])
+        closed = self.closed - opened | {scope for scope in inside if large[scope] > _FEW}
+        return _with_room(description, replace(self, closed=closed, asked=opened), limit)
+
+
+def first_folding(description: Description, limit: int, same: list[list[str]] | None = None) -> Folding:
+    """The scopes to fold for at most ``limit`` nodes: whole runs and levels, so that equal modules look equal."""
+    if len(description["nodes"]) <= limit:
+        return Folding()
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    same = runs(description) if same is None else same
+    count = _counting(description, same)
+    repeated = Folding(closed=frozenset(scope for run in same for scope in run))
+    if _FEW <= count(repeated) <= limit:
+        return repeated
+    depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
+    found = Folding()
+    for depth in range(max(depths.values(), default=0), 0, -1):
+        closed = frozenset(scope for scope in scopes if depths[scope] == depth)
+        level = Folding(closed)
+        if count(level) < _FEW:  # all blocks in one say nothing: one by one they may
+            level = Folding(closed, apart=closed)
+        if count(level) < _FEW:
+            break
+        found = level
+        if count(level) <= limit:
+            break
+    return found
+
+
+def _counting(description: Description, same: list[list[str]]) -> Callable[[Folding], int]:
+    """Says how many nodes a folding leaves."""
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    sizes = Counter(node["scope"] for node in description["nodes"])
+
+    def count(folding: Folding) -> int:
+        inside: Counter[str] = Counter()
+        for scope, home in homes(scopes, folding, same).items():
+            inside[home] += sizes[scope]
+        return len(description["nodes"]) - sum(hidden - 1 for hidden in inside.values() if hidden)
+
+    return count
+
+
+def _with_room(description: Description, folding: Folding, limit: int) -> Folding:
+    """With as many more closed as it takes, far from what was asked for."""
+    count = _counting(description, runs(description))
+    far = _farthest_first(description, folding)
+
+    def closing(many: int) -> Folding:
+        return replace(folding, closed=folding.closed.union(far[:many]))
+
+    enough = bisect_left(range(len(far)), True, key=lambda many: count(closing(many)) <= limit)
+    return closing(enough)
+
+
+def _farthest_first(description: Description, folding: Folding) -> list[str]:
+    """The outermost scopes beside those that were asked for and around them; first what ran long before or after."""
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    around = {one for scope in folding.asked for one in scope_path(scopes, scope)}
+    spans = _spans(description, scopes)
+    asked = [spans[scope] for scope in folding.asked if scope in spans]
+    if not asked:
+        return []
+    first, last = min(begin for begin, _ in asked), max(end for _, end in asked)
+    enclosing: set[str | None] = {None, *(around - folding.asked)}
+    beside = [scope for scope in spans if scope not in around and scopes[scope]["parent"] in enclosing]
+    return sorted(beside, key=lambda scope: min(spans[scope][1] - first, last - spans[scope][0]))
+
+
+def _spans(description: Description, scopes: dict[str, Scope]) -> dict[str, tuple[int, int]]:
+    """The positions of the first and the last node in each scope that has any."""
+    own: dict[str | None, tuple[int, int]] = {}
+    for position, node in enumerate(description["nodes"]):
+        scope = node["scope"]
+        own[scope] = own[scope][0] if scope in own else position, position
+    spans: dict[str, tuple[int, int]] = {}
+    for scope, (first, last) in own.items():
+        for home in scope_path(scopes, scope):
+            begin, end = spans.get(home, (first, last))
+            spans[home] = min(begin, first), max(end, last)
+    return spans
+
+
+def folded_below(description: Description, depth: int | None) -> Folding | None:
+    """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary."""
+    if depth is None:
+        return None
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    return Folding(closed=frozenset(scope for scope in scopes if len(scope_path(scopes, scope)) == depth + 1))
+
+
+def homes(scopes: dict[str, Scope], folding: Folding, same: list[list[str]]) -> dict[str, str]:
+    """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run."""
+    outermost: dict[str, str] = {}
+    for scope in scopes:
+        closed = [one for one in scope_path(scopes, scope) if one in folding.closed]
+        if closed:
+            outermost[scope] = closed[0]
+    drawn = {scope: scope for scope in outermost.values()}
+    for run in same:
+        first = None
+        for scope in run:
+            if scope not in drawn or scope in folding.apart:
+                first = None
+            else:
+                first = first or scope
+                drawn[scope] = first
+    return {scope: drawn[home] for scope, home in outermost.items()}

@@ -1,0 +1,146 @@
+"""The outline of a graph: all of it for folding, and of the rest as much as is drawn."""
+
+import gc
+import json
+import pickle
+import zlib
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.widgets import describe as describing, looks
+from nbgrad.widgets.describe import describe, outline
+from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.rest import put_away, taken_out, written
+from nbgrad.widgets.saving import saved_by
+from nbgrad.widgets.text import text
+
+
+def varied() -> nbgrad.AutogradGraph:
+    """Tensors of few and of many values, of one and of none, with the reductions of each; complex, half, and NaN."""
+    with nbgrad.AutogradGraph("varied") as graph:
+        small, large = (nbgrad.tensor(torch.randn(*shape), requires_grad=True) for shape in ((4, 3), (16, 20)))
+        row, column = (nbgrad.tensor(torch.randn(*shape), requires_grad=True) for shape in ((3,), (16, 1)))
+        huge = nbgrad.tensor(torch.randn(40, 40), requires_grad=True)
+        wave = nbgrad.tensor(torch.randn(4, dtype=torch.complex64), requires_grad=True)
+        half = nbgrad.tensor(torch.tensor([0.0, 1.0]).half(), requires_grad=True)
+        with nbgrad.scope("part"):
+            sums = ((small + row) ** 2).sum() + (large * column).sum() + (huge * 0.5).tanh().mean()
+        loss = sums + (wave * wave.conj()).abs().sum() + (half.log() * 0).sum().to(torch.float32)
+        loss.backward()
+    return graph
+
+
+def chain(modules: int, ops: int) -> nbgrad.AutogradGraph:
+    """Modules of so many ops each, no two of them alike."""
+    with nbgrad.AutogradGraph("chain") as graph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        for module in range(modules):
+            with nbgrad.scope(f"module.{module}"):
+                for _ in range(ops):
+                    x = x.sin()
+        x.sum().backward()
+    return graph
+
+
+GRAPHS: dict[str, Callable[[], nbgrad.AutogradGraph]] = {"varied": varied, "chain": lambda: chain(3, 30)}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_drawn_of_an_outline_is_what_is_drawn_of_all(name: str) -> None:
+    graph = GRAPHS[name]()
+    light, whole = outline(graph), describe(graph)
+    assert not any("rest" in node for node in whole["nodes"])
+    assert written(light) == whole
+    assert written(whole) == whole
+    assert drawable(light, 20) == drawable(whole, 20)
+    assert text(light) == text(whole)
+    json.dumps(whole, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_an_outline_that_was_put_away_says_the_same(name: str) -> None:
+    graph = GRAPHS[name]()
+    whole, kept = describe(graph), taken_out(put_away(outline(graph)))
+    assert written(kept) == whole
+    assert drawable(kept, 20) == drawable(whole, 20)
+    assert taken_out(put_away(whole)) == whole, "what is written already stays so"
+
+
+def test_only_what_is_drawn_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(looks, "look", lambda stats, look=looks.look: seen.append(stats) or look(stats))
+    light = outline(chain(4, 100))
+    assert not seen
+    drawn = drawable(light, 40)
+    assert 0 < len(seen) <= 2 * len(drawn["nodes"]) <= 80
+
+
+def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
+    kept = taken_out(put_away(outline(varied())))
+    values: dict[tuple[str, str], Any] = {}
+    for node in kept["nodes"]:
+        told = pickle.loads(node["rest"])  # type: ignore[typeddict-item]
+        values[node["label"][0], node["label"][1]] = told.value
+    assert isinstance(values["small", "(4, 3) float32"], looks.Stats)
+    assert isinstance(values["large", "(16, 20) float32"], dict)
+    assert isinstance(values["huge", "(40, 40) float32"], looks.Stats), "a histogram already"
+
+
+def test_an_outline_is_of_its_moment() -> None:
+    with nbgrad.AutogradGraph("open") as graph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        y = x * 3
+        y.sum().backward()
+        graph.name_variables({"x": x, "y": y})
+        light, whole = outline(graph), describe(graph)
+        assert x.grad is not None
+        x.grad.mul_(10)
+        y.detach().mul_(10)
+        x.name = "renamed"
+        (x * 2).sum().backward()
+        graph.delete_node(x)
+        assert written(light) == whole
+        assert describe(graph) != whole
+
+
+def test_an_outline_holds_no_tensor_and_no_graph() -> None:
+    graph = nbgrad.AutogradGraph("held")
+    with graph:
+        x = nbgrad.tensor(torch.ones(2000), requires_grad=True)
+        y = x * 3
+        y.sum().backward()
+        raw = [ref(x.data), ref(y.data), ref(x.grad.data)]
+        light = outline(graph)
+    held = [ref(graph), *raw]
+    del graph, x, y
+    gc.collect()
+    assert [one() for one in held] == [None] * 4
+    assert written(light)["nodes"][0]["details"]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_waits_and_is_left_as_it_was(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, found = varied(), []
+    (gc.enable if on else gc.disable)()
+    try:
+        monkeypatch.setattr(describing, "saved_by", lambda facts: found.append(gc.isenabled()) or saved_by(facts))
+        taken_out(put_away(outline(graph)))
+        assert gc.isenabled() == on
+        monkeypatch.setattr(describing, "saved_by", lambda facts: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            outline(graph)
+        assert gc.isenabled() == on
+        assert found == [False]
+    finally:
+        gc.enable()
+
+
+def test_what_is_put_away_takes_no_more_than_what_is_written_would() -> None:
+    for graph in (chain(30, 100), varied()):
+        light = outline(graph)
+        assert len(put_away(light)) < 1.3 * len(zlib.compress(json.dumps(written(light)).encode()))
