@@ -48,10 +48,12 @@ export class View implements Touched, Keyed, Tools {
     this.#camera = new Camera(
       this.#stage,
       (event) => this.#wants(event),
-      (to) => {
-        this.scene?.drawing.layer.setAttribute("transform", to.toString());
-        this.scene?.cull.look(to, this.#stage.clientWidth, this.#stage.clientHeight);
+      (to, moving) => {
+        if (!this.scene) return;
+        this.scene.drawing.layer.setAttribute("transform", to.toString());
+        this.scene.cull.look(to, this.#stage.clientWidth, this.#stage.clientHeight, moving);
       },
+      () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
     );
     this.#draw();
     this.#timeline.replace(description.history);
@@ -163,6 +165,10 @@ export class View implements Touched, Keyed, Tools {
   #say(text: string): void {
     this.#status.textContent = text;
     this.#status.hidden = false;
+  }
+
+  get moving(): boolean {
+    return this.#camera.moving;
   }
 
   reveal(box: Box | undefined): void {
