@@ -200,6 +200,8 @@ def test_what_a_step_changed_is_an_overlay_and_a_line(opened: Any) -> None:
     expect(tab.locator(".nbg-levelled.nbg-parameter").first).to_be_visible()
     tab.locator(".nbg-parameter").first.dispatch_event("click")
     expect(details(tab).locator("dl")).to_contain_text(re.compile("step ?changed it by [0-9.e-]+ of its norm"))
+    expect(details(tab).locator("dd code")).to_have_text("x @ weight.T + bias")  # a docstring's markup
+    expect(details(tab)).not_to_contain_text("``")
     screenshot(tab, "view_updates")
 
 

@@ -7,7 +7,7 @@ import { between, matches, reach } from "./find";
 import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
-import { type Ask, Inquiry } from "./numbers";
+import { type Ask, ASKED, Inquiry } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel } from "./panel";
 import { Player, stepPanel } from "./player";
 import { Scene, type Touched } from "./scene";
@@ -157,7 +157,7 @@ export class View implements Touched, Keyed, Tools {
       this.#draw();
       this.#keep(first, before);
     } else if (this.ask) {
-      this.#say("Asking the kernel for the new layout; it answers when the running cell has ended.");
+      this.#say(ASKED);
       this.ask({ toggle: holds });
     } else this.#say("What is inside this module is not in this file.");
   }
