@@ -143,7 +143,7 @@ def test_all_numbers_of_a_large_tensor_are_asked_of_the_kernel(
     panel = details(view)
     panel.get_by_role("button", name="All numbers").first.click()
     value = panel.get_by_test_id("nbgrad-value-numbers")
-    expect(value).to_have_text("Asking the kernel; it answers when the running cell has ended.")
+    expect(value).to_contain_text("It answers when the running cell has ended")
     (lab_server.notebooks / "enough_numbers").touch()
     expect(value).to_contain_text("(200, 300) float32: a cell is the mean of 1.562 x 2.344 numbers", timeout=30_000)
     expect(value).to_contain_text("1.5       1.49       1.48       1.47       1.46       1.45  … 294 more")

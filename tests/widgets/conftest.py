@@ -296,7 +296,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Any]:
         tab.emulate_media(color_scheme=scheme)
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.goto(file.as_uri())
-        tab.get_by_test_id("nbgrad-node").first.wait_for()
+        tab.get_by_test_id("nbgrad-node").first.wait_for(state="attached")
         return tab
 
     yield open_page

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import nbgrad
+from benchmarks import panning
 from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.layout import lay_out, whole
@@ -199,6 +200,8 @@ def test_what_a_step_changed_is_an_overlay_and_a_line(opened: Any) -> None:
     expect(tab.locator(".nbg-levelled.nbg-parameter").first).to_be_visible()
     tab.locator(".nbg-parameter").first.dispatch_event("click")
     expect(details(tab).locator("dl")).to_contain_text(re.compile("step ?changed it by [0-9.e-]+ of its norm"))
+    expect(details(tab).locator("dd code")).to_have_text("x @ weight.T + bias")  # a docstring's markup
+    expect(details(tab)).not_to_contain_text("``")
     screenshot(tab, "view_updates")
 
 
@@ -274,6 +277,58 @@ def test_modules_fold_and_unfold_without_a_kernel(opened: Any) -> None:
     tab.keyboard.press("Enter")
     tab.keyboard.press("Enter")
     expect(folded).to_have_count(0)
+
+
+DRAWN = """() => {
+    const window = document.querySelector(".nbg-stage").getBoundingClientRect();
+    const nodes = [...document.querySelectorAll(".nbg-node")];
+    const layer = document.querySelector(".nbg-stage > g");
+    const hidden = nodes.filter(node => node.style.display === "none");
+    const missing = hidden.filter(node => {
+        node.style.display = "";
+        const box = node.getBoundingClientRect();
+        node.style.display = "none";
+        return box.right > window.left && box.left < window.right && box.bottom > window.top && box.top < window.bottom;
+    });
+    return [nodes.length, hidden.length, missing.length];
+}"""
+
+
+def test_of_a_large_drawing_what_is_near_is_drawn(opened: Any) -> None:
+    tab = opened(page(lay_out(panning.parallel(6), limit=1000), "large"))
+    tab.get_by_test_id("nbgrad-fit").click()
+    assert tab.evaluate(DRAWN) == [252, 0, 0]
+    for _ in range(6):
+        tab.get_by_test_id("nbgrad-zoom-in").click()
+    _, hidden, missing = tab.evaluate(DRAWN)
+    assert hidden > 100
+    assert missing == 0
+    stage = tab.locator(".nbg-stage").bounding_box()
+    x, y = stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    for step in range(20):
+        tab.mouse.move(x + 20 * step, y + 15 * step)
+        assert tab.evaluate(DRAWN)[2] == 0, "also while it moves"
+    tab.mouse.up()
+
+
+def test_nothing_lights_up_while_the_picture_moves_below_the_pointer(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "moving"))
+    tab.get_by_test_id("nbgrad-fit").click()
+    first = tab.locator(".nbg-op").first
+    box = first.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    tab.mouse.move(x, y)
+    expect(first).to_have_class(re.compile("nbg-on"))
+    tab.mouse.down()
+    tab.mouse.move(x + 30, y)
+    root = tab.locator(".nbg-root")
+    root.dispatch_event("mouseenter")
+    expect(root).not_to_have_class(re.compile("nbg-on"))
+    tab.mouse.up()
+    tab.mouse.move(x + 600, y + 10)
+    expect(tab.locator(".nbg-stage")).not_to_have_class(re.compile("nbg-focus"))
 
 
 def test_nodes_are_found_by_words_and_by_their_place(opened: Any) -> None:

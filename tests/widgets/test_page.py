@@ -229,16 +229,16 @@ LAB = """<!DOCTYPE html><meta charset="utf-8"><style>{css}</style><body>
 <div class="jp-OutputArea-child" id="static">{svg}</div>
 <div class="jp-OutputArea-child" id="live"><div id="el"></div></div></div>
 <script type="module">{script}
-const listeners = new Set();
+const listeners = new Map();
 const bytes = (text) => new DataView(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
 let picture = bytes("{picture}");
 window.asked = [];
 const model = {{
   get: () => picture, set: (_, value) => window.asked.push(value), save_changes: () => {{}},
-  on: (_, f) => listeners.add(f), off: (_, f) => listeners.delete(f),
+  on: (event, f) => listeners.set(event, f), off: (event, _) => listeners.delete(event),
 }};
 window.stop = NAME.render({{ model, el: document.getElementById("el") }});
-window.assign = (other) => {{ picture = bytes(other); listeners.forEach((f) => f()); }};
+window.assign = (other) => {{ picture = bytes(other); listeners.get("change:picture")(); }};
 window.listeners = listeners;
 </script></body>"""
 

@@ -2,22 +2,37 @@
 
 import { select } from "d3-selection";
 import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransform } from "d3-zoom";
+import { FAR } from "./cull";
 import type { Box } from "./description";
 
 const READABLE = 0.4; // below this scale a label is no text any more
 
+interface Zoomed {
+  transform: ZoomTransform;
+  sourceEvent: Event | null; // null where nobody did it by hand
+}
+
 export class Camera {
   readonly #zoom: ZoomBehavior<SVGSVGElement, unknown>;
+  moving = false; // by hand, just now
   #size: [number, number] = [1, 1]; // of the drawing
   #width = 0; // of the stage when it was last looked at; 0 before it is in the page
 
-  constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform) => void) {
+  constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform, moving: boolean) => void, rests: () => void) {
     this.#zoom = zoom<SVGSVGElement, unknown>()
       .scaleExtent([0.02, 4])
       .filter(wants)
-      .on("zoom", ({ transform }: { transform: ZoomTransform }) => {
-        stage.classList.toggle("nbg-far", transform.k < 0.3);
-        moved(transform);
+      .on("start", ({ sourceEvent }: Zoomed) => {
+        this.moving = !!sourceEvent;
+      })
+      .on("zoom", ({ transform }: Zoomed) => {
+        stage.classList.toggle("nbg-far", transform.k < FAR);
+        moved(transform, true);
+      })
+      .on("end", ({ transform, sourceEvent }: Zoomed) => {
+        this.moving = false;
+        moved(transform, false);
+        if (sourceEvent) rests();
       });
     select(stage).call(this.#zoom);
   }

@@ -5,11 +5,13 @@ import type { Layout } from "./description";
 import type { Drawing } from "./draw";
 
 const FEW = 400; // parts that cost nothing worth saving
+export const FAR = 0.3; // below this scale no letters are drawn
 
 type Extent = [x0: number, y0: number, x1: number, y1: number];
 
 export class Cull {
   readonly #parts: [SVGGElement, Extent][] = [];
+  readonly #far = new Set<SVGGElement>();
   #shown: Extent | null = null; // what is drawn, with a margin
   #scale = 0;
 
@@ -28,18 +30,31 @@ export class Cull {
     }
   }
 
-  look({ x, y, k }: ZoomTransform, width: number, height: number): void {
+  /** The window has moved. While it still moves parts are added, and taken away only where it has come much nearer. */
+  look({ x, y, k }: ZoomTransform, width: number, height: number, moving: boolean): void {
     if (this.#parts.length < FEW || !width) return;
     const seen: Extent = [-x / k, -y / k, (width - x) / k, (height - y) / k];
     const old = this.#shown;
     const enough = old && seen[0] >= old[0] && seen[1] >= old[1] && seen[2] <= old[2] && seen[3] <= old[3];
-    if (enough && k < 2 * this.#scale) return;
+    const nearer = k >= 2 * this.#scale || (k >= FAR && this.#scale < FAR);
+    if (enough && !nearer && moving) return;
     const [mx, my] = [width / k / 2, height / k / 2];
     const [x0, y0, x1, y1] = (this.#shown = [seen[0] - mx, seen[1] - my, seen[2] + mx, seen[3] + my]);
     this.#scale = k;
     for (const [element, part] of this.#parts) {
       const near = part[2] > x0 && part[0] < x1 && part[3] > y0 && part[1] < y1;
-      element.style.display = near ? "" : "none";
+      if (near === !this.#far.has(element)) continue;
+      if (near) this.show(element);
+      else if (nearer || !moving) {
+        element.style.display = "none";
+        this.#far.add(element);
+      }
     }
+  }
+
+  /** Draw a part, wherever it is. */
+  show(element: SVGGElement): void {
+    element.style.display = "";
+    this.#far.delete(element);
   }
 }

@@ -30,6 +30,11 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+/** The words of a docstring, in which ``code`` stands between two backquotes. */
+export function prose(text: string): (Node | string)[] {
+  return text.split("``").map((part, at) => (at % 2 ? html("code", {}, part) : part));
+}
+
 export function button(label: string, title: string, testid: string, click: () => void): HTMLButtonElement {
   const element = html("button", { type: "button", label: title, title, testid }, label);
   element.addEventListener("click", click);

@@ -7,6 +7,9 @@ import { map } from "./look";
 /** What only a kernel can do: unfold what is not in the picture, turn it, or look up all numbers of a tensor. */
 export type Ask = (request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"] }) => void;
 
+/** What a reader sees until the kernel has answered. */
+export const ASKED = "Asking the kernel. It answers when the running cell has ended; after a restart, run this cell again.";
+
 export class Inquiry {
   readonly #slots = new Map<string, HTMLElement>(); // where an answer goes
 
@@ -18,7 +21,7 @@ export class Inquiry {
     if (!ask || look.columns || !look.bars.length) return [];
     const slot = html("div", { class: "nbg-numbers", testid: `${of}-numbers`, role: "status" });
     const asked = () => {
-      slot.textContent = "Asking the kernel; it answers when the running cell has ended.";
+      slot.textContent = ASKED;
       this.#slots.set(node + of, slot);
       ask({ node, of });
     };

@@ -2,7 +2,7 @@
 
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { MEANING } from "./draw";
-import { button, html } from "./dom";
+import { button, html, prose } from "./dom";
 import { formula } from "./formula";
 import { within } from "./geometry";
 import { lookOf } from "./look";
@@ -31,14 +31,14 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   for (const badge of told.badges) parts.push(html("p", { class: `nbg-finding nbg-finding-${badge.kind}` }, badge.text));
   if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "unfold", () => select.toggle(node.holds))));
   const op = node.op === null ? undefined : description.ops[node.op];
-  if (op?.what) parts.push(html("p", {}, op.what));
-  if (op?.why) parts.push(html("p", { class: "nbg-why" }, op.why));
+  if (op?.what) parts.push(html("p", {}, ...prose(op.what)));
+  if (op?.why) parts.push(html("p", { class: "nbg-why" }, ...prose(op.why)));
   if (op && node.kind !== "outside") parts.push(...formulas(op.formulas));
   const rows = html("dl");
   for (const { term, text } of told.details) {
     const [first = "", latex = ""] = text.split("\n");
     const mathml = description.formulas[latex];
-    rows.append(html("dt", {}, term), html("dd", {}, ...(mathml ? [first, html("br"), formula({ of: "", latex, mathml })] : [text !== first ? html("pre", {}, text) : text])));
+    rows.append(html("dt", {}, term), html("dd", {}, ...(mathml ? [...prose(first), html("br"), formula({ of: "", latex, mathml })] : [text !== first ? html("pre", {}, text) : text])));
   }
   if (told.details.length) parts.push(rows);
   const id = original(told.id);

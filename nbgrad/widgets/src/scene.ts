@@ -9,6 +9,7 @@ import { original, type Selection } from "./panel";
 /** What is done to a drawing, and what it has to know of the view that it is in. */
 export interface Touched extends Selection {
   readonly chosen: SVGGElement | null;
+  readonly moving: boolean; // by hand, just now
   reveal(box: Box): void;
 }
 
@@ -84,7 +85,7 @@ export class Scene {
   /** Focus an element, which may be too far away to be drawn just now. */
   go(element: SVGGElement | undefined): void {
     if (!element) return;
-    element.style.display = "";
+    this.cull.show(element);
     element.focus({ preventScroll: true });
   }
 
@@ -105,11 +106,16 @@ export class Scene {
       if (element.matches(":focus-visible")) this.view.reveal(box);
       this.paint.highlight(element);
     });
-    element.addEventListener("blur", () => this.paint.highlight(this.view.chosen));
+    element.addEventListener("blur", () => this.light(null));
+  }
+
+  /** Show what belongs to an element, or to the chosen one; not while the picture moves below the pointer. */
+  light(element: SVGGElement | null): void {
+    if (!this.view.moving) this.paint.highlight(element ?? this.view.chosen);
   }
 
   #lights(element: SVGGElement): void {
-    element.addEventListener("mouseenter", () => this.paint.highlight(element));
-    element.addEventListener("mouseleave", () => this.paint.highlight(this.view.chosen));
+    element.addEventListener("mouseenter", () => this.light(element));
+    element.addEventListener("mouseleave", () => this.light(null));
   }
 }

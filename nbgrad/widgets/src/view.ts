@@ -7,7 +7,7 @@ import { between, matches, reach } from "./find";
 import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
-import { type Ask, Inquiry } from "./numbers";
+import { type Ask, ASKED, Inquiry } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel } from "./panel";
 import { Player, stepPanel } from "./player";
 import { Scene, type Touched } from "./scene";
@@ -48,10 +48,12 @@ export class View implements Touched, Keyed, Tools {
     this.#camera = new Camera(
       this.#stage,
       (event) => this.#wants(event),
-      (to) => {
-        this.scene?.drawing.layer.setAttribute("transform", to.toString());
-        this.scene?.cull.look(to, this.#stage.clientWidth, this.#stage.clientHeight);
+      (to, moving) => {
+        if (!this.scene) return;
+        this.scene.drawing.layer.setAttribute("transform", to.toString());
+        this.scene.cull.look(to, this.#stage.clientWidth, this.#stage.clientHeight, moving);
       },
+      () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
     );
     this.#draw();
     this.#timeline.replace(description.history);
@@ -155,7 +157,7 @@ export class View implements Touched, Keyed, Tools {
       this.#draw();
       this.#keep(first, before);
     } else if (this.ask) {
-      this.#say("Asking the kernel for the new layout; it answers when the running cell has ended.");
+      this.#say(ASKED);
       this.ask({ toggle: holds });
     } else this.#say("What is inside this module is not in this file.");
   }
@@ -163,6 +165,10 @@ export class View implements Touched, Keyed, Tools {
   #say(text: string): void {
     this.#status.textContent = text;
     this.#status.hidden = false;
+  }
+
+  get moving(): boolean {
+    return this.#camera.moving;
   }
 
   reveal(box: Box | undefined): void {

@@ -1,0 +1,143 @@
+"""How smoothly a drawing of 1,000 nodes follows the hand: frames a second in headless Chromium, without a GPU.
+
+python -m benchmarks.panning
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from playwright.sync_api import Page, sync_playwright
+
+import nbgrad
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description import Description
+from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.page import page
+from tools.check_tools import chromium
+
+BEGIN = """() => {
+    const moved = window.moved = { spans: [], last: performance.now(), on: true };
+    const tick = now => {
+        moved.spans.push(now - moved.last);
+        moved.last = now;
+        if (moved.on) requestAnimationFrame(tick);
+    };
+    requestAnimationFrame(tick);
+}"""
+END = "() => { window.moved.on = false; return window.moved.spans.slice(2); }"
+
+# A point of the picture with a node under it, or with nothing.
+POINT = """over => {
+    const { left, top, width, height } = document.querySelector(".nbg-stage").getBoundingClientRect();
+    for (let i = 0; i < 400; i++) {
+        const x = left + width * (0.3 + 0.004 * ((i * 37) % 100));
+        const y = top + height * (0.3 + 0.004 * ((i * 61) % 100));
+        const element = document.elementFromPoint(x, y);
+        if (over ? element.closest(".nbg-node") : element.classList.contains("nbg-stage")) return [x, y];
+    }
+    throw new Error("no such point");
+}"""
+
+SEEN = """() => {
+    const { left, right, top, bottom } = document.querySelector(".nbg-stage").getBoundingClientRect();
+    const seen = box => box.width && box.right > left && box.left < right && box.bottom > top && box.top < bottom;
+    return [...document.querySelectorAll(".nbg-node")].filter(node => seen(node.getBoundingClientRect())).length;
+}"""
+
+
+class Moved(NamedTuple):
+    """What was done to the picture, how many nodes could be seen, and the milliseconds between its frames."""
+
+    what: str
+    seen: int
+    spans: list[float]
+
+    @property
+    def rate(self) -> float:
+        """Frames a second."""
+        return 1000 * len(self.spans) / sum(self.spans)
+
+
+def parallel(chains: int = 24) -> Description:
+    """So many chains of 30 ops side by side, each in a module, with 10 leaves each."""
+    with AutogradGraph("parallel") as graph:
+        start = nbgrad.tensor(torch.rand(8, 8), requires_grad=True)
+        ends = []
+        for chain in range(chains):
+            with nbgrad.scope(f"chain.{chain}"):
+                h = start
+                for step in range(30):
+                    h = h * nbgrad.tensor(torch.rand(8), requires_grad=True) if step < 20 and step % 2 else h.sin()
+            ends.append(h)
+        sum(ends[1:], ends[0]).sum().backward()
+    return describe(graph)
+
+
+def drag(tab: Page, x: float, y: float, events: int) -> None:
+    """Move the picture to and fro."""
+    tab.mouse.down()
+    for step in range(events):
+        tab.mouse.move(x + 6 * (step % 20 - 10), y + 6 * (step % 30 - 15))
+    tab.mouse.up()
+
+
+def wheel(tab: Page, _x: float, _y: float, events: int) -> None:
+    """Zoom out by 1.7 and in again."""
+    for step in range(events):
+        tab.mouse.wheel(0, 40 if step % 20 < 10 else -40)
+
+
+MOVES: dict[str, Callable[[Page, float, float, int], None]] = {"drag": drag, "wheel": wheel}
+
+
+@contextmanager
+def shown(description: Description) -> Iterator[Page]:
+    """The whole of it, drawn in a browser."""
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        file = Path(folder) / "picture.html"
+        limit = len(description["nodes"]) + 100
+        file.write_text(page(lay_out(description, limit=limit, seconds=60), "picture"), encoding="utf-8")
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+        tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+        tab.goto(file.as_uri())
+        tab.get_by_test_id("nbgrad-fit").click()
+        yield tab
+        browser.close()
+
+
+def measured(description: Description, events: int = 60) -> list[Moved]:
+    """Everything that a hand does, from the whole picture to where its letters can be read."""
+    found = []
+    with shown(description) as tab:
+        for closer in (1.0, 2.7, 7.5):
+            for over, (name, move) in product((False, True), MOVES.items()):
+                x, y = tab.evaluate(POINT, over)
+                tab.mouse.move(x, y)
+                tab.wait_for_timeout(500)  # until the wheel before it is said to rest
+                tab.evaluate(BEGIN)
+                seen = tab.evaluate(SEEN)
+                move(tab, x, y, events)
+                what = f"{name}, {closer:g} times as large, {'from a node' if over else 'from between'}"
+                found.append(Moved(what, seen, tab.evaluate(END)))
+            for _ in range(3):
+                tab.get_by_test_id("nbgrad-zoom-in").click()
+    return found
+
+
+def main() -> None:
+    """Print a table."""
+    print("| | nodes seen | frames a second | median ms | the slowest of 20 |\n|---|---|---|---|---|")
+    for one in measured(parallel()):
+        spans = sorted(one.spans)
+        middle, slow = spans[len(spans) // 2], spans[int(0.95 * len(spans))]
+        print(f"| {one.what} | {one.seen} | {one.rate:.0f} | {middle:.0f} | {slow:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
