@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import nbgrad
+from nbgrad.core.op import OPS
 from nbgrad.core.ops.linalg import cheapest
+from nbgrad.core.tensor import tensor
 from tests.core import rows
 from tests.core.both import same
 
@@ -171,3 +174,27 @@ def test_a_singular_system_is_an_error() -> None:
 def test_what_cannot_be_is_an_error(call: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
         call(nbgrad.tensor(of(2, 3), requires_grad=True))
+
+
+@pytest.mark.parametrize("name", ["matmul", "linear"])
+def test_a_batch_out_of_order_is_one_product_each_way_as_torchs_autograd_has_it(name: str) -> None:
+    torch.manual_seed(0)
+    x, w = torch.randn(3, 4, 5), torch.randn(5, 6)
+    seed = torch.randn(3, 4, 6).transpose(0, 1)
+
+    def run(x: Any, w: Any, function: Any, matrix: Any) -> Any:
+        y = function(x.transpose(0, 1), matrix(w))
+        y.backward(seed)
+        return y
+
+    theirs = [one.clone().requires_grad_() for one in (x, w)]
+    ours = [tensor(one.clone(), requires_grad=True) for one in (x, w)]
+    matrix = (lambda w: w) if name == "matmul" else (lambda w: w.T)
+    expected = run(*theirs, getattr(torch.nn.functional, name, None) or torch.matmul, matrix)
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        found = run(*ours, OPS[name], matrix)
+    products = {event.key: event.count for event in seen.key_averages() if event.key in {"aten::mm", "aten::bmm"}}
+    assert products == {"aten::mm": 3}
+    torch.testing.assert_close(found.data, expected.detach())
+    for mine, yours in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad.data, yours.grad)

@@ -39,7 +39,7 @@ def matmul(a, b):
     Shapes: (..., n, k) and (..., k, m) give (..., n, m); (k,) drops the dimension it lacks. Raises RuntimeError where
     the inner sizes differ.
     """
-    return torch.matmul(a, b)
+    return _by_matrix(a, b) if _scattered(a, b) else torch.matmul(a, b)
 
 
 @matmul.rule("a", r"\bar{y}\,b^{\top}")
@@ -48,7 +48,8 @@ def _(g, a_shape, b):
         return g.unsqueeze(-1) * b
     if len(a_shape) == 1:
         return (g.unsqueeze(-2) @ b.transpose(-2, -1)).squeeze(-2)
-    return g @ b.transpose(-2, -1)
+    b = b.transpose(-2, -1)
+    return _by_matrix(g, b) if _scattered(g, b) else g @ b
 
 
 @matmul.rule("b", r"a^{\top}\,\bar{y}")
@@ -319,12 +320,15 @@ def linear(input, weight, bias=None):
 
     Shapes: input (..., in), weight (out, in), bias (out,) give (..., out). Raises RuntimeError where ``in`` differs.
     """
-    return torch.nn.functional.linear(input, weight, bias)
+    if not _scattered(input, weight):
+        return torch.nn.functional.linear(input, weight, bias)
+    rows = torch.nn.functional.linear(_rows(input), weight, bias)
+    return rows.reshape((*input.shape[:-1], len(weight)))
 
 
 @linear.rule("input", r"\bar{y}\,W")
 def _(g, weight):
-    return g @ weight
+    return _by_matrix(g, weight) if _scattered(g, weight) else g @ weight
 
 
 @linear.rule("weight", r"\bar{y}^{\top}\,x")
@@ -335,6 +339,20 @@ def _(g, input):
 @linear.rule("bias", r"\bar{y}")
 def _(g):
     return g
+
+
+def _scattered(batch, matrix):
+    """Whether torch would multiply each matrix of ``batch`` by itself, as its rows do not lie in order.
+
+    It does so where its own autograd does not record; that takes an eighth of the time of a transformer.
+    """
+    raw = isinstance(batch, torch.Tensor) and isinstance(matrix, torch.Tensor)
+    return raw and matrix.ndim == 2 and batch.ndim > 2 and not batch.is_contiguous()
+
+
+def _by_matrix(batch, matrix):
+    """``batch @ matrix`` as one product of two matrices."""
+    return (_rows(batch) @ matrix).reshape((*batch.shape[:-1], matrix.shape[-1]))
 
 
 def _rows(x):
