@@ -31,9 +31,7 @@ from nbgrad.core.tensor import Tensor
 if TYPE_CHECKING:
     from nbgrad.core.inplace import InPlace
 
-
 RawTensor = torch.Tensor  # looked up several times for every op
-
 
 FIELDS = (
     *("_plans", "arity", "autocasts", "defaults", "forward", "holomorphic", "kernel", "live", "many", "optional"),
@@ -62,7 +60,7 @@ class Op:
         several: whether the rules take the gradients of several outputs, or of another than the first.
         listed: the name of the input that is a list of tensors, None for most ops.
         arity: the number of inputs; -1 where a list may have any length: then ``of(length)`` is the row that runs.
-        simple: whether all that the forward gives is one new tensor.
+        simple: whether the forward gives one new tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         broadcasts: positions of the inputs that the op broadcasts, whose gradients the engine sums down.
         differentiable: False for an op whose result is piecewise constant or no floating point number.
@@ -250,7 +248,8 @@ class Op:
             observer.on_call(self, args)
         try:
             if state.inference:
-                result = self._in_inference_mode(*values, **settings)
+                with torch.inference_mode():  # for this op alone: torch's mode is a thread's, ours is a task's
+                    result = self.forward(*values, **settings)
             else:
                 result = self.forward(*values, **settings) if settings else self.kernel(*values)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -261,11 +260,6 @@ class Op:
         if self.simple:
             return made(result, node)
         return self._outputs(node, args, result, settings, recorded=state.grad_enabled)
-
-    def _in_inference_mode(self, *values: Any, **settings: Any) -> Any:
-        """The forward in torch's own mode, for this op alone: torch's mode is a thread's, ours is a task's."""
-        with torch.inference_mode():
-            return self.forward(*values, **settings)
 
     def _outputs(
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool
@@ -399,6 +393,6 @@ def edges_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
     for position, arg in enumerate(args):
         if isinstance(arg, TensorBase):
             tensor = arg
-            if tensor._needs_grad:  # then it is a Tensor
-                edges[position] = tensor._origin or tensor.origin  # type: ignore[attr-defined]
+            if tensor._needs_grad:
+                edges[position] = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # it is a Tensor
     return tuple(edges)
