@@ -16,7 +16,7 @@ from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.frame import SMALL, FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
-from nbgrad.core.modes import Observer, current
+from nbgrad.core.modes import Observer, Scope, current
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
@@ -268,6 +268,7 @@ class Listener(Observer):
             failed = self._failure is not None and self._failure.seq > next(reversed(ops), 0)  # nothing ran after it
             needed = self._reached(self._failure.ids if self._failure and failed else ())
             shown = [(id, ran) for id, ran in ops.items() if id in needed or ran.thing() is not None]
+        raw = {id: data for data, id in self._constants.values()}
         seen: set[int] = set()
         passed: list[Passed] = []
         for id, ran in shown:
@@ -275,6 +276,18 @@ class Listener(Observer):
                 if source in outer and source not in seen:
                     seen.add(source)
                     taken = outer[source]
-                    passed.append((source, taken, ran.scope if taken.kind == "parameter" else taken.scope))
+                    thing = taken.leaf or raw.get(source)
+                    passed.append((source, taken, self._home(taken, None if thing is None else thing(), ran.scope)))
             passed.append((id, ran, ran.scope))
         return passed
+
+    def _home(self, taken: Record, value: Any, scope: Scope | None) -> Scope | None:
+        """Where a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in the module that holds it."""
+        if taken.kind == "parameter":
+            return scope
+        while scope is not None and value is not None:
+            if (name := scope.attribute(value)) is not None:
+                self._notes.names.setdefault(taken.id, name)
+                return scope
+            scope = scope.parent
+        return taken.scope

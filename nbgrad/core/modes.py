@@ -30,6 +30,10 @@ class Scope:
         self.label = label
         self.parent = parent
 
+    def attribute(self, value: Any) -> str | None:  # noqa: ARG002
+        """The attribute of what is called under which it holds ``value``, a tensor; None where it does not."""
+        return None
+
 
 class Observer:
     """Sees what the engine does; every method may be overridden and by default does nothing."""

@@ -31,6 +31,12 @@ class ModuleScope(Scope):
         self.kind = type(module)
         self.module = held
 
+    def attribute(self, value: Any) -> str | None:
+        """The name of the buffer, or of any other tensor that the module keeps."""
+        module = self.module()
+        held = () if module is None else vars(module).items()
+        return next((name for name, one in held if one is value), None)
+
     @property
     def about(self) -> str:
         """What the module is, in a line, and its formula in the next; what its class does not say is left out."""

@@ -11,6 +11,7 @@ FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 _MARGIN = 1.06
 _BOLD = 1.07
+_SENTENCE = 1.12  # where DejaVu Sans is the only font of the list, a sentence is so much longer than measured here
 
 # Advance widths in thousandths of the font size, from Adobe's published font metrics for Helvetica.
 _WIDTHS = {
@@ -93,7 +94,8 @@ def _advance(character: str) -> int:
 
 
 def wrap(text: str, size: float, width: float) -> list[str]:
-    """Break a sentence into lines no wider than ``width`` pixels; a word that is too long is cut."""
+    """Break a sentence into lines no wider than ``width`` pixels in any font; a word that is too long is cut."""
+    width /= _SENTENCE
     rows: list[str] = []
     for word in text.split():
         if rows and text_width(f"{rows[-1]} {word}", size) <= width:

@@ -75,6 +75,47 @@ def test_parameters_are_in_the_box_that_uses_them():
     assert drawn == [(name, box) for box in ("linear (Linear)", "0 (Linear)") for name in ("weight", "bias")]
 
 
+class Masked(nn.Module):
+    """Holds a buffer, a torch tensor and a tensor that its child uses; its input it does not hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.eye(2))
+        self.plain = torch.ones(2)
+        self.shared = nbgrad.tensor([3.0, 4.0])
+        self.inner = Inner()
+
+    def forward(self, x, y):
+        with nbgrad.scope("mine"):
+            masked = (x @ self.mask) * self.plain
+        return self.inner(masked + y, self.shared)
+
+
+class Inner(nn.Module):
+    def forward(self, x, shared):
+        return x * shared
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_what_a_module_holds_is_in_its_box_under_its_name_and_an_input_is_not(steps):
+    model, x = Masked(), nbgrad.tensor([[1.0, 2.0]], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(steps):  # each step is a call of its own, with a scope of its own
+            y = nbgrad.tensor([5.0, 6.0])
+            model(x, y).sum().backward()
+    drawn = [(record.name, labels(record.scope), record.value.values) for record in graph.records if record.op is None]
+    assert drawn == [
+        ("x", [], [[1.0, 2.0]]),
+        ("mask", ["Masked"], [[1.0, 0.0], [0.0, 1.0]]),
+        ("plain", ["Masked"], [1.0, 1.0]),
+        ("y", [], [5.0, 6.0]),
+        ("shared", ["Masked"], [3.0, 4.0]),
+    ]
+    calls = [record.scope for record in graph.records if record.op is not None and record.op.name == "mul"]
+    held = [record.scope for record in graph.records if record.name == "mask"]
+    assert held == [calls[0].parent]  # the box of this call, not of one before
+
+
 def test_a_path_is_found_from_the_enclosing_module_through_a_users_box():
     class Wrapped(nn.Module):
         def __init__(self):
