@@ -251,7 +251,7 @@ def _slope(node: Node, position: int, full: torch.Tensor, index: tuple[int, ...]
     """What the rule gives at ``index`` for an incoming gradient of 1 there; None where that is not to be had."""
     if node.outputs or not isinstance(node.saved, tuple):
         return None
-    unit = torch.ones(node.shape, dtype=node.dtype, device=node.device)
+    unit = torch.ones(node.shape, dtype=node.dtype, device=full.device)
     if full.shape == node.shape:
         unit = torch.zeros_like(unit)
         unit[index] = 1

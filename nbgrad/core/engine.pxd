@@ -23,7 +23,7 @@ cdef class Walk:
     cpdef object _add(self, Vertex origin, object gradient)
     cpdef object _visit(self, Vertex origin, object gradient)
     cpdef object _collect(self, Output output, object gradient)
-    @cython.locals(slot=Py_ssize_t, plan=Steps, needs=tuple, edges=tuple, position=Py_ssize_t)
+    @cython.locals(slot=Py_ssize_t, plan=Steps, needs=tuple, edges=list, position=Py_ssize_t)
     cpdef object _run_rules(self, Node node, object gradient)
     @cython.locals(parent=Vertex, plan=Steps, same=bint)
     cpdef object _hand_on(self, Node node, Py_ssize_t position, object gradient, object result)

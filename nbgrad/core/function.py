@@ -263,8 +263,8 @@ def _record(function: type[Function], context: Context, args: tuple[Any, ...], r
     node.op = _row(function, len(args))
     node.settings = {}
     node.saved = (context, *datas)
-    node.versions = (None, *[None if data is None else data._version for data in datas])
-    node.edges = tuple(arg.origin if isinstance(arg, Tensor) and arg.requires_grad else None for arg in args)
+    node.versions = [None, *[None if data is None else data._version for data in datas]]
+    node.edges = [arg.origin if isinstance(arg, Tensor) and arg.requires_grad else None for arg in args]
     node.seq = next_seq()
     first = raws[live[0]]
     node.shape, node.dtype, node.device = first.shape, first.dtype, first.device

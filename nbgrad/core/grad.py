@@ -79,10 +79,10 @@ def grad(
     origins = [tensor.origin for tensor in wanted]
     found = engine.gradients(roots, origins, retain_graph=retain, create_graph=create_graph)
     results: list[Tensor | None] = []
-    for position, origin in enumerate(origins):
+    for position, (tensor, origin) in enumerate(zip(wanted, origins, strict=True)):
         gradient = found.get(origin)
         if gradient is None and materialize_grads:
-            zeros = torch.zeros(origin.shape, dtype=origin.dtype, device=origin.device)
+            zeros = torch.zeros(origin.shape, dtype=origin.dtype, device=tensor.device)
             gradient = Tensor(zeros, requires_grad=create_graph)
         elif gradient is None and not allow_unused:
             raise RuntimeError(

@@ -62,9 +62,9 @@ class InPlace:
         """Change the first input; there are as many as the row has, and the settings have their own names."""
         row = self.row
         target: Tensor = args[0]
-        values = list(args)
-        needs = row._unwrap(args, values)
         state = current()
+        values, edges = list(args), [None] * len(args)
+        needs = row._unwrap(args, values, edges if state.grad_enabled else None)
         plan = None
         if state.grad_enabled:
             _check(target, row.name, needs)
@@ -77,7 +77,7 @@ class InPlace:
         if plan is None:
             self._write(values[0], values, settings)
         else:
-            node = self._record(plan, args, values, settings, needs)
+            node = self._record(plan, edges, values, settings, needs)
         for observer in state.observers:
             observer.on_change((target._data,), row.name)
             observer.on_result(row, args, settings, (target._data,), node)
@@ -108,7 +108,7 @@ class InPlace:
         return target
 
     def _record(
-        self, plan: "Plan", args: tuple[Any, ...], values: list[Any], settings: dict[str, Any], needs: int
+        self, plan: "Plan", edges: list[Any], values: list[Any], settings: dict[str, Any], needs: int
     ) -> "Node | None":
         """Change the data, and make the node that remembers what the rules need of before and after."""
         raw = values[0]
@@ -120,13 +120,13 @@ class InPlace:
             values[0] = raw.detach()  # squeeze_() and its like change the shape
         before = [_version(value) for value in values]
         self._write(raw, values, settings)
-        node = self.row._record(args, values, raw, settings, needs)
+        node = self.row._record(edges, values, raw, settings, needs)
         if node is not None:
             # What was saved before the change has the version of then, also where it shares the memory changed.
-            node.versions = tuple(
+            node.versions = [
                 before[slot] if slot < len(before) and version is not None else version
                 for slot, version in zip(plan.slots, node.versions, strict=True)
-            )
+            ]
         return node
 
     def _write(self, raw: torch.Tensor, values: list[Any], settings: dict[str, Any]) -> None:
@@ -144,8 +144,8 @@ class InPlace:
             base = alias.base
             changed = Tensor(target._data, True, node)
             row, settings = self._table["view_scatter"], {"path": alias.path()}
-            needs = 0b11 if base._needs_grad else 0b10
-            made = row._record((base, changed), [base._data, target._data], base._data, settings, needs)
+            needs, edges = (0b11, [base.origin, node]) if base._needs_grad else (0b10, [None, node])
+            made = row._record(edges, [base._data, target._data], base._data, settings, needs)
             assert made is not None
             _tell(made, (base, changed), base._data)
             target, node = base, made

@@ -84,7 +84,7 @@ class Listener(Observer):
             settings = {name: described(value) for name, value in settings.items()}
         frame = user_frame()
         node.place = place = Place(frame.f_code, frame.f_lasti)
-        ops[node.seq] = Ran(node, settings, tuple(sources), state.scope, place)
+        ops[node.seq] = Ran(node, out.device, settings, tuple(sources), state.scope, place)
         if self.watch:
             self._notes.values.add(node.seq, out)
         if len(ops) > self._limit:
@@ -98,7 +98,7 @@ class Listener(Observer):
 
     def _meet(self, id: int, origin: Origin, tensor: TensorBase) -> None:
         """Make the record of a tensor that no op in the graph made."""
-        facts = (tuple(origin.shape), origin.dtype, origin.device, self._notes)
+        facts = (tuple(origin.shape), origin.dtype, tensor._data.device, self._notes)
         if isinstance(origin, Leaf):
             self._outer[id] = Record(id, origin.kind, *facts, thing=ref(tensor), name=origin.name)
         else:

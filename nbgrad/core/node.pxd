@@ -20,8 +20,8 @@ cdef class Node(Vertex):
     cdef public Steps plan
     cdef public object settings
     cdef public object saved
-    cdef public tuple versions
-    cdef public tuple edges
+    cdef public list versions
+    cdef public list edges
     cdef public Py_ssize_t outputs
     cdef public object place
 

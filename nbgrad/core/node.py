@@ -55,7 +55,7 @@ class Vertex:
 
     Attributes:
         seq: the sequence number.
-        shape, dtype, device: of the gradient, which are those of the tensor.
+        shape, dtype, device: of the gradient, which are those of the tensor; a node says more.
         hooks: the user's hooks, None where there are none.
     """
 
@@ -64,7 +64,7 @@ class Vertex:
     seq: int
     shape: "torch.Size"
     dtype: "torch.dtype"
-    device: "torch.device"
+    device: "torch.device | None"
     hooks: Hooks | None
 
 
@@ -97,7 +97,8 @@ class Node(Vertex):
             ``Deferred`` inside a checkpoint.
         versions: for each saved value torch's version counter when it was saved; None for what is no tensor.
         edges: the origin of each input that needs a gradient, None for the others.
-        shape, dtype, device: of the differentiable output, the first one if there are several.
+        shape, dtype: of the differentiable output, the first one if there are several.
+        device: of an output without dimensions, which mixes with tensors of any device; None where nobody has to ask.
         outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
         place: the line of the user's that ran it; only there if somebody watched.
     """
@@ -108,8 +109,8 @@ class Node(Vertex):
     plan: "Plan"
     settings: dict[str, Any]
     saved: tuple[Any, ...] | Freed | Deferred
-    versions: tuple[int | None, ...]
-    edges: "tuple[Origin | None, ...]"
+    versions: list[int | None]
+    edges: "list[Origin | None]"
     outputs: int
     place: "Place"
 

@@ -81,7 +81,7 @@ def op(
             if method is not False:
                 install(f"{made.name}_", in_place)
             if operator is not None and made.arity == 2:
-                install_operator(f"i{operator}", in_place)
+                install_in_place(f"i{operator}", in_place)
         return made
 
     return decorate
@@ -90,9 +90,13 @@ def op(
 def install(name: str, function: Callable[..., Any]) -> None:
     """Make ``function`` a method of ``Tensor``, the tensor as its first argument."""
 
-    def method(self: Tensor, *args: Any, **settings: Any) -> Any:
+    def calling(self: Tensor, *args: Any, **settings: Any) -> Any:
         return function(self, *args, **settings)
 
+    def running(self: Tensor, *args: Any, **settings: Any) -> Any:
+        return Op.call(function, (self, *args), settings)  # type: ignore[arg-type]  # it is a row
+
+    method = running if isinstance(function, Op) else calling
     method.__name__, method.__doc__ = name, function.__doc__
     # A row has made its signature, which takes time that an import can do without.
     method.__signature__ = getattr(function, "__signature__", None) or signature(function)  # type: ignore[attr-defined]
@@ -108,22 +112,30 @@ def install_property(name: str, function: Callable[[Any], Any]) -> None:
     setattr(TensorMethods, name, property(part, doc=function.__doc__))
 
 
-def install_operator(operator: str, function: "Op | InPlace") -> None:
-    """Make ``function`` what Python's operator of that name calls, reflected too where it has two operands."""
-    run = function.run
+def install_operator(operator: str, row: Op) -> None:
+    """Make ``row`` what Python's operator of that name calls, reflected too where it has two operands."""
 
     def straight(self: Tensor, other: Any) -> Any:
-        return run((self, other), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
+        return Op.run(row, (self, other), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
-        return run((other, self), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
+        return Op.run(row, (other, self), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
 
     def alone(self: Tensor) -> Any:
-        return run((self,), _NO_SETTINGS)
+        return Op.run(row, (self,), _NO_SETTINGS)
 
-    setattr(TensorMethods, f"__{operator}__", straight if len(signature(function).parameters) > 1 else alone)
+    setattr(TensorMethods, f"__{operator}__", straight if len(signature(row).parameters) > 1 else alone)
     if hasattr(torch.Tensor, f"__r{operator}__"):
         setattr(TensorMethods, f"__r{operator}__", reflected)
+
+
+def install_in_place(operator: str, twin: InPlace) -> None:
+    """Make ``twin`` what Python's operator of that name calls, such as ``iadd`` for ``+=``."""
+
+    def change(self: Tensor, other: Any) -> Any:
+        return twin.run((self, other), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
+
+    setattr(TensorMethods, f"__{operator}__", change)
 
 
 _NO_SETTINGS: dict[str, Any] = {}

@@ -8,7 +8,7 @@ cdef class Plan(Steps):
     cdef public tuple saved_names
     cdef public tuple settings
     cdef public tuple slots
-    cdef public tuple unversioned
+    cdef public list unversioned
     cdef public tuple usual
     @cython.locals(arity=Py_ssize_t, slot=Py_ssize_t)
     cpdef tuple save(self, list values, tuple results, dict settings)

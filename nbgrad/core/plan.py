@@ -76,7 +76,7 @@ class Plan(Steps):
         self.slots = tuple(pool.index(name) for name in names)
         plain = len(self.settings) == len(names) and not self.looks
         self.usual = tuple(op.defaults[name] for name in names) if plain else None
-        self.unversioned = (None,) * len(names)
+        self.unversioned: list[int | None] = [None] * len(names)
 
     def save(self, values: list[Any], results: tuple[Any, ...], settings: dict[str, Any]) -> tuple[Any, ...]:
         """What the rules of this plan name, taken from one run of the op."""

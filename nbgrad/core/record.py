@@ -105,6 +105,7 @@ class Ran:
     def __init__(
         self,
         node: Node,
+        device: torch.device,
         settings: dict[str, Any],
         sources: tuple[Any, ...],
         scope: Scope | None,
@@ -112,7 +113,7 @@ class Ran:
     ) -> None:
         self.shape: tuple[int, ...] = node.shape
         self.dtype = node.dtype
-        self.device = node.device
+        self.device = device
         self.op = node.op
         self.settings = settings
         self.sources = sources

@@ -24,16 +24,17 @@ cdef class Op:
     cdef public dict _plans
 
     cpdef bint _bound(self, Py_ssize_t missing, dict settings) except -1
-    @cython.locals(state=State, values=list)
+    @cython.locals(missing=Py_ssize_t)
+    cpdef object call(self, tuple args, dict settings)
+    @cython.locals(state=State, values=list, edges=list)
     cpdef object run(self, tuple args, dict settings)
-    cpdef tuple _versions(self, tuple saved)
+    cpdef list _versions(self, tuple saved)
     @cython.locals(position=Py_ssize_t, ours=bint, foreign=bint, tensor=TensorBase)
-    cpdef object _unwrap(self, tuple args, list values)
+    cpdef object _unwrap(self, tuple args, list values, list edges)
     @cython.locals(node=Node, plan=Plan)
-    cpdef object _record(self, tuple args, list values, object result, dict settings, object needs)
-
-@cython.locals(edges=list, position=Py_ssize_t, tensor=TensorBase)
-cpdef tuple edges_of(tuple args)
+    cpdef object _record(self, list edges, list values, object result, dict settings, object needs)
 
 @cython.locals(tensor=TensorBase)
 cpdef object made(object raw, Node node)
+
+cdef type _TENSOR

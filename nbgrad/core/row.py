@@ -212,6 +212,10 @@ class Op:
         return self._rows[count]
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
+        return self.call(args, settings)
+
+    def call(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+        """Run the op on what a call was given."""
         missing = self.arity - len(args)
         if missing or settings:
             if not self._bound(missing, settings):
@@ -232,18 +236,20 @@ class Op:
 
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
         """Run the op on as many inputs as it has, in order; its settings have their own names."""
-        values = list(args)
-        needs = self._unwrap(args, values)
+        state = current()
+        values: list[Any] = list(args)
+        edges: list[Any] | None = [None] * len(args) if state.grad_enabled else None
+        needs = self._unwrap(args, values, edges)
         if self.kernel is None:
             self.kernel = direct(self.forward)
             self.autocasts = may_cast(self.kernel)
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
-        state = current()
-        recorded = needs and state.grad_enabled and not state.inference
+        recorded = needs and edges is not None and not state.inference
         if recorded and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
+            self._unwrap(args, values, edges)
         for observer in state.observers:
             observer.on_call(self, args)
         try:
@@ -254,7 +260,7 @@ class Op:
                 result = self.forward(*values, **settings) if settings else self.kernel(*values)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise explained(self, error, args, values) from None
-        node = self._record(args, values, result, settings, needs) if recorded else None
+        node = self._record(edges, values, result, settings, needs) if recorded else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)
         if self.simple:
@@ -278,8 +284,8 @@ class Op:
             return tuple(outputs)
         return outputs[0] if self.returns is None else self.returns(*outputs)
 
-    def _unwrap(self, args: tuple[Any, ...], values: list[Any]) -> int:
-        """Put the raw values of ``args`` into ``values``.
+    def _unwrap(self, args: tuple[Any, ...], values: list[Any], edges: list[Any] | None) -> int:
+        """Put the raw values of ``args`` into ``values``, and the origins of those that need a gradient into ``edges``.
 
         Returns:
             A bit set for each input that needs a gradient; -1 where none of them is a ``Tensor``.
@@ -291,6 +297,8 @@ class Op:
                 values[position] = tensor._data
                 if tensor._needs_grad:
                     needs |= 1 << position
+                    if edges is not None:
+                        edges[position] = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # a Tensor's
             elif isinstance(arg, RawTensor):
                 foreign = True
             elif isinstance(arg, np.ndarray):
@@ -308,7 +316,7 @@ class Op:
         return result[0] if self.returns is None else self.returns(*result[: self.shown])
 
     def _record(
-        self, args: tuple[Any, ...], values: list[Any], result: Any, settings: dict[str, Any], needs: int
+        self, edges: list[Any] | None, values: list[Any], result: Any, settings: dict[str, Any], needs: int
     ) -> Node | None:
         """The node that remembers this run; None where the result has no gradient."""
         out = result
@@ -337,19 +345,19 @@ class Op:
             node.versions = self._versions(node.saved)
         else:
             node.saved, node.versions = plan.usual, plan.unversioned
-        node.edges = edges_of(args)
+        node.edges = edges
         node.seq = next_seq()
         node.outputs = (len(result) if self.many else len(self.live)) if self.several else 0
         node.hooks = None
-        node.shape = out.shape
+        node.shape = shape = out.shape
         node.dtype = dtype
-        node.device = out.device
+        node.device = None if shape else out.device
         return node
 
-    def _versions(self, saved: tuple[Any, ...]) -> tuple[int | None, ...]:
+    def _versions(self, saved: tuple[Any, ...]) -> list[int | None]:
         """For each saved tensor torch's version counter as it is now, None for anything else."""
         try:
-            return tuple([one._version if isinstance(one, RawTensor) else None for one in saved])
+            return [one._version if isinstance(one, RawTensor) else None for one in saved]
         except RuntimeError:
             raise RuntimeError(INFERENCE.format(op=self.name)) from None
 
@@ -377,22 +385,15 @@ class Op:
         return f"<op {self.name}>"
 
 
+_TENSOR = Tensor
+"""The class once more, under a name that is declared to be one: Cython then calls what makes an object directly."""
+
+
 def made(raw: torch.Tensor, node: Node | None) -> Tensor:
     """``raw`` as the tensor that ``node`` made, or as a constant: what calling ``Tensor`` gives, but faster."""
-    tensor = TensorBase.__new__(Tensor)
+    tensor = _TENSOR.__new__(_TENSOR)
     tensor._data = raw
     tensor._needs_grad = node is not None
     tensor._origin = node
     tensor._grad = tensor._alias = tensor.name = None
     return tensor
-
-
-def edges_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The origins of the inputs that need a gradient; None for the others."""
-    edges: list[Any] = [None] * len(args)
-    for position, arg in enumerate(args):
-        if isinstance(arg, TensorBase):
-            tensor = arg
-            if tensor._needs_grad:
-                edges[position] = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # it is a Tensor
-    return tuple(edges)
