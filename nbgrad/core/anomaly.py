@@ -263,7 +263,7 @@ def _slope(node: Node, position: int, full: torch.Tensor, index: tuple[int, ...]
         result = node.plan.joint(unit, needed, *node.saved)[position]
     for at, rule, needs in node.plan.rules:
         if at == position and result is None:
-            result = rule(unit, *[node.saved[slot] for slot in needs])
+            result = unit if rule is None else rule(unit, *[node.saved[slot] for slot in needs])
     return None if result is None else float(_raw(result)[index].item())
 
 

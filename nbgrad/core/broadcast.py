@@ -4,6 +4,11 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
+import torch
+
+RawTensor = torch.Tensor
+sum_over = torch.sum
+
 
 class Reduction(NamedTuple):
     """What was summed to undo a broadcast: a fact of one backward, which the picture shows on the edge."""
@@ -36,6 +41,25 @@ def reduction(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | N
     return Reduction(tuple(source), tuple(target), tuple(dims), prod(source[dim] for dim in dims))
 
 
-def sum_to(gradient: Any, shape: tuple[int, ...]) -> Any:
-    """``gradient``, a torch tensor or a ``Tensor``, summed down to ``shape``."""
-    return gradient.sum_to_size(*shape) if shape else gradient.sum()  # torch reads numbers faster than a tuple of them
+def sum_to(gradient: Any, given: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """``gradient``, a torch tensor or a ``Tensor`` of shape ``given``, summed down to ``shape``.
+
+    Raises:
+        RuntimeError: ``shape`` does not stretch to ``given``.
+    """
+    if not shape:
+        return gradient.sum()
+    lead = len(given) - len(shape)
+    if lead in (0, 1) and isinstance(gradient, RawTensor):
+        # Most often one dimension is to go, which torch sums faster than it finds out that this is so.
+        found = lead - 1
+        for dim in range(lead, len(given)):
+            have, want = given[dim], shape[dim - lead]
+            if have != want:
+                if found >= 0 or want != 1:
+                    found = -1
+                    break
+                found = dim
+        if found >= 0:
+            return sum_over(gradient, found, not lead)
+    return gradient.sum_to_size(*shape)  # torch reads numbers faster than a tuple of them

@@ -226,7 +226,7 @@ class Walk:
             if self.observers or position not in plan.broadcasts:
                 undone = _undone(node, position, given, shape)
             try:
-                result = sum_to(result, shape)
+                result = sum_to(result, given, shape)
             except RuntimeError:
                 _undone(node, position, given, shape)  # says which rule is wrong
                 raise
@@ -267,8 +267,10 @@ class Walk:
         return gradient
 
 
-def _result(rule: Callable[..., Any], gradient: Any, values: Any, needs: tuple[int, ...]) -> Any:
-    """What a rule gives; a call with the values themselves is faster than one with a list of them."""
+def _result(rule: Callable[..., Any] | None, gradient: Any, values: Any, needs: tuple[int, ...]) -> Any:
+    """What a rule gives, None for one that hands on what it is given; a call with the values is faster than a list."""
+    if rule is None:
+        return gradient
     many = len(needs)
     if many == 1:
         return rule(gradient, values[needs[0]])

@@ -72,7 +72,8 @@ class Steps:
     """What a backward does at a node.
 
     Attributes:
-        rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes.
+        rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes; None
+            in the place of a rule that hands the gradient on as it is.
         joined: whether there is one rule for all inputs instead, ``joint``.
         keeps_values: whether the node saves tensors, which a backward frees.
         broadcasts: positions of the inputs whose gradients the engine sums down.
@@ -80,7 +81,7 @@ class Steps:
 
     __slots__ = ("broadcasts", "joined", "keeps_values", "rules")
 
-    rules: tuple[tuple[int, Callable[..., Any], tuple[int, ...]], ...]
+    rules: tuple[tuple[int, Callable[..., Any] | None, tuple[int, ...]], ...]
     joined: bool
     keeps_values: bool
     broadcasts: frozenset[int]

@@ -131,19 +131,17 @@ class JointPlan(Plan):
         return self._rule(gradient, needed, *given)
 
 
-def _seen(rule: Rule, op: "Op", conjugated: bool) -> Callable[..., Any]:
-    """The function of ``rule`` as the walk calls it: with one gradient, or with the list of those of all outputs."""
+def _seen(rule: Rule, op: "Op", conjugated: bool) -> Callable[..., Any] | None:
+    """The function of ``rule`` as the walk calls it: with one gradient, or with the list of those of all outputs.
+
+    None stands for the rule that hands the gradient on as it is, which need not be called.
+    """
     function = foreign(rule.function)
     if rule.outputs is None and not conjugated and not rule.joint:
-        return direct_rule(function) or _same
+        return direct_rule(function)
     if rule.outputs is not None:
         function = _picking(function, tuple(op.live.index(output) for output in rule.outputs))
     return _conjugating(function) if conjugated else function
-
-
-def _same(gradient: Any) -> Any:
-    """The rule that hands a gradient on as it is, compiled where this module is."""
-    return gradient
 
 
 def _picking(function: Callable[..., Any], slots: tuple[int, ...]) -> Callable[..., Any]:

@@ -43,6 +43,6 @@ def test_dims_and_terms_are_those_of_the_sum_that_is_made(a: tuple[int, ...], b:
         made = reduction(full.shape, shape)
         assert made is not None
         summed = full.sum(made.dims).reshape(shape) if made.dims else full
-        torch.testing.assert_close(sum_to(full, shape), summed)
-        torch.testing.assert_close(sum_to(tensor(full), shape).data, summed)
+        torch.testing.assert_close(sum_to(full, full.shape, shape), summed)
+        torch.testing.assert_close(sum_to(tensor(full), full.shape, shape).data, summed)
         assert made.terms == torch.ones_like(full).sum(made.dims).max() if full.numel() and made.dims else True
