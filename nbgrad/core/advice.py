@@ -28,6 +28,14 @@ def place_of(node: Node | Output) -> Place | None:
     return getattr(node.node if isinstance(node, Output) else node, "place", None)
 
 
+def replaced(expected: tuple[int, ...], now: tuple[int, ...]) -> RuntimeError:
+    """The error of a backward that comes to a leaf with data of another shape than its forward used."""
+    return RuntimeError(
+        f"the data of a leaf were replaced between forward and backward: the gradient has shape {tuple(expected)}, the "
+        f"leaf now {tuple(now)}. Replace them before the forward."
+    )
+
+
 def freed(node: Node, saved: Freed) -> RuntimeError:
     """A backward goes a second time through ``node``, whose values are gone."""
     plan = node.plan

@@ -27,10 +27,28 @@ def differentiable(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
+def owned(gradient: torch.Tensor, data: torch.Tensor, taken: set[int] | None) -> torch.Tensor:
+    """``gradient`` in memory of its own, laid out as ``data``: itself if it has that, else a copy.
+
+    Args:
+        gradient: of the shape of ``data``.
+        data: of the tensor whose gradient it becomes.
+        taken: addresses of memory that is somebody's already, to which that of the result is added; None to copy.
+    """
+    if taken is not None and laid_out_as(gradient, data):
+        memory = gradient.data_ptr()
+        if memory not in taken:
+            taken.add(memory)
+            return gradient
+    return torch.empty_like(data).copy_(gradient)
+
+
 def laid_out_as(gradient: torch.Tensor, data: torch.Tensor) -> bool:
     """Whether a gradient fills memory of its own as ``data`` would, with nothing left to compute, as a conjugate."""
-    whole = gradient.stride() == data.stride() and gradient.untyped_storage().nbytes() == gradient.nbytes
-    return whole and not (gradient.is_conj() or gradient.is_neg())
+    alike = (gradient.is_contiguous() and data.is_contiguous()) or gradient.stride() == data.stride()
+    if not alike or gradient.untyped_storage().nbytes() != gradient.nbytes:
+        return False
+    return not (gradient.is_neg() or (gradient.dtype.is_complex and gradient.is_conj()))
 
 
 class Contents:

@@ -34,10 +34,10 @@ def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
             for observer in walk.observers:
                 observer.on_accumulate(leaf, gradient)
             tensor = leaf.ref()
-            if tensor is not None and tensor.requires_grad:
-                memory = _memory(gradient)
-                tensor.accumulate(gradient, alone=memory not in taken, create_graph=create_graph)
-                taken.add(memory)
+            if tensor is not None and tensor._needs_grad:
+                if leaf.shape != (now := tensor._data.shape):
+                    raise advice.replaced(leaf.shape, now)
+                tensor.accumulate(gradient, taken, create_graph=create_graph)
                 for hook in list(leaf.hooks.accumulated.values()) if leaf.hooks is not None else ():
                     hook(tensor)
     for observer in walk.observers:
@@ -263,7 +263,7 @@ class Walk:
             gradient = run_before(origin, hooks.before, gradient, create_graph=self.create_graph)
         tensor = hooks.retained() if hooks.retained is not None else None
         if tensor is not None and not isinstance(origin, Leaf):
-            tensor.accumulate(gradient, alone=False, create_graph=self.create_graph)
+            tensor.accumulate(gradient, None, create_graph=self.create_graph)
         return gradient
 
 
@@ -306,7 +306,7 @@ def _seq(origin: Origin) -> int:
 
 
 def _memory(gradient: Any) -> int:
-    """The address of the memory behind a gradient: two with the same one must not both become a ``.grad``."""
+    """The address of the memory behind a gradient that the user holds: it must not become a ``.grad``."""
     raw = gradient if isinstance(gradient, torch.Tensor) else gradient.data
     return int(raw.untyped_storage().data_ptr())
 

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from nbgrad.core import engine
 from nbgrad.core.alias import View, part
 from nbgrad.core.base import TensorBase
-from nbgrad.core.contents import Contents, differentiable, laid_out_as
+from nbgrad.core.contents import Contents, differentiable, owned
 from nbgrad.core.hooks import Hooks, add
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current
@@ -154,23 +154,18 @@ class Tensor(TensorBase, Contents, TensorMethods):
         retain = create_graph if retain_graph is None else retain_graph
         engine.backward(roots, retain_graph=retain, create_graph=create_graph)
 
-    def accumulate(self, gradient: Any, *, alone: bool, create_graph: bool) -> None:
+    def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.
 
-        The first gradient becomes ``.grad`` without a copy if it is ``alone`` in its memory and laid out as the data.
+        The first gradient becomes ``.grad`` without a copy if it is laid out as the data, in memory that is not
+        ``taken``; with None it is copied.
         """
-        if gradient.shape != self._data.shape:
-            raise RuntimeError(
-                f"the data of a leaf were replaced between forward and backward: the gradient has shape "
-                f"{tuple(gradient.shape)}, the leaf now {tuple(self._data.shape)}. Replace them before the forward."
-            )
         with _WRITING:
             held = self._grad
             if create_graph:
                 self._grad = gradient.clone() if held is None else held + gradient
             elif held is None:
-                fits = alone and laid_out_as(gradient, self._data)
-                self._grad = Tensor(gradient if fits else torch.empty_like(self._data).copy_(gradient))
+                self._grad = Tensor(owned(gradient, self._data, taken))
             elif held._needs_grad:
                 self._grad = Tensor(held.data + gradient)
             else:

@@ -125,12 +125,13 @@ class Optimizer(torch.optim.Optimizer):
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            params = [param for param in group["params"] if param.grad is not None]
-            if params:
+            held = [(param, grad.data) for param in group["params"] if (grad := param.grad) is not None]
+            if held:
+                params, grads = [param for param, _ in held], [grad for _, grad in held]
                 observers = current().observers
                 for observer in observers:
                     observer.on_step_begin(params)
-                self.update(params, self._dense([param.grad.data for param in params]), group)
+                self.update(params, self._dense(grads), group)
                 self._tell(params)
                 for observer in observers:
                     observer.on_step_end()

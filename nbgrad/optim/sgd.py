@@ -1,9 +1,15 @@
 """Stochastic gradient descent."""
 
-import torch
+from typing import Any
 
-from nbgrad.optim.optimizer import Params
+import torch
+from torch.optim.sgd import sgd
+
+from nbgrad.core.tensor import Tensor
+from nbgrad.optim.optimizer import Params, Tensors
 from nbgrad.optim.torchs import TorchOptimizer
+
+_SETTINGS = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize", "foreach")
 
 
 class SGD(TorchOptimizer):
@@ -56,3 +62,25 @@ class SGD(TorchOptimizer):
             differentiable=differentiable,
             fused=fused,
         )
+
+    def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
+        """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""
+        if group["fused"]:  # needs what torch's optimizer adds for a scaler of gradients
+            super().update(params, grads, group)
+            return
+        data, momentum = [param.data for param in params], group["momentum"]
+        if _is_plain(group):
+            torch._foreach_add_(data, grads, alpha=-group["lr"])  # all that torch does then, after many questions
+            return
+        buffers = [self.state[param].get("momentum_buffer") if momentum else None for param in params]
+        settings = {name: group[name] for name in _SETTINGS} | self._kernels(data, group)
+        sgd(data, list(grads), buffers, **settings)
+        if momentum:
+            for param, buffer in zip(params, buffers, strict=True):
+                self.state[param]["momentum_buffer"] = buffer
+
+
+def _is_plain(group: dict[str, Any]) -> bool:
+    """Whether a step is the gradient times the learning rate and nothing else."""
+    more = group["momentum"] or group["weight_decay"] or group["maximize"] or group["foreach"] is False
+    return not more and not isinstance(group["lr"], torch.Tensor)
