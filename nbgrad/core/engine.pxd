@@ -27,6 +27,3 @@ cdef class Walk:
     cpdef object _run_rules(self, Node node, object gradient)
     @cython.locals(parent=Vertex, plan=Steps, same=bint)
     cpdef object _hand_on(self, Node node, Py_ssize_t position, object gradient, object result)
-
-@cython.locals(many=Py_ssize_t)
-cdef object _result(object rule, object gradient, object values, tuple needs)

@@ -5,7 +5,7 @@ The walk knows nodes, rules and gradients, not tensors: in a plain backward the 
 The ``.grad`` of leaves is written after the last rule has run: a rule that raises leaves every ``.grad`` as it was.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any
 
@@ -189,29 +189,38 @@ class Walk:
 
     def _run_rules(self, node: Node, gradient: Any) -> None:
         """Run the rule of each input that needs a gradient, and add what it gives to what the parent has so far."""
-        saved: Any = node.saved
-        if not isinstance(saved, tuple):
-            saved = _again(node, saved)
+        saved: Any = node.saved if isinstance(node.saved, tuple) else _again(node, node.saved)
         for slot, version in enumerate(node.versions):
             if version is not None and saved[slot]._version != version:
                 raise advice.changed(node, slot, saved[slot])
         plan = node.plan
         values = plan.unpack(node) if self.create_graph else saved
-        if plan.joined or (node.hooks is not None and node.hooks.after):
-            given = self._given(node, gradient, values)
-            if node.hooks is not None and node.hooks.after:
-                found = list(given)
-                with outside():
-                    given = run_after(node, node.hooks.after, gradient, found, create_graph=self.create_graph)
-            for position, result in given:
-                self._hand_on(node, position, gradient, result)
-            return
         useful, edges = self.useful, node.edges
+        after = node.hooks is not None and node.hooks.after
+        given = self._jointly(node, gradient, values) if plan.joined else []
         for position, rule, needs in plan.rules:
-            if useful is None or edges[position] in useful:
-                result = _result(rule, gradient, values, needs)
-                if result is not None:
-                    self._hand_on(node, position, gradient, result)
+            if useful is not None and edges[position] not in useful:
+                continue
+            if rule is None:
+                result = gradient
+            elif len(needs) == 1:  # a call with the value itself is faster than one with a list of it
+                result = rule(gradient, values[needs[0]])
+            else:
+                result = rule(gradient, *[values[slot] for slot in needs])
+            if after:
+                given.append((position, result))
+            elif result is not None:
+                self._hand_on(node, position, gradient, result)
+        if after or given:
+            self._hand_all(node, gradient, given)
+
+    def _hand_all(self, node: Node, gradient: Any, given: Iterable[tuple[int, Any]]) -> None:
+        """Give each input of ``node`` what is ``given`` for it, after the hooks that ask for all of it."""
+        if node.hooks is not None and node.hooks.after:
+            with outside():
+                given = run_after(node, node.hooks.after, gradient, list(given), create_graph=self.create_graph)
+        for position, result in given:
+            self._hand_on(node, position, gradient, result)
 
     def _hand_on(self, node: Node, position: int, gradient: Any, result: Any) -> None:
         """Give an input of ``node`` what its rule gave, in the shape, element type and place of the input."""
@@ -240,20 +249,11 @@ class Walk:
             observer.on_rule(node, position, full, result, undone)
         self._add(parent, result)
 
-    def _given(self, node: Node, gradient: Any, values: Any) -> Iterator[tuple[int, Any]]:
-        """What the rules of ``node`` give its inputs, by position; an input without a gradient is left out."""
-        useful, edges = self.useful, node.edges
-        if node.plan.joined:
-            needed = tuple(edge is not None and (useful is None or edge in useful) for edge in edges)
-            for position, result in enumerate(node.plan.joint(gradient, needed, *values)):
-                if needed[position] and result is not None:
-                    yield position, result
-            return
-        for position, rule, needs in node.plan.rules:
-            if useful is None or edges[position] in useful:
-                result = _result(rule, gradient, values, needs)
-                if result is not None:
-                    yield position, result
+    def _jointly(self, node: Node, gradient: Any, values: Any) -> list[tuple[int, Any]]:
+        """What the one rule of ``node`` gives its inputs, by position; an input without a gradient is left out."""
+        needed = tuple([edge is not None and (self.useful is None or edge in self.useful) for edge in node.edges])
+        results = enumerate(node.plan.joint(gradient, needed, *values))
+        return [(position, result) for position, result in results if needed[position] and result is not None]
 
     def _hooked(self, origin: Origin, hooks: Hooks, gradient: Any) -> Any:
         """``gradient`` after the hooks of its tensor and those before a node; it is kept where that was asked for."""
@@ -265,18 +265,6 @@ class Walk:
         if tensor is not None and not isinstance(origin, Leaf):
             tensor.accumulate(gradient, None, create_graph=self.create_graph)
         return gradient
-
-
-def _result(rule: Callable[..., Any] | None, gradient: Any, values: Any, needs: tuple[int, ...]) -> Any:
-    """What a rule gives, None for one that hands on what it is given; a call with the values is faster than a list."""
-    if rule is None:
-        return gradient
-    many = len(needs)
-    if many == 1:
-        return rule(gradient, values[needs[0]])
-    if many == 0:
-        return rule(gradient)
-    return rule(gradient, *[values[slot] for slot in needs])
 
 
 def _again(node: Node, saved: Freed | Deferred) -> Any:

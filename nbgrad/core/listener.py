@@ -282,7 +282,7 @@ class Listener(Observer):
         return passed
 
     def _home(self, taken: Record, value: Any, scope: Scope | None) -> Scope | None:
-        """Where a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in the module that holds it."""
+        """Where a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in what holds it."""
         if taken.kind == "parameter":
             return scope
         while scope is not None and value is not None:

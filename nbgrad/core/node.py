@@ -72,8 +72,8 @@ class Steps:
     """What a backward does at a node.
 
     Attributes:
-        rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes; None
-            in the place of a rule that hands the gradient on as it is.
+        rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes.
+            None is the rule that hands the gradient on as it is.
         joined: whether there is one rule for all inputs instead, ``joint``.
         keeps_values: whether the node saves tensors, which a backward frees.
         broadcasts: positions of the inputs whose gradients the engine sums down.

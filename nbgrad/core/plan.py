@@ -116,7 +116,7 @@ class JointPlan(Plan):
     def __init__(self, op: "Op", positions: list[int], conjugated: bool = False) -> None:
         super().__init__(op, positions, conjugated)
         rule = op.rules[op.inputs[positions[0]]]
-        self._rule = _seen(rule, op, conjugated)
+        self._rule: Any = _seen(rule, op, conjugated)
         index = self.saved_names.index
         # A list of tensors is handed to the rule as one tuple, everything else by itself.
         self._groups = tuple(

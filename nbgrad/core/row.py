@@ -246,7 +246,7 @@ class Op:
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
-        recorded = needs and edges is not None and not state.inference
+        recorded = needs and state.grad_enabled and not state.inference
         if recorded and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
             self._unwrap(args, values, edges)
@@ -260,7 +260,7 @@ class Op:
                 result = self.forward(*values, **settings) if settings else self.kernel(*values)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise explained(self, error, args, values) from None
-        node = self._record(edges, values, result, settings, needs) if recorded else None
+        node = self._record(edges, values, result, settings, needs) if recorded and edges is not None else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)
         if self.simple:
@@ -316,7 +316,7 @@ class Op:
         return result[0] if self.returns is None else self.returns(*result[: self.shown])
 
     def _record(
-        self, edges: list[Any] | None, values: list[Any], result: Any, settings: dict[str, Any], needs: int
+        self, edges: list[Any], values: list[Any], result: Any, settings: dict[str, Any], needs: int
     ) -> Node | None:
         """The node that remembers this run; None where the result has no gradient."""
         out = result

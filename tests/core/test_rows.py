@@ -271,7 +271,8 @@ def given(node: Node, seed: Any) -> list[tuple[int, Any]]:
     if node.plan.joint is not None:
         needed = tuple(edge is not None for edge in node.edges)
         return [(i, one) for i, one in enumerate(node.plan.joint(seed, needed, *node.saved)) if needed[i]]
-    return [(i, rule(seed, *[node.saved[slot] for slot in needs])) for i, rule, needs in node.plan.rules]
+    taken = [(i, rule, [node.saved[slot] for slot in needs]) for i, rule, needs in node.plan.rules]
+    return [(i, seed if rule is None else rule(seed, *values)) for i, rule, values in taken]
 
 
 @every_row
