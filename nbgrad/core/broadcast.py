@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-RawTensor = torch.Tensor
-sum_over = torch.sum
+RawTensor, sum_over = torch.Tensor, torch.sum  # looked up for every gradient that is summed
 
 
 class Reduction(NamedTuple):
