@@ -287,7 +287,7 @@ class Listener(Observer):
             return scope
         while scope is not None and value is not None:
             if (name := scope.attribute(value)) is not None:
-                self._notes.names.setdefault(taken.id, name)
+                self._notes.names[taken.id] = name
                 return scope
             scope = scope.parent
         return taken.scope
