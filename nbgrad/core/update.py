@@ -67,6 +67,8 @@ class UpdateRecorder:
         found = {id: data for id, data in found.items() if id not in self._seen}
         if sum(data.nbytes for data in found.values()) <= self._budget:
             self._before = {id: (data, data.clone()) for id, data in found.items()}
+        else:  # the same will not fit after the next backward
+            self._seen |= found.keys()
 
     def end(self) -> Update | None:
         """It has changed them: what it did, if that is measured."""

@@ -27,7 +27,7 @@ class ModuleScope(Scope):
         if held is None or held() is not module:
             held, label = ref(module), _label(module, None if above is None else above())
             _labels[id(module), id(above)] = held, label, above
-        super().__init__(label, parent)
+        self.label, self.parent = label, parent  # every call of a module comes by: as super() does it, but quicker
         self.kind = type(module)
         self.module = held
 
