@@ -133,7 +133,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "value": None,
         "gradient": None,
         "badges": [badge for node in inside for badge in node["badges"]],
-        "levels": {key: max(level.get(key, 0.0) for level in levels) for key in ("gradient", "saved", "time")},
+        "levels": {key: max([level.get(key, 0.0) for level in levels]) for key in ("gradient", "saved", "time")},
         "holds": [scope["id"] for scope in scopes],
         "norms": [],
         "past": "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True))),

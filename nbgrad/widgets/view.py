@@ -9,6 +9,7 @@ import anywidget
 import traitlets
 from IPython.display import display
 
+from nbgrad.widgets.collecting import uncollected
 from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.folding import Folding, first_folding, folded_below
@@ -65,6 +66,7 @@ class GraphView(anywidget.AnyWidget):
         self._holdings = holdings
         self.comm.on_close(lambda _message: self.close())
 
+    @uncollected()
     def draw(self, description: Description, folding: Folding | None = None, holdings: Holdings | None = None) -> None:
         """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
 
@@ -105,6 +107,7 @@ class GraphView(anywidget.AnyWidget):
             GraphView._last = None
 
     @traitlets.observe("request")
+    @uncollected()
     def _answer(self, change: Any) -> None:
         request = change["new"]
         if request.get("of") in ("value", "gradient") and self._holdings is not None:
@@ -160,6 +163,7 @@ def show_text(description: Description) -> None:
     display({"text/plain": text(description)}, raw=True)
 
 
+@uncollected()
 def show(
     description: Description,
     *,
