@@ -7,11 +7,12 @@ takes too long is drawn coarser; nothing here waits longer than the sum of the t
 
 import json
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
-from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.fold import detailed, shaped
 from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.lettering import text_width
 from nbgrad.widgets.runs import scope_path
@@ -59,9 +60,12 @@ def lay_out(
     """
     tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(description["nodes"])))]
     for size in tries:
-        drawn = drawable(description, size, folding if size == limit else None)
+        shape = shaped(description, size, folding if size == limit else None)
         try:
-            layout = place(drawn, direction, seconds)
+            with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter
+                placed = pool.submit(place, shape, direction, seconds)
+                drawn = detailed(shape)
+            layout = placed.result()
         except EngineMissing:
             raise
         except EngineError as error:
@@ -106,16 +110,16 @@ def whole(
     return {**picture, "turned": turned, "folded": sorted(folding.closed & known)}
 
 
-def place(drawn: Description, direction: Direction = "TB", seconds: float = SECONDS) -> Layout:
-    """Find a place for everything in a drawable description.
+def place(shape: Description, direction: Direction = "TB", seconds: float = SECONDS) -> Layout:
+    """Find a place for everything that will be drawn.
 
     Raises:
         EngineError: graphviz fails; LayoutTimeout if it was stopped after ``seconds``.
     """
-    if not drawn["nodes"]:
+    if not shape["nodes"]:
         size = 2 * _EDGE
         return {"width": size, "height": size, "nodes": {}, "edges": {}, "labels": {}, "marks": {}, "scopes": {}}
-    return _read(drawn, direction, json.loads(run_graphviz(dot_source(drawn, direction), seconds=seconds)))
+    return _read(shape, direction, json.loads(run_graphviz(dot_source(shape, direction), seconds=seconds)))
 
 
 # --- the DOT text --------------------------------------------------------------------------------------------------
