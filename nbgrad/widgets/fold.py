@@ -38,12 +38,15 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
     return detailed(shaped(description, limit, folding))
 
 
-def shaped(description: Description, limit: int, folding: Folding | None = None) -> Description:
-    """Return the same without its details: an outline of what will be drawn, which says where everything can stand."""
+def shaped(description: Description, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Description:
+    """Return the same without its details: an outline of what will be drawn, which says where everything can stand.
+
+    For a module that the reader unfolded ``asked`` nodes may be drawn.
+    """
     same = runs(description) if folding is not None or len(description["nodes"]) > limit else []
     folding = first_folding(description, limit, same) if folding is None else folding
     drawn = fold(description, folding, same)
-    most = max(limit, ASKED) if folding.asked else limit
+    most = max(limit, asked) if folding.asked else limit
     if len(drawn["nodes"]) > most:
         drawn = keep_nearest(drawn, most, folding.asked)
     return without_empty_scopes(split_hubs(clipped(drawn)))

@@ -7,12 +7,14 @@ takes too long is drawn coarser; nothing here waits longer than the sum of the t
 
 import json
 from collections import defaultdict
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from typing import Any, Literal
 
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
-from nbgrad.widgets.fold import detailed, shaped
+from nbgrad.widgets.fold import ASKED, detailed, shaped
 from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.lettering import text_width
 from nbgrad.widgets.runs import scope_path
@@ -28,6 +30,9 @@ HEAD_HEIGHT, LINE_HEIGHT, RULE_HEIGHT, LABEL_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 1
 _PAD_X, _PAD_Y, _EDGE = 14.0, 8.0, 10.0
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
 _ABOVE = 6.0  # how much higher a label stands over a wire that runs sideways: there are two wires
+_NAMED = 3
+"""So many modules are named in a note."""
+
 _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
 
@@ -49,7 +54,8 @@ def lay_out(
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
         direction: from top to bottom, or from left to right.
-        folding: which module calls are folded; None to fold as many as ``limit`` makes necessary.
+        folding: which module calls are folded; None to fold as many as ``limit`` makes necessary. Coarser tries fold
+            more, and what was asked for last of all.
 
     Returns:
         The description as drawn, with what was folded or left out in its notes, and the coordinates.
@@ -59,8 +65,8 @@ def lay_out(
         EngineError: graphviz fails even on a small part of this graph.
     """
     tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(description["nodes"])))]
-    for size in tries:
-        shape = shaped(description, size, folding if size == limit else None)
+    for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
+        shape = shaped(description, size, folding, ASKED if size == limit else size)
         try:
             with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter
                 placed = pool.submit(place, shape, direction, seconds)
@@ -69,13 +75,26 @@ def lay_out(
         except EngineMissing:
             raise
         except EngineError as error:
-            if size == tries[-1]:
+            if not smaller:
                 raise
-            reason = "took too long" if isinstance(error, LayoutTimeout) else "failed"
-            description = {**description, "notes": [*description["notes"], f"A layout of {size} nodes {reason}."]}
+            coarser = None if folding is None else folding.coarser(description, smaller)
+            note = _failed(shape, error, description, coarser.closed - folding.closed if coarser and folding else ())
+            description = {**description, "notes": [*description["notes"], note]}
+            folding = coarser
             continue
         return Picture(description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens="graph")
     raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _failed(shape: Description, error: EngineError, description: Description, folded: Collection[str]) -> str:
+    """A note of a try that failed, and of the modules that are folded for the next one."""
+    why = "took too long" if isinstance(error, LayoutTimeout) else "failed"
+    names = [
+        scope["label"] for scope in description["scopes"] if scope["id"] in folded and scope["parent"] not in folded
+    ]
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    instead = f"; folded for it: {', '.join(names[:_NAMED])}{more}" if names else ""
+    return f"A layout of {len(shape['nodes'])} nodes {why}{instead}."
 
 
 def whole(

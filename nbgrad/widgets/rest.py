@@ -23,7 +23,7 @@ copyreg.pickle(Stats, lambda stats: (Stats, _fields(stats)))  # five times as fa
 
 def written(outline: Description) -> Description:
     """The description with all that its nodes and edges say; what says it already stays as it is."""
-    shelves = outline.get("shelves")
+    shelves: Any = outline.get("shelves")
 
     def told(thing: Any) -> Any:
         thing = thing.copy()
@@ -57,8 +57,9 @@ def put_away(outline: Description) -> bytes:
 def taken_out(data: bytes) -> Description:
     """The outline in such bytes."""
     bare, *shelves = pickle.loads(data)
-    outline: Description = {**pickle.loads(zlib.decompress(bare)), "shelves": _Shelves(shelves)}
-    return outline
+    outline: Any = pickle.loads(zlib.decompress(bare))
+    outline["shelves"] = _Shelves(shelves)
+    return outline  # type: ignore[no-any-return]
 
 
 class _Shelves:
