@@ -9,6 +9,7 @@ import anywidget
 import traitlets
 from IPython.display import display
 
+from nbgrad.widgets.cells import displayed
 from nbgrad.widgets.collecting import uncollected
 from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.engine import EngineError
@@ -30,7 +31,7 @@ class GraphView(anywidget.AnyWidget):
     The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, and for
     all numbers of a large tensor.
 
-    For that it keeps the whole graph, until it is closed here or in the page.
+    For that it keeps the whole graph, until it is closed: here, in the page, or because its cell runs again.
 
     Args:
         description: the whole graph, or its outline.
@@ -198,4 +199,5 @@ def show(
     live = widget._repr_mimebundle_()
     if live is not None:
         display(live[0], metadata=live[1], raw=True)
+    displayed(widget)
     widget.put_away()  # what a reader waits for has been sent
