@@ -11,7 +11,7 @@ from nbgrad.options import Direction, suffix_of
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.folding import folded_below
-from nbgrad.widgets.layout import lay_out, whole
+from nbgrad.widgets.layout import lay_out, mark_text, whole
 from nbgrad.widgets.page import page
 from nbgrad.widgets.rest import written
 from nbgrad.widgets.svg import png, svg
@@ -103,7 +103,7 @@ def _dot(description: Description, direction: Direction) -> str:
         style = _STYLES["root" if node["root"] else node["kind"]]
         homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(node["label"])), **style)
     for edge in description["edges"]:
-        undone = [f"sum {edge['reduction']['text']}"] if edge["reduction"] is not None else []
+        undone = [mark_text(edge)] if edge["reduction"] is not None else []
         homes[None].edge(edge["source"], edge["target"], graphviz.escape("\n".join([edge["label"], *undone])))
     for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
         homes[scope["parent"]].subgraph(homes[scope["id"]])

@@ -104,7 +104,7 @@ def test_dot_is_a_graph_that_graphviz_reads(graph: nbgrad.AutogradGraph, tmp_pat
     description = describe(graph)
     assert {node["id"] for node in description["nodes"]} <= objects.keys()
     assert len(placed["edges"]) == len(description["edges"])
-    assert any("sum (2, 3) -> (3,): sum dim 0" in edge["label"] for edge in placed["edges"])
+    assert any("\nΣ (2, 3) -> (3,): sum dim 0" in edge["label"] for edge in placed["edges"])
     assert [objects[f"cluster_{scope['id']}"]["label"] for scope in description["scopes"]] == [
         scope["label"] for scope in description["scopes"]
     ]

@@ -10,7 +10,7 @@ def clipped(description: Description) -> Description:
     """The description with every string clean, in one line where it is to be drawn, and not too long."""
     scopes = {scope["id"] for scope in description["scopes"]}
     return {
-        "version": description["version"],
+        **description,
         "name": clip(description["name"], 120),
         "summary": clip(description["summary"], 500),
         "notes": [clip(note, _WORDS) for note in description["notes"]],

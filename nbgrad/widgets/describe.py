@@ -21,6 +21,7 @@ from nbgrad.widgets.overlays import measured, overlays, verdicts
 from nbgrad.widgets.problems import problems
 from nbgrad.widgets.reductions import reduction, suspicion
 from nbgrad.widgets.rest import written
+from nbgrad.widgets.runs import runs
 from nbgrad.widgets.saving import saved_by
 from nbgrad.widgets.steps import steps
 from nbgrad.widgets.wording import counted, number, scalar, shape_text
@@ -91,7 +92,9 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         problems=wrong,
         history=history.history,
     )
-    return described if failure is None else with_failure(described, failure, ids, scopes.id, type(error).__name__)
+    if failure is not None:
+        described = with_failure(described, failure, ids, scopes.id, type(error).__name__)
+    return {**described, "runs": runs(described)}  # type: ignore[typeddict-unknown-key]
 
 
 class _Scopes:

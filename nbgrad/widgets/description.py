@@ -6,6 +6,7 @@ never disagree; every name may be hostile and is text, never markup, in each of 
 
 An outline is a description whose nodes and reductions have one key more, their ``rest``: facts of which details, heat
 maps and sums are written where they are drawn. What folds a graph, places it or writes its table reads none of these.
+It also has its ``runs``, which are looked for once.
 """
 
 from typing import Literal, TypedDict

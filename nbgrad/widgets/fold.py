@@ -2,9 +2,9 @@
 
 Steps, each only if it is needed. Runs of identical blocks become one node, ``Block × 12``. Module scopes are folded
 into one node each, deepest level first. If that is not enough, or would leave nothing worth seeing, the nodes nearest
-to where the backward started, or to what the reader unfolded, are kept. Of what is left the details are written. Last,
-a tensor with many readers is drawn once beside each of them: one box with a hundred arrows tells a reader nothing, and
-graphviz needs minutes for it.
+to where the backward started, or to what the reader unfolded, are kept. A tensor with many readers is drawn once beside
+each of them: one box with a hundred arrows tells a reader nothing, and graphviz needs minutes for it. Last, of what is
+left the details are written, which graphviz does not wait for.
 """
 
 from collections import Counter, defaultdict
@@ -35,13 +35,26 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
         A description whose strings are clean and of bounded length, with its folded nodes, its copies ("n3.1",
         "n3.2", ... for the uses of "n3") and a note for whatever is left out.
     """
+    return detailed(shaped(description, limit, folding))
+
+
+def shaped(description: Description, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Description:
+    """Return the same without its details: an outline of what will be drawn, which says where everything can stand.
+
+    For a module that the reader unfolded ``asked`` nodes may be drawn.
+    """
     same = runs(description) if folding is not None or len(description["nodes"]) > limit else []
     folding = first_folding(description, limit, same) if folding is None else folding
     drawn = fold(description, folding, same)
-    most = max(limit, ASKED) if folding.asked else limit
+    most = max(limit, asked) if folding.asked else limit
     if len(drawn["nodes"]) > most:
         drawn = keep_nearest(drawn, most, folding.asked)
-    return lighter(without_empty_scopes(split_hubs(clipped(written(drawn)))))
+    return without_empty_scopes(split_hubs(clipped(drawn)))
+
+
+def detailed(shape: Description) -> Description:
+    """Write the details of what will be drawn."""
+    return lighter(clipped(written(shape)))
 
 
 def fold(description: Description, folding: Folding, same: list[list[str]] | None = None) -> Description:
@@ -133,7 +146,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "value": None,
         "gradient": None,
         "badges": [badge for node in inside for badge in node["badges"]],
-        "levels": {key: max(level.get(key, 0.0) for level in levels) for key in ("gradient", "saved", "time")},
+        "levels": {key: max([level.get(key, 0.0) for level in levels]) for key in ("gradient", "saved", "time")},
         "holds": [scope["id"] for scope in scopes],
         "norms": [],
         "past": "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True))),

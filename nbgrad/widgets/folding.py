@@ -43,6 +43,13 @@ class Folding:
         closed = self.closed - opened | {scope for scope in inside if large[scope] > _FEW}
         return _with_room(description, replace(self, closed=closed, asked=opened), limit)
 
+    def coarser(self, description: Description, limit: int) -> "Folding":
+        """With more folded, for at most ``limit`` nodes: of what was asked for only what is inside, and that last."""
+        if self.asked:
+            return _with_room(description, self, limit, inside=True)
+        first = first_folding(description, limit)
+        return replace(self, closed=self.closed | first.closed, apart=self.apart | first.apart)
+
 
 def first_folding(description: Description, limit: int, same: list[list[str]] | None = None) -> Folding:
     """The scopes to fold for at most ``limit`` nodes: whole runs and levels, so that equal modules look equal."""
@@ -83,10 +90,12 @@ def _counting(description: Description, same: list[list[str]]) -> Callable[[Fold
     return count
 
 
-def _with_room(description: Description, folding: Folding, limit: int) -> Folding:
-    """With as many more closed as it takes, far from what was asked for."""
+def _with_room(description: Description, folding: Folding, limit: int, *, inside: bool = False) -> Folding:
+    """With as many more closed as it takes, far from what was asked for; ``inside`` that too where it is not enough."""
     count = _counting(description, runs(description))
     far = _farthest_first(description, folding)
+    if inside:
+        far += [scope["id"] for scope in description["scopes"] if scope["parent"] in folding.asked - folding.closed]
 
     def closing(many: int) -> Folding:
         return replace(folding, closed=folding.closed.union(far[:many]))

@@ -84,6 +84,7 @@ def split_hubs(description: Description) -> Description:
             node: Node = {**by_id[source], "id": f"{source}.{number}", "scope": scope_of[edge["target"]]}
             if number > 1:
                 node = {**node, "details": [], "value": None, "gradient": None, "badges": []}
+                node.pop("rest", None)  # type: ignore[typeddict-item]
             copies[source].append(node)
             edge = {**edge, "source": node["id"]}
         edges.append(edge)

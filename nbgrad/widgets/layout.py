@@ -7,13 +7,14 @@ takes too long is drawn coarser; nothing here waits longer than the sum of the t
 
 import json
 from collections import defaultdict
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from typing import Any, Literal
-
-import graphviz
 
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
-from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.fold import ASKED, detailed, shaped
 from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.lettering import text_width
 from nbgrad.widgets.runs import scope_path
@@ -29,6 +30,9 @@ HEAD_HEIGHT, LINE_HEIGHT, RULE_HEIGHT, LABEL_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 1
 _PAD_X, _PAD_Y, _EDGE = 14.0, 8.0, 10.0
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
 _ABOVE = 6.0  # how much higher a label stands over a wire that runs sideways: there are two wires
+_NAMED = 3
+"""So many modules are named in a note."""
+
 _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
 
@@ -50,7 +54,8 @@ def lay_out(
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
         direction: from top to bottom, or from left to right.
-        folding: which module calls are folded; None to fold as many as ``limit`` makes necessary.
+        folding: which module calls are folded; None to fold as many as ``limit`` makes necessary. Coarser tries fold
+            more, and what was asked for last of all.
 
     Returns:
         The description as drawn, with what was folded or left out in its notes, and the coordinates.
@@ -60,20 +65,36 @@ def lay_out(
         EngineError: graphviz fails even on a small part of this graph.
     """
     tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(description["nodes"])))]
-    for size in tries:
-        drawn = drawable(description, size, folding if size == limit else None)
+    for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
+        shape = shaped(description, size, folding, ASKED if size == limit else size)
         try:
-            layout = place(drawn, direction, seconds)
+            with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter
+                placed = pool.submit(place, shape, direction, seconds)
+                drawn = detailed(shape)
+            layout = placed.result()
         except EngineMissing:
             raise
         except EngineError as error:
-            if size == tries[-1]:
+            if not smaller:
                 raise
-            reason = "took too long" if isinstance(error, LayoutTimeout) else "failed"
-            description = {**description, "notes": [*description["notes"], f"A layout of {size} nodes {reason}."]}
+            coarser = None if folding is None else folding.coarser(description, smaller)
+            note = _failed(shape, error, description, coarser.closed - folding.closed if coarser and folding else ())
+            description = {**description, "notes": [*description["notes"], note]}
+            folding = coarser
             continue
         return Picture(description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens="graph")
     raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _failed(shape: Description, error: EngineError, description: Description, folded: Collection[str]) -> str:
+    """A note of a try that failed, and of the modules that are folded for the next one."""
+    why = "took too long" if isinstance(error, LayoutTimeout) else "failed"
+    names = [
+        scope["label"] for scope in description["scopes"] if scope["id"] in folded and scope["parent"] not in folded
+    ]
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    instead = f"; folded for it: {', '.join(names[:_NAMED])}{more}" if names else ""
+    return f"A layout of {len(shape['nodes'])} nodes {why}{instead}."
 
 
 def whole(
@@ -108,16 +129,16 @@ def whole(
     return {**picture, "turned": turned, "folded": sorted(folding.closed & known)}
 
 
-def place(drawn: Description, direction: Direction = "TB", seconds: float = SECONDS) -> Layout:
-    """Find a place for everything in a drawable description.
+def place(shape: Description, direction: Direction = "TB", seconds: float = SECONDS) -> Layout:
+    """Find a place for everything that will be drawn.
 
     Raises:
         EngineError: graphviz fails; LayoutTimeout if it was stopped after ``seconds``.
     """
-    if not drawn["nodes"]:
+    if not shape["nodes"]:
         size = 2 * _EDGE
         return {"width": size, "height": size, "nodes": {}, "edges": {}, "labels": {}, "marks": {}, "scopes": {}}
-    return _read(drawn, direction, json.loads(run_graphviz(dot_source(drawn, direction), seconds=seconds)))
+    return _read(shape, direction, json.loads(run_graphviz(dot_source(shape, direction), seconds=seconds)))
 
 
 # --- the DOT text --------------------------------------------------------------------------------------------------
@@ -126,18 +147,17 @@ def place(drawn: Description, direction: Direction = "TB", seconds: float = SECO
 def dot_source(description: Description, direction: Direction = "TB") -> str:
     """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    homes: defaultdict[str | None, graphviz.Digraph] = defaultdict(graphviz.Digraph)
-    space = {"nodesep": "0.28", "ranksep": "0.3" if direction == "TB" else "0.5"}
-    top = homes[None] = graphviz.Digraph(
-        graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
-        node_attr={"shape": "box", "fixedsize": "true", "label": ""},
-        edge_attr={"arrowhead": "none", "fontname": "Courier", "fontsize": f"{LABEL_SIZE:g}"},
-    )
+    homes: defaultdict[str | None, list[str]] = defaultdict(list)  # by scope: what stands in its braces
+    ranksep = 0.3 if direction == "TB" else 0.5
+    top = homes[None] = [
+        f"graph [rankdir={direction} nodesep=0.28 ranksep={ranksep} fontname=Courier fontsize=12]",
+        'node [shape=box fixedsize=true label=""]',
+        f"edge [arrowhead=none fontname=Courier fontsize={LABEL_SIZE:g}]",
+    ]
     for scope in description["scopes"]:
         # Letters of a known width, as many as the label will need; the label itself is drawn by the renderers.
         letters = int(text_width(scope["label"], SCOPE_SIZE, bold=True) / (12 * _COURIER)) + 2
-        attributes = {"label": "x" * letters, "labeljust": "l", "labelloc": "t", "margin": "12"}
-        homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
+        homes[scope["id"]].append(f"graph [label={'x' * letters} labeljust=l labelloc=t margin=12]")
     scope_of: dict[str, str | None] = {}
     for node in description["nodes"]:
         scope_of[node["id"]] = node["scope"]
@@ -145,19 +165,21 @@ def dot_source(description: Description, direction: Direction = "TB") -> str:
     labelled = len(description["edges"]) <= _LABELLED
     for edge in description["edges"]:
         if edge["reduction"] is None:
-            top.edge(edge["source"], edge["target"], id=edge["id"], **({"label": _letters(edge)} if labelled else {}))
+            label = f' label="{_letters(edge)}"' if labelled else ""
+            top.append(f'"{edge["source"]}" -> "{edge["target"]}" [id="{edge["id"]}"{label}]')
             continue
         paths = [scope_path(scopes, scope_of[edge[end]]) for end in ("source", "target")]
         common = [one for one, other in zip(*paths, strict=False) if one == other]
         mark = f"mark-{edge['id']}"
         _add_box(homes[common[-1] if common else None], mark, *mark_size(edge))
-        top.edge(edge["source"], mark, id=f"{edge['id']}/0")
-        top.edge(mark, edge["target"], id=f"{edge['id']}/1")
+        top.append(f'"{edge["source"]}" -> "{mark}" [id="{edge["id"]}/0"]')
+        top.append(f'"{mark}" -> "{edge["target"]}" [id="{edge["id"]}/1"]')
     for before, after in _stacking(description, scope_of):
-        top.edge(before, after, style="invis")
-    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
-        homes[scope["parent"] if scope["parent"] in scopes else None].subgraph(homes[scope["id"]])
-    return str(top.source)
+        top.append(f'"{before}" -> "{after}" [style=invis]')
+    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is whole when it is added
+        home = homes[scope["parent"] if scope["parent"] in scopes else None]
+        home.append(f'subgraph "cluster_{scope["id"]}" {{\n' + "\n".join(homes[scope["id"]]) + "\n}")
+    return "digraph {\n" + "\n".join(top) + "\n}\n"
 
 
 def label_lines(edge: Edge) -> list[str]:
@@ -207,8 +229,8 @@ def _stacking(description: Description, scope_of: dict[str, str | None]) -> list
     return [(before, after) for (before, _), after in pairs.items()]
 
 
-def _add_box(graph: graphviz.Digraph, name: str, width: float, height: float) -> None:
-    graph.node(name, width=f"{width / 72:.4f}", height=f"{height / 72:.4f}")  # one pixel is one point
+def _add_box(home: list[str], name: str, width: float, height: float) -> None:
+    home.append(f'"{name}" [width={width / 72:.4f} height={height / 72:.4f}]')  # one pixel is one point
 
 
 def node_size(node: Node) -> tuple[float, float]:

@@ -16,7 +16,10 @@ def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
 
 
 def runs(description: Description) -> list[list[str]]:
-    """Runs of at least two identical module calls that follow each other, the outermost ones."""
+    """Runs of at least two identical module calls that follow each other, the outermost ones; an outline knows them."""
+    known: list[list[str]] | None = description.get("runs")  # type: ignore[assignment]
+    if known is not None:
+        return known
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     inside: defaultdict[str, list[int]] = defaultdict(list)
     for position, node in enumerate(description["nodes"]):

@@ -39,18 +39,19 @@ def text(description: Description, *, rows: int = ROWS) -> str:
     lines += ["", *_align(table)]
     if len(nodes) > rows:
         lines.append(f"({len(nodes) - rows:,} earlier nodes are not listed)")
-    gradients = [edge for edge in description["edges"] if edge["gradient"] is not None]
-    lines += _section("Gradients", [[_ends(edge), clip(edge["gradient"] or "", _COLUMN)] for edge in gradients], rows)
-    reduced = [[_ends(edge), clip(edge["reduction"]["text"], 72)] for edge in description["edges"] if edge["reduction"]]
-    lines += _section("Broadcast reductions", reduced, rows)
+    gradients = [(edge, edge["gradient"]) for edge in description["edges"] if edge["gradient"] is not None]
+    lines += _section("Gradients", gradients, _COLUMN, rows)
+    reduced = [(edge, edge["reduction"]["text"]) for edge in description["edges"] if edge["reduction"] is not None]
+    lines += _section("Broadcast reductions", reduced, 72, rows)
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _section(title: str, table: list[list[str]], rows: int) -> list[str]:
-    if not table:
+def _section(title: str, said: list[tuple[Edge, str]], width: int, rows: int) -> list[str]:
+    if not said:
         return []
-    rest = [f"({len(table) - rows:,} earlier ones are not listed)"] if len(table) > rows else []
-    return ["", f"{title}:", *(f"  {line}" for line in _align(table[-rows:])), *rest]
+    table = [[_ends(edge), clip(words, width)] for edge, words in said[-rows:]]
+    rest = [f"({len(said) - rows:,} earlier ones are not listed)"] if len(said) > rows else []
+    return ["", f"{title}:", *(f"  {line}" for line in _align(table)), *rest]
 
 
 def _kind(node: Node) -> str:

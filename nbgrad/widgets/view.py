@@ -9,6 +9,8 @@ import anywidget
 import traitlets
 from IPython.display import display
 
+from nbgrad.widgets.cells import displayed
+from nbgrad.widgets.collecting import uncollected
 from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.folding import Folding, first_folding, folded_below
@@ -29,7 +31,7 @@ class GraphView(anywidget.AnyWidget):
     The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, and for
     all numbers of a large tensor.
 
-    For that it keeps the whole graph, until it is closed here or in the page.
+    For that it keeps the whole graph, until it is closed: here, in the page, or because its cell runs again.
 
     Args:
         description: the whole graph, or its outline.
@@ -65,6 +67,7 @@ class GraphView(anywidget.AnyWidget):
         self._holdings = holdings
         self.comm.on_close(lambda _message: self.close())
 
+    @uncollected()
     def draw(self, description: Description, folding: Folding | None = None, holdings: Holdings | None = None) -> None:
         """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
 
@@ -105,6 +108,7 @@ class GraphView(anywidget.AnyWidget):
             GraphView._last = None
 
     @traitlets.observe("request")
+    @uncollected()
     def _answer(self, change: Any) -> None:
         request = change["new"]
         if request.get("of") in ("value", "gradient") and self._holdings is not None:
@@ -160,6 +164,7 @@ def show_text(description: Description) -> None:
     display({"text/plain": text(description)}, raw=True)
 
 
+@uncollected()
 def show(
     description: Description,
     *,
@@ -194,4 +199,5 @@ def show(
     live = widget._repr_mimebundle_()
     if live is not None:
         display(live[0], metadata=live[1], raw=True)
+    displayed(widget)
     widget.put_away()  # what a reader waits for has been sent

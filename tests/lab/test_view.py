@@ -156,6 +156,26 @@ def test_all_numbers_of_a_large_tensor_are_asked_of_the_kernel(
     expect(panel).to_contain_text("Only statistics were kept: gradients of results are let go when the graph closes.")
 
 
+def test_a_cell_that_runs_again_leaves_no_view_in_the_kernel(
+    lab: NotebookPage, lab_server: LabServer, tmp_path: Path
+) -> None:
+    count = (
+        "from ipywidgets.widgets.widget import _instances\n"
+        "sum(type(one).__name__ == 'GraphView' for one in _instances.values())"
+    )
+    sources = ["%load_ext nbgrad\nimport nbgrad, pathlib", DEEP, TRAINED, count]
+    lab.open(lab_server.add(written(tmp_path / "again.ipynb", *sources)))
+    for _ in range(3):
+        lab.run_all()
+        assert lab.cells()[3]["outputs"][0]["data"]["text/plain"] == "2"
+    deep = lab.output(1, 1).get_by_test_id("nbgrad-view")
+    deep.locator(".nbg-folded").dblclick()
+    expect(deep.locator(".nbg-folded")).to_have_count(60)
+    expect(lab.cell(1).get_by_test_id("nbgrad-view")).to_have_count(1)
+    assert not lab.errors()
+    lab.screenshot("view_again")
+
+
 def test_the_view_answers_while_a_cell_runs_and_after_its_kernel(
     lab: NotebookPage, lab_server: LabServer, tmp_path: Path
 ) -> None:

@@ -2,9 +2,9 @@
 
 import gc
 import json
-import pickle
 import zlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from weakref import ref
 
@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.widgets import describe as describing, looks
+from nbgrad.widgets import describe as describing, looks, rest, runs
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.folding import first_folding
 from nbgrad.widgets.rest import put_away, taken_out, written
 from nbgrad.widgets.saving import saved_by
 from nbgrad.widgets.text import text
@@ -68,7 +69,7 @@ def test_an_outline_that_was_put_away_says_the_same(name: str) -> None:
     whole, kept = describe(graph), taken_out(put_away(outline(graph)))
     assert written(kept) == whole
     assert drawable(kept, 20) == drawable(whole, 20)
-    assert taken_out(put_away(whole)) == whole, "what is written already stays so"
+    assert written(taken_out(put_away(whole))) == whole, "what is written already stays so"
 
 
 def test_only_what_is_drawn_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,12 +81,30 @@ def test_only_what_is_drawn_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 0 < len(seen) <= 2 * len(drawn["nodes"]) <= 80
 
 
+def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = put_away(outline(chain(10, 200)))
+    inflated = []
+    monkeypatch.setattr(
+        rest, "zlib", SimpleNamespace(decompress=lambda one: inflated.append(one) or zlib.decompress(one))
+    )
+    kept = taken_out(data)
+    drawn = drawable(kept, 20, first_folding(kept, 20).toggled(kept, ["s4"], 20))
+    assert len(drawn["nodes"]) > 200
+    assert len(inflated) <= 1 + 6, "the outline, 200 nodes side by side, the first one and the last one"
+
+
+def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    light = outline(chain(10, 30))
+    monkeypatch.setattr(runs, "_Alike", None)  # what says whether two modules are alike
+    for one in (light, taken_out(put_away(light))):
+        drawable(one, 20, first_folding(one, 20).toggled(one, ["s4"], 20))
+    with pytest.raises(TypeError):
+        drawable(written(light), 20)
+
+
 def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
-    kept = taken_out(put_away(outline(varied())))
-    values: dict[tuple[str, str], Any] = {}
-    for node in kept["nodes"]:
-        told = pickle.loads(node["rest"])  # type: ignore[typeddict-item]
-        values[node["label"][0], node["label"][1]] = told.value
+    kept: Any = taken_out(put_away(outline(varied())))
+    values = {tuple(node["label"][:2]): kept["shelves"][node["rest"]].value for node in kept["nodes"]}
     assert isinstance(values["small", "(4, 3) float32"], looks.Stats)
     assert isinstance(values["large", "(16, 20) float32"], dict)
     assert isinstance(values["huge", "(40, 40) float32"], looks.Stats), "a histogram already"

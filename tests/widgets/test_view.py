@@ -1,13 +1,14 @@
 """What a notebook gets: the static bundle first, then the widget."""
 
 import base64
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import nbgrad
-from nbgrad.widgets import layout, view
+from nbgrad.widgets import cells, layout, view
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import EngineMissing
@@ -155,6 +156,40 @@ def test_a_view_that_is_closed_keeps_nothing(small: Description, closed_by: str)
     widget.request = {"direction": "LR"}
     widget.put_away()
     assert widget._description is widget._kept is GraphView._last is None
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Says which cell runs, and in which of its runs."""
+    monkeypatch.setattr(cells, "_last", {})
+
+    def run(cell: str | None, request: str) -> None:
+        asked = {"metadata": {} if cell is None else {"cellId": cell}, "header": {"msg_id": request}}
+        monkeypatch.setattr(cells, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: asked))
+
+    return run
+
+
+def test_a_cell_that_runs_again_lets_go_of_its_earlier_views(
+    small: Description, displayed: list[dict[str, Any]], running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[GraphView] = []
+
+    class Noted(GraphView):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(view, "GraphView", Noted)
+    for cell, request in (("a", "1"), ("a", "1"), ("b", "2"), (None, "3"), (None, "4"), ("a", "5")):
+        running(cell, request)
+        show(small)
+    assert [one.comm is not None for one in made] == [False, False, True, True, True, True]
+    assert [one._kept is not None for one in made] == [False, False, True, True, True, True]
+    made[2].close()  # by the page
+    running("b", "6")
+    show(small)
+    assert made[-1].comm is not None
 
 
 def test_a_request_of_nothing_known_changes_nothing(small: Description) -> None:
