@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any, Literal
 
+import graphviz
+
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
 from nbgrad.widgets.fold import ASKED, detailed, shaped
@@ -147,17 +149,18 @@ def place(shape: Description, direction: Direction = "TB", seconds: float = SECO
 def dot_source(description: Description, direction: Direction = "TB") -> str:
     """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    homes: defaultdict[str | None, list[str]] = defaultdict(list)  # by scope: what stands in its braces
-    ranksep = 0.3 if direction == "TB" else 0.5
-    top = homes[None] = [
-        f"graph [rankdir={direction} nodesep=0.28 ranksep={ranksep} fontname=Courier fontsize=12]",
-        'node [shape=box fixedsize=true label=""]',
-        f"edge [arrowhead=none fontname=Courier fontsize={LABEL_SIZE:g}]",
-    ]
+    homes: defaultdict[str | None, graphviz.Digraph] = defaultdict(graphviz.Digraph)
+    space = {"nodesep": "0.28", "ranksep": "0.3" if direction == "TB" else "0.5"}
+    top = homes[None] = graphviz.Digraph(
+        graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
+        node_attr={"shape": "box", "fixedsize": "true", "label": ""},
+        edge_attr={"arrowhead": "none", "fontname": "Courier", "fontsize": f"{LABEL_SIZE:g}"},
+    )
     for scope in description["scopes"]:
         # Letters of a known width, as many as the label will need; the label itself is drawn by the renderers.
         letters = int(text_width(scope["label"], SCOPE_SIZE, bold=True) / (12 * _COURIER)) + 2
-        homes[scope["id"]].append(f"graph [label={'x' * letters} labeljust=l labelloc=t margin=12]")
+        attributes = {"label": "x" * letters, "labeljust": "l", "labelloc": "t", "margin": "12"}
+        homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
     scope_of: dict[str, str | None] = {}
     for node in description["nodes"]:
         scope_of[node["id"]] = node["scope"]
@@ -165,21 +168,19 @@ def dot_source(description: Description, direction: Direction = "TB") -> str:
     labelled = len(description["edges"]) <= _LABELLED
     for edge in description["edges"]:
         if edge["reduction"] is None:
-            label = f' label="{_letters(edge)}"' if labelled else ""
-            top.append(f'"{edge["source"]}" -> "{edge["target"]}" [id="{edge["id"]}"{label}]')
+            top.edge(edge["source"], edge["target"], id=edge["id"], **({"label": _letters(edge)} if labelled else {}))
             continue
         paths = [scope_path(scopes, scope_of[edge[end]]) for end in ("source", "target")]
         common = [one for one, other in zip(*paths, strict=False) if one == other]
         mark = f"mark-{edge['id']}"
         _add_box(homes[common[-1] if common else None], mark, *mark_size(edge))
-        top.append(f'"{edge["source"]}" -> "{mark}" [id="{edge["id"]}/0"]')
-        top.append(f'"{mark}" -> "{edge["target"]}" [id="{edge["id"]}/1"]')
+        top.edge(edge["source"], mark, id=f"{edge['id']}/0")
+        top.edge(mark, edge["target"], id=f"{edge['id']}/1")
     for before, after in _stacking(description, scope_of):
-        top.append(f'"{before}" -> "{after}" [style=invis]')
-    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is whole when it is added
-        home = homes[scope["parent"] if scope["parent"] in scopes else None]
-        home.append(f'subgraph "cluster_{scope["id"]}" {{\n' + "\n".join(homes[scope["id"]]) + "\n}")
-    return "digraph {\n" + "\n".join(top) + "\n}\n"
+        top.edge(before, after, style="invis")
+    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
+        homes[scope["parent"] if scope["parent"] in scopes else None].subgraph(homes[scope["id"]])
+    return str(top.source)
 
 
 def label_lines(edge: Edge) -> list[str]:
@@ -229,8 +230,8 @@ def _stacking(description: Description, scope_of: dict[str, str | None]) -> list
     return [(before, after) for (before, _), after in pairs.items()]
 
 
-def _add_box(home: list[str], name: str, width: float, height: float) -> None:
-    home.append(f'"{name}" [width={width / 72:.4f} height={height / 72:.4f}]')  # one pixel is one point
+def _add_box(graph: graphviz.Digraph, name: str, width: float, height: float) -> None:
+    graph.node(name, width=f"{width / 72:.4f}", height=f"{height / 72:.4f}")  # one pixel is one point
 
 
 def node_size(node: Node) -> tuple[float, float]:
