@@ -105,7 +105,7 @@ class Changes:
     __slots__ = ("_alone", "_last")
 
     def __init__(self) -> None:
-        self._last: dict[Any, tuple[list[tuple[ref[Any], int]], str, Place]] = {}
+        self._last: dict[Any, tuple[list[ref[Any]], list[int], str, Place]] = {}
         self._alone: dict[int, tuple[int, str, Place]] = {}
 
     def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
@@ -116,7 +116,8 @@ class Changes:
         if len(changed) == 1:
             self._alone[_memory(changed[0])] = (changed[0]._version, what, place)
         else:  # where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick
-            self._last[tuple(map(id, changed))] = ([(ref(data), data._version) for data in changed], what, place)
+            versions = [data._version for data in changed]
+            self._last[tuple(map(id, changed))] = (list(map(ref, changed)), versions, what, place)
 
     def find(self, data: Any) -> str | None:
         """What brought ``data``, or what shares its memory, to the version it has; None if that happened unseen."""
@@ -124,8 +125,8 @@ class Changes:
         known, what, place = self._alone.get(memory, (-1, "", None))
         if known == data._version:
             return f"{what} at {place}"
-        for changed, what, place in reversed(self._last.values()):
-            for held, version in changed:
+        for changed, versions, what, place in reversed(self._last.values()):
+            for held, version in zip(changed, versions, strict=True):
                 tensor = held() if version == data._version else None
                 if tensor is not None and _memory(tensor) == memory:
                     return f"{what} at {place}"

@@ -1,4 +1,40 @@
 cimport cython
+from cpython.object cimport PyObject
+
+# What Python's own attributes of a frame give, asked of its C functions: every op that is recorded goes up a few frames.
+cdef extern from *:
+    """
+    static PyObject *frame_code(PyObject *frame) {
+        return (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
+    }
+    static int frame_lasti(PyObject *frame) {
+        return PyFrame_GetLasti((PyFrameObject *)frame);
+    }
+    static PyObject *frame_back(PyObject *frame) {
+        PyObject *back = (PyObject *)PyFrame_GetBack((PyFrameObject *)frame);
+        return back != NULL ? back : Py_NewRef(Py_None);
+    }
+    """
+    ctypedef class types.CodeType [object PyCodeObject, check_size ignore]:
+        cdef object co_filename
+
+    # The size of a frame is Python's own matter.
+    ctypedef class types.FrameType [object PyObject, check_size ignore]:
+        @property
+        cdef inline CodeType f_code(self):
+            return frame_code(self)
+
+        @property
+        cdef inline FrameType f_back(self):
+            return frame_back(self)
+
+        @property
+        cdef inline int f_lasti(self):
+            return frame_lasti(self)
+
+    int frame_lasti(FrameType frame)
+    CodeType frame_code(FrameType frame)
+    FrameType frame_back(FrameType frame)
 
 @cython.no_gc
 @cython.final
@@ -7,3 +43,9 @@ cdef class Place:
     cdef int _offset
 
 cdef dict _OURS
+
+@cython.locals(frame=FrameType, above=FrameType)
+cpdef FrameType user_frame()
+
+@cython.locals(frame=FrameType)
+cpdef Place user_place()

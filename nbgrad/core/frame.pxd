@@ -1,13 +1,24 @@
+cimport cython
+from nbgrad.core.base cimport TensorBase
+
 cdef class Values:
     cdef dict _held
     cdef long long _room
+    @cython.locals(size="long long")
     cpdef object add(self, object id, object data)
 
 cdef class Kept:
-    cdef dict _held
+    cdef list _small
+    cdef list _large
+    cdef dict _index
     cdef dict _norms
-    cdef dict _seen
+    cdef object _latest
+    cdef long long _size
+    cdef long long _budget
     cdef long long _room
+    cdef set _counted
+    @cython.locals(size="long long")
+    cpdef object keep(self, object key, object data)
 
 cdef class FrameRecorder:
     cdef public list _grads
@@ -22,5 +33,7 @@ cdef class FrameRecorder:
     cpdef object gradient(self, object seq, object gradient)
     cpdef object contribution(self, tuple key, object gradient)
     cpdef object stretched(self, tuple key, object gradient)
+    cpdef object leaf(self, object seq, object gradient)
 
+cdef long long _bytes(object data)
 cdef object _raw(object gradient)

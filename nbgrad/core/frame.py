@@ -133,8 +133,7 @@ class Values:
 
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""
-        data, version, _ = self._held.get(id, (None, 0, 0))
-        return data if data is not None and data._version == version and not data.is_meta else None
+        return _unchanged(*self._held.get(id, (None, 0, 0))[:2])
 
     def get(self, id: int) -> Stats | None:
         """The statistics of the values of ``id``, if there are any."""
@@ -142,36 +141,60 @@ class Values:
         return None if data is None else summarise(data)
 
 
-_Held = tuple[torch.Tensor, int, bool]
-"""A tensor, torch's version of it when it was kept, and whether it is small."""
-
-
 class Kept:
     """Raw tensors kept to be summarised later, within a budget of bytes; of the others the norm is kept.
 
-    A norm stays where it was computed until it is asked for: keeping one never waits for a GPU.
+    A norm stays where it was computed until it is asked for: keeping one never waits for a GPU. Every rule that runs
+    keeps one, so keeping only appends: what is there by its key is looked up when somebody asks.
     """
 
-    __slots__ = ("_held", "_norms", "_room", "_seen")
+    __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_norms", "_room", "_size", "_small")
 
     def __init__(self, budget: int) -> None:
-        self._held: dict[Any, _Held] = {}
+        self._small: list[tuple[Any, torch.Tensor, int]] = []  # the key, the tensor, and torch's version of it then
+        self._large: list[tuple[Any, torch.Tensor, int]] = []
+        self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
         self._norms: dict[Any, tuple[tuple[int, ...], torch.Tensor]] = {}
-        self._seen: dict[int, _Held] = {}  # by the id of the tensor: most come twice, from a rule and as a gradient
+        self._latest: torch.Tensor | None = None
+        self._size = 0  # of the latest
+        self._budget = budget
         self._room = budget
+        self._counted: set[int] | None = None  # the ids of the tensors, once each is to be counted once
 
-    def __setitem__(self, key: Any, data: torch.Tensor) -> None:
-        held = self._seen.get(id(data))
-        if held is None:
-            size = data.nbytes
-            # A window into larger memory keeps all of it.
-            whole = size if data._base is None else data.untyped_storage().nbytes()
-            if whole > self._room:
+    def keep(self, key: Any, data: torch.Tensor) -> None:
+        """Keep ``data``, or its norm where there is no room, as ``key``."""
+        if data is not self._latest:
+            size = _bytes(data)
+            if self._counted is None and size <= self._room:
+                self._room -= size
+            elif not self._fits(data, size):
                 self.keep_norms({key: data})
                 return
-            self._room -= whole
-            held = self._seen[id(data)] = (data, data._version, size <= _SMALL_BYTES)
-        self._held[key] = held
+            self._latest, self._size = data, size
+        self._index = None
+        (self._small if self._size <= _SMALL_BYTES else self._large).append((key, data, data._version))
+
+    def _fits(self, data: torch.Tensor, size: int) -> bool:
+        """Whether there is room for ``data`` if each tensor is counted once.
+
+        Most come twice, from a rule and as a gradient. To see that costs more than to count twice: it is seen from the
+        time on when there seems to be no room left.
+        """
+        if self._counted is None:
+            held = {id(one): one for _, one, _ in (*self._small, *self._large)}
+            self._counted, self._room = set(held), self._budget - sum(map(_bytes, held.values()))
+        if id(data) not in self._counted:
+            if size > self._room:
+                return False
+            self._counted.add(id(data))
+            self._room -= size
+        return True
+
+    def _held(self) -> dict[Any, tuple[torch.Tensor, int]]:
+        """What is kept, by key, with torch's version of it then."""
+        if self._index is None:
+            self._index = {key: (data, version) for key, data, version in (*self._small, *self._large)}
+        return self._index
 
     def keep_norms(self, tensors: dict[Any, torch.Tensor]) -> None:
         """Keep the norms of ``tensors``: all that is left of one that is changed in place later."""
@@ -180,18 +203,17 @@ class Kept:
     def norms(self, more: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
         known = {id: norm for id, (_, norm) in self._norms.items() if isinstance(id, int)}
-        held = {id: data for id, (data, _, _) in self._held.items() if isinstance(id, int)}
+        held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
         return {**norms({**more, **held}), **known}
 
     def shrink(self) -> None:
         """Let go of all but small tensors: the next backward can use their memory again."""
-        self._seen = {}
-        self._held = {key: held for key, held in self._held.items() if held[2]}
+        self._large = []
+        self._latest = self._index = self._counted = None
 
     def raw(self, key: Any) -> torch.Tensor | None:
         """What is kept as ``key``; None if that is its norm, or it was changed in place since."""
-        data, version, _ = self._held.get(key, (None, 0, False))
-        return data if data is not None and data._version == version and not data.is_meta else None
+        return _unchanged(*self._held().get(key, (None, 0)))
 
     def get(self, key: Any) -> Stats | None:
         """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
@@ -205,12 +227,20 @@ class Kept:
         """The statistics of everything kept."""
         known: dict[int, Stats] = {}
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
-        for key, (data, version, _) in self._held.items():
-            if data._version == version and not data.is_meta:
-                if id(data) not in known:
-                    known[id(data)] = summarise(data)
-                found[key] = known[id(data)]
+        for key, held in self._held().items():
+            if (data := _unchanged(*held)) is not None:
+                found[key] = known[id(data)] = known.get(id(data)) or summarise(data)
         return found
+
+
+def _bytes(data: torch.Tensor) -> int:
+    """How much memory ``data`` keep: a window into larger memory keeps all of it."""
+    return int(data.nbytes if data._base is None else data.untyped_storage().nbytes())
+
+
+def _unchanged(data: torch.Tensor | None, version: int) -> torch.Tensor | None:
+    """``data``, if there are any and they are what they were at ``version``."""
+    return data if data is not None and data._version == version and not data.is_meta else None
 
 
 @dataclass(slots=True)
@@ -264,16 +294,16 @@ class FrameRecorder:
 
     def gradient(self, seq: int, gradient: Any) -> None:
         """The gradient of what ``seq`` made or is arrived."""
-        self._kept[seq] = _raw(gradient)
+        self._kept.keep(seq, _raw(gradient))
 
     def contribution(self, key: tuple[int, int], gradient: Any) -> None:
         """A rule gave its input ``gradient``, after undoing a broadcast if there was one."""
-        self._kept[key] = _raw(gradient)
+        self._kept.keep(key, _raw(gradient))
 
     def stretched(self, key: tuple[int, int], gradient: Any) -> None:
         """What that was before the sum, to show the sum where it is small."""
         if (data := _raw(gradient)).numel() <= SMALL:
-            self._kept[(*key, "unreduced")] = data
+            self._kept.keep((key[0], key[1], "unreduced"), data)
 
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""

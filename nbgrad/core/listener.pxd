@@ -1,8 +1,10 @@
 cimport cython
 from nbgrad.core.base cimport TensorBase
+from nbgrad.core.caller cimport user_place
 from nbgrad.core.frame cimport FrameRecorder
 from nbgrad.core.modes cimport Observer, State
-from nbgrad.core.node cimport Node, Vertex
+from nbgrad.core.node cimport Leaf, Node, Vertex, record_id
+from nbgrad.core.record cimport Notes, Ran
 
 cdef class Listener(Observer):
     cdef public object name
@@ -16,15 +18,16 @@ cdef class Listener(Observer):
     cdef public object _frames
     cdef public object _history
     cdef public Py_ssize_t _limit
-    cdef public object _notes
+    cdef public Notes _notes
     cdef public dict _ops
     cdef public dict _outer
     cdef public FrameRecorder _running
     cdef public object _uses
 
-    @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase)
+    @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex)
     cpdef object on_record(self, Node node, tuple args, object out)
     @cython.locals(running=FrameRecorder)
     cpdef object on_gradient(self, Vertex origin, object gradient)
     @cython.locals(running=FrameRecorder, key=tuple)
     cpdef object on_rule(self, Node node, object position, object gradient, object reduced, object reduction)
+    cpdef object on_accumulate(self, Leaf leaf, object gradient)

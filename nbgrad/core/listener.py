@@ -13,11 +13,11 @@ import torch
 from nbgrad.core.advice import Changes
 from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.caller import Place, in_a_function, tensor_variables, user_frame, user_place
+from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.frame import SMALL, FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, Scope, current
-from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
+from nbgrad.core.node import Leaf, Node, Origin, next_seq, record_id
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
@@ -73,7 +73,7 @@ class Listener(Observer):
             if isinstance(arg, TensorBase):
                 tensor = arg
                 origin: Any = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # it is a Tensor
-                id = origin.node.seq if type(origin) is Output else origin.seq
+                id = record_id(origin)
                 if id not in ops and id not in outer:
                     self._meet(id, origin, arg)
                 sources.append(id)
@@ -82,8 +82,7 @@ class Listener(Observer):
         settings = node.settings
         if settings is not node.op.defaults:
             settings = {name: described(value) for name, value in settings.items()}
-        frame = user_frame()
-        node.place = place = Place(frame.f_code, frame.f_lasti)
+        node.place = place = user_place()
         ops[node.seq] = Ran(node, out.device, settings, tuple(sources), state.scope, place)
         if self.watch:
             self._notes.values.add(node.seq, out)

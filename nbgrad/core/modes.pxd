@@ -1,3 +1,5 @@
+cimport cython
+
 cdef class Observer:
     pass
 
@@ -8,3 +10,6 @@ cdef class State:
     cdef readonly tuple observers
     cdef readonly object scope
     cdef readonly bint walking
+
+@cython.locals(before=State, after=State)
+cpdef object in_scope(object scope, object run, tuple args, dict kwargs)

@@ -35,3 +35,5 @@ cdef class Leaf(Vertex):
     cdef public object ref
     cdef public object name
     cdef public object kind
+
+cpdef object record_id(Vertex origin)

@@ -1,4 +1,15 @@
 cimport cython
+from nbgrad.core.caller cimport Place
+from nbgrad.core.frame cimport Values
+from nbgrad.core.node cimport Node
+
+cdef class Notes:
+    cdef public set cut
+    cdef public set deleted
+    cdef public object frame
+    cdef public dict names
+    cdef public dict settled
+    cdef public Values values
 
 # A graph keeps one for each op and none is ever in a cycle: the garbage collector need not go through them all.
 @cython.no_gc

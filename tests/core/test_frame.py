@@ -38,7 +38,8 @@ def test_values_are_kept_of_small_tensors_only() -> None:
 
 def test_beyond_the_budget_only_the_norm_is_kept() -> None:
     kept = Kept(budget=100)
-    kept["a"], kept["b"], kept["c"] = torch.ones(20), torch.ones(20), torch.ones(5)
+    for key, count in (("a", 20), ("b", 20), ("c", 5)):
+        kept.keep(key, torch.ones(count))
     found = kept.summarise()
     assert found["a"].values == [1.0] * 20
     assert found["b"] == Stats((20,), pytest.approx(math.sqrt(20)))
@@ -46,15 +47,26 @@ def test_beyond_the_budget_only_the_norm_is_kept() -> None:
 
 
 def test_the_same_tensor_is_paid_for_once() -> None:
-    kept, same = Kept(budget=100), torch.ones(20)
-    for key in range(5):
-        kept[key] = same
-    assert all(stats.values is not None for stats in kept.summarise().values())
+    kept, one, other = Kept(budget=190), torch.ones(20), torch.ones(25)
+    for key, data in enumerate([one, other, one, other, one, one, torch.ones(3)]):
+        kept.keep(key, data)
+    found = kept.summarise()
+    assert {key for key, stats in found.items() if stats.values is not None} == set(range(6))
+    assert found[6].norm == pytest.approx(math.sqrt(3)), "what does not fit has its norm"
+
+
+def test_a_window_is_paid_for_with_all_that_it_keeps() -> None:
+    kept = Kept(budget=100)
+    kept.keep("window", torch.ones(100)[:2])
+    kept.keep("stretched", torch.ones(1).expand(1000))
+    found = kept.summarise()
+    assert (found["window"].values, found["stretched"].values) == (None, [1.0] * 1000)
 
 
 def test_a_tensor_changed_in_place_since_is_left_out() -> None:
     kept, changed = Kept(budget=1000), torch.ones(2)
-    kept["changed"], kept["same"] = changed, torch.ones(3)
+    kept.keep("changed", changed)
+    kept.keep("same", torch.ones(3))
     changed.add_(1)
     assert set(kept.summarise()) == {"same"}
 
