@@ -162,49 +162,51 @@ def attended(
         raise AssertionError("bias cannot be added to a static key or value")
     q, k, v = (_by_head(one, heads) for one in qkv)
     k, v = (_static(own, given, fail) for own, given in zip((k, v), static, strict=True))
-    k, v, mask, padding = _with_ends(k, v, mask, padding, _added(k, heads, ends, zeros))
-    mask = _merged(mask, padding, (batch, heads, k.shape[1]), fail)
+    k, v, mask, padding = _with_ends(k, v, mask, padding, _added(k, ends, zeros))
+    mask = _merged(mask, padding, (batch, heads, k.shape[2]), fail)
     if need_weights:
-        found, weights = _averaged(q, k, v, mask, p)
-        weights = weights.reshape(batch, heads, length, k.shape[1])
+        found, weights = _averaged(*(one.reshape(batch * heads, *one.shape[2:]) for one in (q, k, v)), mask, p)
+        found = found.reshape(q.shape)
+        weights = weights.reshape(batch, heads, length, k.shape[2])
         weights = weights.mean(dim=1) if average else weights
     else:
-        queries, keys, values = (one.reshape(batch, heads, *one.shape[1:]) for one in (q, k, v))
         if mask is not None and mask.shape[0] > 1:
             mask = mask.reshape(batch, heads, *mask.shape[1:])
-        found = scaled_dot_product_attention(queries, keys, values, mask, p, by_hint)
-        found, weights = found.reshape(q.shape), None
-    return found.transpose(0, 1).reshape(length, batch, size), weights
+        found, weights = scaled_dot_product_attention(q, k, v, mask, p, by_hint), None
+    return found.permute(2, 0, 1, 3).reshape(length, batch, size), weights
 
 
 def _by_head(x, heads):
-    """(S, N, E) as (N * heads, S, E / heads)."""
-    return x.reshape(len(x), x.shape[1] * heads, x.shape[2] // heads).transpose(0, 1)
+    """(S, N, E) as (N, heads, S, E / heads)."""
+    return x.reshape(len(x), x.shape[1], heads, x.shape[2] // heads).permute(1, 2, 0, 3)
 
 
 def _static(own, given, fail):
-    if given is not None and (given.shape[0], given.shape[2]) != (own.shape[0], own.shape[2]):
-        wrong = (
-            f"expected static keys and values of shape ({own.shape[0]}, S, {own.shape[2]}), got {tuple(given.shape)}"
-        )
+    """The keys or values to take: ``own``, or those given as (N * heads, S, E / heads)."""
+    if given is None:
+        return own
+    batch, heads, _, size = own.shape
+    if (given.shape[0], given.shape[2]) != (batch * heads, size):
+        wrong = f"expected static keys and values of shape ({batch * heads}, S, {size}), got {tuple(given.shape)}"
         raise fail(AssertionError(wrong))
-    return own if given is None else given
+    return given.reshape(batch, heads, *given.shape[1:])
 
 
-def _added(k, heads, ends, zeros):
-    """The pairs of key and value that stand at the end, each (N * heads, 1, E / heads)."""
+def _added(k, ends, zeros):
+    """The pairs of key and value that stand at the end, each (N, heads, 1, E / heads)."""
+    batch, heads, _, size = k.shape
     added = []
     if ends is not None:
-        added.append([_by_head(one.repeat(1, k.shape[0] // heads, 1), heads) for one in ends])
+        added.append([_by_head(one.repeat(1, batch, 1), heads) for one in ends])
     if zeros:
-        added.append([torch.zeros(len(k), 1, k.shape[2], dtype=k.dtype, device=k.device)] * 2)
+        added.append([torch.zeros(batch, heads, 1, size, dtype=k.dtype, device=k.device)] * 2)
     return added
 
 
 def _with_ends(k, v, mask, padding, added):
     """Keys and values with what is added at their end, which no mask hides."""
     if added:
-        k, v = (cat([one, *ends], dim=1) for one, ends in zip((k, v), zip(*added, strict=True), strict=True))
+        k, v = (cat([one, *ends], dim=2) for one, ends in zip((k, v), zip(*added, strict=True), strict=True))
         widths = (0, len(added))
         mask, padding = (None if one is None else constant_pad_nd(one, pad=widths) for one in (mask, padding))
     return k, v, mask, padding
