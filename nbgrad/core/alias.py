@@ -131,11 +131,11 @@ class Views:
         return list(held.values())
 
 
-def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, Any], recorded: bool) -> None:
-    """Remember that ``op`` made ``view`` of ``source``, if it did: a reshape may have to copy."""
+def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, Any], recorded: bool) -> "Tensor":
+    """``view``, which remembers that ``op`` made it of ``source``, if it did: a reshape may have to copy."""
     raw = view._data
     if raw._base is None and raw is not source._data:
-        return
+        return view
     alias = source._alias
     if isinstance(alias, View):
         base, before, recorded = alias.base, alias.last, recorded and alias.recorded
@@ -145,6 +145,7 @@ def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, 
         views = alias or _views(source)
     view._alias = View(base, (before, op, settings), recorded)
     views.add(view)
+    return view
 
 
 def outdate(base: "Tensor") -> None:

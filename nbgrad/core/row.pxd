@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.alias cimport link
 from nbgrad.core.base cimport TensorBase
 from nbgrad.core.modes cimport State
 from nbgrad.core.node cimport Node

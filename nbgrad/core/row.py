@@ -60,7 +60,7 @@ class Op:
         several: whether the rules take the gradients of several outputs, or of another than the first.
         listed: the name of the input that is a list of tensors, None for most ops.
         arity: the number of inputs; -1 where a list may have any length: then ``of(length)`` is the row that runs.
-        simple: whether the forward gives one new tensor and nothing else.
+        simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         broadcasts: positions of the inputs that the op broadcasts, whose gradients the engine sums down.
         differentiable: False for an op whose result is piecewise constant or no floating point number.
@@ -104,7 +104,7 @@ class Op:
         self.no_gradient: tuple[str, ...] = row["no_gradient"]
         self.holomorphic: bool = row["holomorphic"]
         self.view: bool = row["view"]
-        self.simple = not (self.view or self.many or len(self.results) > 1)
+        self.simple = not self.many and len(self.results) == 1
         self._in_place: InPlace | None = None
         self.domain: Domain = row["domain"]
         self.samples: Callable[[Make], Iterator[Sample]] = row["samples"]
@@ -264,13 +264,14 @@ class Op:
         if state.observers:
             tell(state.observers, self, args, settings, result, node)
         if self.simple:
-            return made(result, node)
+            output = made(result, node)
+            return link(output, args[0], self, settings, state.grad_enabled) if self.view else output
         return self._outputs(node, args, result, settings, recorded=state.grad_enabled)
 
     def _outputs(
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool
     ) -> Any:
-        """What the caller gets where that is a view, or several tensors: those with a gradient lead to the node."""
+        """What the caller gets of several tensors: those with a gradient lead to the node."""
         results = result if isinstance(result, tuple) else (result,)
         outputs = [Tensor(raw) for raw in (results if self.many else results[: self.shown])]
         if node is not None:
@@ -279,7 +280,7 @@ class Op:
                 outputs[position] = Tensor(raw, True, Output(node, slot, raw) if self.several else node)
         if self.view:
             for position, output in enumerate(outputs):
-                link(output, args[0], Part(self, position) if self.several else self, settings, recorded)
+                link(output, args[0], Part(self, position), settings, recorded)
         if self.many:
             return tuple(outputs)
         return outputs[0] if self.returns is None else self.returns(*outputs)
