@@ -35,7 +35,10 @@ def clipped(description: Description) -> Description:
         "history": {
             **description["history"],
             "frames": [{**frame, "title": clip(frame["title"], _TERM)} for frame in description["history"]["frames"]],
-            "curves": [{**curve, "label": clip(curve["label"], _TERM)} for curve in description["history"]["curves"]],
+            "charts": [
+                {**chart, "curves": [{**curve, "label": clip(curve["label"], _TERM)} for curve in chart["curves"]]}
+                for chart in description["history"]["charts"]
+            ],
             "differences": [
                 {**difference, "lines": [clip(line, 200) for line in difference["lines"]]}
                 for difference in description["history"]["differences"]

@@ -12,7 +12,7 @@ from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
-from tests.lab.harness import screenshot
+from tests.lab.harness import SCREENSHOTS, screenshot
 from tests.widgets import graphs
 
 pytestmark = pytest.mark.browser
@@ -145,7 +145,10 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     frame, timeline = tab.get_by_test_id("nbgrad-frame"), tab.get_by_test_id("nbgrad-timeline")
     expect(frame).to_be_focused()
     expect(timeline).to_contain_text("backward 12, loss ")
-    expect(tab.get_by_test_id("nbgrad-curves").locator(".nbg-curve")).to_have_count(len(described["history"]["curves"]))
+    gradients, updates = described["history"]["charts"]
+    curves, chart = tab.get_by_test_id("nbgrad-curves"), tab.get_by_test_id("nbgrad-chart")
+    expect(curves.locator(".nbg-curve")).to_have_count(len(gradients["curves"]))
+    expect(curves.locator(".nbg-guide")).to_have_count(0)
     weight = next(node for node in described["nodes"] if node["kind"] == "parameter")
     rule = tab.locator(f'[data-node-id="{weight["id"]}"] .nbg-rule')
     expect(rule).to_have_text(weight["rule"] or "")
@@ -164,6 +167,18 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     table = tab.get_by_test_id("nbgrad-norms")
     assert table.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth"), "long paths wrap"
     screenshot(tab, "view_history")
+    chart.select_option("update / weight")
+    expect(curves.locator(".nbg-guide")).to_have_count(1)
+    expect(timeline).to_contain_text(updates["text"])
+    drawn = curves.locator(".nbg-curve").evaluate_all("all => all.map(e => e.getAttribute('d').split('h0').length - 1)")
+    assert drawn == [sum(height is not None for height in curve["heights"]) for curve in updates["curves"]]
+    assert max(drawn) == 12
+    expect(curves.locator("title").first).to_have_text(
+        f"{updates['curves'][0]['label']}: {updates['curves'][0]['text']}"
+    )
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        timeline.screenshot(path=SCREENSHOTS / f"view_history_updates_{scheme}.png")
     frame.focus()
     tab.keyboard.press("Escape")
     expect(rule).to_have_text(weight["rule"] or "")
