@@ -191,10 +191,7 @@ def test_a_copied_notebook_on_the_same_kernel_leaves_the_views_of_the_first_aliv
     assert kernels[0] == kernels[1]
     lab.run_all()
     assert not lab.errors()
-    lab.page.evaluate(
-        "name => jupyterapp.shell.activateById([...jupyterapp.shell.widgets('main')].find(w => w.title.label === name).id)",
-        name,
-    )
+    lab.page.evaluate("path => jupyterapp.commands.execute('docmanager:open', { path })", name)
     view = lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").get_by_test_id("nbgrad-view")
     view.locator(".nbg-folded").dblclick()
     expect(view.locator(".nbg-folded")).to_have_count(60)

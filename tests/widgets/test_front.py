@@ -1,6 +1,7 @@
 """The front end in a browser, on real graphs, from files on disk: what a reader can see, do and find."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -126,16 +127,33 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     expect(details(tab)).to_contain_text("Local rule")
     expect(tab.locator(".nbg-edge.nbg-current")).to_have_count(len(described["steps"][meeting]["given"]))
     screenshot(tab, "view_steps")
-    player.get_by_label("Speed").select_option("fast")
-    tab.get_by_test_id("nbgrad-first").click()
-    tab.get_by_test_id("nbgrad-play").click()
-    expect(player).to_contain_text(described["steps"][2]["title"])
-    tab.get_by_test_id("nbgrad-play").click()
-    expect(tab.get_by_test_id("nbgrad-play")).to_have_text("Play")
     slider.focus()
     tab.keyboard.press("Escape")
     expect(player).to_be_hidden()
     expect(tab.locator(".nbg-stepping")).to_have_count(0)
+
+
+def test_the_walk_plays_and_pauses(opened: Any) -> None:
+    described = graphs.trained(1, 1)
+    tab = opened(page(lay_out(described), "playing"))
+    tab.get_by_test_id("nbgrad-steps").click()
+    player, play = tab.get_by_test_id("nbgrad-player"), tab.get_by_test_id("nbgrad-play")
+    player.get_by_label("Speed").select_option("fast")
+    tab.clock.install()
+    tab.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))  # a step is not over before it was looked at
+    play.click()
+    expect(play).to_have_text("Pause")
+    for step in described["steps"][1:3]:
+        tab.clock.run_for(350)
+        expect(player).to_contain_text(step["title"])
+    play.click()
+    expect(play).to_have_text("Play")
+    tab.clock.run_for(5000)
+    expect(player).to_contain_text(described["steps"][2]["title"])
+    play.click()
+    tab.clock.run_for(350 * len(described["steps"]))
+    expect(player).to_contain_text(described["steps"][-1]["title"])
+    expect(play).to_have_text("Play")
 
 
 def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
