@@ -205,8 +205,8 @@ class Kept:
         """The statistics of everything kept."""
         known: dict[int, Stats] = {}
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
-        for key, (data, version, _) in self._held.items():
-            if data._version == version and not data.is_meta:
+        for key in self._held:
+            if (data := self.raw(key)) is not None:
                 if id(data) not in known:
                     known[id(data)] = summarise(data)
                 found[key] = known[id(data)]

@@ -128,11 +128,10 @@ class GraphView(anywidget.AnyWidget):
 
     def _look_up(self, id: str, what: What) -> Numbers:
         """All numbers of a node: of a small one its map, which a picture of many has no room for."""
-        description = self._at_hand()
-        for node in [] if description is None else description["nodes"]:
-            if node["id"] == id:
-                (told,) = written({**description, "nodes": [node], "edges": []})["nodes"]
-                if (look := told[what]) is not None and look["columns"]:
+        if (description := self._at_hand()) is not None:
+            asked = [node for node in description["nodes"] if node["id"] == id]
+            for node in written({**description, "nodes": asked, "edges": []})["nodes"]:
+                if (look := node[what]) is not None and look["columns"]:
                     return Numbers(node=id, of=what, said=f"{node['label'][1]}: a cell a number", look=look, rows=[])
         if self._holdings is None:
             return Numbers(node=id, of=what, said="Nobody holds the tensors of this picture.", look=None, rows=[])
