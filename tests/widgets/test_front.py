@@ -227,9 +227,9 @@ def test_overlays_and_findings_light_up(opened: Any) -> None:
 
 
 def test_what_a_step_changed_is_an_overlay_and_a_line(opened: Any) -> None:
-    tab = opened(page(lay_out(graphs.trained(steps=10, blocks=1)), "updates"))
+    tab = opened(page(lay_out(graphs.trained(steps=34, blocks=1)), "updates"))
     choice = tab.get_by_test_id("nbgrad-overlay")
-    choice.select_option(label="colour: update to weight after backward 9 (log)")
+    choice.select_option(label="colour: update to weight after backward 33 (log)")
     expect(tab.locator(".nbg-levelled.nbg-parameter").first).to_be_visible()
     tab.locator(".nbg-parameter").first.dispatch_event("click")
     expect(details(tab).locator("dl")).to_contain_text(re.compile("step ?changed it by [0-9.e-]+ of its norm"))
