@@ -227,9 +227,11 @@ class Kept:
         """The statistics of everything kept."""
         known: dict[int, Stats] = {}
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
-        for key, held in self._held().items():
-            if (data := _unchanged(*held)) is not None:
-                found[key] = known[id(data)] = known.get(id(data)) or summarise(data)
+        for key in self._held():
+            if (data := self.raw(key)) is not None:
+                if id(data) not in known:
+                    known[id(data)] = summarise(data)
+                found[key] = known[id(data)]
         return found
 
 

@@ -93,6 +93,7 @@ class AutogradGraph(Listener, Queries):
         notes.settled = {record.id: record.value for record in self._records}
         notes.frame = self.frame
         notes.values.keep(())
+        self._history.let_go()
         self._paths = self._make_paths()
         self._ops, self._outer, self._constants, self._running = {}, {}, {}, None
         if self.check_cycle():

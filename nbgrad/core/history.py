@@ -23,10 +23,7 @@ FRAMES = 64
 """How many frames a graph keeps unless it is told otherwise."""
 
 WEIGHTS = 4
-"""In one of so many frames the weights, which change slowly, are measured too, and the step that follows."""
-
-STEPS = 8
-"""After each of the first so many backwards the step is measured: a short loop shows what its last one did."""
+"""In one of so many frames the weights, which change slowly, are measured too."""
 
 Passed = tuple[int, "Ran | Record", Scope | None]
 """What a backward ran through: the id, the facts, and the scope that it is drawn in."""
@@ -44,8 +41,9 @@ class HistoryRecord(NamedTuple):
         gradient: the norm of its gradient; None where the backward did not come by or that norm was not kept.
         weight: the norm of a parameter's values when the backward had ended; taken in the last frame, and in one of
             four others.
-        update: the norm of what the first step of an optimizer after that backward changed, in units of the norm of the
-            values before it; None where no step came, or none that was measured.
+        update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
+            norm of the values before it; None where no step came, where the values were zero, and where copies of them
+            do not fit into the budget. Of LBFGS it is what a whole ``step`` changed, for each backward in it.
     """
 
     kind: str
@@ -130,21 +128,26 @@ Look = tuple[str, str | None, int | None, tuple[int, ...], tuple[str, ...]]
 
 
 class _Kept(NamedTuple):
-    """A frame as it is kept: all frames of a loop share their looks and names."""
+    """A frame as it is kept: all frames of a loop share their looks, names and the ids of what is learned.
+
+    ``learned`` has an id for each leaf and None for everything else, ``ratios`` what a step did to some of them.
+    """
 
     number: int
     loss: float | None
     roots: tuple[int, ...]
     looks: tuple[Look, ...]
     names: tuple[str | None, ...]
+    learned: tuple[int | None, ...]
     gradients: tuple[float | None, ...]
     weights: tuple[float | None, ...]
-    updates: tuple[float | None, ...]
+    ratios: dict[int, float]
 
     def frame(self, last: "_Kept") -> HistoryFrame:
         """The frame as others see it; where it looks like ``last`` with its names, for a variable's come late."""
         names = last.names if self.looks == last.looks else self.names
-        parts = zip(self.looks, names, self.gradients, self.weights, self.updates, strict=True)
+        updates = [None if id is None else self.ratios.get(id) for id in self.learned]
+        parts = zip(self.looks, names, self.gradients, self.weights, updates, strict=True)
         records = tuple(
             HistoryRecord(kind, op, name, tuple(shape), scopes, *numbers)
             for (kind, op, _, shape, scopes), name, *numbers in parts
@@ -171,7 +174,7 @@ class HistoryRecorder:
             raise ValueError(f"history={limit}: keep 0 frames, or 2 and more, for the first and the last always stay")
         self.limit = limit
         self._kept: list[_Kept] = []
-        self._ids: list[int] = []  # of the records in the last frame
+        self._next = 1  # the next backward that becomes a frame
         self._updates = UpdateRecorder(budget)
 
     def wants(self, number: int) -> bool:
@@ -197,20 +200,21 @@ class HistoryRecorder:
             passed: what it ran through.
             values: where the loss is, if it is kept.
         """
-        looks, ids = _looks(passed), [id for id, _, _ in passed]
+        looks, learned, ids = _looks(passed), _learned(passed), [id for id, _, _ in passed]
         if self._kept and self._kept[-1].looks == looks:
             looks, names = self._kept[-1].looks, self._kept[-1].names
         else:
             names = tuple([fact.name if isinstance(fact, Record) else None for _, fact, _ in passed])
+        if self._kept and self._kept[-1].learned == learned:
+            learned = self._kept[-1].learned
         wanted, loss = recorder.norms(), values.raw(recorder.roots[0]) if len(recorder.roots) == 1 else None
         if self._is_rare(number):
             wanted |= norms({-id: data for id, fact, _ in passed if (data := _weight(fact)) is not None})
         if loss is not None and loss.ndim == 0 and loss.is_floating_point():
             wanted[0] = loss
         find = read(wanted).get
-        numbers = tuple([find(id) for id in ids]), tuple([find(-id) for id in ids]), (None,) * len(ids)
-        self._ids = ids
-        self._kept.append(_Kept(number, find(0), _positions(recorder.roots, ids), looks, names, *numbers))
+        numbers = tuple([find(id) for id in ids]), tuple([find(-id) for id in ids])
+        self._kept.append(_Kept(number, find(0), _positions(recorder.roots, ids), looks, names, learned, *numbers, {}))
         if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
             del self._kept[1::2]
 
@@ -220,23 +224,36 @@ class HistoryRecorder:
         return self._updates.last
 
     def backward_ended(self, number: int) -> bool:
-        """The ``number``-th backward has ended; whether it becomes a frame."""
-        frame = self.wants(number)
-        self._updates.backward_ended(number, measured=frame and (number <= STEPS or self._is_rare(number)))
+        """The ``number``-th backward has ended, the next after the last; whether it becomes a frame."""
+        frame = number == self._next and self.limit > 0
+        if frame:
+            self._next += 1
+            while not self.wants(self._next):
+                self._next += -(self._next - 1) % self._stride(self._next)
+        if frame or self._updates.waiting:
+            self._updates.backward_ended(number, frame=frame)
         return frame
 
     def _is_rare(self, number: int) -> bool:
         """Whether the ``number``-th backward is one of those in which the weights are measured too."""
         return (number - 1) % (WEIGHTS * self._stride(number)) == 0
 
-    def step_begins(self, params: "Sequence[Tensor]") -> None:
-        """An optimizer is about to change ``params``."""
-        self._updates.begin(params)
+    def step_begins(self, params: "Sequence[Tensor]", *, evaluates: bool) -> None:
+        """An optimizer is about to change ``params``; in a step that ``evaluates``, backwards are still to come."""
+        self._updates.begin(params, evaluates=evaluates)
 
     def step_ended(self) -> None:
-        """It has changed them: if that is measured, the frame before it gets to know how far it went."""
-        if (update := self._updates.end()) is not None and self._kept[-1].number == update.number:
-            self._kept[-1] = self._kept[-1]._replace(updates=tuple(map(update.ratios.get, self._ids)))
+        """It has changed them: if that is measured, the frames that waited for it get to know how far it went."""
+        if (update := self._updates.end()) is None:
+            return
+        for at in range(len(self._kept) - 1, -1, -1):
+            if self._kept[at].number < self._updates.waiting[0]:
+                break
+            self._kept[at] = self._kept[at]._replace(ratios=update.ratios)
+
+    def let_go(self) -> None:
+        """Hold no tensor any more: a step may have been interrupted."""
+        self._updates.drop()
 
     def frames(self, number: int, roots: tuple[int, ...], records: list[Record]) -> History:
         """All frames.
@@ -267,6 +284,7 @@ def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Kep
         positions,
         looks,
         tuple([record.name for record in records]),
+        (None,) * len(records),
         tuple([None if (stats := record.gradient) is None else stats.norm for record in records]),
         tuple(
             [
@@ -274,7 +292,7 @@ def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Kep
                 for record in records
             ]
         ),
-        (None,) * len(records),
+        {},
     )
 
 
@@ -291,6 +309,13 @@ def _looks(passed: list[Passed]) -> tuple[Look, ...]:
             op = None if fact.op is None else fact.op.name
             found.append((fact.kind, op, id if fact.kind == "parameter" else None, fact.shape, path))
     return tuple(found)
+
+
+def _learned(passed: list[Passed]) -> tuple[int | None, ...]:
+    """The ids of the leaves, which an optimizer may change."""
+    return tuple(
+        [None if isinstance(fact, Ran) or fact.kind not in ("parameter", "leaf") else id for id, fact, _ in passed]
+    )
 
 
 def _path(scope: Scope | None) -> tuple[str, ...]:

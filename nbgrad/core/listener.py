@@ -173,9 +173,9 @@ class Listener(Observer):
         if not self.closed:
             self._changes.note(changed, what, user_place())
 
-    def on_step_begin(self, params: Sequence[Tensor]) -> None:
-        """Remember where the parameters were, if the step after the last backward is to be measured."""
-        self._history.step_begins(params)
+    def on_step_begin(self, params: Sequence[Tensor], evaluates: bool = False) -> None:
+        """Remember where the parameters were, if a backward that is a frame waits for the step."""
+        self._history.step_begins(params, evaluates=evaluates)
 
     def on_step_end(self) -> None:
         """Measure how far it went."""

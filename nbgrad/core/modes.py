@@ -81,8 +81,11 @@ class Observer:
     def on_change(self, changed: "Sequence[torch.Tensor]", what: str) -> None:
         """``what``, an in-place method or an optimizer, has changed the data of each tensor in ``changed``."""
 
-    def on_step_begin(self, params: "Sequence[Tensor]") -> None:
-        """An optimizer is about to change the data of ``params``."""
+    def on_step_begin(self, params: "Sequence[Tensor]", evaluates: bool = False) -> None:
+        """An optimizer is about to change the data of ``params``.
+
+        A step that ``evaluates`` runs forward and backward itself, several times, and changes them in between.
+        """
 
     def on_step_end(self) -> None:
         """It has changed them; not called when it raised."""

@@ -28,62 +28,72 @@ class Update(NamedTuple):
 
 
 class UpdateRecorder:
-    """Measures the first step after some of the backwards.
+    """Measures the steps that frames wait for: each waits for the first one that ends after it.
 
-    It copies the parameters for the time of that step, if all of a group fit into a budget. In between it costs a look
-    at an attribute.
+    It copies the parameters for the time of such a step, if all of a group fit into a budget. Where no frame waits, a
+    step costs a look at an attribute.
 
     Args:
         budget: how many bytes it may copy.
 
     Attributes:
         last: the last update that was measured; None if there was none.
+        waiting: the numbers of the backwards that wait for a step, or had theirs and no backward came since.
     """
 
     def __init__(self, budget: int) -> None:
         self.last: Update | None = None
+        self.waiting: list[int] = []
         self._budget = budget
-        self._awaited: int | None = None  # the backward whose step is to be measured
-        self._seen: set[int] = set()  # what was measured of it: there may be several groups, and optimizers
+        self._seen: set[int] = set()  # what was measured for them: there may be several groups, and optimizers
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # the data that change, and a copy
 
-    def backward_ended(self, number: int, *, measured: bool) -> None:
-        """The ``number``-th backward has ended; whether the step after it is to be measured.
+    def backward_ended(self, number: int, *, frame: bool) -> None:
+        """The ``number``-th backward has ended; if it is a frame it waits for a step.
 
-        If it is not, the step after an earlier one may still come: gradients are accumulated.
+        Those before it wait on where no step came in between: gradients are accumulated.
         """
-        if measured:
-            self._awaited = number
-            self._seen = set()
-        elif self._seen:
-            self._awaited = None
+        if self._seen:
+            self._turn()
+        if frame:
+            self.waiting.append(number)
 
-    def begin(self, params: "Sequence[Tensor]") -> None:
-        """An optimizer is about to change ``params``."""
-        self._before = {}
-        if self._awaited is None:
+    def _turn(self) -> None:
+        """Those that waited have had their step."""
+        self.waiting, self._seen = [], set()
+
+    def begin(self, params: "Sequence[Tensor]", *, evaluates: bool) -> None:
+        """An optimizer is about to change ``params``; in a step that ``evaluates``, backwards are still to come."""
+        self.drop()
+        if evaluates and self._seen:
+            self._turn()
+        if not self.waiting and not evaluates:
             return
-        found = {record_id(param._origin): param.data for param in params if param._origin is not None}
+        found = {record_id(param.origin): param.data for param in params}
         found = {id: data for id, data in found.items() if id not in self._seen}
         if sum(data.nbytes for data in found.values()) <= self._budget:
             self._before = {id: (data, data.clone()) for id, data in found.items()}
         else:  # the same will not fit after the next backward
             self._seen |= found.keys()
 
+    def drop(self) -> None:
+        """Let go of the copies."""
+        self._before = {}
+
     def end(self) -> Update | None:
-        """It has changed them: what it did, if that is measured."""
-        if not self._before:
-            return None
+        """It has changed them: what it did, if a frame waits for that."""
         before = {key: copy for key, (_, copy) in self._before.items()}
-        weights = norms(before)
         after = [data for data, _ in self._before.values()]
+        self.drop()
+        if not before or not self.waiting:
+            return None
+        weights = norms(before)
         torch._foreach_sub_(list(before.values()), after)
         found = read({**norms(before), **{-id: norm for id, norm in weights.items()}})
         moved = {id: found[id] / found[-id] for id in weights if found[-id]}
-        number, known = self._awaited or 0, self.last
+        number, known = self.waiting[-1], self.last
         self.last = Update(number, {**(known.ratios if known is not None and known.number == number else {}), **moved})
         self._seen |= before.keys()
-        self._before = {}
         return self.last
 
 

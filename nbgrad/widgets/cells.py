@@ -19,24 +19,32 @@ class _Run(NamedTuple):
     views: "WeakSet[Widget]"
 
 
-_last: dict[str, _Run] = {}
-"""Of each cell the last run that displayed a view."""
+PAGES = 4
+"""Views of so many pages stay open for a cell: a page that was loaded anew is another one, and says nothing of it."""
+
+_last: dict[str, dict[str, _Run]] = {}
+"""Of each cell the last run that displayed a view, by the page that asked for it, the newest last."""
 
 
 def displayed(view: Widget) -> None:
     """Note that the cell that runs displayed ``view``, and close what earlier runs of the same cell displayed.
 
     A page empties the outputs of a cell that runs again, but keeps the models of its widgets, and with them the kernel
-    would keep theirs until it ends. Where a front end names no cells nothing is closed.
+    would keep theirs until it ends. Where a front end names no cells nothing is closed. A copied notebook has cells of
+    the same names: two notebooks on one kernel are told apart by the session that each asks in.
     """
     asked: dict[str, Any] = getattr(get_ipython(), "get_parent", dict)()
     cell = asked.get("metadata", {}).get("cellId")
     if not cell:
         return
-    request = asked["header"]["msg_id"]
-    run = _last.get(cell)
+    request, session = asked["header"]["msg_id"], asked["header"].get("session", "")
+    pages = _last.setdefault(cell, {})
+    run = pages.get(session)
     if run is None or run.request != request:
-        for earlier in [] if run is None else list(run.views):
+        ended = [] if run is None else [pages.pop(session)]
+        run = pages[session] = _Run(request, WeakSet())
+        while len(pages) > PAGES:
+            ended.append(pages.pop(next(iter(pages))))
+        for earlier in [one for old in ended for one in old.views]:
             earlier.close()
-        run = _last[cell] = _Run(request, WeakSet())
     run.views.add(view)

@@ -1,13 +1,19 @@
-"""Every string clean and of bounded length: the one boundary that a hostile name has to pass."""
+"""Every string clean and of bounded length: the one boundary that a hostile name has to pass.
 
-from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, OpText, Step
+In two parts, since details are written while graphviz works on what has to be clean before.
+"""
+
+from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, OpText, Reduction, Step
 from nbgrad.widgets.lettering import clean, clip
 
 _LINE, _LINES, _MARK, _SCOPE, _TERM, _TEXT, _WORDS = 44, 5, 72, 56, 80, 20_000, 600
 
 
 def clipped(description: Description) -> Description:
-    """The description with every string clean, in one line where it is to be drawn, and not too long."""
+    """The description with every string but those of its details clean, in one line if it is drawn, and not too long.
+
+    Give the result, when its details are written, to ``with_clipped_details``.
+    """
     scopes = {scope["id"] for scope in description["scopes"]}
     return {
         **description,
@@ -35,7 +41,10 @@ def clipped(description: Description) -> Description:
         "history": {
             **description["history"],
             "frames": [{**frame, "title": clip(frame["title"], _TERM)} for frame in description["history"]["frames"]],
-            "curves": [{**curve, "label": clip(curve["label"], _TERM)} for curve in description["history"]["curves"]],
+            "charts": [
+                {**chart, "curves": [{**curve, "label": clip(curve["label"], _TERM)} for curve in chart["curves"]]}
+                for chart in description["history"]["charts"]
+            ],
             "differences": [
                 {**difference, "lines": [clip(line, 200) for line in difference["lines"]]}
                 for difference in description["history"]["differences"]
@@ -44,17 +53,32 @@ def clipped(description: Description) -> Description:
     }
 
 
+def with_clipped_details(description: Description) -> Description:
+    """The same with the strings of the details clean too: what a click on a node or on a mark shows."""
+    nodes: list[Node] = [{**node, "details": list(map(_detail, node["details"]))} for node in description["nodes"]]
+    edges: list[Edge] = [
+        edge if (reduction := edge["reduction"]) is None else {**edge, "reduction": _told(reduction)}
+        for edge in description["edges"]
+    ]
+    return {**description, "nodes": nodes, "edges": edges}
+
+
+def _told(reduction: Reduction) -> Reduction:
+    sums = [clip(row, 200) for row in reduction["sums"]]
+    return {**reduction, "words": clip(reduction["words"], _WORDS), "sums": sums}
+
+
+def _detail(row: Detail) -> Detail:
+    return {"term": clip(row["term"], _TERM), "text": clip(row["text"], _TEXT, lines=True)}
+
+
 def _node(node: Node, scopes: set[str]) -> Node:
     label = [clip(line, _LINE) for line in node["label"][:_LINES]]
-    details: list[Detail] = [
-        {"term": clip(row["term"], _TERM), "text": clip(row["text"], _TEXT, lines=True)} for row in node["details"]
-    ]
     return {
         **node,
         "scope": node["scope"] if node["scope"] in scopes else None,
         "label": label or [node["id"]],
         "op": None if node["op"] is None else clip(node["op"], _TERM),
-        "details": details,
         "badges": [{**badge, "text": clip(badge["text"], _WORDS)} for badge in node["badges"]],
     }
 
@@ -85,8 +109,6 @@ def _edge(edge: Edge) -> Edge:
         else {
             **reduction,
             "text": clip(reduction["text"], _MARK),
-            "words": clip(reduction["words"], _WORDS),
-            "sums": [clip(row, 200) for row in reduction["sums"]],
             "warning": None if reduction["warning"] is None else clip(reduction["warning"], _WORDS),
         },
     }

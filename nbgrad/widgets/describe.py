@@ -94,7 +94,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     )
     if failure is not None:
         described = with_failure(described, failure, ids, scopes.id, type(error).__name__)
-    return {**described, "runs": runs(described)}  # type: ignore[typeddict-unknown-key]
+    return {**described, "runs": runs(described)}  # type: ignore[typeddict-unknown-key]  # an outline's
 
 
 class _Scopes:

@@ -175,12 +175,21 @@ class Frame(TypedDict):
 
 
 class Curve(TypedDict):
-    """The gradient norms of one parameter over the frames."""
+    """The numbers of one parameter over the frames."""
 
     node: str
     label: str
-    heights: list[float | None]  # from 0 to 1, on a logarithmic scale that all curves share
+    heights: list[int | None]  # in percent, on a logarithmic scale that all curves of a chart share
     text: str  # what it did: "0.12 to 0.003, 40 times smaller"
+
+
+class Chart(TypedDict):
+    """What is drawn of the first parameters over the frames."""
+
+    title: str  # "gradient norm"
+    text: str  # what it is, and from where to where the scale goes
+    guide: int | None  # the height of a straight line that the text explains
+    curves: list[Curve]
 
 
 class Difference(TypedDict):
@@ -195,9 +204,7 @@ class History(TypedDict):
     """Every backward that is remembered, oldest first; without frames if there was only one."""
 
     frames: list[Frame]
-    curves: list[Curve]
-    low: str  # the ends of the scale of the curves, and of the levels of nodes
-    high: str
+    charts: list[Chart]  # of the gradient norms, and of what the steps changed if that was measured
     differences: list[Difference]
 
 

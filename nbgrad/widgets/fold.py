@@ -10,7 +10,7 @@ left the details are written, which graphviz does not wait for.
 from collections import Counter, defaultdict
 from itertools import groupby
 
-from nbgrad.widgets.clipping import clipped
+from nbgrad.widgets.clipping import clipped, with_clipped_details
 from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
 from nbgrad.widgets.folding import Folding, first_folding, homes
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
@@ -54,7 +54,7 @@ def shaped(description: Description, limit: int, folding: Folding | None = None,
 
 def detailed(shape: Description) -> Description:
     """Write the details of what will be drawn."""
-    return lighter(clipped(written(shape)))
+    return lighter(with_clipped_details(written(shape)))
 
 
 def fold(description: Description, folding: Folding, same: list[list[str]] | None = None) -> Description:

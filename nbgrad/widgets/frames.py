@@ -1,12 +1,13 @@
 """The backwards that a graph remembers, as what can be scrubbed through, drawn as curves and compared."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame, HistoryRecord
-from nbgrad.widgets.description import Curve, Difference, Frame, History
+from nbgrad.widgets.description import Chart, Curve, Difference, Frame, History
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import number
 
@@ -19,7 +20,19 @@ _COMPARED = 8
 _WRITTEN = 12_000
 """With more norms than this in all frames, those of parameters and leaves alone are written out."""
 
-NONE: History = {"frames": [], "curves": [], "low": "", "high": "", "differences": []}
+GUIDE = 1e-3
+"""How far a step usually moves a parameter, next to its size, where training goes well."""
+
+_UPDATES = "What the step after each backward changed in a parameter, next to its size: ‖update‖ / ‖weight‖"
+
+_GUIDED = (
+    f" The straight line is {number(GUIDE)}, a common size: steps far above it are often unstable, far below it slow."
+)
+
+NONE: History = {"frames": [], "charts": [], "differences": []}
+
+Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+"""Numbers by frame and by record of the last one; NaN where there is none."""
 
 
 class Past(NamedTuple):
@@ -36,22 +49,25 @@ def past(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> Past:
     if len(frames) < 2 or len(frames[-1].records) != len(facts):
         return Past(NONE, {}, {})
     structures = _structures(frames)
-    table = np.array([_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)])
-    scale = _Scale(table)
+    rows = [_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)]
     learned = [at for at, fact in enumerate(facts) if fact.kind in ("parameter", "leaf")]
-    written = range(len(facts)) if table.size <= _WRITTEN else learned
+    drawn = learned[:CURVES]
+    gradients = _table(rows, lambda record: record.gradient)
+    updates = _table([[row[at] for at in drawn] for row in rows], lambda record: record.update)
+    scale = _Scale(gradients)
+    written = range(len(facts)) if gradients.size <= _WRITTEN else learned
+    labels = [(ids[facts[at].id], _whose(facts[at])) for at in drawn]
+    charts = [_chart("gradient norm", "The norm of the gradient of each parameter", scale, drawn, labels)]
+    if np.isfinite(updates).any():
+        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE), range(len(drawn)), labels))
     history = History(
         frames=[
             Frame(title=str(frame), structure=structure) for frame, structure in zip(frames, structures, strict=True)
         ],
-        curves=[
-            _curve(facts[at], ids[facts[at].id], table[:, at].tolist(), scale.heights(at)) for at in learned[:CURVES]
-        ],
-        low=number(scale.low),
-        high=number(scale.high),
+        charts=charts,
         differences=_differences(frames, structures),
     )
-    norms = {facts[at].id: ["" if np.isnan(norm) else number(norm) for norm in table[:, at].tolist()] for at in written}
+    norms = {facts[at].id: ["" if np.isnan(norm) else number(norm) for norm in gradients[:, at]] for at in written}
     letters = scale.letters()
     return Past(history, norms, {fact.id: letters[at] for at, fact in enumerate(facts)})
 
@@ -65,36 +81,41 @@ def _structures(frames: list[HistoryFrame]) -> list[int]:
     ]
 
 
-def _row(frame: HistoryFrame, last: HistoryFrame, alike: bool) -> list[float]:
-    """The norms of one frame at the positions of the last one; NaN where there is none."""
+def _row(frame: HistoryFrame, last: HistoryFrame, alike: bool) -> list[HistoryRecord | None]:
+    """The records of one frame at the positions of the last one; None where it has none."""
     if alike:
-        return [_norm(record) for record in frame.records]
+        return list(frame.records)
     position = {id(record): at for at, record in enumerate(last.records)}
-    row = [float("nan")] * len(last.records)
+    row: list[HistoryRecord | None] = [None] * len(last.records)
     for was, now in frame.diff(last).same:
-        row[position[id(now)]] = _norm(was)
+        row[position[id(now)]] = was
     return row
 
 
-def _norm(record: HistoryRecord) -> float:
-    return float("nan") if record.gradient is None else record.gradient
+def _table(rows: list[list[HistoryRecord | None]], what: Callable[[HistoryRecord], float | None]) -> Table:
+    numbers = [[None if record is None else what(record) for record in row] for row in rows]
+    return np.array(numbers, dtype=np.float64)  # None becomes NaN
 
 
 class _Scale:
-    """One logarithmic scale for all norms in all frames."""
+    """One logarithmic scale for all numbers in all frames, and for a guide if there is one."""
 
-    def __init__(self, table: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> None:
-        sound = table[np.isfinite(table) & (table > 0)]
-        self.low, self.high = (float(sound.min()), float(sound.max())) if sound.size else (1.0, 1.0)
+    def __init__(self, table: Table, guide: float | None = None) -> None:
+        self.table, self.guide = table, guide
+        sound = [*table[np.isfinite(table) & (table > 0)], *([] if guide is None else [guide / 2, guide * 2])]
+        self.low, self.high = (float(min(sound)), float(max(sound))) if sound else (1.0, 1.0)
+        self._heights = self.at(table)
+
+    def at(self, numbers: "np.ndarray[Any, np.dtype[np.float64]]") -> "np.ndarray[Any, np.dtype[np.float64]]":
+        """How high they stand, from 0 to 1; NaN where there is none."""
         width = np.log10(self.high / self.low) or 1.0
         with np.errstate(divide="ignore", invalid="ignore"):
-            heights = (np.log10(table) - np.log10(self.low)) / width
-        heights = np.where(table == 0, 0.0, np.where(np.isinf(table), 1.0, heights))
-        self._heights = heights
+            heights = (np.log10(numbers) - np.log10(self.low)) / width
+        return np.where(numbers == 0, 0.0, np.where(np.isinf(numbers), 1.0, heights))
 
-    def heights(self, at: int) -> list[float | None]:
-        """Of one column, from 0 to 1; None where there is no norm."""
-        return [None if np.isnan(height) else round(height, 3) for height in self._heights[:, at].tolist()]
+    def heights(self, at: int) -> list[int | None]:
+        """Of one column, in percent; None where there is no number."""
+        return [None if np.isnan(height) else round(100 * height) for height in self._heights[:, at].tolist()]
 
     def letters(self) -> list[str]:
         """For each column a character for each frame."""
@@ -103,17 +124,35 @@ class _Scale:
         return [bytes(column).decode() for column in bytes_.T]
 
 
-def _curve(fact: Fact, node: str, norms: list[float], heights: list[float | None]) -> Curve:
+def _chart(title: str, about: str, scale: _Scale, columns: Sequence[int], labels: list[tuple[str, str]]) -> Chart:
+    guided = "" if scale.guide is None else _GUIDED
+    return Chart(
+        title=title,
+        text=f"{about}, from {number(scale.low)} to {number(scale.high)} (log).{guided}",
+        guide=None if scale.guide is None else round(100 * float(scale.at(np.array(scale.guide)))),
+        curves=[
+            Curve(node=node, label=label, heights=scale.heights(at), text=_course(scale.table[:, at].tolist()))
+            for at, (node, label) in zip(columns, labels, strict=True)
+        ],
+    )
+
+
+def _whose(fact: Fact) -> str:
     scopes = f"{fact.scope.label}: " if fact.scope is not None else ""
-    known = [norm for norm in norms if np.isfinite(norm)]
-    text = "no gradient"
-    if known:
-        first, last = known[0], known[-1]
-        text = f"{number(first)} to {number(last)}"
-        if first and last and first != last:
-            factor, word = (first / last, "smaller") if last < first else (last / first, "larger")
-            text += f", {number(factor)} times {word}"
-    return Curve(node=node, label=f"{scopes}{fact.name or fact.kind}", heights=heights, text=text)
+    return f"{scopes}{fact.name or fact.kind}"
+
+
+def _course(numbers: list[float]) -> str:
+    """How they went, in words."""
+    known = [one for one in numbers if np.isfinite(one)]
+    if not known:
+        return "none"
+    first, last = known[0], known[-1]
+    text = f"{number(first)} to {number(last)}"
+    if first and last and number(first) != number(last):
+        factor, word = (first / last, "smaller") if last < first else (last / first, "larger")
+        text += f", {number(factor)} times {word}"
+    return text
 
 
 def _differences(frames: list[HistoryFrame], structures: list[int]) -> list[Difference]:

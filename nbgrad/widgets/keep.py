@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from nbgrad.widgets.description import Description, Edge, Look, Node, Scope
+from nbgrad.widgets.description import Description, Edge, Look, Node, Problem, Scope
 from nbgrad.widgets.runs import scope_path
 from nbgrad.widgets.wording import counted
 
@@ -84,14 +84,16 @@ def split_hubs(description: Description) -> Description:
             node: Node = {**by_id[source], "id": f"{source}.{number}", "scope": scope_of[edge["target"]]}
             if number > 1:
                 node = {**node, "details": [], "value": None, "gradient": None, "badges": []}
-                node.pop("rest", None)  # type: ignore[typeddict-item]
+                node.pop("rest", None)  # type: ignore[typeddict-item]  # of an outline
             copies[source].append(node)
             edge = {**edge, "source": node["id"]}
         edges.append(edge)
     nodes = [copy for node in description["nodes"] for copy in copies.get(node["id"], [node])]
     first = {source: f"{source}.1" for source in copies}
-    problems = [{**one, "node": first.get(one["node"] or "", one["node"])} for one in description["problems"]]
-    return {**description, "nodes": nodes, "edges": edges, "problems": problems}  # type: ignore[typeddict-item]
+    problems: list[Problem] = [
+        {**one, "node": first.get(one["node"] or "", one["node"])} for one in description["problems"]
+    ]
+    return {**description, "nodes": nodes, "edges": edges, "problems": problems}
 
 
 def _splits(node: Node, uses: int) -> bool:

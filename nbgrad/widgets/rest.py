@@ -33,7 +33,7 @@ def written(outline: Description) -> Description:
     whole: Any = _with_rests(outline, told)
     for beside in ("shelves", "runs"):
         whole.pop(beside, None)
-    return whole  # type: ignore[no-any-return]
+    return whole  # type: ignore[no-any-return]  # with its rests written it is a description
 
 
 @uncollected()
@@ -59,7 +59,7 @@ def taken_out(data: bytes) -> Description:
     bare, *shelves = pickle.loads(data)
     outline: Any = pickle.loads(zlib.decompress(bare))
     outline["shelves"] = _Shelves(shelves)
-    return outline  # type: ignore[no-any-return]
+    return outline  # type: ignore[no-any-return]  # it was one when it was put away
 
 
 class _Shelves:
@@ -87,4 +87,4 @@ def _with_rests(outline: Description, change: Callable[[Any], Any]) -> Descripti
         {**edge, "reduction": change(edge["reduction"])} if edge["reduction"] and "rest" in edge["reduction"] else edge
         for edge in outline["edges"]
     ]
-    return {**outline, "nodes": nodes, "edges": edges}  # type: ignore[typeddict-item]
+    return {**outline, "nodes": nodes, "edges": edges}  # type: ignore[typeddict-item]  # a change may give anything

@@ -17,7 +17,7 @@ def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
 
 def runs(description: Description) -> list[list[str]]:
     """Runs of at least two identical module calls that follow each other, the outermost ones; an outline knows them."""
-    known: list[list[str]] | None = description.get("runs")  # type: ignore[assignment]
+    known: list[list[str]] | None = description.get("runs")  # type: ignore[assignment]  # an outline's
     if known is not None:
         return known
     scopes = {scope["id"]: scope for scope in description["scopes"]}

@@ -11,13 +11,13 @@ from IPython.display import display
 
 from nbgrad.widgets.cells import displayed
 from nbgrad.widgets.collecting import uncollected
-from nbgrad.widgets.description import Description, Opens, Picture
+from nbgrad.widgets.description import Description, Numbers, Opens, Picture
 from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.folding import Folding, first_folding, folded_below
 from nbgrad.widgets.layout import NODES, Direction, lay_out
-from nbgrad.widgets.numbers import Holdings
+from nbgrad.widgets.numbers import Holdings, What
 from nbgrad.widgets.packing import packed
-from nbgrad.widgets.rest import put_away, taken_out
+from nbgrad.widgets.rest import put_away, taken_out, written
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
 
@@ -111,11 +111,9 @@ class GraphView(anywidget.AnyWidget):
     @uncollected()
     def _answer(self, change: Any) -> None:
         request = change["new"]
-        if request.get("of") in ("value", "gradient") and self._holdings is not None:
-            self.numbers = {
-                **self._holdings.numbers(str(request.get("node")), request["of"]),
-                "count": request.get("count"),  # the same answer twice is two answers
-            }
+        if request.get("of") in ("value", "gradient"):
+            found = self._look_up(str(request.get("node")), request["of"])
+            self.numbers = {**found, "count": request.get("count")}  # the same answer twice is two answers
             return
         description = self._at_hand()
         if description is None:
@@ -127,6 +125,17 @@ class GraphView(anywidget.AnyWidget):
             holds = [str(scope) for scope in request["toggle"]]
             folding = self._folding = folding.toggled(description, holds, NODES)
         self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
+
+    def _look_up(self, id: str, what: What) -> Numbers:
+        """All numbers of a node: of a small one its map, which a picture of many has no room for."""
+        if (description := self._at_hand()) is not None:
+            asked = [node for node in description["nodes"] if node["id"] == id]
+            for node in written({**description, "nodes": asked, "edges": []})["nodes"]:
+                if (look := node[what]) is not None and look["columns"]:
+                    return Numbers(node=id, of=what, said=f"{node['label'][1]}: a cell a number", look=look, rows=[])
+        if self._holdings is None:
+            return Numbers(node=id, of=what, said="Nobody holds the tensors of this picture.", look=None, rows=[])
+        return self._holdings.numbers(id, what)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)

@@ -31,7 +31,7 @@ def byte_text(size: int) -> str:
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.4g} {unit}"
-        size /= 1024  # type: ignore[assignment]
+        size /= 1024  # type: ignore[assignment]  # a fraction from here on
     return f"{size:.4g} GiB"
 
 

@@ -99,16 +99,22 @@ def trained(steps: int, each: int = 1, **options: Any) -> tuple[AutogradGraph, d
     return graph, expected
 
 
-def test_the_step_after_a_frame_is_measured_next_to_the_weights() -> None:
-    graph, expected = trained(40)
-    frames = {frame.number: [record.update for record in frame.parameters] for frame in graph.history}
-    measured = [number for number, updates in frames.items() if updates != [None] * 4]
-    assert measured == [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 21, 25, 29, 33]
-    for number in measured:
-        assert frames[number] == pytest.approx(expected[number], rel=1e-5)
+def updates(graph: AutogradGraph) -> dict[int, list[float | None]]:
+    """What the history says of the steps, by number of backward."""
+    return {frame.number: [record.update for record in frame.parameters] for frame in graph.history}
+
+
+@pytest.mark.parametrize("steps", [40, 1000])
+def test_the_step_after_every_frame_is_measured_next_to_the_weights(steps: int) -> None:
+    graph, expected = trained(steps)
+    measured = updates(graph)
+    assert measured.pop(steps) == [None] * 4, "nobody knew that it would be the last"
+    assert len(measured) == len(graph.history) - 1 >= 33
+    for number, found in measured.items():
+        assert found == pytest.approx(expected[number], rel=1e-5)
     assert graph.update is not None
-    assert graph.update.number == 33
-    assert list(graph.update.ratios.values()) == pytest.approx(expected[33], rel=1e-5)
+    assert graph.update.number == max(measured)
+    assert list(graph.update.ratios.values()) == pytest.approx(expected[max(measured)], rel=1e-5)
     names = {record.id: record.name for record in graph.records}
     assert [names[key] for key in graph.update.ratios] == ["weight", "bias", "weight", "bias"]
 
@@ -118,6 +124,45 @@ def test_a_step_after_several_backwards_belongs_to_the_first_that_waits_for_one(
     assert graph.update is not None
     assert graph.update.number % 2 == 1, "a frame, and no step came before the next backward"
     assert list(graph.update.ratios.values()) == pytest.approx(expected[graph.update.number + 1], rel=1e-5)
+    for number, found in updates(graph).items():
+        if number < 33:  # all of them are frames
+            assert found == pytest.approx(expected[number + number % 2], rel=1e-5)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_every_backward_in_a_step_of_lbfgs_has_what_the_whole_step_changed(search: str | None) -> None:
+    w = nbgrad.tensor([3.0, -2.0], requires_grad=True)
+    optimizer = nbgrad.optim.LBFGS([w], lr=0.1, max_iter=4, line_search_fn=search)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = ((w * w - nbgrad.tensor([1.0, 3.0])) ** 2).sum()
+        loss.backward()
+        return loss
+
+    expected: list[float] = []
+    with AutogradGraph(history=256) as graph:
+        for _ in range(5):
+            before, began = w.data.clone(), graph.backwards
+            optimizer.step(closure)
+            expected += [float((w.data - before).norm() / before.norm())] * (graph.backwards - began)
+    assert len(expected) >= 15
+    assert len(set(expected)) == 5
+    assert [found for (found,) in updates(graph).values()] == pytest.approx(expected, rel=1e-5)
+    assert graph.update is not None
+    assert list(graph.update.ratios.values()) == pytest.approx(expected[-1:], rel=1e-5)
+
+
+def test_the_copies_of_an_interrupted_step_go_with_the_graph() -> None:
+    w = nbgrad.tensor([3.0, -2.0], requires_grad=True)
+
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    graph = AutogradGraph()
+    with pytest.raises(KeyboardInterrupt), graph:
+        nbgrad.optim.LBFGS([w]).step(interrupted)
+    assert graph._history._updates._before == {}
 
 
 @pytest.mark.parametrize("options", [{"history": 0}, {"watch": False}, {"budget": 8}], ids=str)

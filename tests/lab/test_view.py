@@ -155,6 +155,47 @@ def test_all_numbers_of_a_large_tensor_are_asked_of_the_kernel(
     panel.get_by_role("button", name="All numbers").first.click()
     expect(panel).to_contain_text("Only statistics were kept: gradients of results are let go when the graph closes.")
 
+    lab.cell(1)  # nothing more is to be asked of the cell that was busy
+    view.locator('[aria-label^="weight, "]').click()
+    offered = panel.get_by_role("button", name="All numbers").last
+    lab.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+    offered.click()
+    gone = "Its numbers do not fit into the picture. The kernel that made this picture is gone: run this cell again."
+    expect(panel.get_by_test_id("nbgrad-gradient-numbers")).to_have_text(gone, timeout=1000)
+    view.locator('[aria-label^="mul, "]').click()
+    view.locator('[aria-label^="weight, "]').click()
+    for what in ("value", "gradient"):
+        expect(panel.get_by_test_id(f"nbgrad-{what}-numbers")).to_have_text(gone)
+    expect(panel.get_by_role("button", name="All numbers")).to_have_count(0)
+    view.get_by_test_id("nbgrad-turn").click()
+    expect(view.get_by_role("status").last).to_have_text(gone.removeprefix("Its numbers do not fit into the picture. "))
+    panel.get_by_test_id("nbgrad-value-numbers").scroll_into_view_if_needed()
+    lab.screenshot("view_numbers_gone")
+
+
+def test_a_copied_notebook_on_the_same_kernel_leaves_the_views_of_the_first_alive(
+    lab: NotebookPage, lab_server: LabServer, tmp_path: Path
+) -> None:
+    first = written(tmp_path / "first.ipynb", "%load_ext nbgrad\nimport nbgrad, pathlib", DEEP)
+    name = lab_server.add(first)
+    copy = lab_server.add(first.rename(tmp_path / "second.ipynb"))
+    lab.open(name)
+    lab.run_all()
+    open_beside = """async path => {
+        const first = jupyterapp.shell.currentWidget, { id } = first.sessionContext.session.kernel;
+        const panel = await jupyterapp.commands.execute('docmanager:open', { path, kernel: { id } });
+        await panel.sessionContext.ready;
+        return [id, panel.sessionContext.session.kernel.id];
+    }"""
+    kernels = lab.page.evaluate(open_beside, copy)
+    assert kernels[0] == kernels[1]
+    lab.run_all()
+    assert not lab.errors()
+    lab.page.evaluate("path => jupyterapp.commands.execute('docmanager:open', { path })", name)
+    view = lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").get_by_test_id("nbgrad-view")
+    view.locator(".nbg-folded").dblclick()
+    expect(view.locator(".nbg-folded")).to_have_count(60)
+
 
 def test_a_cell_that_runs_again_leaves_no_view_in_the_kernel(
     lab: NotebookPage, lab_server: LabServer, tmp_path: Path

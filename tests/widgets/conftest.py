@@ -97,7 +97,7 @@ class Sketch:
             ],
             "verdicts": [],
             "problems": [],
-            "history": {"frames": [], "curves": [], "low": "", "high": "", "differences": []},
+            "history": {"frames": [], "charts": [], "differences": []},
         }
 
     def _step(self, node: Node) -> Step:

@@ -36,6 +36,14 @@ def trained(steps: int = 12, blocks: int = 3) -> Description:
     return describe(graph)
 
 
+def large() -> Description:
+    """A parameter whose numbers are too many for a picture."""
+    with nbgrad.AutogradGraph("large") as graph:
+        w = nbgrad.tensor(torch.randn(40, 40), requires_grad=True)
+        (w * 2).sum().backward()
+    return describe(graph)
+
+
 def unpaired() -> Description:
     """Predictions of shape (N, 1) against targets of shape (N,)."""
     with nbgrad.AutogradGraph("unpaired") as graph:

@@ -1,6 +1,7 @@
 """The front end in a browser, on real graphs, from files on disk: what a reader can see, do and find."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
-from tests.lab.harness import screenshot
+from tests.lab.harness import SCREENSHOTS, screenshot
 from tests.widgets import graphs
 
 pytestmark = pytest.mark.browser
@@ -126,16 +127,33 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     expect(details(tab)).to_contain_text("Local rule")
     expect(tab.locator(".nbg-edge.nbg-current")).to_have_count(len(described["steps"][meeting]["given"]))
     screenshot(tab, "view_steps")
-    player.get_by_label("Speed").select_option("fast")
-    tab.get_by_test_id("nbgrad-first").click()
-    tab.get_by_test_id("nbgrad-play").click()
-    expect(player).to_contain_text(described["steps"][2]["title"])
-    tab.get_by_test_id("nbgrad-play").click()
-    expect(tab.get_by_test_id("nbgrad-play")).to_have_text("Play")
     slider.focus()
     tab.keyboard.press("Escape")
     expect(player).to_be_hidden()
     expect(tab.locator(".nbg-stepping")).to_have_count(0)
+
+
+def test_the_walk_plays_and_pauses(opened: Any) -> None:
+    described = graphs.trained(1, 1)
+    tab = opened(page(lay_out(described), "playing"))
+    tab.get_by_test_id("nbgrad-steps").click()
+    player, play = tab.get_by_test_id("nbgrad-player"), tab.get_by_test_id("nbgrad-play")
+    player.get_by_label("Speed").select_option("fast")
+    tab.clock.install()
+    tab.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))  # a step is not over before it was looked at
+    play.click()
+    expect(play).to_have_text("Pause")
+    for step in described["steps"][1:3]:
+        tab.clock.run_for(350)
+        expect(player).to_contain_text(step["title"])
+    play.click()
+    expect(play).to_have_text("Play")
+    tab.clock.run_for(5000)
+    expect(player).to_contain_text(described["steps"][2]["title"])
+    play.click()
+    tab.clock.run_for(350 * len(described["steps"]))
+    expect(player).to_contain_text(described["steps"][-1]["title"])
+    expect(play).to_have_text("Play")
 
 
 def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
@@ -145,7 +163,10 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     frame, timeline = tab.get_by_test_id("nbgrad-frame"), tab.get_by_test_id("nbgrad-timeline")
     expect(frame).to_be_focused()
     expect(timeline).to_contain_text("backward 12, loss ")
-    expect(tab.get_by_test_id("nbgrad-curves").locator(".nbg-curve")).to_have_count(len(described["history"]["curves"]))
+    gradients, updates = described["history"]["charts"]
+    curves, chart = tab.get_by_test_id("nbgrad-curves"), tab.get_by_test_id("nbgrad-chart")
+    expect(curves.locator(".nbg-curve")).to_have_count(len(gradients["curves"]))
+    expect(curves.locator(".nbg-guide")).to_have_count(0)
     weight = next(node for node in described["nodes"] if node["kind"] == "parameter")
     rule = tab.locator(f'[data-node-id="{weight["id"]}"] .nbg-rule')
     expect(rule).to_have_text(weight["rule"] or "")
@@ -164,6 +185,18 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     table = tab.get_by_test_id("nbgrad-norms")
     assert table.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth"), "long paths wrap"
     screenshot(tab, "view_history")
+    chart.select_option("update / weight")
+    expect(curves.locator(".nbg-guide")).to_have_count(1)
+    expect(timeline).to_contain_text(updates["text"])
+    drawn = curves.locator(".nbg-curve").evaluate_all("all => all.map(e => e.getAttribute('d').split('h0').length - 1)")
+    assert drawn == [sum(height is not None for height in curve["heights"]) for curve in updates["curves"]]
+    assert max(drawn) == 12
+    expect(curves.locator("title").first).to_have_text(
+        f"{updates['curves'][0]['label']}: {updates['curves'][0]['text']}"
+    )
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        timeline.screenshot(path=SCREENSHOTS / f"view_history_updates_{scheme}.png")
     frame.focus()
     tab.keyboard.press("Escape")
     expect(rule).to_have_text(weight["rule"] or "")
@@ -194,9 +227,9 @@ def test_overlays_and_findings_light_up(opened: Any) -> None:
 
 
 def test_what_a_step_changed_is_an_overlay_and_a_line(opened: Any) -> None:
-    tab = opened(page(lay_out(graphs.trained(steps=10, blocks=1)), "updates"))
+    tab = opened(page(lay_out(graphs.trained(steps=34, blocks=1)), "updates"))
     choice = tab.get_by_test_id("nbgrad-overlay")
-    choice.select_option(label="colour: update to weight after backward 9 (log)")
+    choice.select_option(label="colour: update to weight after backward 33 (log)")
     expect(tab.locator(".nbg-levelled.nbg-parameter").first).to_be_visible()
     tab.locator(".nbg-parameter").first.dispatch_event("click")
     expect(details(tab).locator("dl")).to_contain_text(re.compile("step ?changed it by [0-9.e-]+ of its norm"))

@@ -10,9 +10,10 @@ import torch
 import nbgrad
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.widgets import numbers as module
-from nbgrad.widgets.describe import describe
+from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description import Numbers
 from nbgrad.widgets.numbers import Holdings, shown
+from nbgrad.widgets.packing import unpacked
 from nbgrad.widgets.view import GraphView
 
 
@@ -117,6 +118,29 @@ def test_what_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 2000)
     w = weight()
     assert Holdings(closed(w)).numbers("n0", "value")["said"] == "2,400 elements are too many to be read for a picture."
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_map_that_the_picture_had_no_room_for_is_shown_when_asked_for(away: bool) -> None:
+    leaves = [nbgrad.tensor(torch.full((32, 32), float(at)), requires_grad=True) for at in range(40)]
+    with nbgrad.AutogradGraph() as graph:
+        nbgrad.stack(leaves).sum().backward()
+    widget = GraphView(outline(graph), holdings=Holdings(graph))
+    if away:
+        widget.put_away()
+        GraphView(outline(graph)).put_away()
+        assert widget._description is None
+    drawn = unpacked(widget.picture)["description"]["nodes"]
+    without = next(node["id"] for node in drawn if node["kind"] == "leaf" and not node["value"]["columns"])
+    widget.request = {"node": without, "of": "value"}
+    assert widget.numbers["said"] == "(32, 32) float32: a cell a number"
+    assert widget.numbers["look"]["columns"] == 32
+    assert set(widget.numbers["look"]["levels"]) == {"Y"}
+    widget.request = {"node": "n99", "of": "value"}
+    assert widget.numbers["said"] == "The graph has no tensor here."
+    bare = GraphView(outline(graph))
+    bare.request = {"node": "n99", "of": "value"}
+    assert bare.numbers["said"] == "Nobody holds the tensors of this picture."
 
 
 def test_the_widget_answers_each_time() -> None:

@@ -305,6 +305,17 @@ def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None
 
 
 @pytest.mark.browser
+def test_a_page_says_at_once_which_numbers_it_does_not_have(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.large()), "numbers"))
+    tab.locator('[aria-label^="w, "]').click()
+    panel = tab.get_by_test_id("nbgrad-details")
+    for what in ("value", "gradient"):
+        expect(panel.get_by_test_id(f"nbgrad-{what}-numbers")).to_have_text(
+            "Its numbers do not fit into the picture. A notebook looks them up while its kernel runs."
+        )
+    expect(panel.get_by_role("button", name="All numbers")).to_have_count(0)
+
+
 def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -> None:
     picture = lay_out(stack(250))
     tab = opened(page(picture, "large"))

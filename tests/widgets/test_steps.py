@@ -116,12 +116,42 @@ def test_the_past_is_that_of_the_history() -> None:
     past = described["history"]
     assert [frame["structure"] for frame in past["frames"]] == [0] * 12
     parameters = [node for node in described["nodes"] if node["kind"] == "parameter"]
-    assert [curve["node"] for curve in past["curves"]] == [node["id"] for node in parameters]
-    for node, curve in zip(parameters, past["curves"], strict=True):
+    gradients, updates = past["charts"]
+    for chart in (gradients, updates):
+        assert [curve["node"] for curve in chart["curves"]] == [node["id"] for node in parameters]
+    for node, curve in zip(parameters, gradients["curves"], strict=True):
         assert f"∇ {node['norms'][-1]}" == node["rule"], "the last frame is what is drawn"
         assert curve["text"].startswith(f"{node['norms'][0]} to {node['norms'][-1]}")
         assert len(curve["heights"]) == len(node["past"]) == 12
+    assert gradients["guide"] is None
     assert graphs.trained(1)["history"]["frames"] == [], "there is nothing to compare"
+
+
+def test_what_the_steps_changed_is_a_chart_with_a_guide() -> None:
+    w, b = (nbgrad.tensor([value], dtype=torch.float64, requires_grad=True) for value in (1.0, 0.0))
+    optimizer = nbgrad.optim.SGD([w, b], lr=1.0)
+    factors = (0.1, 0.1, 1e-5, 0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for factor in factors:
+            optimizer.zero_grad()
+            ((w * w.detach() + b * b.detach()) * factor).sum().backward()
+            optimizer.step()
+    _, chart = describe(graph)["history"]["charts"]
+    assert chart["title"] == "update / weight"
+    assert "from 1e-05 to 0.1 (log). The straight line is 0.001" in chart["text"]
+    assert chart["guide"] == 50, "in the middle of the scale"
+    moved, still = chart["curves"]
+    assert moved["heights"] == [100, 100, 0, 100]
+    assert moved["text"] == "0.1 to 0.1"
+    assert (still["heights"], still["text"]) == ([None] * 4, "none"), "what is zero has no size"
+
+
+def test_without_a_step_there_is_no_chart_of_updates() -> None:
+    w = nbgrad.tensor([1.0], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            (w * w).sum().backward()
+    assert [chart["title"] for chart in describe(graph)["history"]["charts"]] == ["gradient norm"]
 
 
 def test_frames_of_another_structure_say_what_differs() -> None:

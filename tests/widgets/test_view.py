@@ -159,20 +159,8 @@ def test_a_view_that_is_closed_keeps_nothing(small: Description, closed_by: str)
 
 
 @pytest.fixture
-def running(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Says which cell runs, and in which of its runs."""
-    monkeypatch.setattr(cells, "_last", {})
-
-    def run(cell: str | None, request: str) -> None:
-        asked = {"metadata": {} if cell is None else {"cellId": cell}, "header": {"msg_id": request}}
-        monkeypatch.setattr(cells, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: asked))
-
-    return run
-
-
-def test_a_cell_that_runs_again_lets_go_of_its_earlier_views(
-    small: Description, displayed: list[dict[str, Any]], running: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def made(monkeypatch: pytest.MonkeyPatch) -> list[GraphView]:
+    """Every view that is made."""
     made: list[GraphView] = []
 
     class Noted(GraphView):
@@ -181,6 +169,25 @@ def test_a_cell_that_runs_again_lets_go_of_its_earlier_views(
             made.append(self)
 
     monkeypatch.setattr(view, "GraphView", Noted)
+    return made
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Says which cell runs, in which of its runs, and whose."""
+    monkeypatch.setattr(cells, "_last", {})
+
+    def run(cell: str | None, request: str, session: str = "page") -> None:
+        header = {"msg_id": request, "session": session}
+        asked = {"metadata": {} if cell is None else {"cellId": cell}, "header": header}
+        monkeypatch.setattr(cells, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: asked))
+
+    return run
+
+
+def test_a_cell_that_runs_again_lets_go_of_its_earlier_views(
+    small: Description, displayed: list[dict[str, Any]], running: Any, made: list[GraphView]
+) -> None:
     for cell, request in (("a", "1"), ("a", "1"), ("b", "2"), (None, "3"), (None, "4"), ("a", "5")):
         running(cell, request)
         show(small)
@@ -190,6 +197,23 @@ def test_a_cell_that_runs_again_lets_go_of_its_earlier_views(
     running("b", "6")
     show(small)
     assert made[-1].comm is not None
+
+
+def test_a_copied_notebook_on_the_same_kernel_keeps_its_views(
+    small: Description, displayed: list[dict[str, Any]], running: Any, made: list[GraphView]
+) -> None:
+    def alive() -> list[bool]:
+        return [one.comm is not None for one in made]
+
+    for request, session in (("1", "mine"), ("2", "copy"), ("3", "mine")):
+        running("a", request, session)
+        show(small)
+    assert alive() == [False, True, True]
+    for number in range(cells.PAGES - 1):  # as many times the page is loaded anew
+        assert alive()[1:] == [True] * (number + 2), "the views of few pages are kept, and not of every one there was"
+        running("a", f"later {number}", f"page {number}")
+        show(small)
+    assert alive() == [False, False, True, *[True] * (cells.PAGES - 1)]
 
 
 def test_a_request_of_nothing_known_changes_nothing(small: Description) -> None:

@@ -132,6 +132,13 @@ export interface Curve {
   text: string;
 }
 
+export interface Chart {
+  title: string;
+  text: string;
+  guide: number | null;
+  curves: Curve[];
+}
+
 export interface Difference {
   before: number;
   after: number;
@@ -140,9 +147,7 @@ export interface Difference {
 
 export interface History {
   frames: Frame[];
-  curves: Curve[];
-  low: string;
-  high: string;
+  charts: Chart[];
   differences: Difference[];
 }
 

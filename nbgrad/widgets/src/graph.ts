@@ -1,7 +1,7 @@
 // The one module: what anywidget calls, and what makes the pictures of an exported page live.
 
 import type { Numbers, Picture } from "./description";
-import type { Ask } from "./numbers";
+import type { Kernel } from "./numbers";
 import { hideStatic } from "./sibling";
 import { View } from "./view";
 
@@ -10,9 +10,12 @@ interface Model {
   get(name: "numbers"): Numbers;
   set(name: "request", value: object): void;
   save_changes(): void;
-  on(event: `change:${"picture" | "numbers"}`, callback: () => void): void;
-  off(event: `change:${"picture" | "numbers"}`, callback: () => void): void;
+  on(event: string, callback: Heard): void;
+  off(event: string, callback: Heard): void;
 }
+
+/** What the host calls: of a change with its own model, which knows whether it still has a line to the kernel. */
+type Heard = (own?: { comm_live?: boolean }) => void;
 
 /** A picture as it travels: deflated JSON. */
 async function unpack(data: BlobPart): Promise<Picture> {
@@ -25,9 +28,12 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   let stopped = false;
   let newest = 0;
   let count = 0;
-  const ask: Ask = (request) => {
-    model.set("request", { ...request, count: ++count });
-    model.save_changes();
+  const kernel: Kernel = {
+    gone: false,
+    ask(request) {
+      model.set("request", { ...request, count: ++count });
+      model.save_changes();
+    },
   };
   const redraw = async () => {
     const data = model.get("picture");
@@ -36,17 +42,21 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     const picture = await unpack(data as unknown as BlobPart);
     if (stopped || mine !== newest) return; // another one has overtaken it
     if (view) view.replace(picture);
-    else el.append((view = new View(picture, ask)).root);
+    else el.append((view = new View(picture, kernel)).root);
   };
-  const answer = () => view?.inquiry.answer(model.get("numbers"));
+  const line: Heard = (own) => (kernel.gone = !own || own.comm_live === false); // called bare when it was cut
+  const heard: Record<string, Heard> = {
+    "change:picture": redraw,
+    "change:numbers": () => view?.inquiry.answer(model.get("numbers")),
+    "change:request": line,
+    comm_live_update: line,
+  };
   void redraw();
-  model.on("change:picture", redraw);
-  model.on("change:numbers", answer);
+  for (const event in heard) model.on(event, heard[event]!);
   const showStatic = hideStatic(el);
   return () => {
     stopped = true;
-    model.off("change:picture", redraw);
-    model.off("change:numbers", answer);
+    for (const event in heard) model.off(event, heard[event]!);
     view?.remove();
     showStatic();
   };

@@ -5,27 +5,37 @@ import { button, html } from "./dom";
 import { map } from "./look";
 
 /** What only a kernel can do: unfold what is not in the picture, turn it, or look up all numbers of a tensor. */
-export type Ask = (request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"] }) => void;
+export interface Kernel {
+  gone: boolean; // it was restarted: nobody knows this picture any more; certain once it was asked
+  ask(request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"] }): void;
+}
 
 /** What a reader sees until the kernel has answered. */
 export const ASKED = "Asking the kernel. It answers when the running cell has ended; after a restart, run this cell again.";
 
+/** And where it will not answer. */
+export const GONE = "The kernel that made this picture is gone: run this cell again.";
+
+const LEFT_OUT = "Its numbers do not fit into the picture. ";
+
 export class Inquiry {
   readonly #slots = new Map<string, HTMLElement>(); // where an answer goes
 
-  constructor(private readonly ask: Ask | null) {}
+  constructor(private readonly kernel: Kernel | null) {}
 
-  /** A button where there is a kernel, and more numbers than the picture has. */
+  /** Where the picture has no map: a button if there is a kernel to ask, else the reason why there is none. */
   offer(node: string, of: Numbers["of"], look: Look): HTMLElement[] {
-    const { ask } = this;
-    if (!ask || look.columns || !look.bars.length) return [];
+    const { kernel } = this;
+    if (look.columns || !look.bars.length) return [];
     const slot = html("div", { class: "nbg-numbers", testid: `${of}-numbers`, role: "status" });
-    const asked = () => {
-      slot.textContent = ASKED;
+    const ask = () => {
       this.#slots.set(node + of, slot);
-      ask({ node, of });
+      kernel?.ask({ node, of });
+      slot.textContent = kernel?.gone ? LEFT_OUT + GONE : ASKED;
     };
-    slot.append(button("All numbers", `Ask the kernel for all numbers of the ${of}`, "numbers", asked));
+    if (!kernel) slot.textContent = `${LEFT_OUT}A notebook looks them up while its kernel runs.`;
+    else if (kernel.gone) ask();
+    else slot.append(button("All numbers", `Ask the kernel for all numbers of the ${of}`, "numbers", ask));
     return [slot];
   }
 

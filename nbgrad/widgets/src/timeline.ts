@@ -5,7 +5,7 @@ import { button, html, svg } from "./dom";
 import { offer } from "./frame";
 import { scopePath } from "./panel";
 
-const [WIDTH, HEIGHT] = [600, 70];
+const [WIDTH, HEIGHT] = [600, 100];
 
 export class Timeline {
   readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", label: "History", hidden: "", testid: "timeline" });
@@ -15,11 +15,13 @@ export class Timeline {
   readonly #cursor = svg("line", { class: "nbg-cursor", y1: 0, y2: HEIGHT });
 
   readonly #strip = html("div", { class: "nbg-strip" });
+  readonly #chart = html("select", { label: "What the curves show", title: "What the curves show", testid: "chart" });
   #history!: History;
 
   constructor(private readonly show: (frame: number | null, other: number | null) => void, private readonly choose: (node: string) => void) {
     this.#slider.addEventListener("input", () => this.#at());
     this.#other.addEventListener("change", () => this.#at());
+    this.#chart.addEventListener("change", () => this.#draw());
     this.root.append(
       html("b", {}, "History"), button("◀", "One frame back", "earlier", () => this.#move(-1)), this.#slider,
       button("▶", "One frame on", "later", () => this.#move(1)), this.#other, this.#words, this.#strip,
@@ -35,7 +37,10 @@ export class Timeline {
     this.#slider.max = String(frames.length - 1);
     this.#slider.value = at < 0 ? this.#slider.max : String(at);
     offer(this.#other, [["", "compare with …"], ...frames.map((frame, at) => [at, frame.title] as const)]);
-    this.#strip.replaceChildren(this.#curves(), html("small", {}, `gradient norms of the parameters, from ${history.low} to ${history.high} (log)`));
+    const chosen = this.#chart.value || "0";
+    offer(this.#chart, history.charts.map(({ title }, at) => [at, title] as const));
+    this.#chart.value = chosen in history.charts ? chosen : "0";
+    this.#draw();
     if (this.shown) frames.length ? this.#at() : this.open(false);
   }
 
@@ -74,23 +79,27 @@ export class Timeline {
     this.show(frame, this.#other.value === "" ? null : Number(this.#other.value));
   }
 
-  #curves(): SVGSVGElement {
-    const drawing = svg("svg", { viewBox: `0 -3 ${WIDTH} ${HEIGHT + 6}`, preserveAspectRatio: "none", role: "img", label: "gradient norms over all frames", testid: "curves" });
-    const step = WIDTH / Math.max(1, this.#history.frames.length - 1);
-    this.#history.curves.forEach((curve, at) => {
+  #draw(): void {
+    const { charts, frames } = this.#history;
+    const chart = charts[Number(this.#chart.value)];
+    if (!chart) return;
+    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} ${HEIGHT + 8}`, preserveAspectRatio: "none", role: "img", label: `${chart.title} over all frames`, testid: "curves" });
+    const step = WIDTH / Math.max(1, frames.length - 1);
+    if (chart.guide !== null) drawing.append(svg("path", { d: `M0 ${HEIGHT - chart.guide}H${WIDTH}`, class: "nbg-guide" }));
+    chart.curves.forEach((curve, at) => {
       let pen = "M";
       const d = curve.heights.map((height, frame) => {
         if (height === null) return (pen = "M"), "";
-        const part = `${pen}${(frame * step).toFixed(1)} ${(HEIGHT * (1 - height)).toFixed(1)}`;
+        const part = `${pen}${(frame * step).toFixed(1)} ${HEIGHT - height}`;
         pen = "L";
-        return part;
+        return `${part}h0`; // a point between two gaps is seen too
       });
       const line = svg("path", { d: d.join(""), class: `nbg-curve nbg-curve-${at % 6}` }, svg("title", {}, `${curve.label}: ${curve.text}`));
       line.addEventListener("click", () => this.choose(curve.node));
       drawing.append(line);
     });
     drawing.append(this.#cursor);
-    return drawing;
+    this.#strip.replaceChildren(drawing, this.#chart, html("small", {}, chart.text));
   }
 }
 

@@ -7,7 +7,7 @@ import { between, matches, reach } from "./find";
 import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
-import { type Ask, ASKED, Inquiry } from "./numbers";
+import { ASKED, GONE, Inquiry, type Kernel } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel } from "./panel";
 import { Player, stepPanel } from "./player";
 import { Scene, type Touched } from "./scene";
@@ -34,15 +34,15 @@ export class View implements Touched, Keyed, Tools {
   #pathFrom: string | null = null;
   #overlaid = "";
 
-  constructor(private base: Picture, private readonly ask: Ask | null) {
+  constructor(private base: Picture, private readonly kernel: Kernel | null) {
     const { description } = base;
-    this.inquiry = new Inquiry(ask);
+    this.inquiry = new Inquiry(kernel);
     this.#closed = new Set(base.folded);
     this.#player = new Player([], (step, at) => this.#step(step, at));
     this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
     this.#table = html("div");
     const body = html("div", { class: "nbg-body" }, this.#stage, this.#panel, this.#status, this.#table);
-    this.#bar = toolbarOf(this, base.turned !== null || ask !== null);
+    this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
     this.root.append(headerOf(description), this.#bar, body, this.#player.root, this.#timeline.root, legendOf(description));
     this.#about();
     this.#camera = new Camera(
@@ -156,10 +156,14 @@ export class View implements Touched, Keyed, Tools {
       this.#close();
       this.#draw();
       this.#keep(first, before);
-    } else if (this.ask) {
-      this.#say(ASKED);
-      this.ask({ toggle: holds });
-    } else this.#say("What is inside this module is not in this file.");
+    } else if (this.kernel) this.#ask(this.kernel, { toggle: holds });
+    else this.#say("What is inside this module is not in this file.");
+  }
+
+  /** Another picture, if somebody is there to make one. */
+  #ask(kernel: Kernel, request: Parameters<Kernel["ask"]>[0]): void {
+    kernel.ask(request);
+    this.#say(kernel.gone ? GONE : ASKED);
   }
 
   #say(text: string): void {
@@ -269,7 +273,7 @@ export class View implements Touched, Keyed, Tools {
       this.#close();
       this.#draw();
       this.#firstLook();
-    } else this.ask?.({ direction });
+    } else if (this.kernel) this.#ask(this.kernel, { direction });
   };
 
   past = (): void => {
