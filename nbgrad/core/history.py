@@ -174,7 +174,6 @@ class HistoryRecorder:
             raise ValueError(f"history={limit}: keep 0 frames, or 2 and more, for the first and the last always stay")
         self.limit = limit
         self._kept: list[_Kept] = []
-        self._next = 1  # the next backward that becomes a frame
         self._updates = UpdateRecorder(budget)
 
     def wants(self, number: int) -> bool:
@@ -224,12 +223,8 @@ class HistoryRecorder:
         return self._updates.last
 
     def backward_ended(self, number: int) -> bool:
-        """The ``number``-th backward has ended, the next after the last; whether it becomes a frame."""
-        frame = number == self._next and self.limit > 0
-        if frame:
-            self._next += 1
-            while not self.wants(self._next):
-                self._next += -(self._next - 1) % self._stride(self._next)
+        """The ``number``-th backward has ended; whether it becomes a frame."""
+        frame = self.wants(number)
         if frame or self._updates.waiting:
             self._updates.backward_ended(number, frame=frame)
         return frame

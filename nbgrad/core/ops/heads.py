@@ -149,14 +149,13 @@ def attended(
         is_causal: says that the mask lets no query see a later key.
         fail: makes of an error about a mask the one to raise.
     """
-    queries = qkv[0]
-    length, batch, size = queries.shape
+    length, batch, size = qkv[0].shape
     attn_mask, padding = masks
-    padding = _as_numbers(padding, "key_padding_mask", queries.dtype)
+    padding = _as_numbers(padding, "key_padding_mask", qkv[0].dtype)
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     by_hint = is_causal and padding is None and not need_weights
-    mask = None if by_hint else _as_numbers(attn_mask, "attn_mask", queries.dtype)
+    mask = None if by_hint else _as_numbers(attn_mask, "attn_mask", qkv[0].dtype)
     mask = _mask_of_heads(mask, (batch * heads, length, len(qkv[1])), fail)
     if ends is not None and any(one is not None for one in static):
         raise AssertionError("bias cannot be added to a static key or value")
@@ -165,7 +164,8 @@ def attended(
     k, v, mask, padding = _with_ends(k, v, mask, padding, _added(k, ends, zeros))
     mask = _merged(mask, padding, (batch, heads, k.shape[2]), fail)
     if need_weights:
-        found, weights = _averaged(*(one.reshape(batch * heads, *one.shape[2:]) for one in (q, k, v)), mask, p)
+        queries, keys, values = (one.reshape(batch * heads, *one.shape[2:]) for one in (q, k, v))
+        found, weights = _averaged(queries, keys, values, mask, p)
         found = found.reshape(q.shape)
         weights = weights.reshape(batch, heads, length, k.shape[2])
         weights = weights.mean(dim=1) if average else weights
