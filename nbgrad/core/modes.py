@@ -30,6 +30,14 @@ class Scope:
         self.label = label
         self.parent = parent
 
+    def path(self) -> tuple[str, ...]:
+        """The labels of the scopes around this one and its own, outermost first."""
+        labels, scope = [self.label], self.parent
+        while scope is not None:
+            labels.append(scope.label)
+            scope = scope.parent
+        return tuple(labels[::-1])
+
     def attribute(self, value: Any) -> str | None:  # noqa: ARG002
         """The attribute of what is called under which it holds ``value``, a tensor; None where it does not."""
         return None
