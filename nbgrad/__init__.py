@@ -100,6 +100,20 @@ AutogradGraph._ipython_display_ = _show  # type: ignore[attr-defined]  # here, s
 AutogradGraph.save = _save  # type: ignore[assignment, method-assign]
 
 
+if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+
+    def __getattr__(name: str) -> Any:
+        """What there is instead of a name that torch has."""
+        import torch
+
+        hint = ""
+        if name == "autograd":
+            hint = ": what torch has there is nbgrad.grad, nbgrad.backward and nbgrad.Function"
+        elif not name.startswith("_") and hasattr(torch, name):
+            hint = f": use torch.{name} itself"
+        raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
+
+
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext nbgrad``: the magics, and rich display of graphs."""
     from nbgrad import magics

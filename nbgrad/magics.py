@@ -6,6 +6,7 @@ work as in any cell.
 """
 
 import shlex
+import sys
 from contextlib import ExitStack
 from typing import Any
 
@@ -19,7 +20,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.options import Options, configured, nearest
 from nbgrad.recording import record
 from nbgrad.reprs import RICH
-from nbgrad.saving import save
+from nbgrad.saving import UNSAVED, save, unsaved
 
 
 class Session:
@@ -57,12 +58,26 @@ class Session:
         if self._nested:
             self._nested -= 1
             return
-        self.close()
+        try:
+            self.close()
+        except KeyboardInterrupt:
+            _tell("Interrupted before the graph was complete: nothing of it was kept.")
+            return
         error = result.error_in_exec
         stopped = error is not None and self.graph.failure(error) is not None
         if self.graph.records or stopped or (self.asked and result.success):
             self.magics.last = self
+            self._present(error)
+
+    def _present(self, error: BaseException | None) -> None:
+        """Show the graph; what keeps it from that is told in a line, because nobody can catch it here."""
+        try:
             self.recording.present(error)
+        except KeyboardInterrupt:
+            _tell("Interrupted while the graph was drawn. %autograd last draws it.")
+        except UNSAVED as problem:
+            other = "%autograd save writes the graph to another file."
+            self.shell.show_usage_error(UsageError(f"{MAGIC}: {unsaved(problem)}. {other}"))
 
 
 @magics_class
@@ -162,11 +177,12 @@ class AutogradMagics(Magics):
         session = self._shown()
         options = session.recording
         try:
-            (name,) = shlex.split(path)
-            save(session.graph, name, depth=options.depth, direction=options.direction)
-        except ValueError as error:
-            told = error if len(shlex.split(path)) == 1 else "it takes one file, as in %autograd save net.svg"
-            raise UsageError(f"%autograd save: {told}") from None
+            names = shlex.split(path)
+            if len(names) != 1:
+                raise ValueError("it takes one file, as in %autograd save net.svg")
+            save(session.graph, names[0], depth=options.depth, direction=options.direction)
+        except (ValueError, *UNSAVED) as error:
+            raise UsageError(f"%autograd save: {unsaved(error)}") from None
 
     def _config(self, line: str) -> str | None:
         given = parsed(self.autograd.parser, line)
@@ -178,6 +194,10 @@ class AutogradMagics(Magics):
 
     def _help(self, name: str) -> str:
         return arguments.explained(name) if name else arguments.overview()
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201
 
 
 def _made(kind: Any, options: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.options import Direction, suffix_of
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description import Description
+from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out, mark_text, whole
 from nbgrad.widgets.page import page
@@ -46,8 +47,22 @@ def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, di
         ValueError: another suffix, or none.
         ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
         EngineError: the graph can't be laid out.
+        OSError: the file can't be written.
     """
     write(outline(graph), path, depth=depth, direction=direction)
+
+
+UNSAVED = (OSError, ModuleNotFoundError, EngineError)
+"""What ``save`` raises where it knows a kind of file and cannot write it."""
+
+
+def unsaved(error: Exception) -> str:
+    """An error of ``save`` as a sentence."""
+    if not isinstance(error, OSError):
+        return str(error)
+    folder = str(Path(error.filename).parent)
+    why = f"there is no folder {folder!r}" if isinstance(error, FileNotFoundError) else error.strerror
+    return f"{str(error.filename)!r} was not written: {why}"
 
 
 def write(description: Description, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:

@@ -146,3 +146,20 @@ def test_a_type_checker_knows_the_functions(tmp_path: Path) -> None:
 def test_an_in_place_twin_is_exported_where_torch_has_it() -> None:
     assert isinstance(nbgrad.relu_, InPlace)
     assert nbgrad.nn.functional.elu_ is ops.elu.in_place
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("autograd", "nbgrad.grad, nbgrad.backward and nbgrad.Function"),
+        ("multinomial", "torch.multinomial"),
+        ("save", "torch.save"),
+        ("device", "torch.device"),
+    ],
+)
+def test_a_name_that_only_torch_has_leads_there(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=f"module 'nbgrad' has no attribute '{name}': .*{hint}"):
+        getattr(nbgrad, name)
+    assert not hasattr(nbgrad, "no_such_name")
+    with pytest.raises(AttributeError, match=r"^module 'nbgrad' has no attribute 'no_such_name'$"):
+        nbgrad.no_such_name  # noqa: B018

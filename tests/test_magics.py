@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -135,6 +136,63 @@ def test_an_interrupt_closes_the_graph(shell: InteractiveShell) -> None:
         run(shell, f"%%autograd\n{PRODUCT}\nraise KeyboardInterrupt")[0].raise_error()
     assert last_graph(shell).closed
     assert current() == State()
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_the_picture_is_drawn_says_how_to_draw_it(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as slow:
+        slow.setattr("nbgrad.widgets.view.lay_out", interrupted)
+        result, shown = run(shell, f"%%autograd --name large\n{PRODUCT}")
+    assert result.success
+    assert shown.stdout == ""
+    assert shown.stderr == "Interrupted while the graph was drawn. %autograd last draws it.\n"
+    _, shown = run(shell, "%autograd last")
+    assert shown.outputs[0].data["text/plain"].startswith("large: 2 ops")
+
+
+def test_an_interrupt_while_the_graph_closes_lets_go_of_it(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(shell, f"%%autograd --view none --name before\n{PRODUCT}")
+    with monkeypatch.context() as slow:
+        slow.setattr("nbgrad.core.frame.FrameRecorder.frame", interrupted)
+        result, shown = run(shell, f"%%autograd\n{PRODUCT}")
+    assert result.success
+    assert (shown.stdout, shown.outputs) == ("", [])
+    assert shown.stderr == "Interrupted before the graph was complete: nothing of it was kept.\n"
+    assert last_graph(shell).closed
+    assert last_graph(shell).records == []
+    assert current() == State()
+    run(shell, "kept = %autograd last")
+    assert shell.user_ns["kept"].name == "before"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("no folder/net.svg", "'no folder/net.svg' was not written: there is no folder 'no folder'"),
+        (".", "'.': a graph is not written to a file without a suffix"),
+        ("folder.svg", "'folder.svg' was not written: Is a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named_and_the_graph_is_kept(
+    shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder.svg").mkdir()
+    _, shown = run(shell, f"%%autograd --view text --save '{path}'\n{PRODUCT}")
+    assert shown.stdout == ""
+    assert shown.stderr.startswith(f"UsageError: %%autograd: {said}")
+    run(shell, f"%%autograd --view none\n{PRODUCT}")
+    _, shown = run(shell, f"%autograd save '{path}'")
+    assert shown.stderr.startswith(f"UsageError: %autograd save: {said}")
+    _, shown = run(shell, "%autograd save it's.svg")
+    assert shown.stderr == "UsageError: %autograd save: No closing quotation\n"
 
 
 @pytest.mark.parametrize("outer", ["%%time", "%%capture kept", "%%timeit -n 2 -r 2"])

@@ -30,6 +30,11 @@ CREATED = {
     "kaiser_window": [f"{_WINDOW}, beta: float = 12.0, *, {_KIND}"],
     "linspace": [f"start: Number | Tensor, end: Number | Tensor, steps: int, *, {_KIND}"],
     "logspace": [f"start: Number | Tensor, end: Number | Tensor, steps: int, base: float = 10.0, *, {_KIND}"],
+    "normal": [
+        "mean: Array, std: Operand = 1.0, *, generator: torch.Generator | None = None",
+        "mean: Number, std: Array, *, generator: torch.Generator | None = None",
+        f"mean: Number, std: Number, size: Sequence[int], *, {_DRAWN}",
+    ],
     "ones": [f"{_SIZE}, {_KIND}"],
     "ones_like": [f"input: Array, *, {_LIKE}"],
     "rand": [f"{_SIZE}, {_DRAWN}"],

@@ -85,6 +85,19 @@ class Contents:
         return self._data.is_cuda
 
     @property
+    def is_cpu(self) -> bool:
+        """Whether the data lives in the memory of the processor."""
+        return self._data.is_cpu
+
+    def get_device(self) -> int:
+        """The number of the GPU that the data lives on; -1 for the processor."""
+        return self._data.get_device()
+
+    def is_inference(self) -> bool:
+        """Whether it was made in ``inference_mode()``, so that no backward can save it."""
+        return self._data.is_inference()
+
+    @property
     def ndim(self) -> int:
         """The number of dimensions."""
         return self._data.ndim
@@ -100,6 +113,35 @@ class Contents:
     def numel(self) -> int:
         """The number of elements."""
         return self._data.numel()
+
+    nelement = numel
+    ndimension = dim
+
+    def is_same_size(self, other: Any) -> bool:
+        """Whether ``other``, a tensor, has the same shape."""
+        return bool(self.shape == other.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of the elements."""
+        return self._data.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """The number of bytes of an element."""
+        return self._data.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._data.data_ptr()
+
+    def storage_offset(self) -> int:
+        """How many elements of the memory that it shares lie before the first one."""
+        return int(self._data.storage_offset())
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """The memory that it shares with its views."""
+        return self._data.untyped_storage()
 
     def stride(self, dim: int | None = None) -> Any:
         """How many elements in memory lie from one index to the next, in each dimension or in one."""
@@ -128,6 +170,13 @@ class Contents:
     def is_complex(self) -> bool:
         """Whether the elements are complex numbers."""
         return self._data.is_complex()
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name that torch has for element type and device; with ``dtype``, one of those or its name, as ``to``."""
+        if dtype is None:
+            return self._data.type()
+        wanted = self._data.new_empty(0).type(dtype)
+        return self.to(dtype=wanted.dtype, device=wanted.device, non_blocking=non_blocking)  # type: ignore[attr-defined]
 
     def item(self) -> Any:
         """The value of a tensor with one element as a Python number."""
@@ -167,4 +216,12 @@ class Contents:
         return self._data.__index__()
 
     def __format__(self, spec: str) -> str:
-        return format(self._data.item(), spec) if self._data.ndim == 0 and spec else format(str(self), spec)
+        if self._data.ndim == 0 and spec:
+            return format(self._data.item(), spec)
+        try:
+            return format(str(self), spec)
+        except ValueError:
+            raise TypeError(
+                f"the format {spec!r} is for one number, not for a tensor of shape {tuple(self.shape)}: write "
+                f"f'{{t.item():{spec}}}' where it has one element, or format the numbers of t.tolist()"
+            ) from None

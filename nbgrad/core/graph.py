@@ -87,7 +87,17 @@ class AutogradGraph(Listener, Queries):
         # A notebook may close a cell's graph in another context than the cell's, where it is not active.
         if self._before is not None and self in current().observers:
             set_state(self._before)
-        self.name_variables(namespace or {})
+        try:
+            self._settle(namespace or {})
+        except BaseException:
+            self._forget()  # an interrupt: half of it is worth nothing, and every tensor is let go of all the same
+            raise
+        if self.check_cycle():
+            raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
+
+    def _settle(self, namespace: dict[str, Any]) -> None:
+        """Turn what was recorded into facts that hold no tensor."""
+        self.name_variables(namespace)
         notes = self._notes
         self._records = self._shown()
         notes.settled = {record.id: record.value for record in self._records}
@@ -96,8 +106,6 @@ class AutogradGraph(Listener, Queries):
         self._history.let_go()
         self._paths = self._make_paths()
         self._ops, self._outer, self._constants, self._running = {}, {}, {}, None
-        if self.check_cycle():
-            raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
 
     def clear(self) -> None:
         """Forget everything recorded so far; an open graph goes on recording."""

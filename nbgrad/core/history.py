@@ -297,7 +297,7 @@ def _looks(passed: list[Passed]) -> tuple[Look, ...]:
     for id, fact, scope in passed:
         path = paths.get(scope)
         if path is None:
-            path = paths[scope] = _path(scope)
+            path = paths[scope] = () if scope is None else scope.path()
         if isinstance(fact, Ran):
             found.append(("op", fact.op.name, None, fact.shape, path))
         else:
@@ -311,15 +311,6 @@ def _learned(passed: list[Passed]) -> tuple[int | None, ...]:
     return tuple(
         [None if isinstance(fact, Ran) or fact.kind not in ("parameter", "leaf") else id for id, fact, _ in passed]
     )
-
-
-def _path(scope: Scope | None) -> tuple[str, ...]:
-    """The labels of the scopes around ``scope`` and its own, outermost first."""
-    labels = []
-    while scope is not None:
-        labels.append(scope.label)
-        scope = scope.parent
-    return tuple(labels[::-1])
 
 
 def _weight(fact: "Ran | Record") -> torch.Tensor | None:

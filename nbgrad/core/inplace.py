@@ -195,16 +195,21 @@ def _check(target: Tensor, name: str, needs: int) -> None:
     alias = target._alias
     if isinstance(alias, View):
         if alias.base._needs_grad and alias.base.is_leaf:
-            raise RuntimeError(_LEAF.format(op=name, what="a view of a leaf", shape=tuple(alias.base.shape)))
+            raise RuntimeError(_leaf(name, "a view of a leaf", alias.base))
         if needs and not alias.recorded:
             raise RuntimeError(_UNRECORDED.format(op=name))
     if target._needs_grad and target.is_leaf:
-        raise RuntimeError(_LEAF.format(op=name, what="a leaf", shape=tuple(target.shape)))
+        raise RuntimeError(_leaf(name, "a leaf", target))
+
+
+def _leaf(name: str, what: str, leaf: "Tensor") -> str:
+    instead = "y = x.clone(); y[0] = 1 instead of x[0] = 1" if name == "setitem_" else "x = x + y instead of x += y"
+    return _LEAF.format(op=name, what=what, shape=tuple(leaf.shape), instead=instead)
 
 
 _LEAF = (
     "{op} changes {what} that requires grad, of shape {shape}, in-place: the value that its gradient belongs to would "
-    "be lost. Compute a new tensor, as in x = x + y instead of x += y; or write the change inside "
+    "be lost. Compute a new tensor, as in {instead}; or write the change inside "
     "'with nbgrad.no_grad():', where only the data change and nothing is recorded."
 )
 _CONSTANT = (

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch.overrides import resolve_name
+from torch.utils.data._utils.collate import default_collate_fn_map  # where torch says to add types
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
 from nbgrad.core.binding import NO_OUT, TORCHS
-from nbgrad.core.grad import grad
+from nbgrad.core.grad import backward, grad
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.op import OPS
 from nbgrad.core.ops import calling
@@ -155,8 +156,8 @@ def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
     """What runs instead of torch's ``function``: our method for a method, else the function or row of that name."""
     if "Tensor" in getattr(function, "__qualname__", ""):
         return getattr(Tensor, name) if hasattr(TensorMethods, name) else None
-    if function is torch.autograd.grad:
-        return grad
+    if function in (torch.autograd.grad, torch.autograd.backward):
+        return grad if function is torch.autograd.grad else backward
     public = str(resolve_name(function) or "")
     place, _, short = public.rpartition(".")
     if place == "torch.nn.functional" and short in vars(calling):  # those that take inplace= or weights
@@ -337,6 +338,17 @@ def _arrays(values: Any, *, detached: bool = False) -> Any:
     if type(values) in (list, tuple):
         return type(values)(_arrays(value, detached=detached) for value in values)
     return values
+
+
+# torch's DataLoader
+
+
+def _batch(tensors: list[Tensor], *, collate_fn_map: Any = None) -> Tensor:  # noqa: ARG001  # torch passes its table
+    """What a ``DataLoader`` makes of the tensors of a batch, as of torch's own."""
+    return ops.stack(tensors)
+
+
+default_collate_fn_map[Tensor] = _batch
 
 
 # DLPack

@@ -13,18 +13,30 @@ if TYPE_CHECKING:
 
 def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
     """The same kind of error, naming the op and what it was given, after every observer was told of it."""
-    if type(error) in (RuntimeError, IndexError, TypeError, ValueError):
-        named = zip(op.inputs, values, strict=True)
-        given = "; ".join(told(name, value) for name, value in named if value is not None)
-        error = type(error)(f"{op.name}({given}): {error}")
+    lists = [name for name, value in zip(op.inputs, values, strict=True) if isinstance(value, list)]
+    if lists and isinstance(error, TypeError | AttributeError):
+        error = TypeError(f"{op.name}({_given(op, values)}): {lists[0]} is a list: write nbgrad.tensor({lists[0]})")
+    elif type(error) in (RuntimeError, IndexError, TypeError, ValueError):
+        error = type(error)(f"{op.name}({_given(op, values)}): {error}")
     for observer in current().observers:
         observer.on_error(op, args, error)
     return error
 
 
+def _given(op: "Op", values: list[Any]) -> str:
+    named = zip(op.inputs, values, strict=True)
+    return "; ".join(told(name, value) for name, value in named if value is not None)
+
+
 def check_foreign(op: "Op", args: tuple[Any, ...]) -> None:
     """An error if a torch tensor among ``args`` needs a gradient, which torch's autograd alone could give."""
-    if any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
+    theirs = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+    if any(isinstance(arg, torch.nn.Parameter) for arg in theirs):
+        raise RuntimeError(
+            f"{op.name}() got a parameter of a torch module, in torch's own autograd, into which nbgrad does not "
+            "differentiate: nbgrad.from_torch(module) makes the module one of nbgrad's"
+        )
+    if theirs:
         raise RuntimeError(
             f"{op.name}() got a torch tensor that requires grad in torch's own autograd, into which nbgrad does "
             "not differentiate: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"

@@ -30,6 +30,13 @@ class Scope:
         self.label = label
         self.parent = parent
 
+    def path(self) -> tuple[str, ...]:
+        """The labels of the scopes around this one and its own, outermost first."""
+        labels, above = [self.label], self.parent
+        while above is not None:
+            labels, above = [above.label, *labels], above.parent
+        return tuple(labels)
+
     def attribute(self, value: Any) -> str | None:  # noqa: ARG002
         """The attribute of what is called under which it holds ``value``, a tensor; None where it does not."""
         return None

@@ -258,7 +258,7 @@ class Op:
                     result = self.forward(*values, **settings)
             else:
                 result = self.forward(*values, **settings) if settings else self.kernel(*values)
-        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise explained(self, error, args, values) from None
         node = self._record(edges, values, result, settings, needs) if recorded and edges is not None else None
         if state.observers:

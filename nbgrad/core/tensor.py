@@ -352,7 +352,8 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
     if not output.requires_grad:
         raise RuntimeError(
             "backward() on a tensor that needs no gradient: nothing it was computed from has requires_grad=True, or it "
-            "was computed inside no_grad(). Make the inputs with nbgrad.tensor(..., requires_grad=True)."
+            "was cut off on the way, by no_grad(), detach() or an op that has no gradient, such as argmax, a "
+            "comparison or long(). Make the inputs with nbgrad.tensor(..., requires_grad=True)."
         )
     if gradient is None:
         if output.numel() != 1:

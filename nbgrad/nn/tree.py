@@ -279,7 +279,14 @@ def _accepted(name: str, value: Any, role: str) -> Any:
     if value is None or isinstance(value, expected):
         return value
     wanted = "nbgrad.nn.module.Module" if expected is Tree else torch.typename(expected)
-    hint = ": nbgrad.from_torch(module) makes one of it" if isinstance(value, torch.nn.Module) else ""
-    raise TypeError(
-        f"cannot assign {torch.typename(value)!r} object to {role} {name!r} ({wanted} or None required){hint}"
-    )
+    what = f"{torch.typename(value)!r} object"
+    hint = ""
+    if isinstance(value, torch.nn.Module):
+        hint = ": nbgrad.from_torch(module) makes one of it"
+    elif isinstance(value, type) and expected is Tree:
+        what, hint = f"the class {value.__name__}", f": write {value.__name__}(), with what it takes"
+    elif isinstance(value, list) and expected is Tree:
+        hint = ": pass the modules one by one, as *modules, or make an nn.ModuleList of them"
+    elif expected is Parameter and isinstance(value, Tensor | torch.Tensor):
+        hint = ": nbgrad.nn.Parameter(t) makes one of it"
+    raise TypeError(f"cannot assign {what} to {role} {name!r} ({wanted} or None required){hint}")

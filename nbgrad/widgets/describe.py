@@ -230,7 +230,7 @@ def _summary(graph: AutogradGraph, facts: list[Fact], edges: list[Edge]) -> str:
 def _notes(graph: AutogradGraph, facts: list[Fact]) -> list[str]:
     if not facts:
         return [
-            "Nothing was recorded: no tensor here needs a gradient. "
+            "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
             "Make one with nbgrad.tensor(..., requires_grad=True)."
         ]
     if graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):

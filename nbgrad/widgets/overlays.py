@@ -116,7 +116,7 @@ def verdicts(facts: list[Fact], ids: Callable[[Scope | None], str | None]) -> li
 
 
 def _verdict(scope: Scope, size: float, typical: float, id: str | None) -> Verdict:
-    shown = f"{scope.label}: typical gradient {number(size)}"
+    shown = f"{' > '.join(scope.path())}: typical gradient {number(size)}"
     if not isfinite(size):
         return Verdict(kind="exploding", scope=id, text=f"{shown}: no finite number any more")
     if size == 0:

@@ -39,6 +39,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "kaiser_window": lambda lib: lib.kaiser_window(5, True, beta=3.0),
     "linspace": lambda lib: (lib.linspace(0, 1, 5), lib.linspace(start=lib.ones(()), end=3, steps=2)),
     "logspace": lambda lib: lib.logspace(0, 2, 3, base=2.0),
+    "normal": lambda lib: (
+        lib.normal(0.0, 0.01, (2, 1)),
+        lib.normal(1, 2, size=(3,), dtype=torch.float64),
+        lib.normal(lib.ones(2), 2.0),
+        lib.normal(mean=lib.zeros(3)),
+    ),
     "ones": lambda lib: (lib.ones(2, 3), lib.ones([2]), lib.ones(()), lib.ones(size=(1, 2), dtype=torch.float16)),
     "ones_like": lambda lib: lib.ones_like(lib.zeros(2, 3, dtype=torch.float64)),
     "rand": lambda lib: (lib.rand(2, 3), lib.rand((2,), generator=torch.Generator().manual_seed(1))),
@@ -76,12 +82,13 @@ def test_torchs_numbers_types_and_layout(name: str) -> None:
 def test_every_function_of_torchs_that_makes_a_tensor_is_here_or_is_said_not_to_be() -> None:
     torchs = {function.__name__ for function in _device_constructors()} - {"tensor"}
     likes = {name for name in dir(torch) if name.endswith("_like") and not name.startswith("_")}
-    assert torchs | likes == CREATED.keys() | NOT_HERE.keys()
+    assert torchs | likes | {"normal"} == CREATED.keys() | NOT_HERE.keys()
     assert {name for name in CREATED if callable(getattr(creating, name))} == CREATED.keys()
     assert CALLS.keys() | {"as_tensor"} == CREATED.keys()
 
 
 def test_what_is_made_can_need_a_gradient() -> None:
+    assert nbgrad.normal(0, 1, (2,), requires_grad=True).requires_grad
     for x in (nbgrad.ones(3, requires_grad=True), nbgrad.ones_like(nbgrad.zeros(3), requires_grad=True)):
         (x * x).sum().backward()
         assert x.grad is not None

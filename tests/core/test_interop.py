@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch.overrides import resolve_name
+from torch.utils.data import DataLoader, TensorDataset
 
 import nbgrad
 from nbgrad import nn
@@ -194,6 +195,19 @@ def gradients_by_torchs_name(lib: Library) -> tuple[Any, ...]:
     (slope,) = torch.autograd.grad(x.exp().sum(), x, create_graph=True)
     (curve,) = torch.autograd.grad([(slope * x).sum()], [x], retain_graph=True)
     return slope, curve
+
+
+def backwards_by_torchs_name(lib: Library) -> tuple[Any, ...]:
+    x, y = lib.leaf(0.5, 2.0), lib.leaf(3.0, 0.25)
+    torch.autograd.backward(x.exp().sum())
+    torch.autograd.backward([(x * y).sum(), x * 3], [None, lib.constant(1.0, 2.0)], retain_graph=True)
+    return x.grad, y.grad
+
+
+def drawn_by_torchs_distributions(lib: Library) -> tuple[Any, ...]:
+    torch.manual_seed(0)
+    p = lib.constant(0.2, 0.8)
+    return torch.distributions.Categorical(p).sample(), torch.distributions.Normal(p, 1.0).log_prob(p)
 
 
 def inputs_by_torchs_names(lib: Library) -> tuple[Any, ...]:
@@ -502,3 +516,10 @@ def test_a_state_dict_is_a_file_of_weights_only() -> None:
     twin.load_state_dict(state)
     x = tensor([[1.0, 2.0]])
     assert torch.equal(twin(x).data, net(x).data)
+
+
+def test_a_data_loader_makes_batches_of_our_tensors() -> None:
+    x, y = tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.arange(3)
+    batches = list(DataLoader(TensorDataset(x, y), batch_size=2))
+    assert [type(one) for one in batches[0]] == [nbgrad.Tensor, torch.Tensor]
+    assert [batch.tolist() for batch, _ in batches] == [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]]

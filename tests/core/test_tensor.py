@@ -11,6 +11,7 @@ import torch
 import nbgrad
 from nbgrad.core.node import Leaf, Node
 from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.nn import functional
 from tests.core.programs import Library, agree, both_raise
 
 
@@ -104,6 +105,16 @@ def matrices_that_do_not_fit(lib: Library) -> tuple[Any, ...]:
     return (lib.leaf([[1.0, 2.0, 3.0]]) @ lib.leaf([[1.0, 2.0]]),)
 
 
+def backward_of_what_has_no_gradient(lib: Library) -> tuple[Any, ...]:
+    return (lib.leaf(1.0, 2.0).argmax().backward(),)
+
+
+def a_leaf_changed_by_an_index(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0)
+    x[0] = 3.0
+    return (x,)
+
+
 def copy_of_a_result(lib: Library) -> tuple[Any, ...]:
     return (copy.deepcopy(lib.leaf(1.0) * 2),)
 
@@ -118,6 +129,8 @@ def copy_of_a_result(lib: Library) -> tuple[Any, ...]:
         (numpy_of_what_needs_a_gradient, ["detach().numpy()"]),
         (shapes_that_do_not_broadcast, ["mul(", "a of shape (3,)", "b of shape (4,)", "float64"]),
         (matrices_that_do_not_fit, ["matmul(", "(1, 3)", "(1, 2)"]),
+        (backward_of_what_has_no_gradient, ["requires_grad=True", "detach()", "no gradient, such as argmax"]),
+        (a_leaf_changed_by_an_index, ["setitem_", "(2,)", "y = x.clone(); y[0] = 1"]),
         (copy_of_a_result, ["leaf", "mul", "detach()"]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -129,6 +142,31 @@ def test_error_is_torchs_and_says_what_to_do(program: Any, words: list[str]) -> 
 def test_a_tensor_in_torchs_own_autograd_is_refused_by_the_op() -> None:
     with pytest.raises(RuntimeError, match=r"mul\(\).*torch's own autograd.*nbgrad\.tensor\(t, requires_grad=True\)"):
         tensor([1.0]) * torch.ones(1, requires_grad=True)
+
+
+def test_a_parameter_of_torchs_is_refused_with_the_way_to_take_its_module() -> None:
+    with pytest.raises(RuntimeError, match=r"linear\(\) got a parameter of a torch module.*nbgrad\.from_torch\("):
+        torch.nn.Linear(1, 1)(tensor([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda x: functional.cross_entropy(x, [0, 1]), "target"),
+        (lambda x: functional.linear([[1.0, 2.0]], x), "input"),
+        (lambda x: nbgrad.matmul(x, [[1.0], [2.0]]), "b"),
+    ],
+)
+def test_a_list_where_a_tensor_belongs_is_named_with_what_makes_one_of_it(call: Any, named: str) -> None:
+    words = rf"\w+\(.*{named} = \[.*{named} is a list: write nbgrad\.tensor\({named}\)"
+    with pytest.raises(TypeError, match=words):
+        call(tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True))
+
+
+def test_a_format_of_numbers_is_for_one_number() -> None:
+    with pytest.raises(TypeError, match=r"'\.2f'.*shape \(2,\).*f'\{t\.item\(\):\.2f\}'"):
+        f"{tensor([1.0, 2.0]):.2f}"
+    assert f"{tensor([1.0]):>13}" == " tensor([1.])"
 
 
 def test_an_index_out_of_range_is_an_index_error_that_names_the_op() -> None:
@@ -150,6 +188,10 @@ def what_data_tells(lib: Library) -> tuple[Any, ...]:
         x.detach().requires_grad,
         x.detach().numpy().tolist(),
         np.asarray(x.detach(), dtype=np.float32).dtype.name,
+        (x.nelement(), x.ndimension(), x.itemsize, x.nbytes, x.get_device(), x.is_cpu, x.storage_offset()),
+        (x[:, 1:].storage_offset(), x[:, 1:].data_ptr() - x.data_ptr(), x.type(), x.type(torch.float32).dtype),
+        (x.type(torch.FloatTensor).dtype, x.type("torch.LongTensor").dtype, x.type(torch.float64) is x),
+        (x.is_same_size(x), x.is_same_size(x[0]), x.is_inference(), x.untyped_storage().nbytes()),
     )
 
 

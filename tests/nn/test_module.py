@@ -183,6 +183,21 @@ ERRORS = {
         TypeError,
         "cannot assign 'torch.FloatTensor' object to parameter 'weight'",
     ),
+    "our tensor as parameter": (
+        lambda: setattr(nn.Linear(2, 3), "weight", nbgrad.ones(3, 2)),
+        TypeError,
+        r"parameter 'weight' .*: nbgrad.nn.Parameter\(t\) makes one of it",
+    ),
+    "class as module": (
+        lambda: nn.Sequential(nn.Linear(2, 3), nn.ReLU),
+        TypeError,
+        r"cannot assign the class ReLU to module '1' .*: write ReLU\(\)",
+    ),
+    "list as module": (
+        lambda: nn.Sequential([nn.Linear(2, 3)]),
+        TypeError,
+        r"'list' object to module '0' .*: pass the modules one by one, as \*modules, or make an nn.ModuleList of them",
+    ),
     "number as module": (lambda: setattr(ours(), "first", 3), TypeError, "'int' object to module 'first'"),
     "number as buffer": (lambda: setattr(ours(), "mean", 3), TypeError, "'int' object to buffer 'mean'"),
     "register a number": (lambda: nn.Module().register_parameter("w", 3), TypeError, "'int' object to parameter 'w'"),

@@ -55,6 +55,17 @@ def unpaired() -> Description:
         return describe(graph)
 
 
+def vanishing(blocks: int = 6) -> Description:
+    """A chain of sigmoids, whose first blocks hardly learn."""
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(3, 3), nn.Sigmoid()) for _ in range(blocks)])
+    for name, weight in net.named_parameters():
+        if name.endswith("weight"):
+            nn.init.constant_(weight, 0.01)
+    with nbgrad.AutogradGraph("vanishing") as graph:
+        net(nbgrad.tensor(torch.ones(2, 3))).sum().backward()
+    return describe(graph)
+
+
 def broken() -> Description:
     """A NaN with its cause, and a parameter that nothing reaches."""
     with nbgrad.AutogradGraph("broken") as graph:

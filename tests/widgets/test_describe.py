@@ -177,6 +177,9 @@ def test_notes_say_what_is_missing() -> None:
     with nbgrad.AutogradGraph() as nothing:
         nbgrad.tensor(1.0) * 2
     assert "requires_grad=True" in describe(nothing)["notes"][0]
+    with nbgrad.AutogradGraph() as no_op:
+        nbgrad.tensor(1.0, requires_grad=True).backward()
+    assert describe(no_op)["notes"][0].startswith("Nothing was recorded: no op ran here on a tensor that needs a grad")
     with nbgrad.AutogradGraph() as forward_only:
         y = nbgrad.tensor(1.0, requires_grad=True) * 2
     assert ".backward()" in describe(forward_only)["notes"][0]

@@ -202,6 +202,17 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     expect(rule).to_have_text(weight["rule"] or "")
 
 
+def test_a_verdict_leads_to_its_module(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.vanishing()), "vanishing"))
+    tab.get_by_test_id("nbgrad-findings").click()
+    verdict = details(tab).get_by_role("button", name=re.compile(r"Sequential > 1 \(Sequential\) > 0 \(Linear\): "))
+    expect(verdict).to_contain_text("times smaller than the median module's")
+    screenshot(tab, "view_verdicts")
+    verdict.click()
+    expect(details(tab).locator("h3")).to_have_text("weight")
+    expect(details(tab)).to_contain_text("1 (Sequential)")
+
+
 def test_overlays_and_findings_light_up(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.broken()), "broken"))
     expect(node(tab, "log").locator(".nbg-badge-nan")).to_have_count(1)

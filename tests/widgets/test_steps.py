@@ -111,6 +111,18 @@ def test_vanishing_and_exploding_modules_are_told_in_words() -> None:
     assert describe(graph)["verdicts"][0]["text"].endswith("1e+06 times smaller than the median module's")
 
 
+def test_a_verdict_says_which_of_the_blocks_it_is_of() -> None:
+    blocks = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.Sigmoid()) for _ in range(8)))
+    with nbgrad.AutogradGraph() as graph:
+        blocks(nbgrad.tensor(torch.ones(1, 2))).sum().backward()
+    described = describe(graph)
+    said = [verdict["text"].partition(":")[0] for verdict in described["verdicts"]]
+    assert said == [f"Sequential > {index} (Sequential) > 0 (Linear)" for index in range(8)]
+    assert [verdict["scope"] for verdict in described["verdicts"]] == [
+        node["scope"] for node in described["nodes"] if node["op"] == "linear"
+    ]
+
+
 def test_the_past_is_that_of_the_history() -> None:
     described = graphs.trained(12)
     past = described["history"]

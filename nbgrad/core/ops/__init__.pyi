@@ -3545,13 +3545,46 @@ def norm(
     Raises NotImplementedError for ``out``, and RuntimeError for another word than these two.
     """
 
-def normal(mean: Array, std: Operand | None = None, generator: torch.Generator | None = None) -> Tensor:
-    """Normal random numbers with the means and standard deviations given, of which one may be a number; default: 1.
+@overload
+def normal(mean: Array, std: Operand = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Normal random numbers: with the means and standard deviations of tensors, or two numbers and a ``size``.
 
-    ``mean + std * torch.randn(shape)`` draws the same distribution and has a gradient (Kingma and Welling 2013,
-    https://arxiv.org/abs/1312.6114).
+    With a size it is a leaf of that shape, with torch's settings by name; it lives on the device of the active graph
+    unless ``device`` says otherwise.
 
-    Shapes: both broadcast to the output. Raises RuntimeError for a negative standard deviation.
+    Shapes: mean and std broadcast to the output, or it is ``size``. Raises RuntimeError for a negative standard
+    deviation.
+    """
+
+@overload
+def normal(mean: Number, std: Array, *, generator: torch.Generator | None = None) -> Tensor:
+    """Normal random numbers: with the means and standard deviations of tensors, or two numbers and a ``size``.
+
+    With a size it is a leaf of that shape, with torch's settings by name; it lives on the device of the active graph
+    unless ``device`` says otherwise.
+
+    Shapes: mean and std broadcast to the output, or it is ``size``. Raises RuntimeError for a negative standard
+    deviation.
+    """
+
+@overload
+def normal(
+    mean: Number,
+    std: Number,
+    size: Sequence[int],
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normal random numbers: with the means and standard deviations of tensors, or two numbers and a ``size``.
+
+    With a size it is a leaf of that shape, with torch's settings by name; it lives on the device of the active graph
+    unless ``device`` says otherwise.
+
+    Shapes: mean and std broadcast to the output, or it is ``size``. Raises RuntimeError for a negative standard
+    deviation.
     """
 
 def normalize(input: Array, p: float = 2.0, dim: int = 1, eps: float | None = 1e-12, out: None = None) -> Tensor:

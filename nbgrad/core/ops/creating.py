@@ -10,6 +10,7 @@ from nbgrad.core.binding import NO_OUT
 from nbgrad.core.modes import current
 from nbgrad.core.naming import PLACES
 from nbgrad.core.op import install
+from nbgrad.core.ops import drawing
 from nbgrad.core.tensor import Tensor, check_device, numbers, tensor
 
 _MADE = {
@@ -162,6 +163,22 @@ def as_tensor(data, dtype=None, device=None):
         return tensor(data, dtype=dtype, device=device)
     place = current().device if device is None else check_device(device)
     return Tensor(torch.as_tensor(numbers(data), dtype=dtype, device=place))
+
+
+def normal(mean, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False):
+    """Normal random numbers: with the means and standard deviations of tensors, or two numbers and a ``size``.
+
+    With a size it is a leaf of that shape, with torch's settings by name; it lives on the device of the active graph
+    unless ``device`` says otherwise.
+
+    Shapes: mean and std broadcast to the output, or it is ``size``. Raises RuntimeError for a negative standard
+    deviation.
+    """
+    if size is None:
+        return drawing.normal(mean, std, generator=generator)
+    place = current().device if device is None else device
+    settings = {"generator": generator, "dtype": dtype, "device": place, "requires_grad": requires_grad}
+    return _leaf("normal", torch.normal, (mean, std, size), settings)
 
 
 globals().update({name: _maker(name, *texts) for name, texts in _MADE.items()})

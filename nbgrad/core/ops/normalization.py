@@ -224,7 +224,10 @@ def batch_norm(
     is not for ``cudnn_enabled`` to say.
     """
     if training and input.ndim > 1 and math.prod(input.shape[2:], start=input.shape[0]) == 1:
-        raise ValueError(f"batch_norm needs more than one value per channel to train, not {tuple(input.shape)}")
+        raise ValueError(
+            f"batch_norm needs more than one value per channel to train, not an input of shape {tuple(input.shape)}: "
+            "give it a larger batch, or call eval() on the module, which then uses the running statistics"
+        )
     if eps < 0 or (training and eps == 0):
         raise ValueError(f"batch_norm needs an eps that is positive, or in evaluation at least 0, not {eps}")
     settings = {"training": training, "momentum": momentum, "eps": eps}

@@ -116,7 +116,9 @@ export function findingsPanel(description: Description, select: Selection): Node
   const parts: Node[] = [title("Findings")];
   const found: { kind: string; text: string; go: string | null }[] = [
     ...description.problems.map(({ kind, text, node }) => ({ kind, text, go: node })),
-    ...description.verdicts.filter((one) => one.kind !== "sound").map(({ kind, text }) => ({ kind, text, go: null })),
+    ...description.verdicts.filter((one) => one.kind !== "sound").map(({ kind, text, scope }) => ({
+      kind, text, go: description.nodes.find((node) => scope !== null && (node.scope === scope || node.holds.includes(scope)))?.id ?? null,
+    })),
   ];
   const list = html("ul", { class: "nbg-edges" });
   for (const { kind, text, go } of found) {
