@@ -1,5 +1,8 @@
 # `make lab` and `make test` are all that a newcomer needs; `make` alone lists the rest.
 
+# The checks start hundreds of processes: what one has compiled the next ones read, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -96,7 +99,8 @@ unit: setup compile ## the tests that need no browser, on the plain core and on 
 	$(call step,unit,NBGRAD_COMPILED=0 $(UNIT))
 	$(call step,unit (compiled),if [ -e $(COMPILED) ]; then NBGRAD_COMPILED=1 $(UNIT) $(ENGINE); else echo "   no compiler"; fi)
 
-UNIT = $(PY) -m pytest -q -m "not browser" -n $(JOBS) --dist loadgroup
+# nbval is for the notebooks, and takes seconds to import in every process.
+UNIT = $(PY) -m pytest -q -p no:nbval -m "not browser" -n $(JOBS) --dist loadgroup
 # What differs where the core is compiled: all that runs it, but neither its packages nor its pictures.
 ENGINE := tests/core tests/nn tests/optim tests/test_docs.py
 
@@ -123,7 +127,7 @@ save: setup ## run the notebooks and save them with their outputs, as the notebo
 	@$(PY) tools/shorten_paths.py notebooks/*.ipynb
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium; screenshots in build/screenshots
-	$(call step,browser,$(PY) -m pytest -q -m browser)
+	$(call step,browser,$(PY) -m pytest -q -p no:nbval -m browser)
 
 clean: ## remove what was built, but not .venv
 	@rm -rf $(COMPILED) $(CORE)/*.so $(CORE)/*.pyd

@@ -1,5 +1,7 @@
 """What all tests share."""
 
+import gc
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,6 +13,10 @@ from tools.check_tools import chromium
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
     from playwright.sync_api import Browser
+
+# The tests run in as many processes as there are cores, and their tensors are small: a second thread only waits for the
+# first. Said before anything imports torch, and so to the processes that tests start too.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",  # Chromium refuses to run as root with it, and CI often is root
@@ -24,9 +30,24 @@ CHROMIUM_FLAGS = [
 ]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run browser tests last: they are slow, and playwright keeps an event loop running once it has started."""
+    """Run browser tests last: they are slow, and playwright keeps an event loop running once it has started.
+
+    The tests that share what their module makes once, a wheel or a notebook that ran, run in one process.
+    """
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    for item in items:
+        module, _, _ = item.nodeid.partition("::")
+        taken = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+        if any(fixture.scope == "module" and fixture.baseid == module for several in taken for fixture in several):
+            item.add_marker(pytest.mark.xdist_group(module))
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays to the end: the collector, which many tests call, need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -40,9 +61,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_numbers_every_run() -> None:
-    """Seed torch's generator; a test that never imports torch does not pay for the import."""
+    """Seed torch's generators; a test that never imports torch does not pay for the import."""
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
+        if torch.cuda.is_initialized():  # asked here, because torch writes a traceback down to do it later
+            torch.cuda.manual_seed_all(0)
 
 
 @pytest.fixture(autouse=True)

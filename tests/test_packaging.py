@@ -16,7 +16,6 @@ from nbgrad.core.compilation import modules
 ROOT = Path(__file__).parents[1]
 COMPILED = modules(ROOT / "nbgrad" / "core")
 SUFFIX = EXTENSION_SUFFIXES[0]
-pytestmark = pytest.mark.xdist_group("packaging")  # one process, so that each wheel is built once
 
 BUILT = shutil.ignore_patterns("node_modules", "__pycache__", "*.so", "*.pyd", "compiled.json")
 

@@ -54,7 +54,7 @@ def compare(row: Op, sample: Sample, half: torch.dtype, device: str, reference: 
     assert [part.dtype for part in found] == [part.dtype for part in expected]
     tolerance = {torch.bfloat16: 1e-2, torch.float16: 4e-3}[half]
     for mine, yours in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, yours, rtol=tolerance, atol=tolerance, equal_nan=True)
+        rows.close(mine, yours, "value or gradient", tolerance)
 
 
 def mixtures(sample: Sample) -> Iterator[tuple[torch.dtype, Sample]]:

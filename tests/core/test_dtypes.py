@@ -75,7 +75,7 @@ def check(row: Op, sample: Sample, reference: Callable[..., Any]) -> None:
     assert [part.dtype for part in gradients] == [arg.dtype for arg in inputs] or not gradients
     coarsest = max((TOLERANCE.get(arg.dtype, 1e-5) for arg, is_tensor, _ in pairs if is_tensor), default=1e-5)
     for mine, yours in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, yours, rtol=coarsest, atol=coarsest, equal_nan=True)
+        rows.close(mine, yours, "value or gradient", coarsest)
 
 
 @pytest.mark.filterwarnings("ignore:.*(target size|ComplexHalf|Mismatch dtype|size_average|index_reduce|align_corners)")
