@@ -131,6 +131,8 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     tab.keyboard.press("Escape")
     expect(player).to_be_hidden()
     expect(tab.locator(".nbg-stepping")).to_have_count(0)
+    tab.keyboard.press("t")
+    expect(tab.get_by_test_id("nbgrad-table")).to_be_visible()
 
 
 def test_the_walk_plays_and_pauses(opened: Any) -> None:
@@ -426,6 +428,9 @@ def test_it_fits_its_host(opened: Any) -> None:
     expect(details(tab).locator("h3")).to_have_text("tanh")
     for locator in (view(tab), tab.locator(".nbg-stage"), tab.get_by_role("toolbar"), details(tab)):
         assert locator.get_attribute("aria-label")
+    tools = tab.get_by_role("toolbar")
+    expect(tools.get_by_role("button", name=re.compile(r"^Findings \(\d+\)$|^Findings$"))).to_be_visible()
+    expect(tools.get_by_role("button", name="Zoom out", exact=True)).to_have_text("−")
     tab.set_viewport_size({"width": 420, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     screenshot(tab, "view_narrow")

@@ -36,7 +36,8 @@ export function prose(text: string): (Node | string)[] {
 }
 
 export function button(label: string, title: string, testid: string, click: () => void): HTMLButtonElement {
-  const element = html("button", { type: "button", label: title, title, testid }, label);
+  const sign = label && !/[a-z]/i.test(label); // words are read aloud as they stand, and the title after them
+  const element = html("button", { type: "button", ...(sign ? { label: title } : {}), title, testid }, label);
   element.addEventListener("click", click);
   return element;
 }

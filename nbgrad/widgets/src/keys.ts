@@ -16,6 +16,7 @@ export interface Keyed extends Tools {
   readonly chosen: SVGGElement | null;
   toggle(holds: string[]): void;
   leave(): void;
+  refocus(): void;
 }
 
 export class Keys {
@@ -33,6 +34,7 @@ export class Keys {
     const typed = target instanceof HTMLSelectElement || target instanceof HTMLInputElement;
     const inside = this.inside.find(({ root }) => root.contains(target));
     const handled = inside ? inside.key(event) : typed ? this.#typed(key, target) : this.#tool(key) || this.#walk(key);
+    if (inside?.root.hidden) this.view.refocus(); // what had the focus is gone, and the next key would reach the page
     if (handled) event.preventDefault();
     if (handled || typed) event.stopImmediatePropagation();
   };

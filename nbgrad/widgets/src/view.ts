@@ -327,11 +327,16 @@ export class View implements Touched, Keyed, Tools {
   /** Close what is open and light everything: what Escape does. */
   leave(): void {
     const inPanel = this.#panel.contains(document.activeElement);
-    const back = this.chosen ?? this.scene.first;
+    const { chosen } = this;
     this.#pathFrom = null;
     this.#only(null);
     this.#table.hidden = true;
     this.#close();
-    if (inPanel) back?.focus({ preventScroll: true });
+    if (inPanel) this.refocus(chosen);
+  }
+
+  /** The keys go on from the node that is chosen, or from the first. */
+  refocus(chosen = this.chosen): void {
+    (chosen ?? this.scene.first)?.focus({ preventScroll: true });
   }
 }
