@@ -40,7 +40,9 @@ def freed(node: Node, saved: Freed) -> RuntimeError:
     """A backward goes a second time through ``node``, whose values are gone."""
     plan = node.plan
     values = {*node.op.inputs, *node.op.results}
-    names = " and ".join(repr(name) for name in sorted(plan.saved_names) if name in values or "[" in name)
+    tensors = [name for name, version in zip(plan.saved_names, node.versions, strict=True) if version is not None]
+    quoted = [repr(name) for name in sorted(tensors) if name in values or "[" in name]
+    names = " and ".join([", ".join(quoted[:-1]), *quoted[-1:]] if len(quoted) > 1 else quoted)
     by = f"by {saved.label} ({saved.place})" if saved.label else f"by the backward at {saved.place}"
     return RuntimeError(
         f"backward through {node.op.name}{_made_at(node)} a second time: its saved {names} {_were(names)} freed {by}. "

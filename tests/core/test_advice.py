@@ -144,6 +144,12 @@ def test_second_backward_says_what_was_freed_by_which_line_and_both_remedies() -
     assert "compute the result anew before this backward" in text
 
 
+def test_second_backward_names_no_input_that_was_not_given() -> None:
+    loss = nbgrad.nn.functional.cross_entropy(leaf(1.0, 2.0), nbgrad.tensor(1))
+    loss.backward()
+    assert "its saved 'input', 'log_probabilities', 'target' and 'total_weight' were freed" in message(loss.backward)
+
+
 def test_second_backward_says_the_number_of_the_first_in_its_graph_and_the_line_of_the_op() -> None:
     with nbgrad.AutogradGraph("training"):
         x = leaf(1.0, 2.0)
