@@ -15,7 +15,10 @@ from nbgrad.widgets.saving import Saved
 from nbgrad.widgets.wording import byte_text, duration, number
 
 _FAR = 1e3
-"""How far from the median module a gradient has to be to be called vanishing or exploding."""
+"""How far from those where the backward begins a gradient has to be to be called vanishing or exploding."""
+
+_BEGINNING = 3
+"""So many modules, the last ones with a gradient, are where the backward begins: one alone may be of another kind."""
 
 Levels = defaultdict[int, dict[str, float]]
 
@@ -104,15 +107,19 @@ def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Ov
 
 
 def verdicts(facts: list[Fact], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
-    """For each module with parameters, whether its gradients vanish or explode, next to the median module's."""
+    """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it."""
     squares: defaultdict[Scope, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for fact in facts:
         if fact.kind == "parameter" and fact.scope is not None and fact.gradient is not None:
             squares[fact.scope][0] += fact.gradient.norm**2
             squares[fact.scope][1] += prod(fact.shape)
     sizes = {scope: sqrt(total / count) for scope, (total, count) in squares.items() if count}
-    typical = median(size for size in sizes.values()) if sizes else 0.0
+    sound = [size for size in sizes.values() if isfinite(size) and size > 0]
+    typical = median(sound[-_BEGINNING:]) if sound else 0.0
     return [_verdict(scope, size, typical, ids(scope)) for scope, size in sizes.items()]
+
+
+_THERE = "in the last modules, where the backward begins"
 
 
 def _verdict(scope: Scope, size: float, typical: float, id: str | None) -> Verdict:
@@ -123,10 +130,10 @@ def _verdict(scope: Scope, size: float, typical: float, id: str | None) -> Verdi
         return Verdict(kind="none", scope=id, text=f"{shown}: exactly zero, nothing here learns from this loss")
     if size * _FAR < typical:
         return Verdict(
-            kind="vanishing", scope=id, text=f"{shown}, {number(typical / size)} times smaller than the median module's"
+            kind="vanishing", scope=id, text=f"{shown}, {number(typical / size)} times smaller than {_THERE}"
         )
     if size > _FAR * typical:
         return Verdict(
-            kind="exploding", scope=id, text=f"{shown}, {number(size / typical)} times larger than the median module's"
+            kind="exploding", scope=id, text=f"{shown}, {number(size / typical)} times larger than {_THERE}"
         )
     return Verdict(kind="sound", scope=id, text=shown)

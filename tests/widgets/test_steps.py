@@ -108,7 +108,19 @@ def test_vanishing_and_exploding_modules_are_told_in_words() -> None:
         sum((layer(x) * scale).sum() for layer, scale in zip(layers, (1e-6, 1, 1, 1, 1e6), strict=True)).backward()
     kinds = [verdict["kind"] for verdict in describe(graph)["verdicts"]]
     assert kinds == ["vanishing", "sound", "sound", "sound", "exploding"]
-    assert describe(graph)["verdicts"][0]["text"].endswith("1e+06 times smaller than the median module's")
+    assert describe(graph)["verdicts"][0]["text"].endswith(
+        "1e+06 times smaller than in the last modules, where the backward begins"
+    )
+
+
+@pytest.mark.parametrize(("factor", "kind"), [(0.2, "vanishing"), (5.0, "exploding")])
+def test_modules_are_compared_with_those_where_the_backward_begins(factor: float, kind: str) -> None:
+    layers = [nn.Linear(2, 2) for _ in range(12)]
+    x, last = nbgrad.tensor(torch.ones(1, 2)), len(layers) - 1
+    with nbgrad.AutogradGraph() as graph:
+        sum((layer(x) * factor ** (last - number)).sum() for number, layer in enumerate(layers)).backward()
+    kinds = [verdict["kind"] for verdict in describe(graph)["verdicts"]]
+    assert kinds == [kind] * 6 + ["sound"] * 6, "where most of a network gets none, what does is not what is wrong"
 
 
 def test_a_verdict_says_which_of_the_blocks_it_is_of() -> None:
