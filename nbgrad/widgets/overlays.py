@@ -133,7 +133,5 @@ def _verdict(scope: Scope, size: float, typical: float, id: str | None) -> Verdi
             kind="vanishing", scope=id, text=f"{shown}, {number(typical / size)} times smaller than {_THERE}"
         )
     if size > _FAR * typical:
-        return Verdict(
-            kind="exploding", scope=id, text=f"{shown}, {number(size / typical)} times larger than {_THERE}"
-        )
+        return Verdict(kind="exploding", scope=id, text=f"{shown}, {number(size / typical)} times larger than {_THERE}")
     return Verdict(kind="sound", scope=id, text=shown)
