@@ -1,11 +1,12 @@
 """L-BFGS: Newton's method by the memory of a few gradients."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from nbgrad.core.modes import current, enable_grad
+from nbgrad.core.modes import enable_grad
 from nbgrad.optim.optimizer import Params
 from nbgrad.optim.torchs import TorchOptimizer
 
@@ -82,11 +83,5 @@ class LBFGS(TorchOptimizer):
             runner._params, runner._numel_cache = runner.param_groups[0]["params"], None
             return self._bare(runner, evaluated)
 
-        observers = current().observers
-        for observer in observers:
-            observer.on_step_begin(params, evaluates=True)
-        loss = self._run(params, [None] * len(params), group, search)
-        self._tell(params)
-        for observer in observers:
-            observer.on_step_end()
-        return loss
+        run = partial(self._run, params, [None] * len(params), group, search)
+        return self._observed(params, run, evaluates=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
@@ -128,13 +129,7 @@ class Optimizer(torch.optim.Optimizer):
             held = [(param, grad.data) for param in group["params"] if (grad := param.grad) is not None]
             if held:
                 params, grads = [param for param, _ in held], [grad for _, grad in held]
-                observers = current().observers
-                for observer in observers:
-                    observer.on_step_begin(params)
-                self.update(params, self._dense(grads), group)
-                self._tell(params)
-                for observer in observers:
-                    observer.on_step_end()
+                self._observed(params, partial(self.update, params, self._dense(grads), group))
         return loss
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
@@ -147,6 +142,17 @@ class Optimizer(torch.optim.Optimizer):
                 f"{type(self).__name__} does not support sparse gradients: use param.grad = param.grad.data.to_dense()"
             )
         return grads
+
+    def _observed(self, params: list[Tensor], change: Callable[[], Any], *, evaluates: bool = False) -> Any:
+        """What ``change`` returns, which changes the data of ``params``: observers hear of its beginning and end."""
+        observers = current().observers
+        for observer in observers:
+            observer.on_step_begin(params, evaluates=evaluates)
+        result = change()
+        self._tell(params)
+        for observer in observers:
+            observer.on_step_end()
+        return result
 
     def _tell(self, params: list[Tensor]) -> None:
         for observer in current().observers:
