@@ -58,7 +58,7 @@ UNSAVED = (OSError, ModuleNotFoundError, EngineError)
 
 def unsaved(error: Exception) -> str:
     """An error of ``save`` as a sentence."""
-    if not isinstance(error, OSError):
+    if not isinstance(error, OSError) or error.filename is None:  # a full disk names no file
         return str(error)
     folder = str(Path(error.filename).parent)
     why = f"there is no folder {folder!r}" if isinstance(error, FileNotFoundError) else error.strerror

@@ -16,6 +16,7 @@ import pytest
 
 import nbgrad
 from nbgrad.options import SUFFIXES
+from nbgrad.saving import unsaved
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.engine import run_graphviz
 from nbgrad.widgets.text import text
@@ -163,3 +164,7 @@ def test_dot_itself_draws_it(graph: nbgrad.AutogradGraph, tmp_path: Path) -> Non
     saved(graph, tmp_path / "net.dot")
     subprocess.run(["dot", "-Tsvg", "-o", tmp_path / "drawn.svg", tmp_path / "net.dot"], check=True, timeout=60)
     assert b"tanh" in (tmp_path / "drawn.svg").read_bytes()
+
+
+def test_an_error_that_names_no_file_is_told_as_it_is() -> None:
+    assert unsaved(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
