@@ -1,5 +1,4 @@
 cimport cython
-from cpython.object cimport PyObject
 
 # What Python's own attributes of a frame give, asked of its C functions: every op that is recorded goes up a few frames.
 cdef extern from *:

@@ -1,7 +1,5 @@
 cimport cython
-from nbgrad.core.caller cimport Place
 from nbgrad.core.frame cimport Values
-from nbgrad.core.node cimport Node
 
 cdef class Notes:
     cdef public set cut

@@ -272,11 +272,10 @@ class Op:
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool
     ) -> Any:
         """What the caller gets of several tensors: those with a gradient lead to the node."""
-        results = result if isinstance(result, tuple) else (result,)
-        outputs = [Tensor(raw) for raw in (results if self.many else results[: self.shown])]
+        outputs = [Tensor(raw) for raw in (result if self.many else result[: self.shown])]
         if node is not None:
             for slot, position in enumerate(range(len(outputs)) if self.many else self.live):
-                raw = results[position]
+                raw = result[position]
                 outputs[position] = Tensor(raw, True, Output(node, slot, raw) if self.several else node)
         if self.view:
             for position, output in enumerate(outputs):
