@@ -160,7 +160,7 @@ def test_an_interrupt_while_the_graph_closes_lets_go_of_it(
 ) -> None:
     run(shell, f"%%autograd --view none --name before\n{PRODUCT}")
     with monkeypatch.context() as slow:
-        slow.setattr("nbgrad.core.frame.FrameRecorder.frame", interrupted)
+        slow.setattr("nbgrad.core.graph.AutogradGraph._make_paths", interrupted)
         result, shown = run(shell, f"%%autograd\n{PRODUCT}")
     assert result.success
     assert (shown.stdout, shown.outputs) == ("", [])
