@@ -41,10 +41,10 @@ from nbgrad.core.modes import (
     is_grad_enabled as is_grad_enabled,
     is_inference_mode_enabled as is_inference_mode_enabled,
     no_grad as no_grad,
-    scope as scope,
     set_grad_enabled as set_grad_enabled,
 )
 from nbgrad.core.op import op as op
+from nbgrad.core.scopes import scope as scope
 from nbgrad.core.strict import BroadcastError as BroadcastError, strict_broadcast as strict_broadcast
 from nbgrad.core.tensor import Tensor as Tensor, tensor as tensor
 from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: found in the op table, listed in functions.pyi

@@ -1,8 +1,6 @@
 """The texts of errors that a backward raises, which look for names, lines and causes only when something is wrong."""
 
-from collections.abc import Sequence
 from typing import Any
-from weakref import ref
 
 from nbgrad.core.caller import Place, variable_name
 from nbgrad.core.modes import current
@@ -99,45 +97,3 @@ def _made_at(node: Node) -> str:
 
 def _were(names: str) -> str:
     return "were" if " and " in names else "was"
-
-
-class Changes:
-    """The last in-place change of each tensor that was changed while somebody watched; it keeps no tensor alive."""
-
-    __slots__ = ("_alone", "_last")
-
-    def __init__(self) -> None:
-        self._last: dict[Any, tuple[list[ref[Any]], list[int], str, Place]] = {}
-        self._alone: dict[int, tuple[int, str, Place]] = {}
-
-    def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
-        """``what`` has just changed each of ``changed``: one tensor, or all that an optimizer takes a step with."""
-        if len(self._last) + len(self._alone) >= _MOST:
-            self._last.clear()
-            self._alone.clear()
-        if len(changed) == 1:
-            self._alone[_memory(changed[0])] = (changed[0]._version, what, place)
-        else:  # where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick
-            versions = [data._version for data in changed]
-            self._last[tuple(map(id, changed))] = (list(map(ref, changed)), versions, what, place)
-
-    def find(self, data: Any) -> str | None:
-        """What brought ``data``, or what shares its memory, to the version it has; None if that happened unseen."""
-        memory = _memory(data)
-        known, what, place = self._alone.get(memory, (-1, "", None))
-        if known == data._version:
-            return f"{what} at {place}"
-        for changed, versions, what, place in reversed(self._last.values()):
-            for held, version in zip(changed, versions, strict=True):
-                tensor = held() if version == data._version else None
-                if tensor is not None and _memory(tensor) == memory:
-                    return f"{what} at {place}"
-        return None
-
-
-def _memory(data: Any) -> int:
-    return int(data.untyped_storage().data_ptr())
-
-
-_MOST = 4096
-"""How many changes are remembered: of a longer program the message may name none."""

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from nbgrad.core import nonfinite
-from nbgrad.core.advice import Changes, name_of, place_of
+from nbgrad.core.advice import name_of, place_of
 from nbgrad.core.caller import Place, user_place, variable_name
+from nbgrad.core.changes import Changes
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.modes import Observer, Switch, current
 from nbgrad.core.node import Leaf, Node, Origin, Output

@@ -48,3 +48,8 @@ cpdef FrameType user_frame()
 
 @cython.locals(frame=FrameType)
 cpdef Place user_place()
+
+cpdef bint in_a_function(FrameType frame)
+
+@cython.locals(snapshot=object)
+cpdef dict tensor_variables(FrameType frame)

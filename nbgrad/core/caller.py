@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from inspect import CO_OPTIMIZED
 from pathlib import Path
+from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any
 
@@ -72,7 +73,7 @@ def user_place() -> Place:
 
 def user_frame() -> FrameType:
     """The innermost running frame that is neither nbgrad's own nor torch's, whose code calls ours in turn."""
-    frame = sys._getframe()
+    frame = _getframe()
     while True:
         file = frame.f_code.co_filename
         ours = _OURS.get(file)
@@ -127,7 +128,7 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
 
 def called_by_user() -> bool:
     """Whether the op or method that runs now was called by the user, not by a block or function of nbgrad's own."""
-    frame = sys._getframe()
+    frame = _getframe()
     while frame.f_back is not None and frame.f_code.co_filename in _MACHINERY:
         frame = frame.f_back
     return not frame.f_code.co_filename.startswith(_PACKAGE)

@@ -53,7 +53,7 @@ class Segment:
     ) -> None:
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.count = 0
-        self._state = current()
+        self._state = current().replaced()  # its scope changes when the call of the module ends
         self._autocast = Settings()
         self._versions = [(tensor, tensor._version) for tensor in _tensors([args, kwargs])]
         devices = {tensor.device for tensor, _ in self._versions if tensor.device.type == "cuda"}

@@ -19,6 +19,7 @@ cdef class Kept:
     cdef set _counted
     @cython.locals(size="long long")
     cpdef object keep(self, object key, object data)
+    cpdef object shrink(self)
 
 cdef class FrameRecorder:
     cdef public list _grads
@@ -34,6 +35,9 @@ cdef class FrameRecorder:
     cpdef object contribution(self, tuple key, object gradient)
     cpdef object stretched(self, tuple key, object gradient)
     cpdef object leaf(self, object seq, object gradient)
+    cpdef object end(self, object number, object before, bint watch=*)
+    cpdef object give_way(self)
+    cpdef bint changed(self)
 
 cdef long long _bytes(object data)
 cdef object _raw(object gradient)

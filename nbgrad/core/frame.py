@@ -311,7 +311,7 @@ class FrameRecorder:
         """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
         self._leaves[seq] = _raw(gradient)
 
-    def end(self, number: int, before: "FrameRecorder | Frame | None", *, watch: bool = True) -> None:
+    def end(self, number: int, before: "FrameRecorder | Frame | None", watch: bool = True) -> None:
         """The backward is complete, the ``number``-th: what the user can change from now on are the ``.grad``.
 
         Their norms are taken after the first backward, and from then on if one was changed in place: most loops clip
@@ -330,7 +330,11 @@ class FrameRecorder:
 
     def changed(self) -> bool:
         """Whether a gradient that became a ``.grad``, and still is one, was changed in place since."""
-        return any((data := held()) is not None and data._version != version for held, version in self._grads)
+        for held, version in self._grads:
+            data = held()
+            if data is not None and data._version != version:
+                return True
+        return False
 
     def norms(self) -> dict[int, torch.Tensor]:
         """The norms of the gradients that arrived, by id, where they are computed."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 
 from nbgrad.core.frame import FrameRecorder, Values, norms
-from nbgrad.core.modes import Scope
 from nbgrad.core.record import Ran, Record
+from nbgrad.core.scopes import Scope
 from nbgrad.core.update import Update, UpdateRecorder, read
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 cimport cython
 from nbgrad.core.base cimport TensorBase
-from nbgrad.core.caller cimport user_place
+from nbgrad.core.caller cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
+from nbgrad.core.changes cimport Changes
 from nbgrad.core.frame cimport FrameRecorder
 from nbgrad.core.modes cimport Observer, State
 from nbgrad.core.node cimport Leaf, Node, Vertex, record_id
@@ -11,7 +12,7 @@ cdef class Listener(Observer):
     cdef public bint closed
     cdef public bint watch
     cdef public object _budget
-    cdef public object _changes
+    cdef public Changes _changes
     cdef public dict _constants
     cdef public object _backwards
     cdef public object _failure
@@ -31,3 +32,11 @@ cdef class Listener(Observer):
     @cython.locals(running=FrameRecorder, key=tuple)
     cpdef object on_rule(self, Node node, object position, object gradient, object reduced, object reduction)
     cpdef object on_accumulate(self, Leaf leaf, object gradient)
+    @cython.locals(recorder=FrameRecorder, frame=FrameType)
+    cpdef object on_backward_begin(self, list roots)
+    @cython.locals(ended=FrameRecorder)
+    cpdef object on_backward_end(self)
+    cpdef object on_change(self, object changed, object what)
+    @cython.locals(ran=Ran, ops=dict, used=set)
+    cpdef object _sweep(self)
+    cpdef object name_variables(self, dict namespace)

@@ -10,16 +10,17 @@ from weakref import ref
 import numpy as np
 import torch
 
-from nbgrad.core.advice import Changes
 from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user_place
+from nbgrad.core.changes import Changes
 from nbgrad.core.frame import SMALL, FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
-from nbgrad.core.modes import Observer, Scope, current
+from nbgrad.core.modes import Observer, current
 from nbgrad.core.node import Leaf, Node, Origin, next_seq, record_id
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
+from nbgrad.core.scopes import Scope
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.unreached import Uses
 
@@ -126,8 +127,13 @@ class Listener(Observer):
     def _sweep(self) -> None:
         """Drop the facts of ops whose results are gone and that the last backward did not reach."""
         notes, shown = self._notes, self._reached(self._notes.roots)
-        self._ops = {id: ran for id, ran in self._ops.items() if id in shown or ran.thing() is not None}
-        used = {source for ran in self._ops.values() for source in ran.sources}
+        ops: dict[int, Ran] = {}
+        used: set[Any] = set()
+        for id, ran in self._ops.items():
+            if id in shown or ran.thing() is not None:
+                ops[id] = ran
+                used.update(ran.sources)
+        self._ops = ops
         self._outer = {id: record for id, record in self._outer.items() if id in used}
         self._constants = {key: value for key, value in self._constants.items() if value[1] in self._outer}
         kept = self._ops.keys() | self._outer.keys()
@@ -194,8 +200,9 @@ class Listener(Observer):
         if self.closed:
             return
         if isinstance(self._notes.frame, FrameRecorder):
-            self._notes.frame.give_way()
-        started = tuple(dict.fromkeys(record_id(origin) for origin, _ in roots))
+            recorder = self._notes.frame
+            recorder.give_way()
+        started = tuple(dict.fromkeys([record_id(origin) for origin, _ in roots]))
         self._running = FrameRecorder(started, self._budget, self._running)
         frame = user_frame()
         if in_a_function(frame):
@@ -238,7 +245,7 @@ class Listener(Observer):
         self._notes.frame, self._running, ended.outer = ended, ended.outer, None
         if self._history.backward_ended(self._backwards):
             self._history.add(self._backwards, ended, self._passed(), self._notes.values)
-        ended.end(self._backwards, before, watch=self.watch)
+        ended.end(self._backwards, before, self.watch)
 
     # What is there.
 

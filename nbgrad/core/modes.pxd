@@ -8,8 +8,6 @@ cdef class State:
     cdef readonly bint grad_enabled
     cdef readonly bint inference
     cdef readonly tuple observers
-    cdef readonly object scope
+    cdef public object scope
+    cdef readonly object thread
     cdef readonly bint walking
-
-@cython.locals(before=State, after=State)
-cpdef object in_scope(object scope, object run, tuple args, dict kwargs)

@@ -1,13 +1,14 @@
 """What is switched on in this thread or task: gradient recording, the active graph, the scope, the default device.
 
-One immutable state in one context variable, so that an op looks up everything it needs with a single ``get`` and
-threads and async tasks never see each other's graph.
+One state in one context variable, so that an op looks up everything it needs with a single ``get`` and threads and
+async tasks never see each other's graph. It is replaced as a whole, but for its scope (see ``scopes.in_scope``).
 """
 
 from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar, Token
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -16,30 +17,10 @@ if TYPE_CHECKING:
 
     from nbgrad.core.node import Leaf, Node, Origin
     from nbgrad.core.row import Op
+    from nbgrad.core.scopes import Scope
     from nbgrad.core.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Scope:
-    """One call of a module (or a ``with nbgrad.scope(...)`` block): a box in the picture, nested in its parent."""
-
-    __slots__ = ("label", "parent")
-
-    def __init__(self, label: str, parent: "Scope | None") -> None:
-        self.label = label
-        self.parent = parent
-
-    def path(self) -> tuple[str, ...]:
-        """The labels of the scopes around this one and its own, outermost first."""
-        labels, above = [self.label], self.parent
-        while above is not None:
-            labels, above = [above.label, *labels], above.parent
-        return tuple(labels)
-
-    def attribute(self, value: Any) -> str | None:  # noqa: ARG002
-        """The attribute of what is called under which it holds ``value``, a tensor; None where it does not."""
-        return None
 
 
 class Observer:
@@ -125,16 +106,16 @@ def tell(
 
 
 class State:
-    """Everything that is scoped: replaced as a whole, never changed. ``walking``: a backward runs."""
+    """Everything that is scoped. ``walking``: a backward runs; ``thread``: the one that made the state."""
 
-    __slots__ = ("device", "grad_enabled", "inference", "observers", "scope", "walking")
+    __slots__ = ("device", "grad_enabled", "inference", "observers", "scope", "thread", "walking")
 
     def __init__(
         self,
         grad_enabled: bool = True,
         walking: bool = False,
         inference: bool = False,
-        scope: Scope | None = None,
+        scope: "Scope | None" = None,
         device: "torch.device | None" = None,
         observers: tuple[Observer, ...] = (),
     ) -> None:
@@ -144,6 +125,7 @@ class State:
         self.scope = scope
         self.device = device
         self.observers = observers
+        self.thread = get_ident()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and self.fields() == other.fields()
@@ -152,8 +134,8 @@ class State:
         return hash(tuple(self.fields().values()))
 
     def fields(self) -> dict[str, Any]:
-        """All of it by name."""
-        return {name: getattr(self, name) for name in State.__slots__}
+        """All that is scoped by name."""
+        return {name: getattr(self, name) for name in State.__slots__ if name != "thread"}
 
     def replaced(self, **changes: Any) -> "State":
         """A state like this one but for ``changes``."""
@@ -214,18 +196,6 @@ class Switch:
             TypeError: ``function`` is no function, or an asynchronous generator.
         """
         return _switched(type(self).__name__, self._again, function)
-
-
-def in_scope(scope: Scope, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``run(*args, **kwargs)`` inside ``scope``, as a switch would have it, but quicker: every module call asks."""
-    before = _STATE.get()
-    inside = State(before.grad_enabled, before.walking, before.inference, scope, before.device, before.observers)
-    _STATE.set(inside)
-    try:
-        return run(*args, **kwargs)
-    finally:
-        after = _STATE.get()  # set_grad_enabled(...) may have been called inside
-        _STATE.set(before if after is inside else before.replaced(grad_enabled=after.grad_enabled))
 
 
 def _switched(name: str, again: Callable[[], Switch], function: F) -> F:
@@ -351,23 +321,6 @@ class inference_mode(Switch):  # noqa: N801  # torch's name
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__(grad_enabled=not mode, inference=mode)
-
-
-class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("encoder"):
-    """Ops recorded inside it are drawn in a box labelled ``label``, nested in the box around it."""
-
-    __slots__ = ("label",)
-
-    def __init__(self, label: str) -> None:
-        super().__init__()
-        self.label = label
-
-    def _again(self) -> "scope":
-        return scope(self.label)
-
-    def __enter__(self) -> Self:
-        self._changes = {"scope": Scope(self.label, _STATE.get().scope)}
-        return super().__enter__()
 
 
 def is_grad_enabled() -> bool:

@@ -8,6 +8,7 @@ cdef class Notes:
     cdef public dict names
     cdef public dict settled
     cdef public Values values
+    cpdef object name(self, dict namespace, dict outer)
 
 # A graph keeps one for each op and none is ever in a cycle: the garbage collector need not go through them all.
 @cython.no_gc

@@ -15,9 +15,9 @@ from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
-from nbgrad.core.modes import Scope
 from nbgrad.core.node import Node, record_id
 from nbgrad.core.row import Op
+from nbgrad.core.scopes import Scope
 from nbgrad.core.tensor import Tensor
 
 

@@ -64,7 +64,8 @@ class UpdateRecorder:
 
     def begin(self, params: "Sequence[Tensor]", *, evaluates: bool) -> None:
         """An optimizer is about to change ``params``; in a step that ``evaluates``, backwards are still to come."""
-        self.drop()
+        if self._before:
+            self.drop()
         if evaluates and self._seen:
             self._turn()
         if not self.waiting and not evaluates:
@@ -82,10 +83,12 @@ class UpdateRecorder:
 
     def end(self) -> Update | None:
         """It has changed them: what it did, if a frame waits for that."""
+        if not self._before:
+            return None
         before = {key: copy for key, (_, copy) in self._before.items()}
         after = [data for data, _ in self._before.values()]
         self.drop()
-        if not before or not self.waiting:
+        if not self.waiting:
             return None
         weights = norms(before)
         torch._foreach_sub_(list(before.values()), after)

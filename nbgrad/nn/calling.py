@@ -8,9 +8,9 @@ from weakref import ref
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.function import Function
-from nbgrad.core.modes import current, in_scope
+from nbgrad.core.modes import current
+from nbgrad.core.scopes import ModuleScope, in_scope, path_below
 from nbgrad.core.tensor import Tensor
-from nbgrad.nn.scopes import ModuleScope, path_below
 from nbgrad.nn.tree import Tree, join
 
 

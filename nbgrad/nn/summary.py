@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from nbgrad.core.modes import Observer, Scope, Switch, current, no_grad
+from nbgrad.core.modes import Observer, Switch, current, no_grad
 from nbgrad.core.node import Node
+from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
-from nbgrad.nn.scopes import ModuleScope
 
 
 @dataclass

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbgrad.core.scopes import forget_paths
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.parameter import Buffer, Parameter
-from nbgrad.nn.scopes import forget_paths
 
 if TYPE_CHECKING:
     from nbgrad.nn.module import Module

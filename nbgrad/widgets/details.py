@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.contents import dtype_name
-from nbgrad.core.modes import Scope
-from nbgrad.nn.scopes import ModuleScope
+from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.widgets.description import Detail, Kind, Node
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.looks import Numbers, seen, smaller

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from nbgrad.core.frame import Stats
-from nbgrad.core.modes import Scope
 from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
+from nbgrad.core.scopes import Scope
 
 
 class Fact(NamedTuple):

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Literal
 
-from nbgrad.core.modes import Scope as CoreScope
 from nbgrad.core.record import Failure, Operand
+from nbgrad.core.scopes import Scope as CoreScope
 from nbgrad.widgets.description import Badge, Description, Detail, Edge, Kind, Node, Problem
 
 

@@ -7,7 +7,7 @@ from statistics import median
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import Scope
+from nbgrad.core.scopes import Scope
 from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.description import Detail, Overlay, Verdict
 from nbgrad.widgets.facts import Fact

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.caller import user_place
+from nbgrad.core.changes import Changes
 from nbgrad.core.strict import BroadcastError
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.core.unreached import Unreached
@@ -84,6 +86,21 @@ def test_in_place_an_optimizer_is_named() -> None:
         text = message(loss.backward)
     assert "needs 'layer.weight' (its input 'b', of shape (2,)) as it was" in text
     assert f"SGD.step() at {place(line, 'step.step()')} has changed it" in text
+
+
+def test_in_place_the_last_of_many_steps_is_told_of_the_tensors_that_took_it() -> None:
+    changes, place = Changes(), user_place()
+    kept = torch.zeros(2)
+    for step in range(100):
+        gone = torch.zeros(3)  # most of them get the memory, and the id, of the one before
+        for data in (kept, gone):
+            data.add_(1)
+        changes.note([kept, gone], f"step {step}", place)
+        assert changes.find(kept) == changes.find(gone) == f"step {step} at {place}"
+        for data in (kept, gone):
+            data.add_(1)
+            assert changes.find(data) is None
+        del gone, data
 
 
 def test_in_place_a_change_that_nobody_saw_is_said_to_be_outside() -> None:

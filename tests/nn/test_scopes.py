@@ -1,6 +1,9 @@
 """Module calls as nested boxes, labelled with the path in the model."""
 
 import inspect
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from threading import Barrier
 
 import pytest
 import torch
@@ -236,3 +239,57 @@ def test_a_model_may_call_its_parts_as_it_likes():
             self.register_buffer("about", torch.ones(1))
 
     assert list(Chemist().state_dict()) == ["weight", "bias", "about", "formula.weight", "formula.bias"]
+
+
+class Threads(nn.Module):
+    """Calls its parts at the same time, each in a thread of its own that runs in a copy of the context."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.parts = nn.ModuleList([Waits(count) for _ in range(count)])
+
+    def forward(self, x):
+        with ThreadPoolExecutor(len(self.parts)) as pool:
+            runs = [pool.submit(copy_context().run, part, x) for part in self.parts]
+        Waits.meeting.reset()
+        return sum(run.result() for run in runs).tanh()
+
+
+class Waits(nn.Module):
+    """Goes on when all of them have been called."""
+
+    meeting = None
+
+    def __init__(self, count):
+        super().__init__()
+        Waits.meeting = Barrier(count, timeout=60)
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x):
+        self.meeting.wait()
+        made = self.linear(x)
+        self.meeting.wait()
+        return made.exp()
+
+
+def test_modules_that_run_in_threads_at_the_same_time_have_their_own_boxes():
+    found = boxes(Threads(3))
+    for part in range(3):
+        box = ["Threads", f"parts.{part} (Waits)"]
+        assert found.count(("linear", [*box, "linear (Linear)"])) == found.count(("exp", box)) == 1
+    assert ("tanh", ["Threads"]) in found
+    assert found[-1] == ("sum", [])
+
+
+def test_a_mode_that_a_module_sets_holds_after_its_call_and_its_box_does_not():
+    class Freezes(nn.Module):
+        def forward(self, x):
+            nbgrad.set_grad_enabled(False)
+            assert current().scope.label == "Freezes"
+            return x
+
+    with nbgrad.AutogradGraph(), nbgrad.enable_grad():
+        Freezes()(nbgrad.tensor(1.0))
+        assert not current().grad_enabled
+        assert current().scope is None
+        nbgrad.set_grad_enabled(True)

@@ -1,0 +1,62 @@
+"""Who changed which data in place: what the message of a backward says that needs them as they were.
+
+An optimizer's every step comes by, so it is compiled.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import ref
+
+from nbgrad.core.caller import Place
+
+
+class Changes:
+    """The last in-place change of each tensor that was changed while somebody watched; it keeps no tensor alive."""
+
+    __slots__ = ("_alone", "_last")
+
+    def __init__(self) -> None:
+        self._last: dict[Any, tuple[list[ref[Any]], list[int], str, Place]] = {}
+        self._alone: dict[int, tuple[int, str, Place]] = {}
+
+    def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
+        """``what`` has just changed each of ``changed``: one tensor, or all that an optimizer takes a step with."""
+        if len(self._last) + len(self._alone) >= _MOST:
+            self._last.clear()
+            self._alone.clear()
+        if len(changed) == 1:
+            self._alone[_memory(changed[0])] = (changed[0]._version, what, place)
+        else:  # where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick
+            ids = tuple([id(data) for data in changed])
+            known = self._last.get(ids)
+            held = known[0] if known is not None and _exist(known[0]) else [ref(data) for data in changed]
+            self._last[ids] = (held, [data._version for data in changed], what, place)
+
+    def find(self, data: Any) -> str | None:
+        """What brought ``data``, or what shares its memory, to the version it has; None if that happened unseen."""
+        memory = _memory(data)
+        known, what, place = self._alone.get(memory, (-1, "", None))
+        if known == data._version:
+            return f"{what} at {place}"
+        for changed, versions, what, place in reversed(self._last.values()):
+            for held, version in zip(changed, versions, strict=True):
+                tensor = held() if version == data._version else None
+                if tensor is not None and _memory(tensor) == memory:
+                    return f"{what} at {place}"
+        return None
+
+
+def _exist(held: list[ref[Any]]) -> bool:
+    """Whether every tensor is still there: then no other has taken its id."""
+    for one in held:  # noqa: SIM110  # compiled, a generator costs more than the loop
+        if one() is None:
+            return False
+    return True
+
+
+def _memory(data: Any) -> int:
+    return int(data.untyped_storage().data_ptr())
+
+
+_MOST = 4096
+"""How many changes are remembered: of a longer program the message may name none."""
