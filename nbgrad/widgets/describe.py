@@ -45,7 +45,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     """
     failure = None if error is None else graph.failure(error)
     facts = [Fact.of(record) for record in graph.records]
-    ids = {fact.id: f"n{number}" for number, fact in enumerate(facts)}
+    ids = {fact.id: f"n{at}" for at, fact in enumerate(facts)}
     scopes = _Scopes()
     saved = saved_by(facts)
     shown, levels = overlays(graph, facts, saved)
