@@ -78,7 +78,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         version=2,
         name=graph.name,
         summary=_summary(graph, facts, list(edges.values())),
-        notes=_notes(graph, facts),
+        notes=_notes(graph, facts, error),
         nodes=nodes,
         edges=list(edges.values()),
         scopes=scopes.described(facts),
@@ -227,14 +227,19 @@ def _summary(graph: AutogradGraph, facts: list[Fact], edges: list[Edge]) -> str:
     return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
 
 
-def _notes(graph: AutogradGraph, facts: list[Fact]) -> list[str]:
+def _notes(graph: AutogradGraph, facts: list[Fact], error: BaseException | None) -> list[str]:
     if not facts:
         return [
             "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
             "Make one with nbgrad.tensor(..., requires_grad=True)."
         ]
+    interrupted = isinstance(error, KeyboardInterrupt)
     if graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):
+        if interrupted:
+            return ["The cell was interrupted before a backward had ended: no gradient is shown."]
         return ["No backward ran here: call .backward() on a scalar to see gradients."]
+    if interrupted:
+        return [f"The cell was interrupted: the gradients are those of backward {graph.backwards:,}, which had ended."]
     return []
 
 

@@ -211,6 +211,22 @@ def test_a_backward_that_raised_is_drawn_as_far_as_it_came() -> None:
     assert rules["x"] is None
 
 
+@pytest.mark.parametrize(
+    ("backwards", "said"), [(0, "before a backward had ended: no"), (2, "are those of backward 2")]
+)
+def test_an_interrupt_is_said_to_be_one(backwards: int, said: str) -> None:
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(backwards):
+            x.tanh().sum().backward()
+        y = x.sin()
+    assert y.requires_grad
+    (note,) = describe(graph, KeyboardInterrupt())["notes"]
+    assert note.startswith("The cell was interrupted")
+    assert said in note
+    assert "No backward ran here" not in note
+
+
 def test_an_error_of_something_else_changes_nothing() -> None:
     with nbgrad.AutogradGraph() as graph:
         nbgrad.tensor([1.0], requires_grad=True).sum().backward()
