@@ -12,7 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode
 from traitlets.config import Config, Configurable
 
-from nbgrad.options import TABLE, configured, flag, nearest
+from nbgrad.options import TABLE, check, configured, flag, nearest
 
 MAGIC = "%%autograd"
 LISTED = "%autograd help lists the options."
@@ -43,9 +43,16 @@ def takes_options(function: Any) -> Any:
 def _form(one: Field[Any]) -> dict[str, Any]:
     if one.type is bool:
         return {"action": BooleanOptionalAction}
-    if "choices" in one.metadata:
-        return {"choices": one.metadata["choices"]}
-    return {"type": int, "metavar": "N"} if "least" in one.metadata else {"metavar": one.name.upper()}
+    if "choices" in one.metadata:  # what is none of them, and what is no number, is told by options.check
+        return {"metavar": f"{{{','.join(one.metadata['choices'])}}}"}
+    return {"type": _number, "metavar": "N"} if "least" in one.metadata else {"metavar": one.name.upper()}
+
+
+def _number(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _help(one: Field[Any]) -> str:
@@ -57,7 +64,8 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
     """The options that ``line`` gives, quoted as in a shell.
 
     Raises:
-        UsageError: the line has something else in it; the message names the option that may have been meant.
+        UsageError: the line has something else in it, or a value that is none of the option's; the message names what
+            may have been meant.
     """
     try:
         given, extra = parser.parse_known_args(shlex.split(line))
@@ -66,7 +74,14 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
     if extra:
         wrong = next((word for word in extra if word.startswith("-")), extra[0])
         raise UsageError(f"{MAGIC}: there is no option {wrong}{nearest(wrong, flags())}\n{LISTED}")
-    return dict(vars(given))
+    options = dict(vars(given))
+    for one in TABLE:
+        if one.name in options:
+            try:
+                check(one, options[one.name])
+            except (RuntimeError, ValueError) as error:
+                raise UsageError(f"{MAGIC}: {error}") from None
+    return options
 
 
 def asks_for_help(line: str) -> bool:

@@ -17,7 +17,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from nbgrad import arguments
 from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.options import Options, configured, nearest
+from nbgrad.options import configured, nearest
 from nbgrad.recording import record
 from nbgrad.reprs import RICH
 from nbgrad.saving import UNSAVED, save, unsaved
@@ -121,7 +121,7 @@ class AutogradMagics(Magics):
     def _begin(self, options: dict[str, Any], *, asked: bool) -> None:
         self.end()  # %%timeit runs the line again and again; and every cell may be recorded anyway
         assert self.shell is not None
-        self.session = Session(self, self.shell, _made(record, options), asked=asked)
+        self.session = Session(self, self.shell, record(**options), asked=asked)
         self.session.open()
 
     def end(self) -> None:
@@ -158,9 +158,7 @@ class AutogradMagics(Magics):
         return f"{state}\nlast graph: {graph!r}, {graph.history!r}"
 
     def _on(self, line: str) -> None:
-        options = parsed(self.autograd.parser, line)
-        _made(Options, options)
-        self.always = options
+        self.always = parsed(self.autograd.parser, line)
 
     def _off(self, _: str) -> None:
         self.always = None
@@ -198,14 +196,6 @@ class AutogradMagics(Magics):
 
 def _tell(text: str) -> None:
     print(text, file=sys.stderr)  # noqa: T201
-
-
-def _made(kind: Any, options: dict[str, Any]) -> Any:
-    """A recording, or options alone; a UsageError if one of them cannot be."""
-    try:
-        return kind(**options)
-    except (RuntimeError, ValueError) as error:
-        raise UsageError(f"{MAGIC}: {error}") from None
 
 
 def rewrite(lines: list[str]) -> list[str]:

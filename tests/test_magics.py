@@ -70,8 +70,10 @@ def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
         ("--nonsense", "there is no option --nonsense\n"),
         ("depth", "there is no option depth; did you mean --depth?"),
         ("--dep 1", "there is no option --dep; did you mean --depth?"),
-        ("--view grpah", "argument --view: invalid choice: 'grpah'"),
-        ("--depth one", "argument --depth: invalid int value: 'one'"),
+        ("--view grpah", "view='grpah': it has to be one of graph, steps, flow, text, none; did you mean graph?"),
+        ("--view Steps", "view='Steps': it has to be one of graph, steps, flow, text, none; did you mean steps?"),
+        ("--direction LEFT", "direction='LEFT': it has to be one of TB, LR"),
+        ("--depth one", "depth='one': it has to be a whole number, 0 or more"),
         ("--depth -1", "depth=-1: it has to be a whole number, 0 or more"),
         ("--history 1", "history=1: keep 0 frames, or 2 and more"),
         (

@@ -1,9 +1,7 @@
 """The options of the magic and of ``nbgrad.record``: one table, and every one of them does what it says in both."""
 
-import json
 import re
 import shlex
-import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from nbgrad.core.modes import State, current
 from nbgrad.core.timing import TimedGraph
 from nbgrad.options import TABLE, Options, nearest
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.packing import unpacked
 
 NET = """
 import nbgrad
@@ -57,7 +56,7 @@ def opened(captured: Any) -> str:
         for output in captured.outputs
         if (view := output.data.get("application/vnd.jupyter.widget-view+json"))
     ]
-    return json.loads(zlib.decompress(_instances[model].picture))["opens"]
+    return unpacked(_instances[model].picture)["opens"]
 
 
 # Each option, in a cell and in Python.

@@ -1,10 +1,8 @@
 """``nbgrad.watch``: one live view for a loop that runs over several cells."""
 
 import gc
-import json
 import time
 import weakref
-import zlib
 from typing import Any
 
 import nbformat
@@ -17,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 import nbgrad
 from nbgrad.core.modes import State, current
 from nbgrad.watching import Watch
+from nbgrad.widgets.packing import unpacked
 
 NET = "import nbgrad\nnet = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Tanh(), nbgrad.nn.Linear(3, 1))"
 STEP = "loss = (net(nbgrad.tensor([[1.0, 2.0]])) ** 2).mean()\nloss.backward()"
@@ -30,7 +29,7 @@ def run(shell: InteractiveShell, cell: str) -> Any:
 
 
 def shown(live: Watch) -> dict[str, Any]:
-    return json.loads(zlib.decompress(live.view.picture))["description"]
+    return unpacked(live.view.picture)["description"]
 
 
 @pytest.fixture

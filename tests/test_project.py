@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import subprocess
+import symtable
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -141,3 +142,51 @@ def test_every_import_of_the_package_is_a_dependency() -> None:
     project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
     extras = project["optional-dependencies"]
     assert needed <= names(project["dependencies"]) | names(extras["pdf"]) | names(extras["weights"])
+
+
+def test_no_comprehension_hides_a_name_that_another_one_needs(files: list[Path]) -> None:
+    for path in files:
+        if path.suffix == ".py":
+            hidden = list(hidden_names(read(path)))
+            assert not hidden, f"{name_of(path)}: {hidden} are unbound for another comprehension in CPython 3.12.1"
+
+
+def test_a_hidden_name_is_found_where_python_would_not_find_it() -> None:
+    count = "{at: number for number, at in enumerate(many)}"
+    for body, hidden in {
+        f"def f(many): return {count}, [number(at) for at in many]": ["number"],
+        f"def f(many): return [number(at) for at in {count}]": ["number"],
+        f"def f(number):\n def g(many): return {count}, [number(at) for at in many]": ["number"],
+        f"def f(many):\n def g(): return {count}\n return [number(at) for at in many]": [],
+        f"def f(many): return {count}, list(number(at) for at in many)": [],
+        f"def f(many): return {count}, [number for number in many]": [],
+        f"def f(many, number): return {count}, [number(at) for at in many]": [],
+        f"def f(many): return {count}, number(many)": [],
+    }.items():
+        assert list(hidden_names(body)) == hidden, body
+
+
+COMPREHENSIONS = {"listcomp", "setcomp", "dictcomp"}
+
+
+def hidden_names(code: str) -> Iterable[str]:
+    """What one comprehension of a function binds and another one takes from outside of that function.
+
+    CPython 3.12 runs comprehensions as part of the function, and 3.12.1 then takes the two for one name.
+    """
+    tables = [symtable.symtable(code, "", "exec")]
+    for table in tables:
+        tables += table.get_children()
+        if table.get_type() == "function" and table.get_name() not in COMPREHENSIONS:
+            inlined = inlined_in(table)
+            symbols = [symbol for one in inlined for symbol in one.get_symbols()]
+            bound = {symbol.get_name() for symbol in symbols if symbol.is_local()}
+            outside = {symbol.get_name() for symbol in symbols if symbol.is_global()}
+            outside |= {symbol.get_name() for symbol in symbols if symbol.is_free()} & set(table.get_frees())
+            yield from sorted(outside & bound)
+
+
+def inlined_in(table: symtable.SymbolTable) -> list[symtable.SymbolTable]:
+    """The comprehensions of a function, and those in them."""
+    found = [one for one in table.get_children() if one.get_name() in COMPREHENSIONS]
+    return [*found, *(inner for one in found for inner in inlined_in(one))]

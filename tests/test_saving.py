@@ -6,7 +6,6 @@ import json
 import re
 import struct
 import subprocess
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from nbgrad.options import SUFFIXES
 from nbgrad.saving import unsaved
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.engine import run_graphviz
+from nbgrad.widgets.packing import unpacked
 from nbgrad.widgets.text import text
 
 HOSTILE = '<script>"a" & b\\n\'</script>'
@@ -93,7 +93,7 @@ def test_html_starts_as_asked_and_holds_the_other_direction(graph: nbgrad.Autogr
 def pictured(page: bytes) -> dict[str, Any]:
     """The picture in a page."""
     packed = re.search(rb'class="nbgrad-picture">([^<]*)<', page)[1]
-    return json.loads(zlib.decompress(base64.b64decode(packed)))
+    return unpacked(base64.b64decode(packed))
 
 
 def test_dot_is_a_graph_that_graphviz_reads(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ class Stats:
 
     ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
     was kept; ``values`` are nested lists, None for all but small tensors; of larger ones ``counts`` is a histogram of
-    the finite values, in equal steps from ``low`` to ``high``.
+    the finite values, in equal steps from ``low`` to ``high``. Of complex numbers all these but ``values`` are those of
+    the ``magnitudes``.
     """
 
     shape: tuple[int, ...]
@@ -41,6 +42,7 @@ class Stats:
     inf: int = 0
     values: Any = None
     counts: tuple[int, ...] | None = None
+    magnitudes: bool = False
 
 
 def summarise(data: torch.Tensor) -> Stats:
@@ -64,6 +66,7 @@ def summarise(data: torch.Tensor) -> Stats:
         inf=int(numbers.isinf().sum()),
         values=data.tolist() if data.numel() <= SMALL else None,
         counts=None if data.numel() <= SMALL or low is None else _counts(sound),
+        magnitudes=data.dtype.is_complex,
     )
 
 

@@ -16,7 +16,7 @@ from nbgrad.core.history import FRAMES, History
 from nbgrad.core.listener import Listener
 from nbgrad.core.modes import State, current, set_state
 from nbgrad.core.queries import Queries
-from nbgrad.core.record import Ran, Record
+from nbgrad.core.record import Failure, Ran, Record
 from nbgrad.core.tensor import check_device
 from nbgrad.core.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.update import Update
@@ -64,6 +64,8 @@ class AutogradGraph(Listener, Queries):
     def _forget(self) -> None:
         super()._forget()
         self._records: list[Record] = []
+        self._failed: list[Record] = []  # what the backward of the failure ran through, where another one had ended
+        self._ended: History | None = None  # the backwards that ended, once that is shown
 
     # The context.
 
@@ -100,7 +102,9 @@ class AutogradGraph(Listener, Queries):
         self.name_variables(namespace)
         notes = self._notes
         self._records = self._shown()
-        notes.settled = {record.id: record.value for record in self._records}
+        if self._backwards and self._failure is not None and self._failure.frame is not None:
+            self._failed = self._shown(self._failure.frame.roots)
+        notes.settled = {record.id: record.value for record in (*self._records, *self._failed)}
         notes.frame = self.frame
         notes.values.keep(())
         self._history.let_go()
@@ -125,6 +129,8 @@ class AutogradGraph(Listener, Queries):
 
         Without ``watch`` a frame has the norms of the leaves' gradients alone, and no loss.
         """
+        if self._ended is not None:
+            return self._ended
         return self._history.frames(self._backwards, self._notes.roots, self.records)
 
     @property
@@ -147,6 +153,22 @@ class AutogradGraph(Listener, Queries):
         records = self._records if self.closed else self._shown()
         return [record for record in records if record.id not in deleted] if deleted else list(records)
 
+    def failure(self, error: BaseException) -> Failure | None:
+        """Where ``error`` was raised, if it was the last error of an op or a backward in this graph.
+
+        What a backward did before it raised is shown from then on, in the place of the last one that was complete; the
+        history stays that of the complete ones.
+        """
+        found = self._failure
+        if found is None or found.message != str(error):
+            return None
+        if found.frame is not None:
+            if self._failed and self._ended is None:
+                self._ended = self.history
+                self._records = self._failed
+            self._notes.frame = found.frame
+        return found
+
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.
 
@@ -166,9 +188,12 @@ class AutogradGraph(Listener, Queries):
 
     # From facts to what is shown.
 
-    def _shown(self) -> list[Record]:
-        """What the last backward ran through, or what exists if there was none; a tensor before its first use."""
+    def _shown(self, roots: tuple[int, ...] | None = None) -> list[Record]:
+        """What the last backward ran through, or what exists if there was none; a tensor before its first use.
+
+        Or, of another backward, what ``roots`` were computed from.
+        """
         return [
             fact.record(id, self._notes) if isinstance(fact, Ran) else fact.placed(scope)
-            for id, fact, scope in self._passed()
+            for id, fact, scope in self._passed(roots)
         ]

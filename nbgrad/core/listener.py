@@ -265,11 +265,11 @@ class Listener(Observer):
                     waiting.append(source)
         return found
 
-    def _passed(self) -> list[Passed]:
-        """The facts of what is shown, each with its id and the scope that it is shown in."""
+    def _passed(self, roots: tuple[int, ...] | None = None) -> list[Passed]:
+        """The facts of what is shown, or of what led to ``roots``, each with its id and the scope it is shown in."""
         ops, outer = self._ops, self._outer
         if self._backwards:
-            shown = [(id, ops[id]) for id in sorted(self._reached(self._notes.roots))]
+            shown = [(id, ops[id]) for id in sorted(self._reached(self._notes.roots if roots is None else roots))]
         else:
             failed = self._failure is not None and self._failure.seq > next(reversed(ops), 0)  # nothing ran after it
             needed = self._reached(self._failure.ids if self._failure and failed else ())

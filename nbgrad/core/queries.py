@@ -8,7 +8,7 @@ import rustworkx
 from rustworkx.visit import BFSVisitor
 
 from nbgrad.core.node import record_id
-from nbgrad.core.record import Failure, Notes, Record
+from nbgrad.core.record import Notes, Record
 from nbgrad.core.tensor import Tensor
 
 Subject = Tensor | Record | int
@@ -34,7 +34,6 @@ class Queries:
 
     name: str
     _notes: Notes
-    _failure: Failure | None
 
     if TYPE_CHECKING:  # nbgrad.saving has it: a picture is none of the engine's business
 
@@ -99,18 +98,6 @@ class Queries:
             where = "" if input is None else f" at input {input}"
             raise KeyError(f"{self.name!r} has no edge from {above} to {below}{where}")
         self._notes.cut |= cut
-
-    def failure(self, error: BaseException) -> Failure | None:
-        """Where ``error`` was raised, if it was the last error of an op or a backward in this graph.
-
-        What a backward did before it raised is shown from then on, in the place of the last one that was complete.
-        """
-        found = self._failure
-        if found is None or found.message != str(error):
-            return None
-        if found.frame is not None:
-            self._notes.frame = found.frame
-        return found
 
     def check_cycle(self) -> bool:
         """Whether the graph has a cycle, which no program can record."""

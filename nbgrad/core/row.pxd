@@ -30,7 +30,7 @@ cdef class Op:
     @cython.locals(state=State, values=list, edges=list)
     cpdef object run(self, tuple args, dict settings)
     cpdef list _versions(self, tuple saved)
-    @cython.locals(position=Py_ssize_t, ours=bint, foreign=bint, tensor=TensorBase)
+    @cython.locals(position=Py_ssize_t, needs=object, ours=bint, foreign=bint, tensor=TensorBase)
     cpdef object _unwrap(self, tuple args, list values, list edges)
     @cython.locals(node=Node, plan=Plan)
     cpdef object _record(self, list edges, list values, object result, dict settings, object needs)

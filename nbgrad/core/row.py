@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nbgrad.core.inplace import InPlace
 
 RawTensor = torch.Tensor  # looked up several times for every op
+_BIT = 1  # a number of Python's in compiled code too: shifted in C, it has no room for more than 31 inputs
 
 FIELDS = (
     *("_plans", "arity", "autocasts", "defaults", "forward", "holomorphic", "kernel", "live", "many", "optional"),
@@ -296,7 +297,7 @@ class Op:
                 ours, tensor = True, arg
                 values[position] = tensor._data
                 if tensor._needs_grad:
-                    needs |= 1 << position
+                    needs |= _BIT << position
                     if edges is not None:
                         edges[position] = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # a Tensor's
             elif isinstance(arg, RawTensor):

@@ -50,7 +50,7 @@ class TimedGraph(AutogradGraph):
     def close(self, namespace: dict[str, Any] | None = None) -> None:
         """Stop recording; the times of what is shown remain."""
         super().close(namespace)
-        self._keep({record.id for record in self._records})
+        self._keep({record.id for record in (*self._records, *self._failed)})
 
     def _sweep(self) -> None:
         super()._sweep()

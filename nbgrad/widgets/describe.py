@@ -44,7 +44,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     """
     failure = None if error is None else graph.failure(error)
     facts = [Fact.of(record) for record in graph.records]
-    ids = {fact.id: f"n{number}" for number, fact in enumerate(facts)}
+    ids = {fact.id: f"n{at}" for at, fact in enumerate(facts)}
     scopes = _Scopes()
     saved = saved_by(facts)
     shown, levels = overlays(graph, facts, saved)
@@ -77,7 +77,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         version=2,
         name=graph.name,
         summary=_summary(graph, facts, list(edges.values())),
-        notes=_notes(graph, facts),
+        notes=_notes(graph, facts, error),
         nodes=nodes,
         edges=list(edges.values()),
         scopes=scopes.described(facts),
@@ -226,14 +226,19 @@ def _summary(graph: AutogradGraph, facts: list[Fact], edges: list[Edge]) -> str:
     return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
 
 
-def _notes(graph: AutogradGraph, facts: list[Fact]) -> list[str]:
+def _notes(graph: AutogradGraph, facts: list[Fact], error: BaseException | None) -> list[str]:
     if not facts:
         return [
             "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
             "Make one with nbgrad.tensor(..., requires_grad=True)."
         ]
+    interrupted = isinstance(error, KeyboardInterrupt)
     if graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):
+        if interrupted:
+            return ["The cell was interrupted before a backward had ended: no gradient is shown."]
         return ["No backward ran here: call .backward() on a scalar to see gradients."]
+    if interrupted:
+        return [f"The cell was interrupted: the gradients are those of backward {graph.backwards:,}, which had ended."]
     return []
 
 

@@ -49,10 +49,14 @@ def with_failure(
     for node in nodes:
         if node["id"] == where:
             node["badges"] = [Badge(kind=_kind(failure), text=title), *node["badges"]]
-    phase = "" if failure.id is None else "the backward of "
+    stopped = f"The cell stopped here: {title}"
+    if failure.frame is not None:
+        stopped = (
+            f"The cell stopped here, with the gradients that had arrived; no .grad changed: the backward of {title}"
+        )
     return {
         **description,
-        "notes": [f"The cell stopped here: {phase}{title}"],
+        "notes": [stopped],
         "nodes": nodes,
         "edges": edges,
         "problems": [Problem(kind=_kind(failure), text=title, node=where), *description["problems"]],

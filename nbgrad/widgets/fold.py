@@ -69,6 +69,7 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
             members[hidden[node["scope"]]].append(node)
     # One node folded into one node would only hide it.
     members = defaultdict(list, {home: inside for home, inside in members.items() if len(inside) > 1})
+    drawn_in = {scope: home for scope, home in hidden.items() if home in members}
     where = {node["id"]: _folded_id(home) for home, inside in members.items() for node in inside}
     held: defaultdict[str, list[Scope]] = defaultdict(list)
     for scope, home in hidden.items():
@@ -84,6 +85,9 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
         "edges": merged,
         "steps": _steps(description["steps"], where, renamed, {node["id"]: node for node in nodes}),
         "problems": [{**one, "node": where.get(one["node"] or "", one["node"])} for one in description["problems"]],
+        "verdicts": [
+            {**one, "scope": drawn_in.get(one["scope"] or "", one["scope"])} for one in description["verdicts"]
+        ],
     }
 
 

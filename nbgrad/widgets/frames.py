@@ -46,8 +46,8 @@ class Past(NamedTuple):
 def past(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> Past:
     """What the frames of ``graph`` say of ``facts``, which are those of the last one."""
     frames = list(graph.history) if graph.backwards > 1 else []
-    if len(frames) < 2 or len(frames[-1].records) != len(facts):
-        return Past(NONE, {}, {})
+    if len(frames) < 2 or [(one.kind, one.op, one.shape) for one in frames[-1].records] != list(map(_look, facts)):
+        return Past(NONE, {}, {})  # records were taken out, or a backward through other ops failed
     structures = _structures(frames)
     rows = [_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)]
     learned = [at for at, fact in enumerate(facts) if fact.kind in ("parameter", "leaf")]
@@ -70,6 +70,10 @@ def past(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> Past:
     norms = {facts[at].id: ["" if np.isnan(norm) else number(norm) for norm in gradients[:, at]] for at in written}
     letters = scale.letters()
     return Past(history, norms, {fact.id: letters[at] for at, fact in enumerate(facts)})
+
+
+def _look(fact: Fact) -> tuple[str, str | None, tuple[int, ...]]:
+    return fact.kind, None if fact.op is None else fact.op.name, fact.shape
 
 
 def _structures(frames: list[HistoryFrame]) -> list[int]:

@@ -53,6 +53,8 @@ def look(stats: Stats) -> Look:
         found["bars"] = _percent(np.array(stats.counts))
     if found["bars"] and stats.low is not None and stats.high is not None:
         found["low"], found["high"] = number(stats.low), number(stats.high)
+        if stats.magnitudes:
+            found["low"] = f"magnitude {found['low']}"
     return found
 
 
@@ -62,8 +64,12 @@ def facts(stats: Stats) -> str:
         return scalar(stats.values)
     parts = [f"norm {number(stats.norm)}"]
     if stats.low is not None and stats.high is not None and stats.mean is not None:
-        parts[0] += f", mean {number(stats.mean)}"
-        parts.append(f"min {number(stats.low)}, max {number(stats.high)}")
+        mean, ends = f"mean {number(stats.mean)}", f"min {number(stats.low)}, max {number(stats.high)}"
+        if stats.magnitudes:
+            parts.append(f"magnitudes: {mean}, {ends}")
+        else:
+            parts[0] += f", {mean}"
+            parts.append(ends)
     parts += [f"{count} {what}" for count, what in ((stats.nan, "NaN"), (stats.inf, "Inf")) if count]
     return "\n".join(parts)
 

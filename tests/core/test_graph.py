@@ -717,3 +717,45 @@ def test_an_op_that_failed_and_was_passed_over_leaves_nothing() -> None:
         y = x.sin()
     assert [record.op.name for record in graph.records if record.op is not None] == ["sin"]
     assert y.requires_grad
+
+
+def failing(y: Tensor) -> Tensor:
+    """Something whose backward raises."""
+    z = y * 3.0
+    z.register_hook(lambda gradient: 1 / 0)
+    return z.exp().sum()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_backward_that_raised_after_others_is_what_is_shown_and_they_stay_the_history(same: bool) -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        first = (x * 3.0).exp().sum() if same else x.sum()
+        first.backward()
+        second = failing(x)
+        with pytest.raises(ZeroDivisionError) as caught:
+            second.backward()
+    before, history = graph.frame, list(graph.history)
+    assert [record.op.name for record in graph.records if record.op] == (["mul", "exp", "sum"] if same else ["sum"])
+    failure = graph.failure(caught.value)
+    assert failure is not None
+    assert graph.frame is not before
+    assert [record.op.name for record in graph.records if record.op] == ["mul", "exp", "sum"]
+    arrived = {record.op.name: record.gradient is not None for record in graph.records if record.op}
+    assert arrived == {"mul": False, "exp": True, "sum": True}
+    assert failure.id == graph.records[1].id
+    assert graph.failure(caught.value) == failure, "asked again it says the same"
+    assert list(graph.history) == history, "the backwards that ended"
+    assert [frame.number for frame in history] == [1]
+
+
+def test_a_backward_whose_error_was_caught_is_not_shown() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        with pytest.raises(ZeroDivisionError):
+            failing(x).backward()
+        y = (x * x).sum()
+        y.backward()
+    assert [record.op.name for record in graph.records if record.op] == ["mul", "sum"]
+    assert graph.failure(KeyError("another")) is None
+    assert graph.record(x).gradient is not None

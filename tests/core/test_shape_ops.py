@@ -152,3 +152,20 @@ def test_one_node_for_all_parts() -> None:
 def test_what_cannot_be_is_an_error(call: Callable[[Any], Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call(nbgrad.tensor(of(2, 3, 4), requires_grad=True))
+
+
+@pytest.mark.parametrize("many", [31, 32, 33, 64, 65, 200])
+@pytest.mark.parametrize("join", ["stack", "cat"])
+def test_every_one_of_many_inputs_gets_its_gradient(join: str, many: int) -> None:
+    leaves = [tensor(of(2), requires_grad=True) for _ in range(many)]
+    joined = getattr(nbgrad, join)(leaves)
+    assert isinstance(joined, nbgrad.Tensor)
+    (joined.reshape(many, 2) * tensor(torch.arange(many, dtype=torch.float64)[:, None])).sum().backward()
+    assert [leaf.grad.tolist() for leaf in leaves] == [[at, at] for at in range(many)]
+
+
+@pytest.mark.parametrize("at", [0, 30, 31, 32, 63, 64, 69])
+def test_one_of_many_inputs_gets_its_gradient(at: int) -> None:
+    leaves = [tensor(of(2), requires_grad=position == at) for position in range(70)]
+    nbgrad.cat(leaves).sum().backward()
+    assert [position for position, leaf in enumerate(leaves) if leaf.grad is not None] == [at]

@@ -228,3 +228,16 @@ def test_text_does_not_change_between_two_graphs_of_the_same_program() -> None:
 )
 def test_numbers_have_four_significant_digits(value: float, text: str) -> None:
     assert number(value) == text
+
+
+def test_statistics_of_complex_numbers_say_that_they_are_those_of_magnitudes() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        few = nbgrad.tensor([3 + 4j, 0j], requires_grad=True)
+        many = nbgrad.tensor(torch.full((2000,), 3 + 4j), requires_grad=True)
+        (few.abs().sum() + many.abs().sum()).backward()
+    found = {node["label"][0]: node["value"] for node in describe(graph)["nodes"]}
+    assert found["few"] is not None
+    assert found["few"]["facts"] == "norm 5\nmagnitudes: mean 2.5, min 0, max 5"
+    assert found["many"] is not None
+    assert found["many"]["bars"]
+    assert (found["many"]["low"], found["many"]["high"]) == ("magnitude 5", "5")

@@ -11,6 +11,7 @@ import nbgrad
 from benchmarks import panning
 from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.folding import Folding
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
 from tests.lab.harness import SCREENSHOTS, screenshot
@@ -213,6 +214,31 @@ def test_a_verdict_leads_to_its_module(opened: Any) -> None:
     verdict.click()
     expect(details(tab).locator("h3")).to_have_text("weight")
     expect(details(tab)).to_contain_text("1 (Sequential)")
+
+
+def test_a_verdict_leads_to_the_folded_box_that_its_module_is_in(opened: Any) -> None:
+    described = graphs.vanishing()
+    wanted = re.compile(r"Sequential > 1 \(Sequential\) > 0 \(Linear\): ")
+    inner = next(scope for scope in described["scopes"] if scope["label"] == "1 (Sequential)")
+    outer = described["scopes"][0]
+    for closed, box in ((inner, "1 (Sequential)"), (outer, "Sequential")):
+        folding = Folding(frozenset({closed["id"]}))
+        for picture in (lay_out(described, folding=folding), {**lay_out(described), "folded": [closed["id"]]}):
+            tab = opened(page(picture, "folded"))  # by the kernel, and in the page
+            tab.get_by_test_id("nbgrad-findings").click()
+            details(tab).get_by_role("button", name=wanted).click()
+            expect(details(tab).locator("h3")).to_have_text(box)
+            expect(tab.locator(".nbg-chosen.nbg-folded")).to_have_count(1)
+
+
+def test_a_problem_leads_to_the_box_that_was_folded_in_the_page(opened: Any) -> None:
+    with nbgrad.AutogradGraph() as graph, nbgrad.scope("inside"):
+        (nbgrad.tensor([1.0, -1.0], requires_grad=True).log() * 2).sum().backward()
+    described = describe(graph)
+    tab = opened(page({**lay_out(described), "folded": [described["scopes"][0]["id"]]}, "folded"))
+    tab.get_by_test_id("nbgrad-findings").click()
+    details(tab).get_by_role("button", name=re.compile("NaN begins here")).click()
+    expect(details(tab).locator("h3")).to_have_text("inside")
 
 
 def test_overlays_and_findings_light_up(opened: Any) -> None:

@@ -209,6 +209,58 @@ def test_a_backward_that_raised_is_drawn_as_far_as_it_came() -> None:
     rules = {node["label"][0]: node["rule"] for node in described["nodes"]}
     assert rules["sum"] == "∇ 1"
     assert rules["x"] is None
+    stopped = "The cell stopped here, with the gradients that had arrived; no .grad changed: the backward of mul raised"
+    assert described["notes"][0].startswith(stopped)
+
+
+def test_a_backward_that_raised_after_others_is_drawn_where_it_raised() -> None:
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            (x.tanh() * 2).sum().backward()
+        y = x.tanh()
+        y.register_hook(lambda gradient: 1 / 0)
+        loss = (y * 2).sum()
+        with pytest.raises(ZeroDivisionError) as caught:
+            loss.backward()
+    described = describe(graph, caught.value)
+    (at,) = [node for node in described["nodes"] if node["badges"]]
+    assert (at["op"], at["badges"][0]["kind"], at["rule"]) == ("tanh", "failed", None)
+    assert {node["op"]: node["rule"] for node in described["nodes"]}["mul"] == "∇ 1.414"
+    assert [frame["title"] for frame in described["history"]["frames"]] == [
+        f"backward {at}, loss 3.451" for at in (1, 2, 3)
+    ]
+
+
+def test_the_history_of_a_graph_is_not_that_of_other_ops_that_failed() -> None:
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            x.tanh().sum().backward()
+        y = x.sin()
+        y.register_hook(lambda gradient: 1 / 0)
+        loss = y.sum()
+        with pytest.raises(ZeroDivisionError) as caught:
+            loss.backward()
+    described = describe(graph, caught.value)
+    assert [node["op"] for node in described["nodes"]] == [None, "sin", "sum"]
+    assert described["history"]["frames"] == []
+
+
+@pytest.mark.parametrize(
+    ("backwards", "said"), [(0, "before a backward had ended: no"), (2, "are those of backward 2")]
+)
+def test_an_interrupt_is_said_to_be_one(backwards: int, said: str) -> None:
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(backwards):
+            x.tanh().sum().backward()
+        y = x.sin()
+    assert y.requires_grad
+    (note,) = describe(graph, KeyboardInterrupt())["notes"]
+    assert note.startswith("The cell was interrupted")
+    assert said in note
+    assert "No backward ran here" not in note
 
 
 def test_an_error_of_something_else_changes_nothing() -> None:

@@ -77,7 +77,10 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   const renamed = new Map<string, string>();
   const edges = redirect(description, layout, moved, where, renamed);
   for (const [id, box] of Object.entries(layout.scopes)) if (!home.has(id)) moved.scopes[id] = box;
-  return { ...base, description: { ...description, nodes, edges, steps: walk(description, where, renamed, nodes) }, layout: compact(moved) };
+  const steps = walk(description, where, renamed, nodes);
+  const problems = description.problems.map((one) => ({ ...one, node: where.get(one.node ?? "") ?? one.node }));
+  const verdicts = description.verdicts.map((one) => ({ ...one, scope: home.get(one.scope ?? "") ?? one.scope }));
+  return { ...base, description: { ...description, nodes, edges, steps, problems, verdicts }, layout: compact(moved) };
 }
 
 function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {

@@ -1,8 +1,9 @@
 // The one module: what anywidget calls, and what makes the pictures of an exported page live.
 
-import type { Numbers, Picture } from "./description";
+import type { Numbers } from "./description";
 import type { Kernel } from "./numbers";
 import { hideStatic } from "./sibling";
+import { unpack } from "./unpack";
 import { View } from "./view";
 
 interface Model {
@@ -16,12 +17,6 @@ interface Model {
 
 /** What the host calls: of a change with its own model, which knows whether it still has a line to the kernel. */
 type Heard = (own?: { comm_live?: boolean }) => void;
-
-/** A picture as it travels: deflated JSON. */
-async function unpack(data: BlobPart): Promise<Picture> {
-  const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return JSON.parse(await new Response(stream).text()) as Picture;
-}
 
 function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   let view: View | null = null;

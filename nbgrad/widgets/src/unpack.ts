@@ -1,0 +1,52 @@
+// A picture as it travels: nbgrad/widgets/packing.py is the other end.
+
+import type { Layout, Look, Picture } from "./description";
+
+type Columns = Record<string, unknown[]>;
+/** What travels is typed where it has been unpacked. */
+type Sent = any;
+
+export async function unpack(data: BlobPart): Promise<Picture> {
+  const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const { looks: columns, ...picture }: Sent = JSON.parse(await new Response(stream).text());
+  const { description, layout, turned } = picture;
+  const looks: Look[] = records(columns);
+  const give = (thing: Sent) => {
+    for (const key of ["value", "gradient", "incoming", "reduced"]) if (thing && key in thing) thing[key] = looks[thing[key]] ?? null;
+  };
+  description.nodes = records(description.nodes);
+  for (const node of description.nodes) give(node), (node.norms = norms(node.norms));
+  description.edges = records(description.edges);
+  for (const edge of description.edges) give(edge.reduction);
+  for (const one of [layout, turned]) bend(one);
+  return picture;
+}
+
+function records(columns: Columns): Sent[] {
+  const all = Object.entries(columns);
+  return (all[0]?.[1] ?? []).map((_, at) => Object.fromEntries(all.map(([key, column]) => [key, column[at]])));
+}
+
+/** Runs of points again: they come in tenths of a pixel, each from the one before it. */
+function bend(layout: Layout | null): void {
+  for (const id in layout?.edges)
+    layout.edges[id] = (layout.edges[id] as Sent).map((steps: number[]) => {
+      const run: number[][] = [];
+      for (let at = 0, x = 0, y = 0; at < steps.length; at += 2) run.push([(x += steps[at]!) / 10, (y += steps[at + 1]!) / 10]);
+      return run;
+    });
+}
+
+/** The norms again: each comes as its distance from the last one among all numbers of four digits. */
+function norms(sent: (number | string)[]): string[] {
+  let place = 0;
+  return sent.map((one) => (typeof one === "string" ? one : text((place += one))));
+}
+
+/** As Python writes such a number. */
+function text(place: number): string {
+  const exponent = Math.floor(place / 9000);
+  const digits = place - 9000 * exponent + 1000;
+  if (exponent > -5 && exponent < 4) return String(Number(`${digits}e${exponent - 3}`));
+  return `${digits / 1000}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
+}

@@ -1,0 +1,117 @@
+"""What travels to the page is small, and comes out as it went in."""
+
+import json
+import math
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.widgets import view
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description import Description, Picture
+from nbgrad.widgets.layout import lay_out, whole
+from nbgrad.widgets.packing import packed, unpacked
+from nbgrad.widgets.wording import number
+from tests.widgets import graphs
+
+ROOM = view.STATIC.parent
+
+
+def deep(steps: int) -> Description:
+    """A network of 59 layers, which is 297 nodes, trained for so many steps."""
+    torch.manual_seed(0)
+    shapes = ((16, 16), (16,))
+    layers = [[nbgrad.tensor(torch.randn(shape) / 4, requires_grad=True) for shape in shapes] for _ in range(59)]
+    optimizer = nbgrad.optim.SGD([leaf for layer in layers for leaf in layer], lr=0.01)
+    data = torch.randn(8, 16)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            x = nbgrad.tensor(data)
+            for number, (w, b) in enumerate(layers):
+                with nbgrad.scope(f"layers.{number} (Layer)"):
+                    x = (x @ w + b).tanh()
+            x.sum().backward()
+            optimizer.step()
+    return describe(graph)
+
+
+@pytest.fixture
+def all_sorts(hostile: Description) -> list[Picture]:
+    """Pictures with everything that a picture can have; one of them has both directions."""
+    described = [hostile, graphs.trained(), graphs.large(), graphs.broken(), graphs.unpaired(), graphs.stopped()]
+    turned = whole(graphs.trained(3, 1))
+    return [turned, *map(lay_out, described)]
+
+
+@pytest.mark.parametrize(("steps", "frames", "told"), [(58, 40, 297), (104, 46, 118)])
+def test_a_long_history_of_three_hundred_nodes_travels_in_100_kilobytes(steps: int, frames: int, told: int) -> None:
+    picture = lay_out(deep(steps))
+    description = picture["description"]
+    assert len(description["nodes"]) == 297
+    assert len(description["history"]["frames"]) == frames
+    # As many norms as are ever written out of all nodes; of more, those of the leaves alone.
+    assert len([node for node in description["nodes"] if node["norms"]]) == told
+    data = packed(picture)
+    assert unpacked(data) == picture
+    assert len(data) <= 100_000
+
+
+NORMS = [
+    0.0,
+    5e-324,
+    1e-300,
+    9.9995e-6,
+    1e-5,
+    9.9995e-5,
+    1e-4,
+    0.25,
+    0.99995,
+    1.0,
+    9.9995,
+    9999.4,
+    9999.5,
+    1e4,
+    12345.0,
+]
+NORMS += [1e100, 1.797e308, math.inf, 3.0]
+
+
+def with_norms(picture: Picture) -> Picture:
+    """The picture, but for norms of every size, in any order, with gaps."""
+    chance = random.Random(0)
+    texts = [number(norm) for norm in NORMS] + [number(10 ** chance.uniform(-9, 9)) for _ in range(3000)]
+    norms = [*texts, "", *texts[::-1], "", "inf", "", *texts[::3]]
+    first, *rest = picture["description"]["nodes"]
+    return {**picture, "description": {**picture["description"], "nodes": [{**first, "norms": norms}, *rest]}}
+
+
+def test_every_picture_comes_out_as_it_went_in(all_sorts: list[Picture]) -> None:
+    for picture in all_sorts:
+        assert unpacked(packed(picture)) == picture
+        assert unpacked(packed(with_norms(picture))) == with_norms(picture)
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not (ROOM / "node_modules").is_dir(),
+    reason="needs node, and `npm ci` in nbgrad/widgets",
+)
+def test_the_front_end_unpacks_the_same(all_sorts: list[Picture], tmp_path: Path) -> None:
+    script = tmp_path / "unpack.mjs"
+    esbuild = ROOM / "node_modules" / ".bin" / "esbuild"
+    build = [esbuild, "src/unpack.ts", "--bundle", "--format=esm", f"--outfile={script}", "--log-level=warning"]
+    subprocess.run(build, cwd=ROOM, check=True)
+    program = f"""
+        import {{ readFileSync }} from "node:fs";
+        import {{ unpack }} from {json.dumps(str(script))};
+        console.log(JSON.stringify(await unpack(readFileSync(0))));
+    """
+    for picture in map(with_norms, all_sorts):
+        command = ["node", "--input-type=module", "-e", program]
+        result = subprocess.run(command, input=packed(picture), capture_output=True, check=True)
+        assert json.loads(result.stdout) == picture
