@@ -97,12 +97,12 @@ types: setup ## mypy --strict
 
 unit: setup compile ## the tests that need no browser, on the plain core and on the compiled one if there is a compiler
 	$(call step,unit,NBGRAD_COMPILED=0 $(UNIT))
-	$(call step,unit (compiled),if [ -e $(COMPILED) ]; then NBGRAD_COMPILED=1 $(UNIT) $(ENGINE); else echo "   no compiler"; fi)
+	$(call step,unit (compiled),if [ -e $(COMPILED) ]; then NBGRAD_COMPILED=1 $(UNIT) $(ONCE:%=--ignore=tests/test_%.py); else echo "   no compiler"; fi)
 
 # nbval is for the notebooks, and takes seconds to import in every process.
 UNIT = $(PY) -m pytest -q -p no:nbval -m "not browser" -n $(JOBS) --dist loadgroup
-# What differs where the core is compiled: all that runs it, but neither its packages nor its pictures.
-ENGINE := tests/core tests/nn tests/optim tests/test_docs.py
+# The sources and the packages are the same either way: what looks at them is looked at once.
+ONCE := packaging project exports
 
 frontend: setup $(VIEW)/node_modules/.package-lock.json ## types of the TypeScript, and the bundle is that of the sources
 	$(call step,front-end types,npm --prefix $(VIEW) run --silent check)
