@@ -110,10 +110,8 @@ def _differences(norms: Iterable[str]) -> Iterator[int | str]:
     """How far each norm is from the last one among all numbers of four digits; as it is if it is none of them."""
     last = 0
     for norm in norms:
-        text = (
-            f"{float(norm or 0):.3e}"  # "1.234e-05"; a norm that is zero or infinite begins with no digit from 1 to 9
-        )
-        if "1" <= text[0] <= "9":
+        text = f"{float(norm or 0):.3e}"  # "1.234e-05"
+        if "1" <= text[0] <= "9":  # neither zero nor infinite
             place = int(text[6:]) * _DECADE + int(text[0] + text[2:5]) - 1_000
             yield place - last
             last = place
