@@ -17,7 +17,7 @@ CORE := nbgrad/core
 # Written last where the core is compiled in place.
 COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*.pxd)
-# In how many processes the unit tests run.
+# In how many processes the core is compiled and the unit tests run.
 JOBS ?= 2
 # For which Pythons `make wheels` builds: those that are there.
 PYTHONS ?= python3.11 python3.12 python3.13
@@ -42,7 +42,7 @@ compile: $(COMPILED) ## compile the core in place, if there is a C compiler
 
 # Without a compiler this file is not made: then there is nothing that it could be about.
 $(COMPILED): setup.py $(CORE)/compilation.py $(DECLARED) $(DECLARED:.pxd=.py) | setup
-	$(call step,compile,$(PY) setup.py --quiet build_ext --inplace --force)
+	$(call step,compile,$(PY) setup.py --quiet build_ext --inplace --force --parallel $(JOBS))
 
 lab: setup ## open JupyterLab on the tour
 	@$(PY) -m jupyterlab $(ROOT_FLAG) --LabApp.default_url=/lab/tree/$(TOUR) $(LAB_FLAGS)
