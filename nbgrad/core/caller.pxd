@@ -51,5 +51,4 @@ cpdef Place user_place()
 
 cpdef bint in_a_function(FrameType frame)
 
-@cython.locals(snapshot=object)
 cpdef dict tensor_variables(FrameType frame)

@@ -8,6 +8,7 @@ from typing import Any
 from weakref import ref
 
 from nbgrad.core.caller import Place
+from nbgrad.core.contents import memory_of
 
 
 class Changes:
@@ -25,7 +26,7 @@ class Changes:
             self._last.clear()
             self._alone.clear()
         if len(changed) == 1:
-            self._alone[_memory(changed[0])] = (changed[0]._version, what, place)
+            self._alone[memory_of(changed[0])] = (changed[0]._version, what, place)
         else:  # where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick
             ids = tuple([id(data) for data in changed])
             known = self._last.get(ids)
@@ -34,14 +35,14 @@ class Changes:
 
     def find(self, data: Any) -> str | None:
         """What brought ``data``, or what shares its memory, to the version it has; None if that happened unseen."""
-        memory = _memory(data)
+        memory = memory_of(data)
         known, what, place = self._alone.get(memory, (-1, "", None))
         if known == data._version:
             return f"{what} at {place}"
         for changed, versions, what, place in reversed(self._last.values()):
             for held, version in zip(changed, versions, strict=True):
                 tensor = held() if version == data._version else None
-                if tensor is not None and _memory(tensor) == memory:
+                if tensor is not None and memory_of(tensor) == memory:
                     return f"{what} at {place}"
         return None
 
@@ -52,10 +53,6 @@ def _exist(held: list[ref[Any]]) -> bool:
         if one() is None:
             return False
     return True
-
-
-def _memory(data: Any) -> int:
-    return int(data.untyped_storage().data_ptr())
 
 
 _MOST = 4096

@@ -18,6 +18,11 @@ def told(name: str, value: Any) -> str:
     return f"{name} = {value!r}"
 
 
+def memory_of(data: torch.Tensor) -> int:
+    """The address of the memory behind ``data``, which it shares with its views."""
+    return data.untyped_storage().data_ptr()
+
+
 REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 """The usual element types with gradients: to find one here is faster than to ask it."""
 

@@ -15,6 +15,7 @@ from nbgrad.core import advice
 from nbgrad.core.autocast import switched_off
 from nbgrad.core.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.caller import user_place
+from nbgrad.core.contents import memory_of
 from nbgrad.core.dispatch import BelowAutograd, outside
 from nbgrad.core.hooks import Hooks, run_after, run_before
 from nbgrad.core.modes import Observer, Switch, current, restoring
@@ -26,7 +27,8 @@ Roots = list[tuple[Origin, Any]]
 @restoring
 def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
     """Add to the ``.grad`` of every leaf below ``roots`` the gradient that the seeds give it."""
-    taken = {_memory(seed) for _, seed in roots}
+    # What the user holds must not become a ``.grad``.
+    taken = {memory_of(seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
     walk = Walk(None, retain_graph=retain_graph, create_graph=create_graph)
     with Switch(grad_enabled=create_graph, walking=True), switched_off():
         walk.run(roots)
@@ -291,12 +293,6 @@ def _leads_to(useful: set[Origin], origin: Origin) -> bool:
 
 def _seq(origin: Origin) -> int:
     return origin.seq
-
-
-def _memory(gradient: Any) -> int:
-    """The address of the memory behind a gradient that the user holds: it must not become a ``.grad``."""
-    raw = gradient if isinstance(gradient, torch.Tensor) else gradient.data
-    return int(raw.untyped_storage().data_ptr())
 
 
 def _undone(node: Node, position: int, got: tuple[int, ...], want: tuple[int, ...]) -> Reduction:

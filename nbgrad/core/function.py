@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from nbgrad.core.contents import differentiable
+from nbgrad.core.contents import differentiable, memory_of
 from nbgrad.core.dispatch import outside
 from nbgrad.core.modes import current, no_grad
 from nbgrad.core.node import Node, Output, next_seq
@@ -243,8 +243,8 @@ class FunctionPlan(Plan):
             raise TypeError(f"{self.function.__name__}.backward returned a {kind}: return tensors or None")
         raw = result.data
         # A saved tensor that is returned as it is must not become somebody's .grad, to be changed in place.
-        shared = {one.untyped_storage().data_ptr() for one in saved if isinstance(one, torch.Tensor)}
-        return raw.clone() if raw.untyped_storage().data_ptr() in shared else raw
+        shared = {memory_of(one) for one in saved if isinstance(one, torch.Tensor)}
+        return raw.clone() if memory_of(raw) in shared else raw
 
 
 def _record(function: type[Function], context: Context, args: tuple[Any, ...], returned: tuple[Any, ...]) -> list[Any]:

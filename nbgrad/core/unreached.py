@@ -9,6 +9,7 @@ import torch
 
 from nbgrad.core.advice import name_of
 from nbgrad.core.caller import Place, called_by_user, user_place
+from nbgrad.core.contents import memory_of
 from nbgrad.core.node import Leaf, Origin, Output, record_id
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
@@ -145,7 +146,7 @@ class Paths:
             for source in fact.sources:
                 self._consumers.setdefault(source, []).append(id)
         self._constants = {
-            _memory(tensor): self._consumers.get(id, [0])[0]
+            memory_of(tensor.data): self._consumers.get(id, [0])[0]
             for id, held in self._leaves.items()
             if (tensor := held()) is not None and not tensor.requires_grad
         }
@@ -184,7 +185,7 @@ class Paths:
     def _dead_end(self, tensor: Tensor, path: list[int]) -> Break:
         """``path`` are the tensor and everything made of it, none of it cut off."""
         if len(path) == 1:
-            constant = self._facts.get(self._constants.get(_memory(tensor), 0))
+            constant = self._facts.get(self._constants.get(memory_of(tensor.data), 0))
             if constant is not None:
                 reason = f"{constant.name} at {constant.place} uses its memory, but as a constant: made with .data?"
                 return "detached", reason, constant.place
@@ -210,8 +211,3 @@ def named_tensors(of: Any) -> list[tuple[str | None, Tensor]]:
         return list(of.named_parameters())
     pairs = of.items() if isinstance(of, dict) else of
     return [(one.name, one) if isinstance(one, Tensor) else tuple(one) for one in pairs]
-
-
-def _memory(tensor: Tensor) -> int:
-    data: torch.Tensor = tensor.data
-    return data.untyped_storage().data_ptr()

@@ -64,8 +64,7 @@ class UpdateRecorder:
 
     def begin(self, params: "Sequence[Tensor]", *, evaluates: bool) -> None:
         """An optimizer is about to change ``params``; in a step that ``evaluates``, backwards are still to come."""
-        if self._before:
-            self.drop()
+        self.drop()
         if evaluates and self._seen:
             self._turn()
         if not self.waiting and not evaluates:

@@ -4,6 +4,7 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 import torch
 
+from nbgrad.core.contents import memory_of
 from nbgrad.core.op import op
 from nbgrad.core.ops.diagonals import diag_embed
 from nbgrad.core.samples import Make, Sample
@@ -54,7 +55,7 @@ def row(*operands, equation):
     Shapes: output has the sizes of its indices. Raises RuntimeError where an index has two sizes, neither of them 1.
     """
     out = torch.einsum(equation, *operands)
-    if len(operands) == 1 and out.untyped_storage().data_ptr() == operands[0].untyped_storage().data_ptr():
+    if len(operands) == 1 and memory_of(out) == memory_of(operands[0]):
         return out.clone()  # of several operands the result is never a view: nor is it of one
     return out
 
