@@ -82,7 +82,7 @@ bench: setup ## time nbgrad next to torch and other engines, as ratios: build/be
 
 # -------------------------------------------------------------------------------------------------- check
 
-test: tools setup lint types unit frontend notebooks browser ## run every check, in the order of how fast it fails
+test: tools setup lint types frontend unit notebooks browser ## run every check, in the order of how fast it fails
 	@echo "all checks passed"
 
 tools: # says what the tests lack on this machine before anything is installed

@@ -239,7 +239,7 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tensors without numbers that say that they are on a GPU: what runs where, on any machine."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(engine, "_memory", id)  # they have no address either
+    monkeypatch.setattr(engine, "memory_of", id)  # they have no address either
     with FakeTensorMode():
         yield
 
