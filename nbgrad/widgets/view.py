@@ -1,12 +1,15 @@
 """The picture in a notebook: first one that needs no script, then the live one, which takes its place."""
 
 import base64
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import anywidget
 import traitlets
+from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
+from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from nbgrad.widgets.cells import displayed
@@ -161,11 +164,17 @@ def static_bundle(description: Description, picture: Picture | None = None) -> d
     Raises:
         EngineError: the graph can't be laid out; the message says what to do.
     """
-    drawing = svg(picture or lay_out(description))
-    bundle: dict[str, str | bytes] = {"image/svg+xml": drawing, "text/plain": text(description)}
+    return _with_png(_without_png(description, picture or lay_out(description)))
+
+
+def _without_png(description: Description, picture: Picture) -> dict[str, str]:
+    return {"image/svg+xml": svg(picture), "text/plain": text(description)}
+
+
+def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
     with suppress(ModuleNotFoundError):  # the SVG says the same; only untrusted notebooks need the PNG
-        bundle["image/png"] = png(drawing)
-    return bundle
+        return {**still, "image/png": png(still["image/svg+xml"])}
+    return {**still}
 
 
 def show_text(description: Description) -> None:
@@ -201,12 +210,25 @@ def show(
     except EngineError as error:
         display({"text/plain": f"{text(description)}\n\n{error}"}, raw=True)
         return
-    bundle = static_bundle(description, picture)
-    data = {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}
-    display(data, raw=True)
+    still, again = _without_png(description, picture), _can_send_again()
+    handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
     widget = GraphView(description, picture, folding, holdings)
     live = widget._repr_mimebundle_()
     if live is not None:
         display(live[0], metadata=live[1], raw=True)
     displayed(widget)
-    widget.put_away()  # what a reader waits for has been sent
+    # What a reader waits for is on its way; the PNG, which takes longest, is for those who see the notebook later.
+    if again and handle is not None:
+        sys.stdout.flush()  # in a kernel all messages so far: the thread that sends them gets no turn during the PNG
+        handle.update(_encoded(_with_png(still)), raw=True)
+    widget.put_away()
+
+
+def _can_send_again() -> bool:
+    """Whether an output can be replaced by a fuller one: a terminal and ``%%capture`` would show both."""
+    shell = get_ipython()
+    return shell is not None and type(shell.display_pub) not in (DisplayPublisher, CapturingDisplayPublisher)
+
+
+def _encoded(bundle: dict[str, str | bytes]) -> dict[str, str]:
+    return {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}

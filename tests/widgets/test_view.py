@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from ipykernel.zmqshell import ZMQDisplayPublisher
+from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
+from jupyter_client.manager import start_new_kernel
 
 import nbgrad
 from nbgrad.widgets import cells, layout, view
@@ -24,9 +27,20 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 def displayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     outputs: list[dict[str, Any]] = []
 
-    def display(data: dict[str, Any], *, raw: bool, metadata: Any = None) -> None:
+    class Handle:
+        """Replaces the output that it came with."""
+
+        def __init__(self) -> None:
+            self.place = len(outputs) - 1
+
+        def update(self, data: dict[str, Any], *, raw: bool) -> None:
+            assert raw
+            outputs[self.place] = data
+
+    def display(data: dict[str, Any], *, raw: bool, metadata: Any = None, display_id: Any = None) -> Handle | None:
         assert raw
         outputs.append(data)
+        return Handle() if display_id else None
 
     monkeypatch.setattr(view, "display", display)
     return outputs
@@ -48,6 +62,62 @@ def test_show_displays_the_picture_then_the_widget(small: Description, displayed
     assert WIDGET not in static
     assert set(live) == {WIDGET, "text/plain"}
     assert live["text/plain"] == ""
+
+
+@pytest.mark.parametrize(
+    ("publisher", "at_once"),
+    [(ZMQDisplayPublisher, False), (DisplayPublisher, True), (CapturingDisplayPublisher, True)],
+)
+def test_a_kernel_sends_the_png_after_what_its_reader_waits_for(
+    small: Description,
+    displayed: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    publisher: type[DisplayPublisher],
+    at_once: bool,
+) -> None:
+    """A terminal, and ``%%capture`` when it shows what it has captured, would show the same twice."""
+    order: list[str] = []
+
+    def flush() -> None:
+        order.append("all sent" if any(WIDGET in data for data in displayed) else "too early")
+
+    def png(drawing: str) -> bytes:
+        order.append("PNG")
+        return b"drawn"
+
+    monkeypatch.setattr(view, "png", png)
+    monkeypatch.setattr(view, "get_ipython", lambda: SimpleNamespace(display_pub=publisher()))
+    monkeypatch.setattr(view, "sys", SimpleNamespace(stdout=SimpleNamespace(flush=flush)))
+    show(small)
+    assert order == (["PNG"] if at_once else ["all sent", "PNG"])
+    assert [set(data) for data in displayed] == [{"image/svg+xml", "image/png", "text/plain"}, {WIDGET, "text/plain"}]
+
+
+IN_A_KERNEL = """
+import nbgrad
+
+with nbgrad.record("small"):
+    (nbgrad.tensor([1.0, 2.0], requires_grad=True) * 3).sum().backward()
+"""
+
+
+def test_in_a_kernel_the_still_picture_gets_its_png_in_its_own_place() -> None:
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        asked, came = client.execute(IN_A_KERNEL), list[tuple[str, Any]]()
+        while (message := client.get_iopub_msg(timeout=60))["content"].get("execution_state") != "idle" or not came:
+            if message["parent_header"].get("msg_id") == asked and "data" in message["content"]:
+                came.append((message["msg_type"], message["content"]))
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    (first, still), (then, live), (last, full) = [one for one in came if one[0] != "comm_open"]
+    assert [first, then, last] == ["display_data", "display_data", "update_display_data"]
+    assert WIDGET in live["data"]
+    assert full["transient"] == still["transient"]
+    assert still["data"].keys() == {"image/svg+xml", "text/plain"}
+    assert base64.b64decode(full["data"].pop("image/png")).startswith(b"\x89PNG")
+    assert full["data"] == still["data"]
 
 
 def test_without_graphviz_the_table_is_shown(
