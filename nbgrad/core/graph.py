@@ -107,7 +107,7 @@ class AutogradGraph(Listener, Queries):
         notes.settled = {record.id: record.value for record in (*self._records, *self._failed)}
         notes.frame = self.frame
         notes.values.keep(())
-        self._history.let_go()
+        self._updates.drop()  # a step may have been interrupted
         self._paths = self._make_paths()
         self._ops, self._outer, self._constants, self._running = {}, {}, {}, None
 
@@ -136,7 +136,7 @@ class AutogradGraph(Listener, Queries):
     @property
     def update(self) -> Update | None:
         """How far the last step of an optimizer that was measured moved each parameter; None before the first."""
-        return self._history.update
+        return self._updates.last
 
     @property
     def backwards(self) -> int:

@@ -7,17 +7,15 @@ doubling of its length: most happens at its beginning, and what is no frame cost
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from itertools import count
+from typing import Any, NamedTuple, overload
 
 import torch
 
 from nbgrad.core.frame import FrameRecorder, Values, norms
 from nbgrad.core.record import Ran, Record
 from nbgrad.core.scopes import Scope
-from nbgrad.core.update import Update, UpdateRecorder, read
-
-if TYPE_CHECKING:
-    from nbgrad.core.tensor import Tensor
+from nbgrad.core.update import Update, read
 
 FRAMES = 64
 """How many frames a graph keeps unless it is told otherwise."""
@@ -163,22 +161,24 @@ class HistoryRecorder:
 
     Args:
         limit: how many frames there are at most; 0 for none.
-        budget: how many bytes of parameters may be copied to see what a step changes.
 
     Raises:
         ValueError: there is no room for a first and a last one.
     """
 
-    def __init__(self, limit: int, budget: int = 0) -> None:
+    def __init__(self, limit: int) -> None:
         if limit < 0 or limit == 1:
             raise ValueError(f"history={limit}: keep 0 frames, or 2 and more, for the first and the last always stay")
         self.limit = limit
         self._kept: list[_Kept] = []
-        self._updates = UpdateRecorder(budget)
 
     def wants(self, number: int) -> bool:
         """Whether the ``number``-th backward becomes a frame."""
         return self.limit > 0 and (number - 1) % self._stride(number) == 0
+
+    def next_after(self, number: int) -> int:
+        """The first backward after the ``number``-th that becomes a frame; 0 if there is none."""
+        return next(filter(self.wants, count(number + 1))) if self.limit else 0
 
     def _stride(self, number: int) -> int:
         """One of so many backwards around the ``number``-th is a frame."""
@@ -217,38 +217,16 @@ class HistoryRecorder:
         if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
             del self._kept[1::2]
 
-    @property
-    def update(self) -> Update | None:
-        """The last step that was measured."""
-        return self._updates.last
-
-    def backward_ended(self, number: int) -> bool:
-        """The ``number``-th backward has ended; whether it becomes a frame."""
-        frame = self.wants(number)
-        if frame or self._updates.waiting:
-            self._updates.backward_ended(number, frame=frame)
-        return frame
-
     def _is_rare(self, number: int) -> bool:
         """Whether the ``number``-th backward is one of those in which the weights are measured too."""
         return (number - 1) % (WEIGHTS * self._stride(number)) == 0
 
-    def step_begins(self, params: "Sequence[Tensor]", *, evaluates: bool) -> None:
-        """An optimizer is about to change ``params``; in a step that ``evaluates``, backwards are still to come."""
-        self._updates.begin(params, evaluates=evaluates)
-
-    def step_ended(self) -> None:
-        """It has changed them: if that is measured, the frames that waited for it get to know how far it went."""
-        if (update := self._updates.end()) is None:
-            return
+    def step_ended(self, update: Update, since: int) -> None:
+        """A step was measured for the frames that waited for it, from the ``since``-th backward on."""
         for at in range(len(self._kept) - 1, -1, -1):
-            if self._kept[at].number < self._updates.waiting[0]:
+            if self._kept[at].number < since:
                 break
             self._kept[at] = self._kept[at]._replace(ratios=update.ratios)
-
-    def let_go(self) -> None:
-        """Hold no tensor any more: a step may have been interrupted."""
-        self._updates.drop()
 
     def frames(self, number: int, roots: tuple[int, ...], records: list[Record]) -> History:
         """All frames.

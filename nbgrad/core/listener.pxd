@@ -6,6 +6,7 @@ from nbgrad.core.frame cimport FrameRecorder
 from nbgrad.core.modes cimport Observer, State
 from nbgrad.core.node cimport Leaf, Node, Vertex, record_id
 from nbgrad.core.record cimport Notes, Ran
+from nbgrad.core.update cimport UpdateRecorder
 
 cdef class Listener(Observer):
     cdef public object name
@@ -14,15 +15,17 @@ cdef class Listener(Observer):
     cdef public object _budget
     cdef public Changes _changes
     cdef public dict _constants
-    cdef public object _backwards
+    cdef public Py_ssize_t _backwards
     cdef public object _failure
     cdef public object _frames
     cdef public object _history
     cdef public Py_ssize_t _limit
+    cdef public Py_ssize_t _next
     cdef public Notes _notes
     cdef public dict _ops
     cdef public dict _outer
     cdef public FrameRecorder _running
+    cdef public UpdateRecorder _updates
     cdef public object _uses
 
     @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex)
@@ -34,8 +37,9 @@ cdef class Listener(Observer):
     cpdef object on_accumulate(self, Leaf leaf, object gradient)
     @cython.locals(recorder=FrameRecorder, frame=FrameType)
     cpdef object on_backward_begin(self, list roots)
-    @cython.locals(ended=FrameRecorder)
+    @cython.locals(ended=FrameRecorder, frame=bint)
     cpdef object on_backward_end(self)
+    cpdef object on_step_end(self)
     cpdef object on_change(self, object changed, object what)
     @cython.locals(ran=Ran, ops=dict, used=set)
     cpdef object _sweep(self)

@@ -23,6 +23,7 @@ from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.unreached import Uses
+from nbgrad.core.update import UpdateRecorder
 
 
 class Listener(Observer):
@@ -58,7 +59,9 @@ class Listener(Observer):
         self._running: FrameRecorder | None = None
         self._backwards = 0
         self._failure: Failure | None = None
-        self._history = HistoryRecorder(self._frames, self._budget if self.watch else 0)
+        self._updates = UpdateRecorder(self._budget if self.watch else 0)
+        self._history = HistoryRecorder(self._frames)
+        self._next = self._history.next_after(0)
 
     # Ops.
 
@@ -181,11 +184,12 @@ class Listener(Observer):
 
     def on_step_begin(self, params: Sequence[Tensor], evaluates: bool = False) -> None:
         """Remember where the parameters were, if a backward that is a frame waits for the step."""
-        self._history.step_begins(params, evaluates=evaluates)
+        self._updates.begin(params, evaluates=evaluates)
 
     def on_step_end(self) -> None:
-        """Measure how far it went."""
-        self._history.step_ended()
+        """Measure how far it went, if a frame waits for that."""
+        if (update := self._updates.end()) is not None:
+            self._history.step_ended(update, self._updates.waiting[0])
 
     def change_of(self, data: torch.Tensor) -> str | None:
         """Who brought ``data`` to their version."""
@@ -243,7 +247,10 @@ class Listener(Observer):
         self._backwards += 1
         ended, before = self._running, self._notes.frame
         self._notes.frame, self._running, ended.outer = ended, ended.outer, None
-        if self._history.backward_ended(self._backwards):
+        frame = self._backwards == self._next
+        self._updates.backward_ended(self._backwards, frame)
+        if frame:
+            self._next = self._history.next_after(self._backwards)
             self._history.add(self._backwards, ended, self._passed(), self._notes.values)
         ended.end(self._backwards, before, self.watch)
 

@@ -30,8 +30,8 @@ class Update(NamedTuple):
 class UpdateRecorder:
     """Measures the steps that frames wait for: each waits for the first one that ends after it.
 
-    It copies the parameters for the time of such a step, if all of a group fit into a budget. Where no frame waits, a
-    step costs a look at an attribute.
+    It copies the parameters for the time of such a step, if all of a group fit into a budget. Every step and backward
+    comes by, so it is compiled; where no frame waits they cost a look at an attribute.
 
     Args:
         budget: how many bytes it may copy.
@@ -48,7 +48,7 @@ class UpdateRecorder:
         self._seen: set[int] = set()  # what was measured for them: there may be several groups, and optimizers
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # the data that change, and a copy
 
-    def backward_ended(self, number: int, *, frame: bool) -> None:
+    def backward_ended(self, number: int, frame: bool) -> None:
         """The ``number``-th backward has ended; if it is a frame it waits for a step.
 
         Those before it wait on where no step came in between: gradients are accumulated.
@@ -64,7 +64,8 @@ class UpdateRecorder:
 
     def begin(self, params: "Sequence[Tensor]", *, evaluates: bool) -> None:
         """An optimizer is about to change ``params``; in a step that ``evaluates``, backwards are still to come."""
-        self.drop()
+        if self._before:
+            self.drop()
         if evaluates and self._seen:
             self._turn()
         if not self.waiting and not evaluates:

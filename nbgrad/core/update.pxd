@@ -1,0 +1,10 @@
+cdef class UpdateRecorder:
+    cdef public object last
+    cdef public list waiting
+    cdef object _budget
+    cdef set _seen
+    cdef dict _before
+    cpdef object backward_ended(self, object number, bint frame)
+    cdef object _turn(self)
+    cpdef object drop(self)
+    cpdef object end(self)
