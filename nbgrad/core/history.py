@@ -7,7 +7,6 @@ doubling of its length: most happens at its beginning, and what is no frame cost
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import count
 from typing import Any, NamedTuple, overload
 
 import torch
@@ -176,9 +175,10 @@ class HistoryRecorder:
         """Whether the ``number``-th backward becomes a frame."""
         return self.limit > 0 and (number - 1) % self._stride(number) == 0
 
-    def next_after(self, number: int) -> int:
-        """The first backward after the ``number``-th that becomes a frame; 0 if there is none."""
-        return next(filter(self.wants, count(number + 1))) if self.limit else 0
+    def ask_again(self, number: int) -> int:
+        """The first backward after the ``number``-th that may become a frame: none in between does."""
+        later = range(number + 1, 2 * number + 2)  # a small limit may want none at all any more
+        return next(filter(self.wants, later), later.stop)
 
     def _stride(self, number: int) -> int:
         """One of so many backwards around the ``number``-th is a frame."""

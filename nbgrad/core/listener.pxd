@@ -15,12 +15,12 @@ cdef class Listener(Observer):
     cdef public object _budget
     cdef public Changes _changes
     cdef public dict _constants
+    cdef public Py_ssize_t _ask
     cdef public Py_ssize_t _backwards
     cdef public object _failure
     cdef public object _frames
     cdef public object _history
     cdef public Py_ssize_t _limit
-    cdef public Py_ssize_t _next
     cdef public Notes _notes
     cdef public dict _ops
     cdef public dict _outer

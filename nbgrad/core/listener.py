@@ -61,7 +61,7 @@ class Listener(Observer):
         self._failure: Failure | None = None
         self._updates = UpdateRecorder(self._budget if self.watch else 0)
         self._history = HistoryRecorder(self._frames)
-        self._next = self._history.next_after(0)
+        self._ask = self._history.ask_again(0)
 
     # Ops.
 
@@ -247,10 +247,11 @@ class Listener(Observer):
         self._backwards += 1
         ended, before = self._running, self._notes.frame
         self._notes.frame, self._running, ended.outer = ended, ended.outer, None
-        frame = self._backwards == self._next
+        frame = self._backwards >= self._ask and self._history.wants(self._backwards)
         self._updates.backward_ended(self._backwards, frame)
+        if self._backwards >= self._ask:
+            self._ask = self._history.ask_again(self._backwards)
         if frame:
-            self._next = self._history.next_after(self._backwards)
             self._history.add(self._backwards, ended, self._passed(), self._notes.values)
         ended.end(self._backwards, before, self.watch)
 

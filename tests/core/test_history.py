@@ -153,8 +153,15 @@ def test_every_backward_in_a_step_of_lbfgs_has_what_the_whole_step_changed(searc
     assert list(graph.update.ratios.values()) == pytest.approx(expected[-1:], rel=1e-5)
 
 
-def test_the_copies_of_an_interrupted_step_go_with_the_graph() -> None:
-    w = nbgrad.tensor([3.0, -2.0], requires_grad=True)
+def test_the_copies_of_an_interrupted_step_go_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    w, clone = nbgrad.tensor([3.0, -2.0], requires_grad=True), torch.Tensor.clone
+    copies: list[weakref.ref[torch.Tensor]] = []
+
+    def noted(data: torch.Tensor) -> torch.Tensor:
+        copies.append(weakref.ref(copy := clone(data)))
+        return copy
+
+    monkeypatch.setattr(torch.Tensor, "clone", noted)
 
     def interrupted() -> Any:
         raise KeyboardInterrupt
@@ -162,7 +169,8 @@ def test_the_copies_of_an_interrupted_step_go_with_the_graph() -> None:
     graph = AutogradGraph()
     with pytest.raises(KeyboardInterrupt), graph:
         nbgrad.optim.LBFGS([w]).step(interrupted)
-    assert graph._history._updates._before == {}
+    assert copies
+    assert all(copy() is None for copy in copies)
 
 
 @pytest.mark.parametrize("options", [{"history": 0}, {"watch": False}, {"budget": 8}], ids=str)
@@ -223,6 +231,17 @@ def test_a_short_loop_is_kept_whole_and_a_long_one_gets_rarer() -> None:
     wanted = [number for number in range(1, 1001) if recorder.wants(number)]
     assert wanted[:32] == list(range(1, 33))
     assert [sum(low < number <= 2 * low for number in wanted) for low in (64, 128, 256)] == [8, 8, 8]
+
+
+@pytest.mark.parametrize("limit", [0, 2, 3, 7, 8, FRAMES, 1000])
+def test_no_frame_is_missed_between_two_backwards_at_which_the_history_is_asked(limit: int) -> None:
+    recorder = HistoryRecorder(limit)
+    asked = [recorder.ask_again(0)]
+    while asked[-1] <= 3000:
+        asked.append(recorder.ask_again(asked[-1]))
+    assert asked == sorted(set(asked))
+    assert {number for number in range(1, 3001) if recorder.wants(number)} <= set(asked)
+    assert len(asked) <= limit * 12 + 13
 
 
 def test_no_history_and_a_history_of_nothing() -> None:
