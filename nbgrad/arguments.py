@@ -70,7 +70,7 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
     try:
         given, extra = parser.parse_known_args(shlex.split(line))
     except (UsageError, ValueError) as error:
-        raise UsageError(f"{MAGIC}: {error}\n{LISTED}") from None
+        raise UsageError(f"{MAGIC}: {_without_value(str(error))}\n{LISTED}") from None
     if extra:
         wrong = next((word for word in extra if word.startswith("-")), extra[0])
         raise UsageError(f"{MAGIC}: there is no option {wrong}{nearest(wrong, flags())}\n{LISTED}")
@@ -82,6 +82,14 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
             except (RuntimeError, ValueError) as error:
                 raise UsageError(f"{MAGIC}: {error}") from None
     return options
+
+
+def _without_value(message: str) -> str:
+    """What argparse says, but of an option that was given no value with an example of one."""
+    for one in TABLE:
+        if message == f"argument {flag(one)}: expected one argument":
+            return f"{flag(one)} needs a value, as in: {MAGIC} {one.metadata['example']}"
+    return message
 
 
 def asks_for_help(line: str) -> bool:

@@ -136,7 +136,7 @@ class AutogradMagics(Magics):
         command = {"": "status", "-h": "help", "--help": "help"}.get(command, command)
         if command not in COMMANDS:
             raise UsageError(
-                f"%autograd: there is no command {command}{nearest(command, COMMANDS)}: there are {', '.join(COMMANDS)}"
+                f"%autograd: there is no command {command}{nearest(command, COMMANDS)}\nThere are {', '.join(COMMANDS)}."
             )
         if rest and command in ("status", "off", "last"):
             raise UsageError(f"%autograd {command} takes nothing more, but got {rest}")

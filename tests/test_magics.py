@@ -80,7 +80,7 @@ def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
             "--device tpu",
             "device='tpu': it has to be one that torch knows, as cpu, cuda or cuda:1; did you mean cpu?",
         ),
-        ("--name", "argument --name: expected one argument"),
+        ("--name", "--name needs a value, as in: %%autograd --name "),
         ("--name 'open", "No closing quotation"),
         ("--save net.jpeg", "'net.jpeg': a graph is not written to a file that ends in .jpeg, but to .svg, .png, .pdf"),
         ("--save net", "'net': a graph is not written to a file without a suffix"),

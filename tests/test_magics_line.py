@@ -140,10 +140,11 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("%autograd stat", "there is no command stat; did you mean status?: there are status, on, off"),
+        ("%autograd stat", "there is no command stat; did you mean status?\nThere are status, on, off"),
         ("%autograd off now", "%autograd off takes nothing more, but got now"),
         ("%autograd on --veiw text", "there is no option --veiw; did you mean --view?"),
         ("%autograd on --history 1", "history=1: keep 0 frames"),
+        ("%autograd on --save", "--save needs a value, as in: %%autograd --save net.svg\n%autograd help lists"),
     ],
 )
 def test_a_wrong_command_is_refused(shell: InteractiveShell, line: str, message: str) -> None:
