@@ -135,9 +135,8 @@ class AutogradMagics(Magics):
         command, _, rest = line.strip().partition(" ")
         command = {"": "status", "-h": "help", "--help": "help"}.get(command, command)
         if command not in COMMANDS:
-            raise UsageError(
-                f"%autograd: there is no command {command}{nearest(command, COMMANDS)}\nThere are {', '.join(COMMANDS)}."
-            )
+            meant = nearest(command, COMMANDS)
+            raise UsageError(f"%autograd: there is no command {command}{meant}\nThere are {', '.join(COMMANDS)}.")
         if rest and command in ("status", "off", "last"):
             raise UsageError(f"%autograd {command} takes nothing more, but got {rest}")
         if command == "last":

@@ -35,7 +35,7 @@ def test_the_tour_runs_and_its_graphs_are_alive(lab: NotebookPage, lab_server: L
     for cell, output in shown:
         expect(lab.output(cell, output).get_by_test_id("nbgrad-view")).to_be_visible()
         lab.screenshot(f"tour_cell_{cell:02}")
-        # The still picture for readers without a kernel is there, with the PNG that came last, and the live view hides it.
+        # The still picture for readers without a kernel is there, with its PNG, and the live view hides it.
         assert (cell, output - 1) in lab.outputs("image/svg+xml")
         assert (cell, output - 1) in lab.outputs("image/png")
         expect(lab.output(cell, output - 1)).to_be_hidden()
