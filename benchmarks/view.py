@@ -1,6 +1,7 @@
 """How long a reader waits for the picture: from the end of a cell until everything that the live one needs is sent."""
 
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from nbgrad.widgets import view
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.folding import first_folding
 from nbgrad.widgets.layout import NODES
+from nbgrad.widgets.numbers import Holdings
 from nbgrad.widgets.packing import unpacked
 
 TITLE = "from the end of a cell to its picture"
@@ -27,7 +29,7 @@ class Sent(NamedTuple):
 
     Attributes:
         ops: how many it has.
-        seconds: to outline it, fold it, lay it out, and send the still picture and the live one; of each round.
+        seconds: to close it, outline it, fold it, lay it out, and send both pictures; of each round.
         busy: seconds until the kernel is free again: the PNG is sent too, and the graph put away.
         payload: bytes of the live picture, deflated as it is sent.
         output: bytes of everything that the notebook keeps.
@@ -106,40 +108,40 @@ def _norm(x: nbgrad.Tensor, weight: nbgrad.Tensor, bias: nbgrad.Tensor) -> nbgra
     return centred / ((centred * centred).mean(dim=-1, keepdim=True) + 1e-5).sqrt() * weight + bias
 
 
-def gpt(blocks: int = 12) -> AutogradGraph:
+def gpt(blocks: int = 12) -> Any:
     """A small GPT: width 64, 4 heads, 2 sequences of 32."""
     model = nn.Sequential(nn.Embedding(100, 64), *[Block(64, 4, 32) for _ in range(blocks)], nn.Linear(64, 100))
     tokens = nbgrad.tensor(torch.randint(0, 100, (2, 32)))
-    with AutogradGraph("gpt") as graph:
-        functional.cross_entropy(model(tokens).reshape(-1, 100), tokens.reshape(-1)).backward()
-    return graph
+    loss = functional.cross_entropy(model(tokens).reshape(-1, 100), tokens.reshape(-1))
+    loss.backward()
+    return model, tokens, loss
 
 
-def rnn(steps: int = 200) -> AutogradGraph:
+def rnn(steps: int = 200) -> Any:
     """A recurrent network, unrolled, whose steps are no modules: nothing can be folded."""
     w, u, b = (nbgrad.tensor(torch.randn(*shape) / 8, requires_grad=True) for shape in ((16, 32), (32, 32), (32,)))
     x = nbgrad.tensor(torch.randn(steps, 8, 16))
-    with AutogradGraph("rnn") as graph:
-        h = nbgrad.tensor(torch.zeros(8, 32))
-        for step in range(steps):
-            h = (x[step] @ w + h @ u + b).tanh()
-        (h * h).mean().backward()
-    return graph
+    h = nbgrad.tensor(torch.zeros(8, 32))
+    for step in range(steps):
+        h = (x[step] @ w + h @ u + b).tanh()
+    loss = (h * h).mean()
+    loss.backward()
+    return w, u, b, x, loss
 
 
-def large(modules: int = 33, ops: int = 300) -> AutogradGraph:
+def large(modules: int = 33, ops: int = 300) -> Any:
     """Modules of so many ops each, no two of them alike."""
-    with AutogradGraph("large") as graph:
-        h = nbgrad.tensor(torch.rand(8, 8), requires_grad=True)
-        for module in range(modules):
-            with nbgrad.scope(f"module.{module}"):
-                for op in range(ops):
-                    h = h.sin() if (op + module) % 3 else h + 0.1 * module
-        h.sum().backward()
-    return graph
+    h = nbgrad.tensor(torch.rand(8, 8), requires_grad=True)
+    for module in range(modules):
+        with nbgrad.scope(f"module.{module}"):
+            for op in range(ops):
+                h = h.sin() if (op + module) % 3 else h + 0.1 * module
+    loss = h.sum()
+    loss.backward()
+    return h, loss
 
 
-GRAPHS: dict[str, tuple[Callable[[], AutogradGraph], str]] = {
+GRAPHS: dict[str, tuple[Callable[[], Any], str]] = {
     "gpt": (gpt, "a GPT of 12 blocks"),
     "rnn": (rnn, "an RNN of 200 steps, unrolled"),
     "large": (large, "10,000 ops in 33 modules"),
@@ -190,12 +192,11 @@ class Page:
         self.outputs[0] = data
 
 
-def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
-    """Show a closed graph as a notebook does, so many times, and unfold the first module that is folded."""
-    seconds, busy, drawn, payload, kept = [], [], 0, 0, 0
+def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
+    """Run a cell and show its graph as a notebook does, so many times, and unfold the first module that is folded."""
+    seconds, busy, drawn, payload, kept, ops = [], [], 0, 0, 0, 0
     unfold, later = list[float](), list[float]()
     page = Page()
-    first_folded = next(iter(sorted(first_folding(outline(graph), NODES).closed)), None)
     for _ in range(rounds):
         page.outputs.clear()
         with (
@@ -203,10 +204,15 @@ def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
             patch.object(view, "get_ipython", lambda: SimpleNamespace(display_pub=page)),
             patch.object(view, "GraphView", Kept),
         ):
-            begin = perf_counter()
-            view.show(outline(graph))
+            with AutogradGraph("cell") as graph:
+                variables = run()  # a cell's stay
+                begin = perf_counter()
+            described = outline(graph)
+            view.show(described, holdings=Holdings(graph))
             busy.append(perf_counter() - begin)
             seconds.append(page.at - begin)
+        ops = sum(record.kind == "op" for record in graph.records)
+        first_folded = next(iter(sorted(first_folding(described, NODES).closed)), None)
         widget = Kept.last
         payload, kept = len(widget.picture), widget.size
         if first_folded is not None:
@@ -218,15 +224,15 @@ def sent(graph: AutogradGraph, rounds: int = 5) -> Sent:
                 widget.request = {"toggle": [first_folded], "count": 2}  # folded again
                 widget.forget()
         widget.close()
-    ops = sum(record.kind == "op" for record in graph.records)
+        del variables
     output = sum(len(text) for data in page.outputs for text in data.values() if isinstance(text, str)) + payload
     return Sent(ops, seconds, busy, payload, output, kept, unfold, later, drawn)
 
 
 def all_sent(rounds: int) -> Pictures:
     """Those of every graph, after one that starts the engine."""
-    sent(large(1, 3), 1)
-    return {name: sent(make(), rounds) for name, (make, _) in GRAPHS.items()}
+    sent(partial(large, 1, 3), 1)
+    return {name: sent(run, rounds) for name, (run, _) in GRAPHS.items()}
 
 
 def markdown(found: Pictures) -> str:

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.contents import dtype_name
-from nbgrad.core.frame import summarise
+from nbgrad.core.stats import summarise
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, Uninitialized

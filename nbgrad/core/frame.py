@@ -1,6 +1,5 @@
-"""What one backward did: the gradients that arrived, the reductions that were made, and their statistics."""
+"""What one backward did: the gradients that arrived, and the reductions that were made."""
 
-import math
 from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +9,7 @@ import torch
 
 from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
-
-SMALL = 1024
-"""Tensors with at most this many elements are kept to be shown; of larger ones the statistics are."""
+from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
 
 VALUES = 2 << 20
 """How many bytes of values of results a graph keeps."""
@@ -21,85 +18,6 @@ _SMALL_BYTES = 8 * SMALL
 
 _OBJECT = 512
 """What a tensor takes besides its elements, roughly."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """What is shown of a tensor's values.
-
-    ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
-    was kept; ``values`` are nested lists, None for all but small tensors; of larger ones ``counts`` is a histogram of
-    the finite values, in equal steps from ``low`` to ``high``. Of complex numbers all these but ``values`` are those of
-    the ``magnitudes``.
-    """
-
-    shape: tuple[int, ...]
-    norm: float
-    low: float | None = None
-    high: float | None = None
-    mean: float | None = None
-    nan: int = 0
-    inf: int = 0
-    values: Any = None
-    counts: tuple[int, ...] | None = None
-    magnitudes: bool = False
-
-
-def summarise(data: torch.Tensor) -> Stats:
-    """The statistics of a tensor; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``.
-
-    Of complex numbers they are those of the magnitudes.
-    """
-    if data.numel() == 1 and not data.dtype.is_complex:
-        return _summarise_one(data)
-    numbers = (data.abs() if data.dtype.is_complex else data.detach()).to(torch.float64).flatten()
-    finite = numbers.isfinite()
-    sound = numbers if finite.all() else numbers[finite]
-    low, high, mean = (sound.min(), sound.max(), sound.mean()) if sound.numel() else (None, None, None)
-    return Stats(
-        shape=tuple(data.shape),
-        norm=float(torch.linalg.vector_norm(numbers)),
-        low=None if low is None else float(low),
-        high=None if high is None else float(high),
-        mean=None if mean is None else float(mean),
-        nan=int(numbers.isnan().sum()),
-        inf=int(numbers.isinf().sum()),
-        values=data.tolist() if data.numel() <= SMALL else None,
-        counts=None if data.numel() <= SMALL or low is None else _counts(sound),
-        magnitudes=data.dtype.is_complex,
-    )
-
-
-def _counts(numbers: torch.Tensor) -> tuple[int, ...]:
-    numbers = numbers if numbers.dtype.is_floating_point else numbers.abs()
-    return tuple(int(count) for count in torch.histc(numbers, 20).tolist())
-
-
-def _summarise_one(data: torch.Tensor) -> Stats:
-    """The same for one number: a graph of a million of them is closed in seconds."""
-    number = float(data)
-    shape, values = tuple(data.shape), data.tolist()
-    if math.isfinite(number):
-        return Stats(shape, abs(number), number, number, number, 0, 0, values)
-    nan = math.isnan(number)
-    return Stats(shape, abs(number), nan=int(nan), inf=int(not nan), values=values)
-
-
-def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
-    """The Euclidean norms of ``tensors`` by the same keys, 0-d, in one batch and without waiting for a GPU.
-
-    Those of half precision are taken in float32. Empty tensors, and those on the meta device, have none.
-    """
-    wide: dict[Any, torch.Tensor] = {}
-    narrow: dict[Any, torch.Tensor] = {}
-    found: dict[Any, torch.Tensor] = {}
-    for key, data in tensors.items():
-        if data.numel() and not data.is_meta:
-            (narrow if data.dtype.itemsize < 4 else wide)[key] = data
-    for group, dtype in ((wide, None), (narrow, torch.float32)):
-        if group:
-            found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
-    return found
 
 
 class Values:
@@ -137,11 +55,6 @@ class Values:
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""
         return _unchanged(*self._held.get(id, (None, 0, 0))[:2])
-
-    def get(self, id: int) -> Stats | None:
-        """The statistics of the values of ``id``, if there are any."""
-        data = self.raw(id)
-        return None if data is None else summarise(data)
 
 
 class Kept:
@@ -228,14 +141,11 @@ class Kept:
 
     def summarise(self) -> dict[Any, Stats]:
         """The statistics of everything kept."""
-        known: dict[int, Stats] = {}
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
-        for key in self._held():
-            if (data := self.raw(key)) is not None:
-                if id(data) not in known:
-                    known[id(data)] = summarise(data)
-                found[key] = known[id(data)]
-        return found
+        kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
+        once = {id(data): data for data in kept.values()}
+        known = dict(zip(once, summarise_all(list(once.values())), strict=True))
+        return found | {key: known[id(data)] for key, data in kept.items()}
 
 
 def _bytes(data: torch.Tensor) -> int:

@@ -11,12 +11,14 @@ from typing import Any, Self
 import torch
 
 from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.collecting import uncollected
 from nbgrad.core.frame import Frame, FrameRecorder
 from nbgrad.core.history import FRAMES, History
 from nbgrad.core.listener import Listener
 from nbgrad.core.modes import State, current, set_state
 from nbgrad.core.queries import Queries
 from nbgrad.core.record import Failure, Ran, Record
+from nbgrad.core.stats import summarise_all
 from nbgrad.core.tensor import check_device
 from nbgrad.core.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.update import Update
@@ -97,6 +99,7 @@ class AutogradGraph(Listener, Queries):
         if self.check_cycle():
             raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
 
+    @uncollected()
     def _settle(self, namespace: dict[str, Any]) -> None:
         """Turn what was recorded into facts that hold no tensor."""
         self.name_variables(namespace)
@@ -104,7 +107,9 @@ class AutogradGraph(Listener, Queries):
         self._records = self._shown()
         if self._backwards and self._failure is not None and self._failure.frame is not None:
             self._failed = self._shown(self._failure.frame.roots)
-        notes.settled = {record.id: record.value for record in (*self._records, *self._failed)}
+        shown = (*self._records, *self._failed)
+        kept = {record.id: data for record in shown if (data := record.kept_value) is not None}
+        notes.settled = dict(zip(kept, summarise_all(list(kept.values())), strict=True))
         notes.frame = self.frame
         notes.values.keep(())
         self._updates.drop()  # a step may have been interrupted

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, overload
 
 import torch
 
-from nbgrad.core.frame import FrameRecorder, Values, norms
+from nbgrad.core.frame import FrameRecorder, Values
 from nbgrad.core.record import Ran, Record
 from nbgrad.core.scopes import Scope
+from nbgrad.core.stats import norms
 from nbgrad.core.update import Update, read
 
 FRAMES = 64

@@ -14,13 +14,14 @@ from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes import Changes
-from nbgrad.core.frame import SMALL, FrameRecorder
+from nbgrad.core.frame import FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, current
 from nbgrad.core.node import Leaf, Node, Origin, next_seq, record_id
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
+from nbgrad.core.stats import SMALL
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.unreached import Uses
 from nbgrad.core.update import UpdateRecorder

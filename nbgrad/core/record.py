@@ -14,10 +14,11 @@ import torch
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
-from nbgrad.core.frame import Frame, FrameRecorder, Stats, Values, summarise
+from nbgrad.core.frame import Frame, FrameRecorder, Values
 from nbgrad.core.node import Node, record_id
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
+from nbgrad.core.stats import Stats, summarise
 from nbgrad.core.tensor import Tensor
 
 
@@ -76,7 +77,7 @@ class Notes:
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
         self.values = Values()
-        self.settled: dict[int, Stats | None] | None = None
+        self.settled: dict[int, Stats] | None = None
         self.frame: FrameRecorder | Frame | None = None
         self.deleted: set[int] = set()
         self.cut: set[tuple[int, int]] = set()
@@ -286,10 +287,15 @@ class Record:
         """
         if self._notes.settled is not None:
             return self._notes.settled.get(self.id)
+        return None if (data := self.kept_value) is None else summarise(data)
+
+    @property
+    def kept_value(self) -> torch.Tensor | None:
+        """The values themselves, while the graph is open: of a leaf those that it has now."""
         tensor = self._thing() if self.op is None and self._thing is not None else None
         if tensor is None:
-            return self._notes.values.get(self.id)
-        return None if tensor.data.is_meta else summarise(tensor.data)
+            return self._notes.values.raw(self.id)
+        return None if tensor.data.is_meta else tensor.data
 
     @property
     def gradient(self) -> Stats | None:

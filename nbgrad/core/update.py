@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from nbgrad.core.frame import norms
 from nbgrad.core.node import record_id
+from nbgrad.core.stats import norms
 
 if TYPE_CHECKING:
     from nbgrad.core.tensor import Tensor

@@ -6,11 +6,11 @@ import torch
 from latex2mathml import exceptions
 from latex2mathml.converter import convert
 
+from nbgrad.core.collecting import uncollected
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import ModuleScope, Scope as CoreScope
-from nbgrad.widgets.collecting import uncollected
 from nbgrad.widgets.description import Badge, Description, Edge, Formula, Node, OpText, Problem, Scope
 from nbgrad.widgets.details import NodeOutline, NodeRest, kind_of
 from nbgrad.widgets.facts import Fact

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from nbgrad.core.frame import Stats
 from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
+from nbgrad.core.stats import Stats
 
 
 class Fact(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nbgrad.core.frame import Stats
+from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Look
 from nbgrad.widgets.wording import number, scalar
 

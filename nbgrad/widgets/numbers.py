@@ -8,9 +8,9 @@ import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from nbgrad.core.contents import dtype_name
-from nbgrad.core.frame import SMALL, Stats, summarise
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.record import Record
+from nbgrad.core.stats import SMALL, Stats, summarise
 from nbgrad.widgets.description import Numbers
 from nbgrad.widgets.looks import look, tiled
 from nbgrad.widgets.wording import counted, number, shape_text

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from nbgrad.core import nonfinite
-from nbgrad.core.frame import Stats
 from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Edge, Problem
 from nbgrad.widgets.facts import Fact
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nbgrad.core.broadcast import Reduction as Undone
-from nbgrad.core.frame import Stats
 from nbgrad.core.record import Input
+from nbgrad.core.stats import Stats
 from nbgrad.core.strict import unpaired
 from nbgrad.widgets.description import Reduction
 from nbgrad.widgets.facts import Fact

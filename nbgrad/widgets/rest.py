@@ -10,8 +10,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from nbgrad.core.frame import Stats
-from nbgrad.widgets.collecting import uncollected
+from nbgrad.core.collecting import uncollected
+from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Description
 
 _TOGETHER = 64

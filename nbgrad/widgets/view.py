@@ -12,8 +12,8 @@ from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
+from nbgrad.core.collecting import uncollected
 from nbgrad.widgets.cells import displayed
-from nbgrad.widgets.collecting import uncollected
 from nbgrad.widgets.description import Description, Numbers, Opens, Picture
 from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.folding import Folding, first_folding, folded_below

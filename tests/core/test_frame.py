@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
+from nbgrad.core import stats as stats_module
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.frame import SMALL, FrameRecorder, Kept, Stats, summarise
+from nbgrad.core.frame import FrameRecorder, Kept
+from nbgrad.core.stats import SMALL, Stats, summarise, summarise_all
 from nbgrad.core.tensor import tensor
 
 
@@ -34,6 +36,55 @@ def test_nan_and_inf_are_counted_and_left_out() -> None:
 def test_values_are_kept_of_small_tensors_only() -> None:
     assert summarise(torch.zeros(SMALL)).values == [0.0] * SMALL
     assert summarise(torch.zeros(SMALL + 1)).values is None
+
+
+MANY = [
+    torch.tensor([3.0, -4.0]),
+    torch.tensor([math.nan, 1.0]),
+    torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
+    torch.tensor([math.inf, -math.inf]),
+    torch.tensor([[3.0, -4.0]]),
+    torch.tensor([3 + 4j, 0j]),
+    torch.tensor([5, -7]),
+    torch.tensor([complex(0, math.nan), 2j]),
+    torch.tensor(2.5),
+    torch.tensor(math.nan),
+    torch.tensor([1e200, -1e200], dtype=torch.float64),  # finite, and their norm is not
+    torch.zeros(2, 0),
+    torch.zeros(2, 0, dtype=torch.complex64),
+    torch.arange(2.0 * SMALL).sin(),
+    torch.arange(2.0 * SMALL).cos(),
+    torch.arange(2.0 * SMALL).log(),  # begins with -inf
+    torch.ones(4).expand(3, 4).t(),
+    torch.ones(4, 3),
+]
+
+
+def test_the_statistics_of_many_are_those_of_each_and_in_order() -> None:
+    found = summarise_all([*MANY, *reversed(MANY)])
+    for data, stats, again in zip(MANY, found[: len(MANY)], found[: -len(MANY) - 1 : -1], strict=True):
+        assert repr(stats) == repr(again) == repr(summarise(data))  # repr: a NaN is no NaN
+        numbers = (data.abs() if data.is_complex() else data).double().flatten()
+        sound = numbers[numbers.isfinite()]
+        assert stats.shape == data.shape
+        assert stats.norm == pytest.approx(float(numbers.norm()), nan_ok=True)
+        expected = (sound.min(), sound.max(), sound.mean()) if len(sound) else (None, None, None)
+        assert [stats.low, stats.high, stats.mean] == [
+            one if one is None else pytest.approx(float(one)) for one in expected
+        ]
+        assert (stats.nan, stats.inf) == (int(numbers.isnan().sum()), int(numbers.isinf().sum()))
+        assert stats.magnitudes == data.is_complex()
+        small = data.numel() <= SMALL
+        assert repr(stats.values) == repr(data.tolist() if small else None)
+        assert stats.counts == (None if small else tuple(torch.histc(sound, 20).int().tolist()))
+
+
+def test_the_statistics_of_many_large_tensors_are_worked_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_module, "_TOGETHER", 5000)
+    tensors = [torch.full((2000,), float(value)) for value in range(7)]
+    assert [stats.mean for stats in summarise_all(tensors)] == list(range(7))
+    assert [stats.mean for stats in summarise_all([torch.ones(6000), torch.zeros(6000)])] == [1.0, 0.0]
+    assert summarise_all([]) == []
 
 
 def test_beyond_the_budget_only_the_norm_is_kept() -> None:

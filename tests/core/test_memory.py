@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from nbgrad.core.frame import SMALL, VALUES
+from nbgrad.core.frame import VALUES
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import FRAMES
 from nbgrad.core.modes import Observer, Switch, current
 from nbgrad.core.node import Leaf, Node
 from nbgrad.core.record import Record
+from nbgrad.core.stats import SMALL
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.programs import garbage
 

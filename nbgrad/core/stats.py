@@ -1,0 +1,119 @@
+"""What is shown of a tensor's numbers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+SMALL = 1024
+"""Tensors with at most this many elements are kept to be shown; of larger ones the statistics are."""
+
+_BINS = 20
+
+_TOGETHER = 1 << 18
+"""So many numbers at most are worked on at a time, or one tensor: they stay in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What is shown of a tensor's values.
+
+    ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
+    was kept; ``values`` are nested lists, None for all but small tensors; of larger ones ``counts`` is a histogram of
+    the finite values, in equal steps from ``low`` to ``high``. Of complex numbers all these but ``values`` are those of
+    the ``magnitudes``.
+    """
+
+    shape: tuple[int, ...]
+    norm: float
+    low: float | None = None
+    high: float | None = None
+    mean: float | None = None
+    nan: int = 0
+    inf: int = 0
+    values: Any = None
+    counts: tuple[int, ...] | None = None
+    magnitudes: bool = False
+
+
+def summarise(data: torch.Tensor) -> Stats:
+    """The statistics of a tensor; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``.
+
+    Of complex numbers they are those of the magnitudes.
+    """
+    return summarise_all([data])[0]
+
+
+def summarise_all(tensors: Sequence[torch.Tensor]) -> list[Stats]:
+    """The statistics of each tensor, in their order.
+
+    A graph of thousands of ops is closed with twice as many: those of one shape and element type are worked out
+    together, in a tenth of the time.
+    """
+    alike: dict[Any, list[int]] = {}
+    for place, data in enumerate(tensors):
+        alike.setdefault((data.shape, data.dtype, data.device), []).append(place)
+    found: dict[int, Stats] = {}
+    for (shape, *_), places in alike.items():
+        many = max(1, _TOGETHER // max(1, shape.numel()))
+        for start in range(0, len(places), many):
+            some = places[start : start + many]
+            found.update(zip(some, _summarise([tensors[place] for place in some]), strict=True))
+    return [found[place] for place in range(len(tensors))]
+
+
+def _summarise(alike: list[torch.Tensor]) -> list[Stats]:
+    """The statistics of tensors of one shape and element type, a row each."""
+    shape, size = tuple(alike[0].shape), alike[0].numel()
+    rows = (alike[0][None] if len(alike) == 1 else torch.stack(alike)).detach()
+    magnitudes = rows.dtype.is_complex
+    numbers = (rows.abs() if magnitudes else rows).to(torch.float64).reshape(len(alike), size)
+    values = rows.tolist() if size <= SMALL else [None] * len(alike)
+    norms = torch.linalg.vector_norm(numbers, dim=1).tolist()
+    found = []
+    for row, spread in enumerate(_spread(numbers, norms) if size else [(None, None, None, 0, 0)] * len(alike)):
+        counts = _counts(numbers[row], spread) if size > SMALL and spread[0] is not None else None
+        found.append(Stats(shape, norms[row], *spread, values[row], counts, magnitudes))
+    return found
+
+
+_Spread = tuple[float | None, float | None, float | None, int, int]
+"""The lowest, the highest and the mean of the finite numbers, if there are any, and how many are NaN and Inf."""
+
+
+def _spread(numbers: torch.Tensor, norms: list[float]) -> list[_Spread]:
+    """That of each row."""
+    if all(map(math.isfinite, norms)):  # to look at every number takes longer than all the rest
+        low, high = torch.aminmax(numbers, dim=1)
+        return [(*row, 0, 0) for row in zip(low.tolist(), high.tolist(), numbers.mean(1).tolist(), strict=True)]
+    finite = numbers.isfinite()
+    low, high = numbers.where(finite, torch.inf).amin(1), numbers.where(finite, -torch.inf).amax(1)
+    counted, nan = finite.sum(1), numbers.isnan().sum(1)
+    mean = numbers.where(finite, 0.0).sum(1) / counted
+    columns = (column.tolist() for column in (low, high, mean, nan, numbers.isinf().sum(1), counted))
+    return [(*(row[:3] if row[5] else (None, None, None)), *row[3:5]) for row in zip(*columns, strict=True)]
+
+
+def _counts(numbers: torch.Tensor, spread: _Spread) -> tuple[int, ...]:
+    """A histogram of the finite numbers."""
+    sound = numbers[numbers.isfinite()] if spread[3] or spread[4] else numbers
+    return tuple([int(count) for count in torch.histc(sound, _BINS).tolist()])
+
+
+def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
+    """The Euclidean norms of ``tensors`` by the same keys, 0-d, in one batch and without waiting for a GPU.
+
+    Those of half precision are taken in float32. Empty tensors, and those on the meta device, have none.
+    """
+    wide: dict[Any, torch.Tensor] = {}
+    narrow: dict[Any, torch.Tensor] = {}
+    found: dict[Any, torch.Tensor] = {}
+    for key, data in tensors.items():
+        if data.numel() and not data.is_meta:
+            (narrow if data.dtype.itemsize < 4 else wide)[key] = data
+    for group, dtype in ((wide, None), (narrow, torch.float32)):
+        if group:
+            found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
+    return found
