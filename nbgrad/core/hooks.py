@@ -29,12 +29,12 @@ class Hooks:
 
     __slots__ = ("accumulated", "after", "before", "gradient", "retained")
 
-    def __init__(self) -> None:
+    def __init__(self, retained: Any = None) -> None:
         self.gradient: Table = OrderedDict()
         self.before: Table = OrderedDict()
         self.after: Table = OrderedDict()
         self.accumulated: Table = OrderedDict()
-        self.retained: ref[Any] | None = None
+        self.retained: ref[Any] | None = None if retained is None else ref(retained)
 
 
 def add(table: Table, hook: Callable[..., Any]) -> RemovableHandle:

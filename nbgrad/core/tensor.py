@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from nbgrad.core import engine
 from nbgrad.core.alias import View, part
 from nbgrad.core.base import TensorBase
-from nbgrad.core.contents import Contents, differentiable, dtype_name, owned
+from nbgrad.core.contents import Contents, differentiable, dtype_name, owned, told
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current
@@ -122,14 +122,10 @@ class Tensor(TensorBase, Contents, TensorMethods):
                 f"a gradient must be a tensor of shape {tuple(self.shape)} or None, not {type(value).__name__}: write "
                 f"x.grad = nbgrad.tensor(...), or x.grad = None to drop it"
             )
-        if value is not None and value.shape != self.shape:
+        if value is not None and (value.shape, value.dtype, value.device) != (self.shape, self.dtype, self.device):
             raise RuntimeError(
-                f"a gradient of shape {tuple(value.shape)} cannot be assigned to a tensor of shape {tuple(self.shape)}"
-            )
-        if value is not None and (value.dtype, value.device) != (self.dtype, self.device):
-            raise RuntimeError(
-                f"a gradient of type {dtype_name(value.dtype)} on {value.device} cannot be assigned to a tensor of "
-                f"type {dtype_name(self.dtype)} on {self.device}: convert it with .to(x)"
+                f"{told('a gradient', value.data)} on {value.device} cannot be assigned to "
+                f"{told('a tensor', self.data)} on {self.device}: both must be the same"
             )
         self._grad = value
 
@@ -185,7 +181,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
     @property
     def retains_grad(self) -> bool:
         """Whether a tensor that an op made keeps its gradient; False for a leaf, which always does."""
-        hooks = None if self._origin is None or self.is_leaf else self._origin.hooks
+        hooks = None if self.is_leaf else self.origin.hooks
         return hooks is not None and hooks.retained is not None and hooks.retained() is self
 
     def retain_grad(self) -> None:

@@ -92,6 +92,21 @@ def test_retain_grad_keeps_the_gradient_of_what_an_op_made_and_accumulates() -> 
     agree(program)
 
 
+def test_retain_grad_of_a_view_outlives_a_change_of_its_base() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0, 3.0)
+        base = x * 1
+        used, unused = base[:2], base[1:]
+        used.retain_grad()
+        unused.retain_grad()
+        before = (used * 5 + unused * 7).sum()
+        base.mul_(2)
+        (before + (used * used).sum() + base.sum()).backward()
+        return x.grad, used.grad, unused.grad, used.retains_grad, unused.retains_grad
+
+    agree(program)
+
+
 def test_asking_for_a_gradient_that_is_not_kept_warns() -> None:
     y = tensor([1.0], requires_grad=True) * 2
     with pytest.warns(UserWarning, match=r"<mul>.*retain_grad\(\)"):
