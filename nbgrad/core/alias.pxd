@@ -3,6 +3,7 @@ from nbgrad.core.base cimport TensorBase
 
 cdef class View:
     cdef public object base
+    cdef public object hooks
     cdef public tuple last
     cdef public bint recorded
     cdef public bint stale

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from nbgrad.core.hooks import Hooks
 from nbgrad.core.modes import Switch
 
 if TYPE_CHECKING:
@@ -65,14 +66,16 @@ class View:
         last: the last step that leads to the view.
         recorded: whether all of the steps ran where ops are recorded.
         stale: whether the base was changed in place since the origin of the view was made.
+        hooks: those of the origin that it had then.
     """
 
-    __slots__ = ("base", "last", "recorded", "stale")
+    __slots__ = ("base", "hooks", "last", "recorded", "stale")
 
     def __init__(self, base: "Tensor", last: Step, recorded: bool) -> None:
         self.base = base
         self.last = last
         self.recorded = recorded
+        self.hooks: Hooks | None = None
         self.stale = False
 
     def path(self) -> Path:
@@ -96,7 +99,12 @@ class View:
             again: Tensor = self.path().follow(self.base)
         self.stale = False
         _views(self.base).add(view)
-        return again.origin
+        origin, hooks = again.origin, self.hooks
+        if hooks is not None and hooks.retained is not None and hooks.retained() is view:
+            hooks.retained = None  # the gradient that is kept is that of the value as it is now
+            origin.hooks = Hooks(view)
+        self.hooks = None
+        return origin
 
 
 class Views:
@@ -151,9 +159,10 @@ def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, 
 def outdate(base: "Tensor") -> None:
     """The base was changed in place and recorded it: its views take their origin from it, when they are asked next."""
     for view in _views(base).take():
-        view._origin, view._needs_grad = None, True
         if isinstance(view._alias, View):
             view._alias.stale = True
+            view._alias.hooks = None if view._origin is None else view._origin.hooks
+        view._origin, view._needs_grad = None, True
 
 
 def part(tensor: "Tensor") -> None:

@@ -10,6 +10,7 @@ cdef class Walk:
     cdef public list leaves
     cdef public tuple observers
     cdef public dict pending
+    cdef public set shown
     cdef public set summed
     cdef public object useful
     cdef public Vertex next

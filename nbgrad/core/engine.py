@@ -32,6 +32,7 @@ def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
     walk = Walk(None, retain_graph=retain_graph, create_graph=create_graph)
     with Switch(grad_enabled=create_graph, walking=True), switched_off():
         walk.run(roots)
+        taken |= walk.shown
         for leaf, gradient in walk.leaves:
             for observer in walk.observers:
                 observer.on_accumulate(leaf, gradient)
@@ -83,11 +84,12 @@ class Walk:
         wanted: the origins whose gradients are asked for; None to collect those of the leaves.
         found: the gradients of ``wanted``, after the run.
         leaves: the leaves and their gradients, after the run.
+        shown: addresses of the memory of gradients that the user's own code saw or made, and may hold.
     """
 
     __slots__ = (
-        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "summed"),
-        *("useful", "waiting", "wanted"),
+        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "shown"),
+        *("summed", "useful", "waiting", "wanted"),
     )
 
     def __init__(self, wanted: set[Origin] | None, *, retain_graph: bool, create_graph: bool) -> None:
@@ -99,6 +101,7 @@ class Walk:
         self.waiting: list[tuple[int, Origin]] = []
         self.next: Origin | None = None
         self.summed: set[Origin] = set()  # those whose gradient is a sum made here
+        self.shown: set[int] = set()
         self.useful: set[Origin] | None = None
         self.observers: tuple[Observer, ...] = current().observers
         labels = [observer.backward_label() for observer in self.observers]
@@ -115,7 +118,8 @@ class Walk:
         pending = self.pending
         with BelowAutograd():
             for origin, seed in roots:
-                self._add(origin, seed)
+                if self.useful is None or origin in self.useful:
+                    self._add(origin, seed)
             origin = roots[0][0]
             try:
                 while pending:
@@ -216,11 +220,12 @@ class Walk:
         if after or given:
             self._hand_all(node, gradient, given)
 
-    def _hand_all(self, node: Node, gradient: Any, given: Iterable[tuple[int, Any]]) -> None:
+    def _hand_all(self, node: Node, gradient: Any, given: list[tuple[int, Any]]) -> None:
         """Give each input of ``node`` what is ``given`` for it, after the hooks that ask for all of it."""
         if node.hooks is not None and node.hooks.after:
             with outside():
-                given = run_after(node, node.hooks.after, gradient, list(given), create_graph=self.create_graph)
+                given = list(run_after(node, node.hooks.after, gradient, given, create_graph=self.create_graph))
+            self._show(gradient, *[result for _, result in given])
         for position, result in given:
             self._hand_on(node, position, gradient, result)
 
@@ -254,19 +259,32 @@ class Walk:
     def _jointly(self, node: Node, gradient: Any, values: Any) -> list[tuple[int, Any]]:
         """What the one rule of ``node`` gives its inputs, by position; an input without a gradient is left out."""
         needed = tuple([edge is not None and (self.useful is None or edge in self.useful) for edge in node.edges])
-        results = enumerate(node.plan.joint(gradient, needed, *values))
+        results = list(enumerate(node.plan.joint(gradient, needed, *values)))
+        if node.plan.foreign:
+            self._show(gradient, *[result for _, result in results])
         return [(position, result) for position, result in results if needed[position] and result is not None]
 
     def _hooked(self, origin: Origin, hooks: Hooks, gradient: Any) -> Any:
         """``gradient`` after the hooks of its tensor and those before a node; it is kept where that was asked for."""
+        given = gradient
         for hook in list(hooks.gradient.values()):
             gradient = hook(gradient)
         if hooks.before and isinstance(origin, Node):
             gradient = run_before(origin, hooks.before, gradient, create_graph=self.create_graph)
+        if hooks.gradient or hooks.before:
+            self._show(given, gradient)
         tensor = hooks.retained() if hooks.retained is not None else None
         if tensor is not None and not isinstance(origin, Leaf):
             tensor.accumulate(gradient, None, create_graph=self.create_graph)
         return gradient
+
+    def _show(self, *gradients: Any) -> None:
+        """The user's own code saw or made these: none may become a ``.grad``, which the next backward adds to."""
+        for one in gradients:
+            if isinstance(one, list):
+                self._show(*one)
+            elif one is not None:
+                self.shown.add(memory_of(one.data))
 
 
 def _again(node: Node, saved: Freed | Deferred) -> Any:

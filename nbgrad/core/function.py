@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from nbgrad.core.contents import differentiable, memory_of
+from nbgrad.core.contents import differentiable
 from nbgrad.core.dispatch import outside
 from nbgrad.core.modes import current, no_grad
 from nbgrad.core.node import Node, Output, next_seq
@@ -109,8 +109,9 @@ class Function:
         context = Context()
         needs = tuple(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
         context.needs_input_grad = needs
+        given = [arg.detach() if isinstance(arg, Tensor) else arg for arg in args]
         with no_grad():
-            result = cls.forward(context, *[arg.detach() if isinstance(arg, Tensor) else arg for arg in args])
+            result = cls.forward(context, *given)
         recorded = any(needs) and current().grad_enabled
         returned = result if isinstance(result, tuple) else (result,)
         raw = any(isinstance(one, torch.Tensor) for one in returned)
@@ -120,7 +121,7 @@ class Function:
                 f"{cls.__name__}.forward returned {kinds}{' of torch' if raw else ''}: return an nbgrad Tensor, or a "
                 "tuple with at least one. nbgrad.tensor(t) wraps a torch tensor."
             )
-        outputs = _record(cls, context, args, returned) if recorded else [_plain(one) for one in returned]
+        outputs = _record(cls, context, args, given, returned) if recorded else [_plain(one) for one in returned]
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
@@ -193,6 +194,8 @@ class FunctionPlan(Plan):
 
     __slots__ = ("function", "origins", "outputs")
 
+    foreign = True
+
     def __init__(
         self, function: type[Function], origins: tuple[Any, ...], outputs: tuple[tuple[int | None, Zeros | None], ...]
     ) -> None:
@@ -233,22 +236,29 @@ class FunctionPlan(Plan):
                 f"{self.function.__name__}.backward returned {len(results)} gradients for {len(needed)} inputs: return "
                 "one for each, None for an input that is no tensor or needs no gradient"
             )
-        return [self._checked(one, saved, recorded=recorded) for one in results[: len(needed)]]
+        return [self._checked(one, recorded=recorded) for one in results[: len(needed)]]
 
-    def _checked(self, result: Any, saved: tuple[Any, ...], *, recorded: bool) -> Any:
+    def _checked(self, result: Any, *, recorded: bool) -> Any:
         if result is None or recorded:
             return result
         if not isinstance(result, Tensor | torch.Tensor):
             kind = type(result).__name__
             raise TypeError(f"{self.function.__name__}.backward returned a {kind}: return tensors or None")
-        raw = result.data
-        # A saved tensor that is returned as it is must not become somebody's .grad, to be changed in place.
-        shared = {memory_of(one) for one in saved if isinstance(one, torch.Tensor)}
-        return raw.clone() if memory_of(raw) in shared else raw
+        return result.data
 
 
-def _record(function: type[Function], context: Context, args: tuple[Any, ...], returned: tuple[Any, ...]) -> list[Any]:
-    """Make the node of one call, and the outputs that lead to it."""
+def _record(
+    function: type[Function], context: Context, args: tuple[Any, ...], given: list[Any], returned: tuple[Any, ...]
+) -> list[Any]:
+    """Make the node of one call, and the outputs that lead to it.
+
+    Args:
+        function: which one.
+        context: what its forward kept.
+        args: what ``apply`` was called with.
+        given: what the forward got of it.
+        returned: what the forward gave.
+    """
     raws: list[Any] = [one._data if isinstance(one, Tensor) else None for one in returned]
     live = [
         position
@@ -269,9 +279,11 @@ def _record(function: type[Function], context: Context, args: tuple[Any, ...], r
     first = raws[live[0]]
     node.shape, node.dtype, node.device = first.shape, first.dtype, first.device
     node.outputs, node.hooks = (len(live) if len(live) > 1 else 0), None
-    memory = {_address(arg._data): edge for arg, edge in zip(args, node.edges, strict=True) if edge is not None}
-    slots = {_address(raws[position]): slot for slot, position in enumerate(live)}
-    origins = tuple(None if data is None else memory.get(_address(data), slots.get(_address(data))) for data in datas)
+    known: dict[Any, Any] = {_address(raws[position]): slot for slot, position in enumerate(live)}
+    known |= {_address(arg._data): edge for arg, edge in zip(args, node.edges, strict=True) if edge is not None}
+    # Two inputs may share their memory: where what was saved is one of them itself, that decides.
+    known |= {id(one): edge for one, edge in zip(given, node.edges, strict=True) if edge is not None}
+    origins = tuple([None if one is None else known.get(id(one), known.get(_address(one._data))) for one in saved])
     makers = [None if raw is None else _zeros(raw) for raw in raws]
     places = [live.index(position) if position in live else None for position in range(len(raws))]
     node.plan = FunctionPlan(function, origins, tuple(zip(places, makers, strict=True)))

@@ -7,6 +7,9 @@ from weakref import ref
 
 from torch.utils.hooks import RemovableHandle
 
+from nbgrad.core.base import TensorBase
+from nbgrad.core.contents import told
+
 if TYPE_CHECKING:
     from nbgrad.core.node import Node
 
@@ -26,12 +29,12 @@ class Hooks:
 
     __slots__ = ("accumulated", "after", "before", "gradient", "retained")
 
-    def __init__(self) -> None:
+    def __init__(self, retained: Any = None) -> None:
         self.gradient: Table = OrderedDict()
         self.before: Table = OrderedDict()
         self.after: Table = OrderedDict()
         self.accumulated: Table = OrderedDict()
-        self.retained: ref[Any] | None = None
+        self.retained: ref[Any] | None = None if retained is None else ref(retained)
 
 
 def add(table: Table, hook: Callable[..., Any]) -> RemovableHandle:
@@ -62,6 +65,17 @@ def run_after(
     return ((position, one) for position, one in enumerate(results) if one is not None and node.edges[position])
 
 
+def check_alike(kind: str, returned: Any, gradient: Any) -> None:
+    """An error unless a hook has ``returned`` a tensor that ``gradient`` can be replaced with.
+
+    Raises:
+        RuntimeError: it is of another shape or element type, or no tensor.
+    """
+    got = told("a tensor", returned._data) if isinstance(returned, TensorBase) else type(returned).__name__
+    if got != (wanted := told("a tensor", gradient.data)):
+        raise RuntimeError(f"{kind} must return None or {wanted}, not {got}")
+
+
 def _lifted(node: "Node", gradients: list[Any]) -> tuple[Any, ...]:
     return tuple(None if one is None else node.plan.lift(one) for one in gradients)
 
@@ -76,4 +90,7 @@ def _replaced(node: "Node", kind: str, returned: Any, given: list[Any], *, creat
             f"a {kind} of {node.op.name} returned {len(new)} gradients, but it was given {len(given)}: "
             "return a tuple with one for each, or None to leave them as they are"
         )
+    for one, gradient in zip(new, given, strict=True) if kind == "prehook" else ():
+        if one is not None and gradient is not None:
+            check_alike(f"a prehook of {node.op.name}", one, gradient)
     return [one if one is None or create_graph else one.data for one in new]

@@ -51,6 +51,9 @@ class Plan(Steps):
         """Whether ``save`` does more than to save: then it is called wherever the op runs."""
         return False
 
+    foreign = False
+    """Whether the rules are code of the user's, which may hold the gradients that it sees or gives."""
+
     joint: Any = None
     """One rule for all inputs, where the op has one: it gets the gradient, which inputs need theirs, and ``saved``."""
 

@@ -13,8 +13,8 @@ from torch.utils.hooks import RemovableHandle
 from nbgrad.core import engine
 from nbgrad.core.alias import View, part
 from nbgrad.core.base import TensorBase
-from nbgrad.core.contents import Contents, differentiable, owned
-from nbgrad.core.hooks import Hooks, add
+from nbgrad.core.contents import Contents, differentiable, dtype_name, owned, told
+from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current
 from nbgrad.core.node import Leaf, Node, Origin, Output
@@ -42,7 +42,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
             raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
         self._data = value.detach()
         part(self)
-        self._origin = None  # the leaf states shape, dtype and device of its gradients: new data need a new one
+        self._renew_leaf()
 
     @property
     def origin(self) -> Origin:
@@ -84,9 +84,15 @@ class Tensor(TensorBase, Contents, TensorMethods):
                     "requires_grad=True on a tensor that was made in inference_mode(): no backward can save it. Make "
                     "an ordinary tensor of it with clone() first"
                 )
-        if value != self._needs_grad:
-            self._origin = None if self.is_leaf else self._origin
-        self._needs_grad = bool(value)
+        changed, self._needs_grad = value != self._needs_grad, bool(value)
+        if changed and self.is_leaf:
+            self._renew_leaf()
+
+    def _renew_leaf(self) -> None:
+        """A leaf says what its tensor is: for another kind or other data there is a new one, with the same hooks."""
+        before, self._origin = self._origin, None
+        if before is not None and before.hooks is not None:
+            self.origin.hooks = before.hooks
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
         """Set ``requires_grad`` in place and return the tensor."""
@@ -116,9 +122,10 @@ class Tensor(TensorBase, Contents, TensorMethods):
                 f"a gradient must be a tensor of shape {tuple(self.shape)} or None, not {type(value).__name__}: write "
                 f"x.grad = nbgrad.tensor(...), or x.grad = None to drop it"
             )
-        if value is not None and value.shape != self.shape:
+        if value is not None and (value.shape, value.dtype, value.device) != (self.shape, self.dtype, self.device):
             raise RuntimeError(
-                f"a gradient of shape {tuple(value.shape)} cannot be assigned to a tensor of shape {tuple(self.shape)}"
+                f"{told('a gradient', value.data)} on {value.device} cannot be assigned to "
+                f"{told('a tensor', self.data)} on {self.device}: both must be the same"
             )
         self._grad = value
 
@@ -174,7 +181,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
     @property
     def retains_grad(self) -> bool:
         """Whether a tensor that an op made keeps its gradient; False for a leaf, which always does."""
-        hooks = None if self._origin is None or self.is_leaf else self._origin.hooks
+        hooks = None if self.is_leaf else self.origin.hooks
         return hooks is not None and hooks.retained is not None and hooks.retained() is self
 
     def retain_grad(self) -> None:
@@ -194,20 +201,17 @@ class Tensor(TensorBase, Contents, TensorMethods):
         A tensor that the hook returns goes on in its place. The handle takes the hook away with ``remove()``.
 
         Raises:
-            RuntimeError: the tensor needs no gradient; in the backward: the hook returned another shape.
+            RuntimeError: the tensor needs no gradient; in the backward: the hook returned another shape or type.
         """
         if not self._needs_grad:
             raise RuntimeError("register_hook() on a tensor that needs no gradient: the hook would never be called")
-        shape = self.shape
 
         def on_gradient(gradient: Any) -> Any:
             recorded = isinstance(gradient, Tensor)
             returned: Any = hook(gradient if recorded else Tensor(gradient))
             if returned is None:
                 return gradient
-            if not isinstance(returned, Tensor) or returned.shape != shape:
-                got = f"shape {tuple(returned.shape)}" if isinstance(returned, Tensor) else type(returned).__name__
-                raise RuntimeError(f"a hook must return None or a tensor of shape {tuple(shape)}, not {got}")
+            check_alike("a hook", returned, gradient)
             return returned if recorded else returned._data
 
         return add(self._hooks().gradient, on_gradient)
@@ -375,6 +379,11 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
         raise RuntimeError(
             f"gradient= has shape {tuple(gradient.shape)}, but the tensor has shape {tuple(output.shape)}: "
             "they must be equal"
+        )
+    if gradient.is_complex() != output.is_complex():
+        raise RuntimeError(
+            f"gradient= is of type {dtype_name(gradient.dtype)}, but the tensor of {dtype_name(output.dtype)}: both "
+            "must be complex, or both real"
         )
     if gradient.dtype != output.dtype or gradient.device != output.device:
         gradient = gradient.to(device=output.device, dtype=output.dtype)

@@ -12,7 +12,7 @@ from nbgrad.core.row import Op
 from nbgrad.core.samples import Sample
 from nbgrad.core.tensor import tensor
 from tests.core import rows
-from tests.core.programs import Library, agree
+from tests.core.programs import Library, agree, both_raise
 
 
 def complex_samples(row: Op) -> Iterator[Sample]:
@@ -115,6 +115,18 @@ def test_backward_from_a_complex_number_needs_a_gradient() -> None:
         with pytest.raises(RuntimeError, match=r"real|complex"):
             (make() * 2).backward()
         (make() * 2).backward(torch.tensor(1 + 0j))
+
+
+def test_a_complex_gradient_is_none_for_a_real_number_nor_a_real_one_for_a_complex_number() -> None:
+    def program(dtype: torch.dtype, other: torch.dtype) -> Callable[[Library], tuple[Any, ...]]:
+        def run(lib: Library) -> tuple[Any, ...]:
+            x = lib.leaf(1.0, dtype=dtype)
+            return lib.grad(x * 2, [x], lib.constant(1.0, dtype=other))
+
+        return run
+
+    both_raise(program(torch.float64, torch.complex128), "complex128", "float64")
+    both_raise(program(torch.complex128, torch.float64), "complex128", "float64")
 
 
 def test_a_function_may_have_complex_outputs() -> None:

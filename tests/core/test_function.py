@@ -309,6 +309,62 @@ def test_a_saved_tensor_that_is_returned_does_not_become_the_gradient_itself() -
     assert weight.tolist() == [3.0, 4.0]
 
 
+def test_a_gradient_that_was_made_in_the_forward_is_as_good_for_every_backward() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        seen: list[Any] = []
+
+        class Loss(base(lib)):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                ctx.gradient = x * 2
+                return (x * x).sum()
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                seen.append(ctx.gradient)
+                return ctx.gradient
+
+        class Same(base(lib)):
+            @staticmethod
+            def forward(_ctx: Any, x: Any) -> Any:
+                return x * 1
+
+            @staticmethod
+            def backward(_ctx: Any, g: Any) -> Any:
+                seen.append(g)
+                return g
+
+        x, z = lib.leaf(1.0, 2.0), lib.leaf(3.0, 4.0)
+        loss, scaled = Loss.apply(x), (Same.apply(z) * 3).sum()
+        for _ in range(4):
+            loss.backward(retain_graph=True)
+            scaled.backward(retain_graph=True)
+        return x.grad, z.grad, *seen
+
+    agree(program)
+
+
+def test_saved_inputs_that_share_memory_are_told_apart() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        class Product(base(lib)):
+            @staticmethod
+            def forward(ctx: Any, x: Any, y: Any) -> Any:
+                ctx.save_for_backward(x, y)
+                return x * y
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                x, y = ctx.saved_tensors
+                return g * y, g * x
+
+        x = lib.leaf(1.0, 2.0)
+        y = x.detach().requires_grad_()
+        first = lib.grad(Product.apply(x, y).sum(), [x, y], create_graph=True)
+        return (*first, *lib.grad((first[0] * 3 + first[1]).sum(), [x, y]))
+
+    agree(program)
+
+
 def test_the_record_shows_it_as_one_op_with_its_own_name_and_inputs() -> None:
     with nbgrad.AutogradGraph() as graph:
         a, b = tensor([0.3], requires_grad=True), tensor([0.4], requires_grad=True)

@@ -50,6 +50,18 @@ def test_a_removed_hook_runs_no_more() -> None:
     agree(program)
 
 
+def test_hooks_run_only_on_the_way_to_what_grad_was_asked_for() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x, w = lib.leaf(1.0, 2.0), lib.leaf(3.0, 4.0)
+        seen: list[Any] = []
+        for one in (w, other := w * w, used := x * w):
+            one.register_hook(seen.append)
+        found = lib.grad([used.sum(), other, w], [x], [None, lib.constant(1.0, 1.0), lib.constant(1.0, 1.0)])
+        return *found, *seen
+
+    agree(program)
+
+
 def test_a_hook_can_be_part_of_a_second_order_gradient() -> None:
     def program(lib: Library) -> tuple[Any, ...]:
         x = lib.leaf(1.0, 2.0)
@@ -76,6 +88,21 @@ def test_retain_grad_keeps_the_gradient_of_what_an_op_made_and_accumulates() -> 
         once = y.grad * 1
         loss.backward()
         return once, y.grad, x.grad, *before, y.retains_grad, x.retains_grad
+
+    agree(program)
+
+
+def test_retain_grad_of_a_view_outlives_a_change_of_its_base() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0, 3.0)
+        base = x * 1
+        used, unused = base[:2], base[1:]
+        used.retain_grad()
+        unused.retain_grad()
+        before = (used * 5 + unused * 7).sum()
+        base.mul_(2)
+        (before + (used * used).sum() + base.sum()).backward()
+        return x.grad, used.grad, unused.grad, used.retains_grad, unused.retains_grad
 
     agree(program)
 
@@ -163,6 +190,70 @@ def test_misuse_raises_where_torch_raises() -> None:
     both_raise(no_leaf, "leaf")
     both_raise(wrong_shape, "(2,)", "(3,)")
     both_raise(wrong_count, "hook of mul", "returned")
+
+
+def test_a_hook_may_not_change_the_shape_or_the_element_type() -> None:
+    def changed(register: str, change: Any) -> Any:
+        def program(lib: Library) -> tuple[Any, ...]:
+            y = lib.leaf(1.0, 2.0) + 2
+            if register == "tensor":
+                y.register_hook(change)
+            else:
+                y.grad_fn.register_prehook(lambda gradients: (change(gradients[0]),))
+            (y * 3).sum().backward()
+            return ()
+
+        return program
+
+    both_raise(changed("tensor", lambda g: g.float()), "float32", "float64")
+    both_raise(changed("tensor", lambda g: g[:1]), "(1,)", "(2,)")
+    both_raise(changed("node", lambda g: g.float()), "prehook of add", "float32", "float64")
+    both_raise(changed("node", lambda g: g[:1]), "prehook of add", "(1,)", "(2,)")
+
+
+def test_what_a_hook_has_seen_or_made_is_not_changed_by_a_later_backward() -> None:
+    def hooked(kind: str) -> Any:
+        def program(lib: Library) -> tuple[Any, ...]:
+            x, mine = lib.leaf(1.0, 2.0), lib.constant(5.0, 6.0)
+            held: list[Any] = []
+            for _ in range(3):
+                inner, last = x + 1, x * 1
+                if kind == "leaf":
+                    x.register_hook(held.append)
+                elif kind == "replaced":
+                    x.register_hook(lambda _: mine)
+                elif kind == "result":
+                    inner.register_hook(held.append)
+                elif kind == "before":
+                    inner.grad_fn.register_prehook(held.extend)
+                else:
+                    last.grad_fn.register_hook(lambda inputs, _: held.append(inputs[0]))
+                (last if kind == "after" else inner * 3).sum().backward()
+            return x.grad, mine, *held
+
+        return program
+
+    for kind in ("leaf", "replaced", "result", "before", "after"):
+        agree(hooked(kind))
+
+
+def test_hooks_of_a_leaf_stay_when_it_is_frozen_and_when_its_data_are_replaced() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x, seen = lib.leaf(1.0, 2.0), []
+        handle = x.register_hook(lambda g: g * 10)
+        x.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad * 1))
+        (x * 2).sum().backward()
+        x.requires_grad_(False)
+        x.requires_grad_(True)
+        (x * 3).sum().backward()
+        x.grad = None
+        x.data = lib.raw(lib.constant(3.0, 4.0, 5.0))
+        (x * 4).sum().backward()
+        handle.remove()
+        (x * 5).sum().backward()
+        return x.grad, *seen
+
+    agree(program)
 
 
 def test_a_hook_that_raises_leaves_every_gradient_as_it_was() -> None:

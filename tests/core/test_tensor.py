@@ -93,6 +93,12 @@ def gradient_of_another_shape_assigned(lib: Library) -> tuple[Any, ...]:
     return (x,)
 
 
+def gradient_of_another_type_assigned(lib: Library) -> tuple[Any, ...]:
+    x = lib.leaf(1.0, 2.0)
+    x.grad = lib.constant(1.0, 2.0, dtype=torch.float32)
+    return (x,)
+
+
 def numpy_of_what_needs_a_gradient(lib: Library) -> tuple[Any, ...]:
     return (lib.leaf(1.0).numpy(),)
 
@@ -126,6 +132,7 @@ def copy_of_a_result(lib: Library) -> tuple[Any, ...]:
         (booleans_requiring_grad_later, ["floating point", "torch.bool"]),
         (result_switched_off, ["mul", "detach()"]),
         (gradient_of_another_shape_assigned, ["(3,)", "(2,)"]),
+        (gradient_of_another_type_assigned, ["float32", "float64"]),
         (numpy_of_what_needs_a_gradient, ["detach().numpy()"]),
         (shapes_that_do_not_broadcast, ["mul(", "a of shape (3,)", "b of shape (4,)", "float64"]),
         (matrices_that_do_not_fit, ["matmul(", "(1, 3)", "(1, 2)"]),

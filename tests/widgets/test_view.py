@@ -108,18 +108,10 @@ def test_in_a_kernel_the_still_picture_gets_its_png_in_its_own_place(tmp_path: P
     cell = nbformat.v4.new_code_cell(IN_A_KERNEL)
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "small.ipynb")
     # In a process of its own: the client of a kernel leaves an event loop behind.
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter",
-        "nbconvert",
-        "--execute",
-        "--to",
-        "notebook",
-        "--inplace",
-        "small.ipynb",
-    ]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    options = ["--execute", "--to", "notebook", "--inplace", "small.ipynb"]
+    subprocess.run(
+        [sys.executable, "-m", "jupyter", "nbconvert", *options], cwd=tmp_path, check=True, capture_output=True
+    )
     still, live = nbformat.read(tmp_path / "small.ipynb", as_version=4).cells[0].outputs
     assert still.data.keys() == {"image/svg+xml", "image/png", "text/plain"}
     assert base64.b64decode(still.data["image/png"]).startswith(b"\x89PNG")
