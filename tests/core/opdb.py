@@ -5,7 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import nbgrad
 from nbgrad.core.tensor import Tensor
+from tests.core import closeness
 
 COLUMNS = ("value", "gradient", "second order", "method", "in place")
 """What is compared; the last two are value and gradient of the same call written as a method."""
@@ -183,8 +184,7 @@ def close(ours: list[Any], theirs: list[Any]) -> None:
     assert len(ours) == len(theirs), f"{len(ours)} results, but torch has {len(theirs)}"
     for place, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
         if isinstance(mine, torch.Tensor) and isinstance(yours, torch.Tensor):
-            about = partial("number {}: {}".format, place)
-            torch.testing.assert_close(mine, yours, equal_nan=True, msg=about)
+            closeness.close(mine, yours, f"number {place}")
         else:
             assert mine == yours, f"number {place}: {mine!r}, but torch has {yours!r}"
 
