@@ -25,13 +25,13 @@ from tests.core.opdb import (
     COMPLEX,
     DIFFERENT,
     SKIPPED,
-    Result,
     cases,
     check,
     entries,
     lists,
     one_line,
 )
+from tests.core.result import Result
 from tests.seeding import seed_only_what_is_there
 
 TABLE = Path("build/opdb.md")

@@ -2,9 +2,7 @@
 
 import random
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -18,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import nbgrad
 from nbgrad.core.tensor import Tensor
 from tests.core import closeness
+from tests.core.result import Result
 
 COLUMNS = ("value", "gradient", "second order", "method", "in place")
 """What is compared; the last two are value and gradient of the same call written as a method."""
@@ -61,42 +60,6 @@ def cases() -> list[str]:
             names += [name] if torch.float64 in dtypes else []
             names += [name + COMPLEX] if torch.complex128 in dtypes else []
     return names
-
-
-@dataclass
-class Result:
-    """What came of one case.
-
-    Attributes:
-        case: its name.
-        counts: for each column how many samples agree, of how many that were compared.
-        whole: how many samples agree in every column, of how many.
-        reasons: what went wrong, by column and text: in how many samples.
-        failing: the number of the first sample that does not agree.
-        seconds: how long it took.
-    """
-
-    case: str
-    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    whole: tuple[int, int] = (0, 0)
-    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    failing: int | None = None
-    seconds: float = 0.0
-
-    @property
-    def agrees(self) -> bool:
-        """Whether there were samples, and all of them agree in all columns."""
-        return self.whole[1] > 0 and not self.reasons
-
-    def add(self, number: int, found: dict[str, str]) -> None:
-        """Count one sample."""
-        self.whole = (self.whole[0] + (not any(found.values())), self.whole[1] + 1)
-        for column, reason in found.items():
-            passed, total = self.counts.get(column, (0, 0))
-            self.counts[column] = (passed + (not reason), total + 1)
-            if reason:
-                self.reasons[column, reason] += 1
-                self.failing = number if self.failing is None else self.failing
 
 
 def check(case: str, at_most: int | None = None, only: int | None = None) -> Result:
