@@ -6,8 +6,8 @@ import torch
 def seed_only_what_is_there() -> None:
     """From now on in this process, a seed goes to the kinds of device that torch finds here.
 
-    ``torch.manual_seed`` seeds every kind of device. One that has not started keeps the seed with the text of the whole
-    stack, for as long as the process lives; to write it thrice took longer than most tests that seed.
+    ``torch.manual_seed`` seeds every kind of device. For each that has not started it keeps the seed with the text of
+    the whole stack; to write that three times takes longer than most tests that seed.
     """
     for library in (torch.cuda, torch.xpu, torch.mtia):
         if not library.is_available():
