@@ -13,6 +13,8 @@ from tools.check_tools import chromium
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
     from playwright.sync_api import Browser
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadGroupScheduling
 
 # The tests run in as many processes as there are cores, and their tensors are small: a second thread only waits for the
 # first. Said before anything imports torch, and so to the processes that tests start too.
@@ -44,8 +46,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(module))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadGroupScheduling | None":
+    """With ``--dist loadgroup``, send the cases of a test function to one process, all at once.
+
+    One by one the process that sends them counts, for each test that is done, all that are, which takes a core's time.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Functions(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope: str = super()._split_scope(nodeid)
+            return scope.partition("[")[0]
+
+    return Functions(config, log)
+
+
 def pytest_collection_finish() -> None:
-    """What is there by now stays to the end: the collector, which many tests call, need not look at it again."""
+    """Make ready for thousands of tests in this process.
+
+    What is there by now stays to the end: the collector, which many tests call, need not look at it again.
+    """
+    if "torch" in sys.modules:
+        from tests.seeding import seed_only_what_is_there
+
+        seed_only_what_is_there()
     gc.collect()
     gc.freeze()
 

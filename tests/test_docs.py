@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,8 @@ def trimmed(text: str) -> list[str]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_page_runs_and_prints_what_it_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(DOCS.parent)  # places in messages are named from there
+    # A page runs as a script; tqdm takes this module, which other tests import, for the kernel of a notebook.
+    monkeypatch.delitem(sys.modules, "ipykernel.zmqshell", raising=False)
     text = path.read_text(encoding="utf-8")
     assert blocks(text), f"{path.name} has no python block: show how it is used"
     run(path)

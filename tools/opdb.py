@@ -25,13 +25,14 @@ from tests.core.opdb import (
     COMPLEX,
     DIFFERENT,
     SKIPPED,
-    Result,
     cases,
     check,
     entries,
     lists,
     one_line,
 )
+from tests.core.result import Result
+from tests.seeding import seed_only_what_is_there
 
 TABLE = Path("build/opdb.md")
 
@@ -78,6 +79,7 @@ def prepare() -> None:
     """Make a process ready: one thread each, and torch's op database, which takes seconds to import."""
     warnings.simplefilter("ignore")  # torch's samples use what torch deprecates
     torch.set_num_threads(1)
+    seed_only_what_is_there()
     entries()
 
 

@@ -2,10 +2,8 @@
 
 import random
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
@@ -17,6 +15,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import nbgrad
 from nbgrad.core.tensor import Tensor
+from tests.core import closeness
+from tests.core.result import Result
 
 COLUMNS = ("value", "gradient", "second order", "method", "in place")
 """What is compared; the last two are value and gradient of the same call written as a method."""
@@ -60,42 +60,6 @@ def cases() -> list[str]:
             names += [name] if torch.float64 in dtypes else []
             names += [name + COMPLEX] if torch.complex128 in dtypes else []
     return names
-
-
-@dataclass
-class Result:
-    """What came of one case.
-
-    Attributes:
-        case: its name.
-        counts: for each column how many samples agree, of how many that were compared.
-        whole: how many samples agree in every column, of how many.
-        reasons: what went wrong, by column and text: in how many samples.
-        failing: the number of the first sample that does not agree.
-        seconds: how long it took.
-    """
-
-    case: str
-    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    whole: tuple[int, int] = (0, 0)
-    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    failing: int | None = None
-    seconds: float = 0.0
-
-    @property
-    def agrees(self) -> bool:
-        """Whether there were samples, and all of them agree in all columns."""
-        return self.whole[1] > 0 and not self.reasons
-
-    def add(self, number: int, found: dict[str, str]) -> None:
-        """Count one sample."""
-        self.whole = (self.whole[0] + (not any(found.values())), self.whole[1] + 1)
-        for column, reason in found.items():
-            passed, total = self.counts.get(column, (0, 0))
-            self.counts[column] = (passed + (not reason), total + 1)
-            if reason:
-                self.reasons[column, reason] += 1
-                self.failing = number if self.failing is None else self.failing
 
 
 def check(case: str, at_most: int | None = None, only: int | None = None) -> Result:
@@ -183,8 +147,7 @@ def close(ours: list[Any], theirs: list[Any]) -> None:
     assert len(ours) == len(theirs), f"{len(ours)} results, but torch has {len(theirs)}"
     for place, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
         if isinstance(mine, torch.Tensor) and isinstance(yours, torch.Tensor):
-            about = partial("number {}: {}".format, place)
-            torch.testing.assert_close(mine, yours, equal_nan=True, msg=about)
+            closeness.close(mine, yours, f"number {place}")
         else:
             assert mine == yours, f"number {place}: {mine!r}, but torch has {yours!r}"
 

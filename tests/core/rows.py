@@ -10,6 +10,7 @@ from nbgrad.core.grad import grad
 from nbgrad.core.row import Op
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor, tensor
+from tests.core.closeness import close
 
 Gradients = list[torch.Tensor]
 
@@ -213,25 +214,3 @@ def check(row: Op, sample: Sample) -> None:
         assert len(mine) == len(yours)
         for position, (m, y) in enumerate(zip(mine, yours, strict=True)):
             close(m, y, f"{name} {position}")
-
-
-def close(ours: Any, theirs: Any, what: str, tolerance: float | None = None) -> None:
-    """Equal within ``tolerance``, by default torch's own for the dtype; shape and dtype included."""
-    if isinstance(ours, tuple):
-        theirs = tuple(theirs)
-    elif identical(ours, theirs):
-        return
-    torch.testing.assert_close(
-        ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda text: f"{what}: {text}"
-    )
-
-
-def identical(ours: Any, theirs: Any) -> bool:
-    """Whether two tensors are equal: most are, and to ask takes a hundredth of what torch takes to say how close."""
-    return (
-        isinstance(ours, torch.Tensor)
-        and isinstance(theirs, torch.Tensor)
-        and (ours.dtype, ours.device, ours.layout) == (theirs.dtype, theirs.device, theirs.layout)
-        and ours.dtype is not torch.complex32  # torch has no kernel for that
-        and torch.equal(ours, theirs)
-    )

@@ -3,8 +3,6 @@
 A few samples of each entry are run here; ``make opdb`` runs them all.
 """
 
-import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from nbgrad.core.methods import TensorMethods
 from nbgrad.core.op import OPS
 from nbgrad.core.tensor import Tensor
 from tests.core import opdb
+from tests.core.result import Result
+from tests.core.unruly import nothing, unruly
 from tools import opdb as tool
 
 SAMPLES = 4
@@ -24,7 +24,7 @@ REGENERATE = "run `make setup` and then `.venv/bin/python -m tools.opdb --keep {
 
 
 @pytest.fixture(scope="module")
-def results() -> dict[str, opdb.Result]:
+def results() -> dict[str, Result]:
     """What came of every case: of an agreeing one a few samples, of another the sample that it is listed with."""
     known = set(opdb.cases())
     work: list[tool.Work] = [(case, SAMPLES, None) for case in opdb.read_agreed() if case in known]
@@ -42,12 +42,12 @@ def test_a_reason_is_that_of_an_entry() -> None:
     assert opdb.UNSETTLED.keys() <= opdb.read_different().keys()
 
 
-def test_every_listed_case_agrees(results: dict[str, opdb.Result]) -> None:
+def test_every_listed_case_agrees(results: dict[str, Result]) -> None:
     lost = {case: dict(results[case].reasons) for case in opdb.read_agreed() if not results[case].agrees}
     assert not lost
 
 
-def test_no_other_case_agrees(results: dict[str, opdb.Result]) -> None:
+def test_no_other_case_agrees(results: dict[str, Result]) -> None:
     settled = opdb.read_different().keys() - opdb.UNSETTLED.keys()
     gained = sorted(case for case in settled if results[case].agrees)
     names = " ".join(dict.fromkeys(case.removesuffix(opdb.COMPLEX) for case in gained))
@@ -68,7 +68,7 @@ def rule() -> Iterator[Callable[[Callable[..., Any]], Any]]:
     ROW.rule(INPUT, right.formula)(right.function)
 
 
-def agreeing(result: opdb.Result) -> list[str]:
+def agreeing(result: Result) -> list[str]:
     return [column for column, (passed, total) in result.counts.items() if passed == total > 0]
 
 
@@ -166,21 +166,6 @@ def test_an_entry_without_samples_does_not_agree(monkeypatch: pytest.MonkeyPatch
     assert not opdb.check("exp").agrees
 
 
-def nothing() -> None:
-    """A process of ``unruly`` has nothing to prepare."""
-
-
-def unruly(case: str, *_: Any) -> opdb.Result:
-    """In a process of its own: dies, hangs, raises, or is well."""
-    if case == "dies":
-        os._exit(3)
-    if case == "hangs":
-        time.sleep(60)
-    if case == "raises":
-        raise LookupError("no samples")
-    return opdb.Result(case, {"value": (1, 1)}, (1, 1))
-
-
 def test_a_process_that_dies_or_hangs_stops_nothing() -> None:
     cases = ("well", "dies", "hangs", "raises", "still well")
     results = list(tool.run([(case, None, None) for case in cases], jobs=2, limit=1.0, function=unruly, ready=nothing))
@@ -198,9 +183,9 @@ def test_a_process_that_dies_or_hangs_stops_nothing() -> None:
 def test_the_command_writes_a_table_and_fails_below_what_is_required(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = opdb.Result("mul", {"value": (0, 2)}, (0, 2))
+    wrong = Result("mul", {"value": (0, 2)}, (0, 2))
     wrong.reasons["value", "nbgrad has no op 'torch.mul' yet: use a|b"] = 2
-    right = opdb.Result("exp", dict.fromkeys(opdb.COLUMNS, (1, 1)), (1, 1))
+    right = Result("exp", dict.fromkeys(opdb.COLUMNS, (1, 1)), (1, 1))
     monkeypatch.setattr(tool, "run", lambda work, **_: iter([right, wrong]))
     path = tmp_path / "table.md"
     command = ["exp", "mul", "--output", str(path)]
@@ -216,8 +201,8 @@ def test_the_command_writes_a_table_and_fails_below_what_is_required(
 def test_kept_lists_change_only_for_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opdb, "read_agreed", lambda: ["exp", "mul", "no longer there"])
     monkeypatch.setattr(opdb, "read_different", lambda: {"add": 3, "sub": 4})
-    agreed = opdb.Result("add", whole=(1, 1))
-    differs = opdb.Result("mul", failing=7)
+    agreed = Result("add", whole=(1, 1))
+    differs = Result("mul", failing=7)
     differs.reasons["value", "wrong"] += 1
     assert opdb.lists([agreed, differs]) == ("add\nexp\n", "mul 7\nsub 4\n")
 

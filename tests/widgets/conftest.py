@@ -1,5 +1,6 @@
 """Hand-made descriptions, and a generator of large ones: the drawings are tested without an engine."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -79,6 +80,9 @@ class Sketch:
         )
 
     def done(self, *notes: str) -> Description:
+        into: defaultdict[str, list[Edge]] = defaultdict(list)
+        for edge in self.edges:
+            into[edge["target"]].append(edge)
         ops = sum(node["kind"] == "op" for node in self.nodes)
         return {
             "version": 2,
@@ -90,7 +94,7 @@ class Sketch:
             "scopes": self.scopes,
             "ops": self.ops,
             "formulas": {},
-            "steps": [self._step(node) for node in reversed(self.nodes) if node["kind"] == "op"],
+            "steps": [step(node, into[node["id"]]) for node in reversed(self.nodes) if node["kind"] == "op"],
             "overlays": [
                 {"key": "gradient", "label": "gradient norm", "low": "0.1", "high": "10", "classes": []},
                 {"key": "dtype", "label": "dtype", "low": "", "high": "", "classes": ["float32"]},
@@ -100,13 +104,15 @@ class Sketch:
             "history": {"frames": [], "charts": [], "differences": []},
         }
 
-    def _step(self, node: Node) -> Step:
-        given: list[Given] = [
-            {"edge": edge["id"], "text": f"to {edge['input']}", "reduction": None, "sum": None}
-            for edge in self.edges
-            if edge["target"] == node["id"] and edge["gradient"] is not None
-        ]
-        return {"node": node["id"], "title": f"the rule of {node['label'][0]}", "incoming": "norm 0.2", "given": given}
+
+def step(node: Node, edges: list[Edge]) -> Step:
+    """A step of the backward: what the edges into the node are given."""
+    given: list[Given] = [
+        {"edge": edge["id"], "text": f"to {edge['input']}", "reduction": None, "sum": None}
+        for edge in edges
+        if edge["gradient"] is not None
+    ]
+    return {"node": node["id"], "title": f"the rule of {node['label'][0]}", "incoming": "norm 0.2", "given": given}
 
 
 def undone(text: str, terms: int = 32) -> Reduction:

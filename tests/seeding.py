@@ -1,0 +1,14 @@
+"""``torch.manual_seed`` without the tracebacks that it writes down for devices that are not there."""
+
+import torch
+
+
+def seed_only_what_is_there() -> None:
+    """From now on in this process, a seed goes to the kinds of device that torch finds here.
+
+    ``torch.manual_seed`` seeds every kind of device. For each that has not started it keeps the seed with the text of
+    the whole stack; to write that three times takes longer than most tests that seed.
+    """
+    for library in (torch.cuda, torch.xpu, torch.mtia):
+        if not library.is_available():
+            library.manual_seed_all = lambda _: None  # type: ignore[attr-defined]
