@@ -111,9 +111,11 @@ def one_shell() -> "Iterator[InteractiveShell]":
     """An IPython without a front end."""
     from IPython.core.interactiveshell import InteractiveShell
 
+    main = sys.modules["__main__"]
     shell = InteractiveShell.instance()
     yield shell
     InteractiveShell.clear_instance()
+    sys.modules["__main__"] = main  # the shell puts its own there, from which no process can be spawned
 
 
 @pytest.fixture
