@@ -143,8 +143,7 @@ class Kept:
         """The statistics of everything kept."""
         found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
         kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
-        once = {id(data): data for data in kept.values()}
-        known = dict(zip(once, summarise_all(list(once.values())), strict=True))
+        known = summarise_all({id(data): data for data in kept.values()})
         return found | {key: known[id(data)] for key, data in kept.items()}
 
 

@@ -109,7 +109,7 @@ class AutogradGraph(Listener, Queries):
             self._failed = self._shown(self._failure.frame.roots)
         shown = (*self._records, *self._failed)
         kept = {record.id: data for record in shown if (data := record.kept_value) is not None}
-        notes.settled = dict(zip(kept, summarise_all(list(kept.values())), strict=True))
+        notes.settled = summarise_all(kept)
         notes.frame = self.frame
         notes.values.keep(())
         self._updates.drop()  # a step may have been interrupted

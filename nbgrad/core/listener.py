@@ -248,10 +248,10 @@ class Listener(Observer):
         self._backwards += 1
         ended, before = self._running, self._notes.frame
         self._notes.frame, self._running, ended.outer = ended, ended.outer, None
-        frame = self._backwards >= self._ask and self._history.wants(self._backwards)
-        self._updates.backward_ended(self._backwards, frame)
+        frame = False
         if self._backwards >= self._ask:
-            self._ask = self._history.ask_again(self._backwards)
+            frame, self._ask = self._history.wants(self._backwards), self._history.ask_again(self._backwards)
+        self._updates.backward_ended(self._backwards, frame)
         if frame:
             self._history.add(self._backwards, ended, self._passed(), self._notes.values)
         ended.end(self._backwards, before, self.watch)

@@ -1,7 +1,6 @@
 """What is shown of a tensor's numbers."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,25 +42,25 @@ def summarise(data: torch.Tensor) -> Stats:
 
     Of complex numbers they are those of the magnitudes.
     """
-    return summarise_all([data])[0]
+    return summarise_all({0: data})[0]
 
 
-def summarise_all(tensors: Sequence[torch.Tensor]) -> list[Stats]:
-    """The statistics of each tensor, in their order.
+def summarise_all(tensors: dict[int, torch.Tensor]) -> dict[int, Stats]:
+    """The statistics of ``tensors`` by the same keys.
 
     A graph of thousands of ops is closed with twice as many: those of one shape and element type are worked out
     together, in a tenth of the time.
     """
     alike: dict[Any, list[int]] = {}
-    for place, data in enumerate(tensors):
-        alike.setdefault((data.shape, data.dtype, data.device), []).append(place)
+    for key, data in tensors.items():
+        alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
     found: dict[int, Stats] = {}
-    for (shape, *_), places in alike.items():
+    for (shape, *_), keys in alike.items():
         many = max(1, _TOGETHER // max(1, shape.numel()))
-        for start in range(0, len(places), many):
-            some = places[start : start + many]
-            found.update(zip(some, _summarise([tensors[place] for place in some]), strict=True))
-    return [found[place] for place in range(len(tensors))]
+        for start in range(0, len(keys), many):
+            some = keys[start : start + many]
+            found.update(zip(some, _summarise([tensors[key] for key in some]), strict=True))
+    return found
 
 
 def _summarise(alike: list[torch.Tensor]) -> list[Stats]:
@@ -71,11 +70,11 @@ def _summarise(alike: list[torch.Tensor]) -> list[Stats]:
     magnitudes = rows.dtype.is_complex
     numbers = (rows.abs() if magnitudes else rows).to(torch.float64).reshape(len(alike), size)
     values = rows.tolist() if size <= SMALL else [None] * len(alike)
-    norms = torch.linalg.vector_norm(numbers, dim=1).tolist()
+    lengths = torch.linalg.vector_norm(numbers, dim=1).tolist()
     found = []
-    for row, spread in enumerate(_spread(numbers, norms) if size else [(None, None, None, 0, 0)] * len(alike)):
+    for row, spread in enumerate(_spread(numbers, lengths) if size else [(None, None, None, 0, 0)] * len(alike)):
         counts = _counts(numbers[row], spread) if size > SMALL and spread[0] is not None else None
-        found.append(Stats(shape, norms[row], *spread, values[row], counts, magnitudes))
+        found.append(Stats(shape, lengths[row], *spread, values[row], counts, magnitudes))
     return found
 
 
@@ -83,9 +82,9 @@ _Spread = tuple[float | None, float | None, float | None, int, int]
 """The lowest, the highest and the mean of the finite numbers, if there are any, and how many are NaN and Inf."""
 
 
-def _spread(numbers: torch.Tensor, norms: list[float]) -> list[_Spread]:
+def _spread(numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
     """That of each row."""
-    if all(map(math.isfinite, norms)):  # to look at every number takes longer than all the rest
+    if all(map(math.isfinite, lengths)):  # to look at every number takes longer than all the rest
         low, high = torch.aminmax(numbers, dim=1)
         return [(*row, 0, 0) for row in zip(low.tolist(), high.tolist(), numbers.mean(1).tolist(), strict=True)]
     finite = numbers.isfinite()

@@ -60,8 +60,14 @@ MANY = [
 ]
 
 
+def summaries(tensors: list[torch.Tensor]) -> list[Stats]:
+    found = summarise_all(dict(enumerate(tensors)))
+    assert found.keys() == set(range(len(tensors)))
+    return [found[place] for place in range(len(tensors))]
+
+
 def test_the_statistics_of_many_are_those_of_each_and_in_order() -> None:
-    found = summarise_all([*MANY, *reversed(MANY)])
+    found = summaries([*MANY, *reversed(MANY)])
     for data, stats, again in zip(MANY, found[: len(MANY)], found[: -len(MANY) - 1 : -1], strict=True):
         assert repr(stats) == repr(again) == repr(summarise(data))  # repr: a NaN is no NaN
         numbers = (data.abs() if data.is_complex() else data).double().flatten()
@@ -82,9 +88,9 @@ def test_the_statistics_of_many_are_those_of_each_and_in_order() -> None:
 def test_the_statistics_of_many_large_tensors_are_worked_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats_module, "_TOGETHER", 5000)
     tensors = [torch.full((2000,), float(value)) for value in range(7)]
-    assert [stats.mean for stats in summarise_all(tensors)] == list(range(7))
-    assert [stats.mean for stats in summarise_all([torch.ones(6000), torch.zeros(6000)])] == [1.0, 0.0]
-    assert summarise_all([]) == []
+    assert [stats.mean for stats in summaries(tensors)] == list(range(7))
+    assert [stats.mean for stats in summaries([torch.ones(6000), torch.zeros(6000)])] == [1.0, 0.0]
+    assert summaries([]) == []
 
 
 def test_beyond_the_budget_only_the_norm_is_kept() -> None:
