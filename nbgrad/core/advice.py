@@ -41,7 +41,10 @@ def freed(node: Node, saved: Freed) -> RuntimeError:
     tensors = [name for name, version in zip(plan.saved_names, node.versions, strict=True) if version is not None]
     quoted = [repr(name) for name in sorted(tensors) if name in values or "[" in name]
     names = " and ".join([", ".join(quoted[:-1]), *quoted[-1:]] if len(quoted) > 1 else quoted)
-    by = f"by {saved.label} ({saved.place})" if saved.label else f"by the backward at {saved.place}"
+    by = f"by the backward at {saved.place}"
+    if saved.counted is not None:
+        number, graph = saved.counted
+        by = f"by backward {number} of {graph!r} ({saved.place})"
     return RuntimeError(
         f"backward through {node.op.name}{_made_at(node)} a second time: its saved {names} {_were(names)} freed {by}. "
         "Either keep them there with retain_graph=True, or compute the result anew before this backward."

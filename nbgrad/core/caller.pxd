@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.base cimport TensorBase
 
 # What Python's own attributes of a frame give, asked of its C functions: every op that is recorded goes up a few frames.
 cdef extern from *:
@@ -13,9 +14,13 @@ cdef extern from *:
         PyObject *back = (PyObject *)PyFrame_GetBack((PyFrameObject *)frame);
         return back != NULL ? back : Py_NewRef(Py_None);
     }
+    static PyObject *frame_locals(PyObject *frame) {
+        return PyFrame_GetLocals((PyFrameObject *)frame);
+    }
     """
     ctypedef class types.CodeType [object PyCodeObject, check_size ignore]:
         cdef object co_filename
+        cdef int co_flags
 
     # The size of a frame is Python's own matter.
     ctypedef class types.FrameType [object PyObject, check_size ignore]:
@@ -31,9 +36,14 @@ cdef extern from *:
         cdef inline int f_lasti(self):
             return frame_lasti(self)
 
+        @property
+        cdef inline object f_locals(self):
+            return frame_locals(self)
+
     int frame_lasti(FrameType frame)
     CodeType frame_code(FrameType frame)
     FrameType frame_back(FrameType frame)
+    object frame_locals(FrameType frame)
 
 @cython.no_gc
 @cython.final

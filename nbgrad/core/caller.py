@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from inspect import CO_OPTIMIZED
 from pathlib import Path
-from sys import _getframe
+from sys import _getframe, getrefcount
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
-from nbgrad.core.methods import TensorMethods
+from nbgrad.core.base import TensorBase
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
@@ -101,10 +101,14 @@ def tensor_variables(frame: FrameType) -> dict[str, Any]:
     returns, and everything in it alive: it is emptied, unless the user holds it too, having called ``locals()``.
     """
     snapshot = frame.f_locals
-    found = {name: value for name, value in snapshot.items() if isinstance(value, TensorMethods)}
-    if in_a_function(frame) and sys.version_info < (3, 13) and sys.getrefcount(snapshot) <= 3:
+    found = {name: value for name, value in snapshot.items() if isinstance(value, TensorBase)}
+    if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:
         snapshot.clear()
     return found
+
+
+_SNAPSHOTS = sys.version_info < (3, 13)
+"""Whether a frame makes a dict of its variables for whoever asks, and keeps it."""
 
 
 def variable_name(wanted: Callable[[Any], bool]) -> str | None:
@@ -121,7 +125,7 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
         frame = frame.f_back
     for namespace in namespaces:
         for name, value in list(namespace.items()):
-            if isinstance(value, TensorMethods) and not name.startswith("_") and wanted(value):
+            if isinstance(value, TensorBase) and not name.startswith("_") and wanted(value):
                 return str(getattr(value, "name", None) or name)
     return None
 

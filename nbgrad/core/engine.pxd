@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.modes cimport Observer
 from nbgrad.core.node cimport Leaf, Node, Output, Steps, Vertex
 
 @cython.final
@@ -22,9 +23,10 @@ cdef class Walk:
     @cython.locals(latest=Vertex, waiting=list)
     cpdef object _wait(self, Vertex origin)
     cpdef object _add(self, Vertex origin, object gradient)
+    @cython.locals(observer=Observer)
     cpdef object _visit(self, Vertex origin, object gradient)
     cpdef object _collect(self, Output output, object gradient)
     @cython.locals(slot=Py_ssize_t, plan=Steps, needs=tuple, edges=list, position=Py_ssize_t)
     cpdef object _run_rules(self, Node node, object gradient)
-    @cython.locals(parent=Vertex, plan=Steps, same=bint)
+    @cython.locals(observer=Observer, parent=Vertex, plan=Steps, same=bint)
     cpdef object _hand_on(self, Node node, Py_ssize_t position, object gradient, object result)

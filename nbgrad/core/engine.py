@@ -104,8 +104,7 @@ class Walk:
         self.shown: set[int] = set()
         self.useful: set[Origin] | None = None
         self.observers: tuple[Observer, ...] = current().observers
-        labels = [observer.backward_label() for observer in self.observers]
-        self.freed = Freed(user_place(), next(filter(None, labels), None))
+        self.freed = Freed(user_place(), self._counted())
         self.retain_graph = retain_graph
         self.create_graph = create_graph
 
@@ -129,6 +128,14 @@ class Walk:
                 for observer in self.observers:
                     observer.on_backward_error(origin, error)
                 raise
+
+    def _counted(self) -> tuple[int, str] | None:
+        """The number that a graph gives this backward, and the name of the graph."""
+        for observer in self.observers:
+            known = observer.backward_begun()
+            if known is not None:
+                return known
+        return None
 
     def _latest(self) -> Origin:
         """The latest origin that has a gradient, which is the next to visit."""

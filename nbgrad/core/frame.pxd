@@ -17,12 +17,14 @@ cdef class Kept:
     cdef long long _budget
     cdef long long _room
     cdef set _counted
-    @cython.locals(size="long long")
-    cpdef object keep(self, object key, object data)
+    @cython.locals(size="long long", shelf=list)
+    cpdef object keep(self, object id, Py_ssize_t position, object data)
+    @cython.locals(at=Py_ssize_t, shelf=list)
+    cpdef bint changed(self, set ids)
     cpdef object shrink(self)
 
 cdef class FrameRecorder:
-    cdef public list _grads
+    cdef public set _graded
     cdef public Kept _kept
     cdef public dict _leaves
     cdef public set arrived
@@ -32,12 +34,11 @@ cdef class FrameRecorder:
     cdef public dict reductions
     cdef public tuple roots
     cpdef object gradient(self, object seq, object gradient)
-    cpdef object contribution(self, tuple key, object gradient)
-    cpdef object stretched(self, tuple key, object gradient)
+    cpdef object contribution(self, object seq, Py_ssize_t position, object gradient)
+    cpdef object stretched(self, object seq, Py_ssize_t position, object gradient)
     cpdef object leaf(self, object seq, object gradient)
     cpdef object end(self, object number, object before, bint watch=*)
     cpdef object give_way(self)
-    cpdef bint changed(self)
 
 cdef long long _bytes(object data)
 cdef object _raw(object gradient)

@@ -3,7 +3,6 @@
 from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import ref
 
 import torch
 
@@ -61,14 +60,16 @@ class Kept:
     """Raw tensors kept to be summarised later, within a budget of bytes; of the others the norm is kept.
 
     A norm stays where it was computed until it is asked for: keeping one never waits for a GPU. Every rule that runs
-    keeps one, so keeping only appends: what is there by its key is looked up when somebody asks.
+    keeps one, so keeping only appends, to flat lists: what is there by its key is looked up when somebody asks. A key
+    is the id of an op or a leaf; with the position of an input, if it is for that; with "unreduced" behind it.
     """
 
     __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_norms", "_room", "_size", "_small")
 
     def __init__(self, budget: int) -> None:
-        self._small: list[tuple[Any, torch.Tensor, int]] = []  # the key, the tensor, and torch's version of it then
-        self._large: list[tuple[Any, torch.Tensor, int]] = []
+        # Id, position, tensor and torch's version of it then, of one after the other.
+        self._small: list[Any] = []
+        self._large: list[Any] = []
         self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
         self._norms: dict[Any, tuple[tuple[int, ...], torch.Tensor]] = {}
         self._latest: torch.Tensor | None = None
@@ -77,18 +78,29 @@ class Kept:
         self._room = budget
         self._counted: set[int] | None = None  # the ids of the tensors, once each is to be counted once
 
-    def keep(self, key: Any, data: torch.Tensor) -> None:
-        """Keep ``data``, or its norm where there is no room, as ``key``."""
+    def keep(self, id: int, position: int, data: torch.Tensor) -> None:
+        """Keep ``data``, or its norm where there is no room.
+
+        Args:
+            id: of an op or a leaf.
+            position: of the input of that op; ``GRADIENT`` for the gradient of what it made, and ``UNREDUCED`` less the
+                position for what the gradient of that input was before a sum.
+            data: the tensor.
+        """
         if data is not self._latest:
             size = _bytes(data)
             if self._counted is None and size <= self._room:
                 self._room -= size
             elif not self._fits(data, size):
-                self.keep_norms({key: data})
+                self.keep_norms({_key(id, position): data})
                 return
             self._latest, self._size = data, size
         self._index = None
-        (self._small if self._size <= _SMALL_BYTES else self._large).append((key, data, data._version))
+        shelf = self._small if self._size <= _SMALL_BYTES else self._large
+        shelf.append(id)
+        shelf.append(position)
+        shelf.append(data)
+        shelf.append(data._version)
 
     def _fits(self, data: torch.Tensor, size: int) -> bool:
         """Whether there is room for ``data`` if each tensor is counted once.
@@ -97,7 +109,7 @@ class Kept:
         time on when there seems to be no room left.
         """
         if self._counted is None:
-            held = {id(one): one for _, one, _ in (*self._small, *self._large)}
+            held = {id(one): one for one in (*self._small[2::4], *self._large[2::4])}
             self._counted, self._room = set(held), self._budget - sum(map(_bytes, held.values()))
         if id(data) not in self._counted:
             if size > self._room:
@@ -109,7 +121,10 @@ class Kept:
     def _held(self) -> dict[Any, tuple[torch.Tensor, int]]:
         """What is kept, by key, with torch's version of it then."""
         if self._index is None:
-            self._index = {key: (data, version) for key, data, version in (*self._small, *self._large)}
+            self._index = {}
+            for shelf in (self._small, self._large):
+                keys = map(_key, shelf[::4], shelf[1::4])
+                self._index.update(zip(keys, zip(shelf[2::4], shelf[3::4], strict=True), strict=True))
         return self._index
 
     def keep_norms(self, tensors: dict[Any, torch.Tensor]) -> None:
@@ -121,6 +136,14 @@ class Kept:
         known = {id: norm for id, (_, norm) in self._norms.items() if isinstance(id, int)}
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
         return {**norms({**more, **held}), **known}
+
+    def changed(self, ids: set[int]) -> bool:
+        """Whether the gradient of one of ``ids`` was changed in place since; of those of which the norm is kept, no."""
+        for shelf in (self._small, self._large):
+            for at in range(0, len(shelf), 4):
+                if shelf[at + 1] == GRADIENT and shelf[at] in ids and shelf[at + 2]._version != shelf[at + 3]:
+                    return True
+        return False
 
     def shrink(self) -> None:
         """Let go of all but small tensors: the next backward can use their memory again."""
@@ -145,6 +168,20 @@ class Kept:
         kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
         known = summarise_all({id(data): data for data in kept.values()})
         return found | {key: known[id(data)] for key, data in kept.items()}
+
+
+GRADIENT = -1
+"""The position of no input: it stands for the gradient of what an op made or a leaf is."""
+
+UNREDUCED = -2
+"""Less the position of an input: it stands for what its gradient was before a sum."""
+
+
+def _key(id: int, position: int) -> Any:
+    """Under what is looked up what was kept."""
+    if position == GRADIENT:
+        return id
+    return (id, position) if position >= 0 else (id, UNREDUCED - position, "unreduced")
 
 
 def _bytes(data: torch.Tensor) -> int:
@@ -193,7 +230,7 @@ class Frame:
 class FrameRecorder:
     """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
 
-    __slots__ = ("_grads", "_kept", "_leaves", "arrived", "careful", "number", "outer", "reductions", "roots")
+    __slots__ = ("_graded", "_kept", "_leaves", "arrived", "careful", "number", "outer", "reductions", "roots")
 
     def __init__(self, roots: tuple[int, ...], budget: int, outer: "FrameRecorder | None" = None) -> None:
         self.number = 0  # it has one when it has ended: a hook may run another backward in the middle
@@ -201,23 +238,23 @@ class FrameRecorder:
         self.roots = roots
         self._kept = Kept(budget)
         self._leaves: dict[int, torch.Tensor] = {}
-        self._grads: list[tuple[ref[torch.Tensor], int]] = []
+        self._graded: set[int] = set()
         self.careful = False
         self.arrived: set[int] = set()
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
     def gradient(self, seq: int, gradient: Any) -> None:
         """The gradient of what ``seq`` made or is arrived."""
-        self._kept.keep(seq, _raw(gradient))
+        self._kept.keep(seq, GRADIENT, _raw(gradient))
 
-    def contribution(self, key: tuple[int, int], gradient: Any) -> None:
-        """A rule gave its input ``gradient``, after undoing a broadcast if there was one."""
-        self._kept.keep(key, _raw(gradient))
+    def contribution(self, seq: int, position: int, gradient: Any) -> None:
+        """A rule of ``seq`` gave its input ``gradient``, after undoing a broadcast if there was one."""
+        self._kept.keep(seq, position, _raw(gradient))
 
-    def stretched(self, key: tuple[int, int], gradient: Any) -> None:
+    def stretched(self, seq: int, position: int, gradient: Any) -> None:
         """What that was before the sum, to show the sum where it is small."""
         if (data := _raw(gradient)).numel() <= SMALL:
-            self._kept.keep((key[0], key[1], "unreduced"), data)
+            self._kept.keep(seq, UNREDUCED - position, data)
 
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
@@ -230,23 +267,15 @@ class FrameRecorder:
         their gradients or set them to zero in every step or never. Without ``watch`` none is kept.
         """
         self.number = number
-        self.careful = isinstance(before, FrameRecorder) and (before.careful or before.changed())
+        self.careful = isinstance(before, FrameRecorder) and before.careful
         if watch and (self.careful or number == 1):
             self._kept.keep_norms(self._leaves)
-        self._grads = [(ref(data), data._version) for data in self._leaves.values()]
-        self._leaves = {}
+        self._graded, self._leaves = set(self._leaves), {}
 
     def give_way(self) -> None:
         """Another backward begins, which is the last one from then on: let it use the memory of this one."""
+        self.careful = self.careful or self._kept.changed(self._graded)
         self._kept.shrink()
-
-    def changed(self) -> bool:
-        """Whether a gradient that became a ``.grad``, and still is one, was changed in place since."""
-        for held, version in self._grads:
-            data = held()
-            if data is not None and data._version != version:
-                return True
-        return False
 
     def norms(self) -> dict[int, torch.Tensor]:
         """The norms of the gradients that arrived, by id, where they are computed."""

@@ -196,9 +196,9 @@ class Listener(Observer):
         """Who brought ``data`` to their version."""
         return self._changes.find(data)
 
-    def backward_label(self) -> str | None:
-        """The number of the backward that starts now."""
-        return None if self.closed else f"backward {self._backwards + 1} of {self.name!r}"
+    def backward_begun(self) -> tuple[int, str] | None:
+        """The number of the backward that begins now, and the name of the graph."""
+        return None if self.closed else (self._backwards + 1, self.name)
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """Start a frame, and learn the names of a function's local variables while they exist."""
@@ -207,8 +207,9 @@ class Listener(Observer):
         if isinstance(self._notes.frame, FrameRecorder):
             recorder = self._notes.frame
             recorder.give_way()
-        started = tuple(dict.fromkeys([record_id(origin) for origin, _ in roots]))
-        self._running = FrameRecorder(started, self._budget, self._running)
+        started = [record_id(origin) for origin, _ in roots]
+        unique = tuple(started) if len(started) == 1 else tuple(dict.fromkeys(started))
+        self._running = FrameRecorder(unique, self._budget, self._running)
         frame = user_frame()
         if in_a_function(frame):
             self.name_variables(tensor_variables(frame))
@@ -227,13 +228,12 @@ class Listener(Observer):
         running = self._running
         if running is None:
             return
-        key = node.seq, position
         if reduction is not None:
-            running.reductions[key] = reduction
+            running.reductions[node.seq, position] = reduction
             if self.watch:
-                running.stretched(key, gradient)
+                running.stretched(node.seq, position, gradient)
         if self.watch:
-            running.contribution(key, reduced)
+            running.contribution(node.seq, position, reduced)
 
     def on_accumulate(self, leaf: Leaf, gradient: Any) -> None:
         """Remember which gradients the user can change, until the backward ends."""

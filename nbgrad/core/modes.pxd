@@ -1,7 +1,14 @@
 cimport cython
+from nbgrad.core.node cimport Leaf, Node, Vertex
 
+# What every op and every rule tells is told without a look at the attributes of the class.
 cdef class Observer:
-    pass
+    cpdef object on_call(self, object op, tuple args)
+    cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
+    cpdef object on_record(self, Node node, tuple args, object out)
+    cpdef object on_gradient(self, Vertex origin, object gradient)
+    cpdef object on_rule(self, Node node, object position, object gradient, object reduced, object reduction)
+    cpdef object on_accumulate(self, Leaf leaf, object gradient)
 
 cdef class State:
     cdef readonly object device
@@ -11,3 +18,6 @@ cdef class State:
     cdef public object scope
     cdef readonly object thread
     cdef readonly bint walking
+
+@cython.locals(observer=Observer)
+cpdef object tell(tuple observers, object op, tuple args, dict settings, object result, object node)

@@ -80,8 +80,8 @@ class Observer:
 
     # What error messages ask.
 
-    def backward_label(self) -> str | None:
-        """What the backward that runs now is called."""
+    def backward_begun(self) -> tuple[int, str] | None:
+        """The number of the backward that begins now, from 1, and the name of the graph that counts it."""
         return None
 
     def change_of(self, data: "torch.Tensor") -> str | None:  # noqa: ARG002

@@ -30,14 +30,14 @@ class Freed:
 
     Attributes:
         place: the line that called that backward.
-        label: what a graph calls that backward; None where none was active.
+        counted: the number that a graph gave that backward, and the graph's name; None where none was active.
     """
 
-    __slots__ = ("label", "place")
+    __slots__ = ("counted", "place")
 
-    def __init__(self, place: "Place", label: str | None) -> None:
+    def __init__(self, place: "Place", counted: tuple[int, str] | None) -> None:
         self.place = place
-        self.label = label
+        self.counted = counted
 
 
 class Deferred:

@@ -1,5 +1,7 @@
 cimport cython
+from nbgrad.core.base cimport TensorBase
 from nbgrad.core.frame cimport Values
+from nbgrad.core.node cimport record_id
 
 cdef class Notes:
     cdef public set cut
@@ -8,6 +10,7 @@ cdef class Notes:
     cdef public dict names
     cdef public dict settled
     cdef public Values values
+    @cython.locals(name=str, tensor=TensorBase)
     cpdef object name(self, dict namespace, dict outer)
 
 # A graph keeps one for each op and none is ever in a cycle: the garbage collector need not go through them all.

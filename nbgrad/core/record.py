@@ -11,6 +11,7 @@ from weakref import ref
 import numpy as np
 import torch
 
+from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
@@ -19,7 +20,6 @@ from nbgrad.core.node import Node, record_id
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
 from nbgrad.core.stats import Stats, summarise
-from nbgrad.core.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,10 @@ class Notes:
     def name(self, namespace: dict[str, Any], outer: "dict[int, Record]") -> None:
         """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
         for name, value in list(namespace.items()):
-            if isinstance(value, Tensor) and not name.startswith("_"):
-                if value._origin is not None:
-                    self.names.setdefault(record_id(value._origin), name)
+            if isinstance(value, TensorBase) and not name.startswith("_"):
+                tensor = value
+                if tensor._origin is not None:
+                    self.names.setdefault(record_id(tensor._origin), name)
                 else:  # its data were replaced: it goes by another origin from now on
                     given = [id for id, record in outer.items() if record._thing and record._thing() is value]
                     self.names.update(dict.fromkeys(given, name))

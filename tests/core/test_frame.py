@@ -7,7 +7,7 @@ import torch
 
 from nbgrad.core import stats as stats_module
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.frame import FrameRecorder, Kept
+from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept
 from nbgrad.core.stats import SMALL, Stats, summarise, summarise_all
 from nbgrad.core.tensor import tensor
 
@@ -95,18 +95,26 @@ def test_the_statistics_of_many_large_tensors_are_worked_out_in_parts(monkeypatc
 
 def test_beyond_the_budget_only_the_norm_is_kept() -> None:
     kept = Kept(budget=100)
-    for key, count in (("a", 20), ("b", 20), ("c", 5)):
-        kept.keep(key, torch.ones(count))
+    for op, count in enumerate((20, 20, 5)):
+        kept.keep(op, GRADIENT, torch.ones(count))
     found = kept.summarise()
-    assert found["a"].values == [1.0] * 20
-    assert found["b"] == Stats((20,), pytest.approx(math.sqrt(20)))
-    assert found["c"].values == [1.0] * 5, "what still fits is kept"
+    assert found[0].values == [1.0] * 20
+    assert found[1] == Stats((20,), pytest.approx(math.sqrt(20)))
+    assert found[2].values == [1.0] * 5, "what still fits is kept"
+
+
+def test_what_is_kept_is_told_apart_by_the_op_the_input_and_what_it_is_of() -> None:
+    kept = Kept(budget=1000)
+    for count, position in enumerate((GRADIENT, 0, 3, UNREDUCED, UNREDUCED - 3), 1):
+        kept.keep(7, position, torch.ones(count))
+    sizes = {key: stats.shape for key, stats in kept.summarise().items()}
+    assert sizes == {7: (1,), (7, 0): (2,), (7, 3): (3,), (7, 0, "unreduced"): (4,), (7, 3, "unreduced"): (5,)}
 
 
 def test_the_same_tensor_is_paid_for_once() -> None:
     kept, one, other = Kept(budget=190), torch.ones(20), torch.ones(25)
-    for key, data in enumerate([one, other, one, other, one, one, torch.ones(3)]):
-        kept.keep(key, data)
+    for op, data in enumerate([one, other, one, other, one, one, torch.ones(3)]):
+        kept.keep(op, GRADIENT, data)
     found = kept.summarise()
     assert {key for key, stats in found.items() if stats.values is not None} == set(range(6))
     assert found[6].norm == pytest.approx(math.sqrt(3)), "what does not fit has its norm"
@@ -114,18 +122,20 @@ def test_the_same_tensor_is_paid_for_once() -> None:
 
 def test_a_window_is_paid_for_with_all_that_it_keeps() -> None:
     kept = Kept(budget=100)
-    kept.keep("window", torch.ones(100)[:2])
-    kept.keep("stretched", torch.ones(1).expand(1000))
+    window, stretched = 1, 2
+    kept.keep(window, GRADIENT, torch.ones(100)[:2])
+    kept.keep(stretched, GRADIENT, torch.ones(1).expand(1000))
     found = kept.summarise()
-    assert (found["window"].values, found["stretched"].values) == (None, [1.0] * 1000)
+    assert (found[window].values, found[stretched].values) == (None, [1.0] * 1000)
 
 
 def test_a_tensor_changed_in_place_since_is_left_out() -> None:
     kept, changed = Kept(budget=1000), torch.ones(2)
-    kept.keep("changed", changed)
-    kept.keep("same", torch.ones(3))
+    kept.keep(1, GRADIENT, changed)
+    kept.keep(2, GRADIENT, torch.ones(3))
     changed.add_(1)
-    assert set(kept.summarise()) == {"same"}
+    assert set(kept.summarise()) == {2}
+    assert (kept.changed({1, 2}), kept.changed({2})) == (True, False)
 
 
 def test_of_a_leafs_gradient_the_norm_survives_a_change_in_place() -> None:
@@ -140,6 +150,8 @@ def test_of_a_leafs_gradient_the_norm_survives_a_change_in_place() -> None:
 def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place() -> None:
     recorders: list[FrameRecorder] = []
     for number, change in enumerate([False, False, True, False, False], 1):
+        if recorders:
+            recorders[-1].give_way()
         recorder, gradient = FrameRecorder((), budget=1000), torch.tensor([3.0, 4.0])
         recorder.gradient(5, gradient)
         recorder.leaf(5, gradient)
@@ -147,9 +159,7 @@ def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place() -> N
         recorders.append(recorder)
         if change:
             gradient.mul_(2)
-        held = gradient  # as the .grad of the leaf
-    del held
-    assert [recorder.careful for recorder in recorders] == [False, False, False, True, True]
+    assert [recorder.careful for recorder in recorders] == [False, False, True, True, True], "seen by the next one"
     norms = [recorder.frame().gradients.get(5) for recorder in recorders]
     assert norms[2] is None, "the change came as a surprise: the values are gone, and nothing else is shown for them"
     assert all(norms[k] is not None for k in (0, 1, 3, 4))
@@ -160,7 +170,7 @@ def test_a_frame_is_the_recorder_as_data() -> None:
     recorder.reductions[7, 0] = step
     recorder.gradient(7, torch.ones(1))
     recorder.gradient(8, tensor([2.0]))
-    recorder.contribution((7, 0), torch.ones(3))
+    recorder.contribution(7, 0, torch.ones(3))
     recorder.end(3, None)
     frame = recorder.frame()
     assert (frame.number, frame.roots) == (3, (7,))
