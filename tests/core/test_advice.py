@@ -167,6 +167,13 @@ def test_second_backward_names_no_input_that_was_not_given() -> None:
     assert "its saved 'input', 'log_probabilities', 'target' and 'total_weight' were freed" in message(loss.backward)
 
 
+@pytest.mark.parametrize("call", [lambda x: x * 2, lambda x: x / 2, lambda x: nbgrad.lerp(x, x, 0.5)])
+def test_second_backward_names_the_number_where_only_a_number_was_saved(call: Any) -> None:
+    loss = call(leaf(1.0, 2.0)).sum()
+    loss.backward()
+    assert re.search(r"a second time: its saved '(b|weight)' was freed by", message(loss.backward))
+
+
 def test_second_backward_says_the_number_of_the_first_in_its_graph_and_the_line_of_the_op() -> None:
     with nbgrad.AutogradGraph("training"):
         x = leaf(1.0, 2.0)
