@@ -21,6 +21,7 @@ from nbgrad.options import configured, nearest
 from nbgrad.recording import record
 from nbgrad.reprs import RICH
 from nbgrad.saving import UNSAVED, save, unsaved
+from nbgrad.tracebacks import shorten
 
 
 class Session:
@@ -234,6 +235,7 @@ def load(shell: InteractiveShell) -> None:
         formatter = shell.display_formatter.formatters["text/html"]  # type: ignore[union-attr]
         for kind, html in RICH.items():
             _put(formatter.type_printers, kind, html, undo)
+        shorten(shell, undo)
         shell.events.register("pre_run_cell", magics.begin_cell)
         undo.callback(shell.events.unregister, "pre_run_cell", magics.begin_cell)
         undo.callback(magics.end)
