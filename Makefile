@@ -124,7 +124,6 @@ save: setup ## run the notebooks and save them with their outputs, as the notebo
 	$(call step,save,$(STILL) $(PY) -m jupyter nbconvert --to notebook --execute --inplace --log-level=WARN \
 		--NotebookClient.store_widget_state=False --NotebookClient.record_timing=False \
 		--NotebookClient.extra_arguments=--log-level=ERROR notebooks/*.ipynb)
-	@$(PY) tools/shorten_paths.py notebooks/*.ipynb
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium; screenshots in build/screenshots
 	$(call step,browser,$(PY) -m pytest -q -p no:nbval -m browser)
