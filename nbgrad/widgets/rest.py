@@ -27,6 +27,8 @@ def written(outline: Description) -> Description:
     deflated: Any = outline.get("shelves")
     shelves = None if deflated is None else _Shelves(deflated)
 
+    known: dict[int, Any] = {}
+
     def rest(thing: Any) -> Any:
         rest = thing.pop("rest")
         return rest if shelves is None else shelves[rest]
@@ -35,15 +37,22 @@ def written(outline: Description) -> Description:
         thing = thing.copy()
         return thing | {key: seen(said) for key, said in rest(thing).told().items()}
 
+    def step_of(thing: Any) -> Any:
+        place = id(thing["rest"])  # which a step shares with all that its op handed on
+        said = rest(thing)
+        if place not in known:
+            known[place] = said.step()
+        return known[place]
+
     def handed_on(given: Any) -> Any:
         given = given.copy()
-        return given | rest(given).step()["given"][given.pop("of")]
+        return given | step_of(given)["given"][given.pop("of")]
 
     def stepped(step: Any) -> Any:
         if "rest" not in step:
             return step
         step = step.copy()
-        says = rest(step).step()
+        says = step_of(step)
         given = [handed_on(one) for one in step["given"]]
         return step | {"title": step["title"] or says["title"], "incoming": says["incoming"], "given": given}
 
