@@ -92,7 +92,7 @@ class Walk:
         return {
             "text": f"to {edge['input']}{_whose(source)}: {edge['gradient']}",
             "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
-            "sum": _meeting(source, self._arrived[edge["id"]], self._due[edge["source"]]),
+            "sum": _meeting(source, self._arrived.get(edge["id"], 1), self._due[edge["source"]]),
         }
 
     @cached_property
@@ -116,13 +116,13 @@ class Walk:
 
     @cached_property
     def _arrived(self) -> dict[str, int]:
-        """By each edge the how-manieth of them came along it."""
-        arrived: Counter[str] = Counter()
+        """By each edge to where several come the how-manieth of them came along it."""
+        arrived = {node: 0 for node, due in self._due.items() if due > 1}
         places: dict[str, int] = {}
-        for id in self._counts:
-            for edge in self._into.get(self._ids[id], []):
-                arrived[edge["source"]] += 1
-                places[edge["id"]] = arrived[edge["source"]]
+        for id in self._counts if arrived else ():
+            for edge in self._into.get(self._ids[id], ()):
+                if (node := edge["source"]) in arrived:
+                    places[edge["id"]] = arrived[node] = arrived[node] + 1
         return places
 
 
