@@ -16,6 +16,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from nbgrad import arguments
 from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options
+from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.options import configured, nearest
 from nbgrad.recording import record
@@ -55,6 +56,7 @@ class Session:
         """A cell that this cell runs, as ``%run`` or ``%%capture`` do: its end is not ours."""
         self._nested += 1
 
+    @uncollected()
     def _cell_ends(self, result: Any) -> None:
         if self._nested:
             self._nested -= 1

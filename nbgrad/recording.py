@@ -7,6 +7,7 @@ from typing import Any
 
 from nbgrad.core.anomaly import detect_anomaly
 from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.strict import strict_broadcast
 from nbgrad.core.timing import TimedGraph
@@ -51,8 +52,9 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.graph.close(tensor_variables(user_frame()))
-        self.present(error)
+        with uncollected():  # until the reader has the picture: it would look through all of the graph
+            self.graph.close(tensor_variables(user_frame()))
+            self.present(error)
 
     def present(self, error: BaseException | None = None) -> None:
         """Show the graph as the options say, and write its file.

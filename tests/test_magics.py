@@ -1,8 +1,10 @@
 """The magics, in a plain IPython shell and in a real kernel."""
 
+import gc
 import re
 from dataclasses import fields
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import nbformat
@@ -16,6 +18,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 import nbgrad
 from nbgrad.core.modes import State, current
 from nbgrad.options import Options
+from nbgrad.widgets import describe, view
 
 SVG, VIEW = "image/svg+xml", "application/vnd.jupyter.widget-view+json"
 PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
@@ -43,6 +46,21 @@ def test_the_graph_stands_under_the_cell(shell: InteractiveShell) -> None:
     assert VIEW in shown.outputs[1].data
     assert shown.outputs[0].data["text/plain"].startswith("the square: 2 ops, 1 tensor")
     assert "text/html" not in shown.outputs[0].data
+
+
+@pytest.mark.parametrize("cell", [f"%%autograd\n{PRODUCT}", f"with nbgrad.record():\n{indent(PRODUCT, ' ')}"])
+def test_the_collector_waits_until_the_picture_is_sent(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, cell: str
+) -> None:
+    found = []
+    for module, name in ((describe, "outline"), (view, "show")):
+        then = getattr(module, name)
+        told = lambda *args, then=then, **named: found.append(gc.isenabled()) or then(*args, **named)  # noqa: E731
+        monkeypatch.setattr(module, name, told)
+    run(shell, "import nbgrad")
+    assert run(shell, cell)[0].success
+    assert found == [False, False], "between the steps it would look through what they have made"
+    assert gc.isenabled()
 
 
 def test_text_output_is_the_same_on_every_run(shell: InteractiveShell) -> None:

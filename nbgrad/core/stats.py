@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 SMALL = 1024
@@ -15,14 +16,15 @@ _TOGETHER = 1 << 18
 """So many numbers at most are worked on at a time, or one tensor: they stay in the processor's cache."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stats:
     """What is shown of a tensor's values.
 
     ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
-    was kept; ``values`` are nested lists, None for all but small tensors; of larger ones ``counts`` is a histogram of
-    the finite values, in equal steps from ``low`` to ``high``. Of complex numbers all these but ``values`` are those of
-    the ``magnitudes``.
+    was kept; ``raw`` are the numbers of a small tensor as they lie in memory, of numpy's ``dtype``, since a graph of
+    thousands of ops has a million of them and few are ever looked at; of larger ones ``counts`` is a histogram of the
+    finite values, in equal steps from ``low`` to ``high``. Of complex numbers all but ``raw`` are those of the
+    ``magnitudes``.
     """
 
     shape: tuple[int, ...]
@@ -32,9 +34,24 @@ class Stats:
     mean: float | None = None
     nan: int = 0
     inf: int = 0
-    values: Any = None
+    raw: bytes | None = None
+    dtype: str = ""
     counts: tuple[int, ...] | None = None
     magnitudes: bool = False
+
+    @property
+    def array(self) -> "np.ndarray[Any, Any] | None":
+        """The numbers themselves, which cannot be written to; None for all but small tensors."""
+        return None if self.raw is None else np.ndarray(self.shape, self.dtype, self.raw)
+
+    @property
+    def values(self) -> Any:
+        """The same as nested lists."""
+        return None if (array := self.array) is None else array.tolist()
+
+    def __repr__(self) -> str:
+        shown = ("shape", "norm", "low", "high", "mean", "nan", "inf", "values", "counts", "magnitudes")
+        return f"Stats({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def summarise(data: torch.Tensor) -> Stats:
@@ -69,13 +86,24 @@ def _summarise(alike: list[torch.Tensor]) -> list[Stats]:
     rows = (alike[0][None] if len(alike) == 1 else torch.stack(alike)).detach()
     magnitudes = rows.dtype.is_complex
     numbers = (rows.abs() if magnitudes else rows).to(torch.float64).reshape(len(alike), size)
-    values = rows.tolist() if size <= SMALL else [None] * len(alike)
+    table = _table(rows) if size <= SMALL else None
+    raw, dtype = (None, "") if table is None else (table.tobytes(), table.dtype.str)
     lengths = torch.linalg.vector_norm(numbers, dim=1).tolist()
     found = []
     for row, spread in enumerate(_spread(numbers, lengths) if size else [(None, None, None, 0, 0)] * len(alike)):
         counts = _counts(numbers[row], spread) if size > SMALL and spread[0] is not None else None
-        found.append(Stats(shape, lengths[row], *spread, values[row], counts, magnitudes))
+        own = None if raw is None or table is None else raw[row * table[0].nbytes : (row + 1) * table[0].nbytes]
+        found.append(Stats(shape, lengths[row], *spread, own, dtype, counts, magnitudes))
     return found
+
+
+def _table(rows: torch.Tensor) -> "np.ndarray[Any, Any]":
+    """The same numbers for numpy, which does not know the short types of torch."""
+    if rows.dtype.is_floating_point and rows.dtype.itemsize < 4:
+        rows = rows.float()
+    elif rows.dtype.is_complex and rows.dtype.itemsize < 8:
+        rows = rows.to(torch.complex64)
+    return rows.cpu().resolve_conj().resolve_neg().numpy()
 
 
 _Spread = tuple[float | None, float | None, float | None, int, int]

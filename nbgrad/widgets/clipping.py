@@ -31,7 +31,6 @@ def clipped(description: Description) -> Description:
             clip(latex, _TEXT): "" if len(mathml) > _TEXT else clean(mathml, lines=True)
             for latex, mathml in description["formulas"].items()
         },
-        "steps": [_step(step) for step in description["steps"]],
         "overlays": [
             {**overlay, "classes": [clip(name, _TERM) for name in overlay["classes"]]}
             for overlay in description["overlays"]
@@ -54,13 +53,13 @@ def clipped(description: Description) -> Description:
 
 
 def with_clipped_details(description: Description) -> Description:
-    """The same with the strings of the details clean too: what a click on a node or on a mark shows."""
+    """The same with the strings of the details clean too: what a click on a node or on a mark shows, and the steps."""
     nodes: list[Node] = [{**node, "details": list(map(_detail, node["details"]))} for node in description["nodes"]]
     edges: list[Edge] = [
         edge if (reduction := edge["reduction"]) is None else {**edge, "reduction": _told(reduction)}
         for edge in description["edges"]
     ]
-    return {**description, "nodes": nodes, "edges": edges}
+    return {**description, "nodes": nodes, "edges": edges, "steps": list(map(_step, description["steps"]))}
 
 
 def _told(reduction: Reduction) -> Reduction:

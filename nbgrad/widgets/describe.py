@@ -22,7 +22,7 @@ from nbgrad.widgets.reductions import reduction, suspicion
 from nbgrad.widgets.rest import written
 from nbgrad.widgets.runs import runs
 from nbgrad.widgets.saving import saved_by
-from nbgrad.widgets.steps import steps
+from nbgrad.widgets.steps import Walk
 from nbgrad.widgets.wording import counted, number, scalar, shape_text
 
 
@@ -49,43 +49,44 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     saved = saved_by(facts)
     shown, levels = overlays(graph, facts, saved)
     edges = _edges(facts, ids)
-    wrong = problems(graph, facts, ids, list(edges.values()))
+    walk = Walk(facts, ids, edges)
+    wrong = problems(graph, facts, ids, edges)
     history = past(graph, facts, ids)
-    nodes: list[Node] = [
-        NodeOutline(
-            id=ids[fact.id],
-            kind=kind_of(fact),
-            root=fact.root,
-            label=_label(fact),
-            rule=None if fact.gradient is None else f"∇ {number(fact.gradient.norm)}",
-            scope=scopes.id(fact.scope),
-            op=fact.op.name if fact.op is not None else None,
-            details=[],
-            value=None,
-            gradient=None,
-            badges=[],
-            levels=levels.get(fact.id, {}),
-            holds=[],
-            norms=history.norms.get(fact.id, []),
-            past=history.levels.get(fact.id, ""),
-            rest=NodeRest(fact, saved.get(fact.id), more),
-        )
-        for fact, more in zip(facts, measured(graph, facts), strict=True)
-    ]
+    nodes = list[Node]()
+    for fact, more in zip(facts, measured(graph, facts), strict=True):
+        node: NodeOutline = {
+            "id": ids[fact.id],
+            "kind": kind_of(fact),
+            "root": fact.root,
+            "label": _label(fact),
+            "rule": None if fact.gradient is None else f"∇ {number(fact.gradient.norm)}",
+            "scope": scopes.id(fact.scope),
+            "op": fact.op.name if fact.op is not None else None,
+            "details": [],
+            "value": None,
+            "gradient": None,
+            "badges": [],
+            "levels": levels.get(fact.id, {}),
+            "holds": [],
+            "norms": history.norms.get(fact.id, []),
+            "past": history.levels.get(fact.id, ""),
+            "rest": NodeRest(fact, saved.get(fact.id), more, walk),
+        }
+        nodes.append(node)
     _add_badges(nodes, wrong)
     described = Description(
         version=2,
         name=graph.name,
-        summary=_summary(graph, facts, list(edges.values())),
+        summary=_summary(graph, facts, edges),
         notes=_notes(graph, facts, error),
         nodes=nodes,
-        edges=list(edges.values()),
+        edges=edges,
         scopes=scopes.described(facts),
         ops={
             name: op_text(op) for name, op in {fact.op.name: fact.op for fact in facts if fact.op is not None}.items()
         },
         formulas=scopes.formulas(),
-        steps=steps(facts, ids, edges),
+        steps=None,  # type: ignore[typeddict-item]  # an outline's
         overlays=shown,
         verdicts=verdicts(facts, scopes.id),
         problems=wrong,
@@ -170,7 +171,7 @@ def _label(fact: Fact) -> list[str]:
     if fact.op is not None:
         title = f"{fact.name} = {fact.op.name}" if fact.name else fact.op.name
     lines = [title, _kind_text(fact.shape, fact.dtype)]
-    if fact.shape == () and fact.value is not None and fact.value.values is not None:
+    if fact.shape == () and fact.value is not None and fact.value.raw is not None:
         lines.append(f"value {scalar(fact.value.values)}")
     return lines
 
@@ -180,12 +181,12 @@ def _kind_text(shape: tuple[int, ...], dtype: torch.dtype) -> str:
     return f"{shape_text(shape)} {dtype_name(dtype)}"
 
 
-def _edges(facts: list[Fact], ids: dict[int, str]) -> dict[tuple[int, int], Edge]:
-    """The edges, by the id of the op and the position of the input."""
+def _edges(facts: list[Fact], ids: dict[int, str]) -> list[Edge]:
+    """The edges, in the order of the ops and of the inputs of each."""
     made = {fact.id: fact for fact in facts}
-    edges: dict[tuple[int, int], Edge] = {}
+    edges: list[Edge] = []
     for fact in facts:
-        for position, taken in enumerate(fact.inputs):
+        for taken in fact.inputs:
             if (source := made.get(taken.source or 0)) is None:
                 continue
             undone, came = taken.reduction, taken.gradient
@@ -194,19 +195,20 @@ def _edges(facts: list[Fact], ids: dict[int, str]) -> dict[tuple[int, int], Edge
             shape = came.shape if came is not None and several else source.shape
             back = None if came is None else shape_text(came.shape)
             shapes = [] if undone is None else [made[one.source].shape for one in fact.inputs if one.source in made]
-            edges[fact.id, position] = Edge(
-                id=f"e{len(edges)}",
-                source=ids[source.id],
-                target=ids[fact.id],
-                input=taken.name,
-                label=_kind_text(shape, source.dtype),
-                back=back,
-                gradient=None if came is None else f"{back}, norm {number(came.norm)}",
-                mismatch=None
+            edge: Edge = {
+                "id": f"e{len(edges)}",
+                "source": ids[source.id],
+                "target": ids[fact.id],
+                "input": taken.name,
+                "label": _kind_text(shape, source.dtype),
+                "back": back,
+                "gradient": None if came is None else f"{back}, norm {number(came.norm)}",
+                "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",
-                reduction=None if undone is None else reduction(undone, taken, suspicion(fact, shapes, taken)),
-            )
+                "reduction": None if undone is None else reduction(undone, taken, suspicion(fact, shapes, taken)),
+            }
+            edges.append(edge)
     return edges
 
 

@@ -6,7 +6,8 @@ never disagree; every name may be hostile and is text, never markup, in each of 
 
 An outline is a description whose nodes and reductions have one key more, their ``rest``: facts of which details, heat
 maps and sums are written where they are drawn. What folds a graph, places it or writes its table reads none of these.
-It also has its ``runs``, which are looked for once.
+It also has its ``runs``, which are looked for once, and None instead of its steps: what of them is drawn is found where
+it is folded, and written with the details.
 """
 
 from typing import Literal, TypedDict

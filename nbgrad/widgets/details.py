@@ -10,9 +10,9 @@ from nbgrad.core.contents import dtype_name
 from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.widgets.description import Detail, Kind, Node
 from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.looks import Numbers, seen, smaller
 from nbgrad.widgets.reductions import is_loss
 from nbgrad.widgets.saving import Saved
+from nbgrad.widgets.steps import Walk
 from nbgrad.widgets.wording import shape_text
 
 _KINDS = {
@@ -36,30 +36,17 @@ class NodeRest(NamedTuple):
     fact: Fact
     saved: Saved | None
     measured: list[Detail]
+    walk: Walk
 
-    def written(self) -> dict[str, Any]:
+    def told(self) -> dict[str, Any]:
         """What the node says."""
-        return self._told().written()
+        fact = self.fact
+        rows = details(fact, self.saved) + self.measured
+        return {"details": rows, "value": fact.value, "gradient": fact.gradient}
 
-    def small(self) -> "Told":
-        """The same in fewer bytes, without the fact."""
-        rows, value, gradient = self._told()
-        return Told(rows, smaller(value), smaller(gradient))
-
-    def _told(self) -> "Told":
-        return Told(details(self.fact, self.saved) + self.measured, self.fact.value, self.fact.gradient)
-
-
-class Told(NamedTuple):
-    """The same with the details as text."""
-
-    details: list[Detail]
-    value: Numbers
-    gradient: Numbers
-
-    def written(self) -> dict[str, Any]:
-        """What the node says."""
-        return {"details": self.details, "value": seen(self.value), "gradient": seen(self.gradient)}
+    def step(self) -> dict[str, Any]:
+        """What its step says, if it is an op whose rules ran."""
+        return self.walk.told(self.fact)
 
 
 def kind_of(fact: Fact) -> Kind:

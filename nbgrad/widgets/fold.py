@@ -16,6 +16,7 @@ from nbgrad.widgets.folding import Folding, first_folding, homes
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
 from nbgrad.widgets.rest import written
 from nbgrad.widgets.runs import runs
+from nbgrad.widgets.steps import steps, stopped
 from nbgrad.widgets.wording import counted
 
 ASKED = 500
@@ -60,7 +61,7 @@ def detailed(shape: Description) -> Description:
 def fold(description: Description, folding: Folding, same: list[list[str]] | None = None) -> Description:
     """Draw each closed scope as one node, and those of a run, which ``same`` lists, as one unless they stand apart."""
     if not folding.closed:
-        return description
+        return {**description, "steps": steps(description)}
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     hidden = homes(scopes, folding, runs(description) if same is None else same)
     members: defaultdict[str, list[Node]] = defaultdict(list)
@@ -83,7 +84,7 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
         "notes": [*description["notes"], note],
         "nodes": nodes,
         "edges": merged,
-        "steps": _steps(description["steps"], where, renamed, {node["id"]: node for node in nodes}),
+        "steps": _steps(description, where, renamed, nodes),
         "problems": [{**one, "node": where.get(one["node"] or "", one["node"])} for one in description["problems"]],
         "verdicts": [
             {**one, "scope": drawn_in.get(one["scope"] or "", one["scope"])} for one in description["verdicts"]
@@ -192,16 +193,24 @@ def _merged_edge(group: list[Edge]) -> Edge:
     }
 
 
-def _steps(steps: list[Step], where: dict[str, str], renamed: dict[str, str], nodes: dict[str, Node]) -> list[Step]:
+def _steps(description: Description, where: dict[str, str], renamed: dict[str, str], drawn: list[Node]) -> list[Step]:
     """The walk through what is drawn: what happens inside a folded node without a pause is one step."""
+    stops = [(at, list(inside)) for at, inside in groupby(stopped(description), key=lambda node: where.get(node, node))]
+    passing: list[Edge] = [edge for edge in description["edges"] if edge["id"] in renamed]
+    told = {inside[0] for _, inside in stops}.union(edge["target"] for edge in passing)
+    some = [node for node in description["nodes"] if node["id"] in told]
+    step_of = {step["node"]: step for step in steps({**description, "nodes": some, "edges": passing})}
+    labels = {node["id"]: node["label"][0] for node in drawn}
     walk: list[Step] = []
-    for node, together in groupby(steps, key=lambda step: where.get(step["node"]) or step["node"]):
-        passed = list(together)
+    for at, inside in stops:
         given: list[Given] = [
-            {**one, "edge": renamed[one["edge"]]} for step in passed for one in step["given"] if one["edge"] in renamed
+            {**one, "edge": renamed[one["edge"]]}
+            for stop in inside
+            if stop in step_of
+            for one in step_of[stop]["given"]
+            if one["edge"] in renamed
         ]
-        title = passed[0]["title"]
-        if passed[0]["node"] in where:
-            title = f"{counted(len(passed), 'rule')} inside {nodes[node]['label'][0]}"
-        walk.append({**passed[0], "node": node, "title": title, "given": given})
+        first = step_of[inside[0]]
+        title = f"{counted(len(inside), 'rule')} inside {labels[at]}" if inside[0] in where else first["title"]
+        walk.append({**first, "node": at, "title": title, "given": given})
     return walk

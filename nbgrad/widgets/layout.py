@@ -70,10 +70,10 @@ def lay_out(
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
         shape = shaped(description, size, folding, ASKED if size == limit else size)
         try:
-            with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter
-                placed = pool.submit(place, shape, direction, seconds)
+            with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter; what is Python would wait for it
+                answer = pool.submit(_answer, _question(shape, direction), seconds)
                 drawn = detailed(shape)
-            layout = placed.result()
+            layout = _read(shape, direction, answer.result())
         except EngineMissing:
             raise
         except EngineError as error:
@@ -137,10 +137,16 @@ def place(shape: Description, direction: Direction = "TB", seconds: float = SECO
     Raises:
         EngineError: graphviz fails; LayoutTimeout if it was stopped after ``seconds``.
     """
-    if not shape["nodes"]:
-        size = 2 * _EDGE
-        return {"width": size, "height": size, "nodes": {}, "edges": {}, "labels": {}, "marks": {}, "scopes": {}}
-    return _read(shape, direction, json.loads(run_graphviz(dot_source(shape, direction), seconds=seconds)))
+    return _read(shape, direction, _answer(_question(shape, direction), seconds))
+
+
+def _question(shape: Description, direction: Direction) -> str:
+    """What graphviz is asked; nothing where nothing will be drawn."""
+    return dot_source(shape, direction) if shape["nodes"] else ""
+
+
+def _answer(question: str, seconds: float) -> str:
+    return run_graphviz(question, seconds=seconds) if question else ""
 
 
 # --- the DOT text --------------------------------------------------------------------------------------------------
@@ -265,7 +271,11 @@ def mark_text(edge: Edge) -> str:
 # --- graphviz's answer ---------------------------------------------------------------------------------------------
 
 
-def _read(description: Description, direction: Direction, placed: dict[str, Any]) -> Layout:
+def _read(description: Description, direction: Direction, answer: str) -> Layout:
+    if not answer:
+        size = 2 * _EDGE
+        return {"width": size, "height": size, "nodes": {}, "edges": {}, "labels": {}, "marks": {}, "scopes": {}}
+    placed: dict[str, Any] = json.loads(answer)
     left, bottom, right, top = map(float, placed["bb"].split(","))
 
     def point(text: str) -> list[float]:

@@ -5,6 +5,7 @@ below are Helvetica's with a margin for its wider relatives.
 """
 
 import unicodedata
+from functools import lru_cache
 
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 """The font of every drawing. Not the host's: the boxes are measured for this one."""
@@ -76,6 +77,7 @@ def clip(text: str, length: int, *, lines: bool = False) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+@lru_cache(1000)  # a picture has few shapes and few ops, and asks for each again and again
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of one line in pixels, rather too much than too little."""
     thousandths = sum(_advance(character) for character in text)

@@ -29,14 +29,14 @@ def seen(numbers: Numbers) -> Look | None:
 
 def smaller(numbers: Numbers) -> Numbers:
     """The same in fewer bytes, where there are many values: of each a letter is enough."""
-    if isinstance(numbers, Stats) and numbers.values is not None and prod(numbers.shape) > WRITTEN:
+    if isinstance(numbers, Stats) and numbers.raw is not None and prod(numbers.shape) > WRITTEN:
         return look(numbers)
     return numbers
 
 
 def look(stats: Stats) -> Look:
     """What the numbers of a tensor look like, as far as they are known."""
-    values = None if stats.values is None else np.array(stats.values)
+    values = stats.array
     if values is None or values.ndim == 0 or values.size == 0 or values.dtype.kind not in "fiub":
         values = None
     found: Look = {"facts": facts(stats), "columns": 0, "levels": "", "cells": [], "bars": [], "low": "", "high": ""}
@@ -60,7 +60,7 @@ def look(stats: Stats) -> Look:
 
 def facts(stats: Stats) -> str:
     """The statistics of a tensor, or the one number that it is."""
-    if stats.shape == () and stats.values is not None:
+    if stats.shape == () and stats.raw is not None:
         return scalar(stats.values)
     parts = [f"norm {number(stats.norm)}"]
     if stats.low is not None and stats.high is not None and stats.mean is not None:

@@ -64,7 +64,7 @@ class _Looks:
 
     def __init__(self) -> None:
         self.all: list[Any] = []
-        self._places: dict[str, int] = {}
+        self._places: dict[object, int] = {}
 
     def taken(self, thing: Any) -> Any:
         """A node or a reduction with the places of its looks instead of them."""
@@ -73,7 +73,8 @@ class _Looks:
     def _place(self, look: Any) -> int | None:
         if look is None:
             return None
-        place = self._places.setdefault(json.dumps(look), len(self.all))
+        same = tuple([tuple(it) if isinstance(it, list) else it for it in look.values()])
+        place = self._places.setdefault(same, len(self.all))
         if place == len(self.all):
             self.all.append(look)
         return place

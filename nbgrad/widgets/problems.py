@@ -55,7 +55,7 @@ def _beginnings(facts: list[Fact], ids: dict[int, str]) -> list[Problem]:
 def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
     """Which numbers met in the first bad element, as far as they are known."""
     op, stats = fact.op, fact.value
-    if op is None or stats is None or stats.values is None:
+    if op is None or stats is None or stats.raw is None:
         return ""
     named: list[tuple[str, Any]] = []
     for taken in fact.inputs:

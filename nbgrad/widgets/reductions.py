@@ -11,7 +11,6 @@ from nbgrad.core.stats import Stats
 from nbgrad.core.strict import unpaired
 from nbgrad.widgets.description import Reduction
 from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.looks import Numbers, seen, smaller
 from nbgrad.widgets.wording import counted, number, shape_text
 
 _SUMS, _TERMS = 4, 4
@@ -30,16 +29,14 @@ class ReductionRest(NamedTuple):
         name: of the input that was broadcast.
         undone: the sum that undid it.
         incoming, reduced: the gradient before and after it.
-        sums: the first ones, where ``incoming`` does not tell them any more.
     """
 
     name: str
     undone: Undone
-    incoming: Numbers
-    reduced: Numbers
-    sums: list[str] | None = None
+    incoming: Stats | None
+    reduced: Stats | None
 
-    def written(self) -> dict[str, Any]:
+    def told(self) -> dict[str, Any]:
         """What the reduction says."""
         dims = ", ".join(map(str, self.undone.dims))
         dim = f"dim{'s' if len(self.undone.dims) > 1 else ''} {dims}"
@@ -50,21 +47,10 @@ class ReductionRest(NamedTuple):
                 f"gradients of all its repeats: the sum over {dim} adds {counted(self.undone.terms, 'number')} for "
                 "each one that is kept."
             ),
-            "sums": self._sums(),
-            "incoming": seen(self.incoming),
-            "reduced": seen(self.reduced),
+            "sums": [] if self.incoming is None else _sums(self.undone, self.incoming),
+            "incoming": self.incoming,
+            "reduced": self.reduced,
         }
-
-    def small(self) -> "ReductionRest":
-        """The same in fewer bytes."""
-        incoming = smaller(self.incoming)
-        sums = self.sums if incoming is self.incoming else self._sums()
-        return self._replace(incoming=incoming, reduced=smaller(self.reduced), sums=sums)
-
-    def _sums(self) -> list[str]:
-        if self.sums is not None:
-            return self.sums
-        return _sums(self.undone, self.incoming) if isinstance(self.incoming, Stats) else []
 
 
 def reduction(undone: Undone, taken: Input, warning: str | None) -> ReductionOutline:
@@ -115,11 +101,10 @@ class _Shaped:
 
 def _sums(undone: Undone, unreduced: Stats) -> list[str]:
     """The first few kept numbers, each with what was added for it."""
-    if unreduced.values is None:
+    values = unreduced.array
+    if values is None or values.size == 0 or values.dtype.kind != "f" or values.shape != undone.source:
         return []
-    values = np.array(unreduced.values)
-    if values.size == 0 or values.dtype.kind != "f" or values.shape != undone.source:
-        return []
+    values = values.astype(np.float64)
     kept = [dim for dim in range(values.ndim) if dim not in undone.dims]
     terms = values.transpose([*kept, *undone.dims]).reshape(-1, undone.terms)
     names = _indices(undone.target)

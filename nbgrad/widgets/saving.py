@@ -30,19 +30,20 @@ class Saved(NamedTuple):
 
 def saved_by(facts: list[Fact]) -> dict[int, Saved]:
     """What each op among ``facts`` keeps, by its id."""
-    made = {fact.id: fact for fact in facts}
+    use_of = {fact.id: (needs_gradient(fact), fact.op is not None and fact.op.several) for fact in facts}
+    size_of = {fact.id: prod(fact.shape) * fact.dtype.itemsize for fact in facts}
     plans: dict[object, _Plan] = {}
     found: dict[int, Saved] = {}
     for fact in facts:
         if fact.op is None or fact.kind != "op":
             continue
-        sources = [made.get(taken.source or 0) for taken in fact.inputs]
-        uses = tuple([None if source is None else (needs_gradient(source), _several(source)) for source in sources])
+        sources = [taken.source or 0 for taken in fact.inputs]
+        uses = tuple([use_of.get(source) for source in sources])
         plan = plans.get((fact.op, uses))
         if plan is None:
             plan = plans[fact.op, uses] = _plan(fact.op, uses)
-        size = sum([_bytes(source) for at in plan.inputs if (source := sources[at]) is not None])
-        found[fact.id] = Saved(plan.names, size + (_bytes(fact) if plan.result else 0), plan.whole)
+        size = sum([size_of[sources[at]] for at in plan.inputs])
+        found[fact.id] = Saved(plan.names, size + (size_of[fact.id] if plan.result else 0), plan.whole)
     return found
 
 
@@ -83,11 +84,3 @@ def _plan(op: Op, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
 def needs_gradient(fact: Fact) -> bool:
     """Whether a backward gives what a fact stands for a gradient, if one reaches it."""
     return fact.kind != "constant"
-
-
-def _several(fact: Fact) -> bool:
-    return fact.op is not None and fact.op.several
-
-
-def _bytes(fact: Fact) -> int:
-    return prod(fact.shape) * fact.dtype.itemsize

@@ -4,45 +4,126 @@ The walk of the engine takes the origin with the largest number first, and a rec
 order of the steps is the reverse of the record's, without anybody having written it down.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
+from functools import cached_property
+from typing import Any
 
-from nbgrad.widgets.description import Edge, Given, Step
+from nbgrad.widgets.description import Description, Edge, Given, Node, Step
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import number, shape_text
 
 
-def steps(facts: list[Fact], ids: dict[int, str], edges: dict[tuple[int, int], Edge]) -> list[Step]:
-    """What happened in the last backward, stop by stop.
+class StepOutline(Step):
+    """A step without its text."""
+
+    rest: Any  # of the node
+
+
+class GivenOutline(Given):
+    """What a rule handed on, without its text."""
+
+    rest: Any  # of the node
+    of: str  # the edge, before it became a part of another
+
+
+def steps(description: Description) -> list[Step]:
+    """The steps of a description; of an outline those of the nodes that it has, with what was given along its edges."""
+    known: list[Step] | None = description["steps"]
+    if known is not None:
+        return known
+    into = _handed_on(description["edges"])
+    return [_outlined(node, into.get(node["id"], [])) for node in reversed(description["nodes"]) if ran(node)]
+
+
+def stopped(description: Description) -> list[str]:
+    """The nodes of the steps, in their order."""
+    known: list[Step] | None = description["steps"]
+    if known is not None:
+        return [step["node"] for step in known]
+    return [node["id"] for node in reversed(description["nodes"]) if ran(node)]
+
+
+def _outlined(node: Any, edges: list[Edge]) -> StepOutline:
+    rest = node["rest"]
+    given: list[Given] = [
+        GivenOutline(edge=edge["id"], text="", reduction=None, sum=None, rest=rest, of=edge["id"]) for edge in edges
+    ]
+    return StepOutline(node=node["id"], title="", incoming="", given=given, rest=rest)
+
+
+def _handed_on(edges: list[Edge]) -> dict[str, list[Edge]]:
+    """By the node of each op the edges along which its rules handed something on."""
+    into: defaultdict[str, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        if edge["gradient"] is not None:
+            into[edge["target"]].append(edge)
+    return into
+
+
+def ran(node: Node) -> bool:
+    """Whether the rules of what a node stands for ran."""
+    return node["kind"] == "op" and node["rule"] is not None
+
+
+class Walk:
+    """What the steps of a graph are written of.
 
     Args:
         facts: of the graph, in record order.
         ids: the node of each fact.
-        edges: by id of the record and position of the input.
+        edges: in the order of their targets, and of the inputs of each.
     """
-    by_id = {fact.id: fact for fact in facts}
-    due = Counter(edge["source"] for edge in edges.values() if edge["gradient"] is not None)
-    arrived: Counter[str] = Counter()
-    walk: list[Step] = []
-    ran = [fact for fact in reversed(facts) if fact.kind == "op" and fact.gradient is not None]
-    for count, fact in enumerate(ran, 1):
-        given = []
-        for position, taken in enumerate(fact.inputs):
-            edge = edges.get((fact.id, position))
-            if edge is None or edge["gradient"] is None or taken.source is None:
-                continue
-            arrived[edge["source"]] += 1
-            source = by_id[taken.source]
-            meeting = _meeting(source, arrived[edge["source"]], due[edge["source"]])
-            given.append(
-                Given(
-                    edge=edge["id"],
-                    text=f"to {taken.name}{_whose(source)}: {edge['gradient']}",
-                    reduction=None if edge["reduction"] is None else edge["reduction"]["text"],
-                    sum=meeting,
-                )
-            )
-        walk.append(Step(node=ids[fact.id], title=_title(fact, count, len(ran)), incoming=_incoming(fact), given=given))
-    return walk
+
+    def __init__(self, facts: list[Fact], ids: dict[int, str], edges: list[Edge]) -> None:
+        self._facts = facts
+        self._ids = ids
+        self._edges = edges
+
+    def told(self, fact: Fact) -> dict[str, Any]:
+        """What the step of an op says, and by their edges what its rules handed on."""
+        return {
+            "title": _title(fact, self._counts[fact.id], len(self._counts)),
+            "incoming": _incoming(fact),
+            "given": {edge["id"]: self._given(edge) for edge in self._into.get(self._ids[fact.id], [])},
+        }
+
+    def _given(self, edge: Edge) -> dict[str, Any]:
+        source = self._fact_of[edge["source"]]
+        return {
+            "text": f"to {edge['input']}{_whose(source)}: {edge['gradient']}",
+            "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
+            "sum": _meeting(source, self._arrived.get(edge["id"], 1), self._due[edge["source"]]),
+        }
+
+    @cached_property
+    def _fact_of(self) -> dict[str, Fact]:
+        return {self._ids[fact.id]: fact for fact in self._facts}
+
+    @cached_property
+    def _counts(self) -> dict[int, int]:
+        """Which step each op is, from 1."""
+        through = [fact.id for fact in reversed(self._facts) if fact.kind == "op" and fact.gradient is not None]
+        return {id: count for count, id in enumerate(through, 1)}
+
+    @cached_property
+    def _into(self) -> dict[str, list[Edge]]:
+        return _handed_on(self._edges)
+
+    @cached_property
+    def _due(self) -> Counter[str]:
+        """How many gradients come to each node."""
+        return Counter([edge["source"] for edge in self._edges if edge["gradient"] is not None])
+
+    @cached_property
+    def _arrived(self) -> dict[str, int]:
+        """By each edge to where several come the how-manieth of them came along it."""
+        arrived = {node: 0 for node, due in self._due.items() if due > 1}
+        places: dict[str, int] = {}
+        for id in self._counts if arrived else ():
+            for edge in self._into.get(self._ids[id], ()):
+                if (node := edge["source"]) in arrived:
+                    places[edge["id"]] = arrived[node] = arrived[node] + 1
+        return places
 
 
 def _title(fact: Fact, count: int, total: int) -> str:

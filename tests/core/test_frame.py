@@ -1,7 +1,9 @@
 """The statistics of tensors, and the budget for keeping them."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -31,6 +33,18 @@ def test_nan_and_inf_are_counted_and_left_out() -> None:
     assert (stats.nan, stats.inf) == (1, 2)
     assert (stats.low, stats.high, stats.mean) == (1.0, 3.0, 2.0)
     assert summarise(torch.tensor([math.nan])).low is None
+
+
+def test_the_numbers_of_many_tensors_are_kept_as_they_lie_in_memory() -> None:
+    one, other = summarise_all({1: torch.tensor([1.0, 2.0]), 2: torch.tensor([3.0, 4.0])}).values()
+    assert (one.raw, other.raw) == tuple(np.float32([[1, 2], [3, 4]])[row].tobytes() for row in range(2))
+    assert one == summarise(torch.tensor([1.0, 2.0]))
+    assert one != replace(other, norm=one.norm, low=one.low, high=one.high, mean=one.mean)
+    assert eval(repr(one), {"Stats": lambda **shown: shown})["values"] == [1.0, 2.0]
+    array = other.array
+    assert array is not None
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 5
 
 
 def test_values_are_kept_of_small_tensors_only() -> None:

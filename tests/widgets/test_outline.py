@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 import zlib
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.stats import Stats, summarise
 from nbgrad.widgets import describe as describing, looks, rest, runs
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.fold import drawable
@@ -90,7 +92,9 @@ def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.Monkey
     kept = taken_out(data)
     drawn = drawable(kept, 20, first_folding(kept, 20).toggled(kept, ["s4"], 20))
     assert len(drawn["nodes"]) > 200
-    assert len(inflated) <= 1 + 6, "the outline, 200 nodes side by side, the first one and the last one"
+    together = "the outline, 200 nodes side by side, the first one and the last one; of each other module its step"
+    assert len(inflated) <= 1 + 6 + 9, together
+    assert len(set(inflated)) == len(inflated)
 
 
 def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +108,35 @@ def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPa
 
 def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
     kept: Any = taken_out(put_away(outline(varied())))
-    values = {tuple(node["label"][:2]): kept["shelves"][node["rest"]].value for node in kept["nodes"]}
+    shelves = rest._Shelves(kept["shelves"])
+    values = {tuple(node["label"][:2]): shelves[node["rest"]].told()["value"] for node in kept["nodes"]}
     assert isinstance(values["small", "(4, 3) float32"], looks.Stats)
     assert isinstance(values["large", "(16, 20) float32"], dict)
     assert isinstance(values["huge", "(40, 40) float32"], looks.Stats), "a histogram already"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        torch.tensor([[3.0, -4.0], [0.5, 7.0]]),
+        torch.tensor([0.0, -0.0]),
+        torch.tensor([-2.0, 0.0]),
+        torch.tensor([math.nan, 1.0]),
+        torch.tensor([math.inf, 1.0]),
+        torch.tensor([3 + 4j, 1j]),
+        torch.tensor([1.5, 2.5], dtype=torch.bfloat16),
+        torch.tensor([5, -7]),
+        torch.tensor([True, True]),
+        torch.tensor(2.5),
+        torch.zeros(2, 0),
+        torch.arange(40.0),
+        torch.arange(2000.0),
+    ],
+)
+def test_statistics_that_were_put_away_are_the_same(data: torch.Tensor) -> None:
+    stats = summarise(data)
+    assert repr(rest._unpacked(rest._packed(stats))) == repr(stats)  # repr: a NaN is no NaN
+    assert rest._unpacked(rest._packed(Stats((2,), 5.0))) == Stats((2,), 5.0), "of which the norm alone is known"
 
 
 def test_an_outline_is_of_its_moment() -> None:

@@ -13,6 +13,7 @@ from nbgrad.widgets.fold import drawable, fold
 from nbgrad.widgets.folding import Folding
 from nbgrad.widgets.looks import tiled
 from nbgrad.widgets.runs import runs
+from nbgrad.widgets.steps import Walk
 from tests.widgets import graphs
 
 
@@ -55,6 +56,17 @@ def test_paths_that_meet_are_counted_and_summed() -> None:
         "path 2 of 3 that meet here: kept until the others arrive",
         "path 3 of 3: all have arrived and are added; the sum has norm 7",
     ]
+
+
+def test_a_step_is_told_once_however_many_get_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        parts = [nbgrad.tensor([float(at)], requires_grad=True) for at in range(5)]
+        nbgrad.cat(parts).sum().backward()
+    told, of_fact = [], Walk.told
+    monkeypatch.setattr(Walk, "told", lambda walk, fact: told.append(fact.id) or of_fact(walk, fact))
+    steps = describe(graph)["steps"]
+    assert [len(step["given"]) for step in steps] == [1, 5]
+    assert len(told) == 2
 
 
 def test_folding_keeps_the_walk() -> None:
