@@ -63,7 +63,7 @@ def test_every_notebook_is_saved_as_it_ran_and_without_widget_state(files: list[
             kinds = {output["output_type"] for cell in meant for output in cell["outputs"]}
             assert "error" not in kinds, name_of(path)
             # A traceback shows the lines of the notebook alone, and no file of the machine that saved it.
-            assert not re.search(r'[ "m]/[a-z]\w*/[\w./-]+\.py', read(path)), f"{name_of(path)} names a file of a machine"
+            assert not re.search(r'[ "m]/[a-z]\w*/[\w./-]+\.py', read(path)), name_of(path)
 
 
 def test_every_local_link_in_the_documents_leads_somewhere(files: list[Path]) -> None:
