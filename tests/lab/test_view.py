@@ -95,6 +95,8 @@ def test_the_view_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
     lab.open(lab_server.add(written(tmp_path / f"{name}.ipynb", *sources)), app)
     lab.run_all()
     assert [error.partition(":")[0] for error in lab.errors()] == ["cell 4"], "the one that is to fail"
+    (raised,) = [output for output in lab.cells()[4]["outputs"] if output["output_type"] == "error"]
+    assert ".py" not in "".join(raised["traceback"]), "its own lines alone"
     shown = lab.outputs(WIDGET_VIEW)
     assert [cell for cell, _ in shown] == [1, 2, 3, 4]
 
