@@ -37,7 +37,7 @@ cdef class Listener(Observer):
     @cython.locals(running=FrameRecorder)
     cpdef object on_rule(self, Node node, object position, object gradient, object reduced, object reduction)
     cpdef object on_accumulate(self, Leaf leaf, object gradient)
-    @cython.locals(recorder=FrameRecorder, started=list, unique=tuple, frame=FrameType)
+    @cython.locals(recorder=FrameRecorder, frame=FrameType)
     cpdef object on_backward_begin(self, list roots)
     @cython.locals(ended=FrameRecorder, frame=bint)
     cpdef object on_backward_end(self)

@@ -207,9 +207,8 @@ class Listener(Observer):
         if isinstance(self._notes.frame, FrameRecorder):
             recorder = self._notes.frame
             recorder.give_way()
-        started = [record_id(origin) for origin, _ in roots]
-        unique = tuple(started) if len(started) == 1 else tuple(dict.fromkeys(started))
-        self._running = FrameRecorder(unique, self._budget, self._running)
+        started = tuple(dict.fromkeys([record_id(origin) for origin, _ in roots]))
+        self._running = FrameRecorder(started, self._budget, self._running)
         frame = user_frame()
         if in_a_function(frame):
             self.name_variables(tensor_variables(frame))
