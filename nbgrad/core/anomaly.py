@@ -171,7 +171,7 @@ class _Watch(Observer):
     def on_backward_end(self) -> None:
         self._forget()
 
-    def on_gradient(self, origin: Origin, gradient: Any) -> None:
+    def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:  # noqa: ARG002
         self._incoming.pop(self._last, None)  # type: ignore[arg-type]  # None is no key: nothing is there to pop
         if isinstance(origin, Output):
             self._incoming.setdefault(origin.node, {})[origin.index] = _raw(gradient)

@@ -11,6 +11,7 @@ cdef class Walk:
     cdef public list leaves
     cdef public tuple observers
     cdef public dict pending
+    cdef public set seeded
     cdef public set shown
     cdef public set summed
     cdef public object useful
@@ -23,7 +24,7 @@ cdef class Walk:
     @cython.locals(latest=Vertex, waiting=list)
     cpdef object _wait(self, Vertex origin)
     cpdef object _add(self, Vertex origin, object gradient)
-    @cython.locals(observer=Observer)
+    @cython.locals(observer=Observer, lone=bint)
     cpdef object _visit(self, Vertex origin, object gradient)
     cpdef object _collect(self, Output output, object gradient)
     @cython.locals(slot=Py_ssize_t, plan=Steps, needs=tuple, edges=list, position=Py_ssize_t)

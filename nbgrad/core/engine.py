@@ -34,8 +34,6 @@ def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
         walk.run(roots)
         taken |= walk.shown
         for leaf, gradient in walk.leaves:
-            for observer in walk.observers:
-                observer.on_accumulate(leaf, gradient)
             tensor = leaf.ref()
             if tensor is not None and tensor._needs_grad:
                 if leaf.shape != (now := tensor._data.shape):
@@ -88,8 +86,8 @@ class Walk:
     """
 
     __slots__ = (
-        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "shown"),
-        *("summed", "useful", "waiting", "wanted"),
+        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "seeded"),
+        *("shown", "summed", "useful", "waiting", "wanted"),
     )
 
     def __init__(self, wanted: set[Origin] | None, *, retain_graph: bool, create_graph: bool) -> None:
@@ -101,6 +99,7 @@ class Walk:
         self.waiting: list[tuple[int, Origin]] = []
         self.next: Origin | None = None
         self.summed: set[Origin] = set()  # those whose gradient is a sum made here
+        self.seeded: set[Origin] = set()  # those where it begins
         self.shown: set[int] = set()
         self.useful: set[Origin] | None = None
         self.observers: tuple[Observer, ...] = current().observers
@@ -118,6 +117,7 @@ class Walk:
         with BelowAutograd():
             for origin, seed in roots:
                 if self.useful is None or origin in self.useful:
+                    self.seeded.add(origin)
                     self._add(origin, seed)
             origin = roots[0][0]
             try:
@@ -176,8 +176,9 @@ class Walk:
             with outside():
                 gradient = self._hooked(origin, origin.hooks, gradient)
         if self.observers and not isinstance(gradient, list):
+            lone = origin.hooks is None and origin not in self.summed and origin not in self.seeded
             for observer in self.observers:
-                observer.on_gradient(origin, gradient)
+                observer.on_gradient(origin, gradient, lone)
         if self.wanted is not None and origin in self.wanted:
             self.found[origin] = gradient
         if isinstance(origin, Node):

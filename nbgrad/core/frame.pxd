@@ -17,8 +17,10 @@ cdef class Kept:
     cdef long long _budget
     cdef long long _room
     cdef set _counted
+    cdef set _lone
     @cython.locals(size="long long", shelf=list)
-    cpdef object keep(self, object id, Py_ssize_t position, object data)
+    cpdef object keep(self, object id, Py_ssize_t position, object data, object receiver=*)
+    cpdef object lone(self, object id)
     @cython.locals(at=Py_ssize_t, shelf=list)
     cpdef bint changed(self, set ids)
     cpdef object shrink(self)
@@ -34,11 +36,13 @@ cdef class FrameRecorder:
     cdef public dict reductions
     cdef public tuple roots
     cpdef object gradient(self, object seq, object gradient)
-    cpdef object contribution(self, object seq, Py_ssize_t position, object gradient)
+    cpdef object lone(self, object seq)
+    cpdef object contribution(self, object seq, Py_ssize_t position, object gradient, object receiver)
     cpdef object stretched(self, object seq, Py_ssize_t position, object gradient)
     cpdef object leaf(self, object seq, object gradient)
     cpdef object end(self, object number, object before, bint watch=*)
     cpdef object give_way(self)
 
+cdef bint _small(object data, long long size)
 cdef long long _bytes(object data)
 cdef object _raw(object gradient)

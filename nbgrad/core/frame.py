@@ -36,9 +36,9 @@ class Values:
 
     def add(self, id: int, data: torch.Tensor) -> None:
         """Keep ``data``, if they are small, as the values of ``id``."""
-        if data.numel() > SMALL:
-            return
         size = data.nbytes
+        if not _small(data, size):
+            return
         if data._base is not None and data.untyped_storage().nbytes() > 2 * size + _OBJECT:
             data = data.clone()
         self._held[id] = (data, data._version, size + _OBJECT)
@@ -64,21 +64,22 @@ class Kept:
     is the id of an op or a leaf; with the position of an input, if it is for that; with "unreduced" behind it.
     """
 
-    __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_norms", "_room", "_size", "_small")
+    __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_lone", "_norms", "_room", "_size", "_small")
 
     def __init__(self, budget: int) -> None:
-        # Id, position, tensor and torch's version of it then, of one after the other.
+        # Id, position, tensor, torch's version of it then, and to whom it was given, of one after the other.
         self._small: list[Any] = []
         self._large: list[Any] = []
+        self._lone: set[int] = set()
         self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
-        self._norms: dict[Any, tuple[tuple[int, ...], torch.Tensor]] = {}
+        self._norms: dict[Any, tuple[int, tuple[int, ...], torch.Tensor]] = {}
         self._latest: torch.Tensor | None = None
         self._size = 0  # of the latest
         self._budget = budget
         self._room = budget
         self._counted: set[int] | None = None  # the ids of the tensors, once each is to be counted once
 
-    def keep(self, id: int, position: int, data: torch.Tensor) -> None:
+    def keep(self, id: int, position: int, data: torch.Tensor, receiver: int = 0) -> None:
         """Keep ``data``, or its norm where there is no room.
 
         Args:
@@ -86,13 +87,14 @@ class Kept:
             position: of the input of that op; ``GRADIENT`` for the gradient of what it made, and ``UNREDUCED`` less the
                 position for what the gradient of that input was before a sum.
             data: the tensor.
+            receiver: the id of what that input came from; 0 where it is for no input.
         """
         if data is not self._latest:
             size = _bytes(data)
             if self._counted is None and size <= self._room:
                 self._room -= size
             elif not self._fits(data, size):
-                self.keep_norms({_key(id, position): data})
+                self.keep_norms({_key(id, position): data}, receiver)
                 return
             self._latest, self._size = data, size
         self._index = None
@@ -101,15 +103,21 @@ class Kept:
         shelf.append(position)
         shelf.append(data)
         shelf.append(data._version)
+        shelf.append(receiver)
+
+    def lone(self, id: int) -> None:
+        """What the one rule gave that leads to ``id`` is the gradient of it: it is kept once."""
+        self._lone.add(id)
+        self._index = None
 
     def _fits(self, data: torch.Tensor, size: int) -> bool:
         """Whether there is room for ``data`` if each tensor is counted once.
 
-        Most come twice, from a rule and as a gradient. To see that costs more than to count twice: it is seen from the
-        time on when there seems to be no room left.
+        Some come twice, as a gradient that a rule hands on. To see that costs more than to count twice: it is seen from
+        the time on when there seems to be no room left.
         """
         if self._counted is None:
-            held = {id(one): one for one in (*self._small[2::4], *self._large[2::4])}
+            held = {id(one): one for one in (*self._small[2::5], *self._large[2::5])}
             self._counted, self._room = set(held), self._budget - sum(map(_bytes, held.values()))
         if id(data) not in self._counted:
             if size > self._room:
@@ -123,25 +131,33 @@ class Kept:
         if self._index is None:
             self._index = {}
             for shelf in (self._small, self._large):
-                keys = map(_key, shelf[::4], shelf[1::4])
-                self._index.update(zip(keys, zip(shelf[2::4], shelf[3::4], strict=True), strict=True))
+                for id, position, data, version, receiver in zip(*[iter(shelf)] * 5, strict=True):
+                    self._index[_key(id, position)] = (data, version)
+                    if receiver in self._lone:
+                        self._index[receiver] = (data, version)
         return self._index
 
-    def keep_norms(self, tensors: dict[Any, torch.Tensor]) -> None:
+    def _normed(self) -> dict[Any, tuple[tuple[int, ...], torch.Tensor]]:
+        """The shapes and norms of those of which no more is kept, or which may be changed, by key."""
+        found = {receiver: known for receiver, *known in self._norms.values() if receiver in self._lone}
+        return {**found, **{key: known for key, (_, *known) in self._norms.items()}}
+
+    def keep_norms(self, tensors: dict[Any, torch.Tensor], receiver: int = 0) -> None:
         """Keep the norms of ``tensors``: all that is left of one that is changed in place later."""
-        self._norms.update({key: (tuple(tensors[key].shape), norm) for key, norm in norms(tensors).items()})
+        self._norms.update({key: (receiver, tuple(tensors[key].shape), norm) for key, norm in norms(tensors).items()})
 
     def norms(self, more: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
-        known = {id: norm for id, (_, norm) in self._norms.items() if isinstance(id, int)}
+        known = {id: norm for id, (_, norm) in self._normed().items() if isinstance(id, int)}
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
-        return {**norms({**more, **held}), **known}
+        return {**norms({id: data for id, data in {**more, **held}.items() if id not in known}), **known}
 
     def changed(self, ids: set[int]) -> bool:
         """Whether the gradient of one of ``ids`` was changed in place since; of those of which the norm is kept, no."""
         for shelf in (self._small, self._large):
-            for at in range(0, len(shelf), 4):
-                if shelf[at + 1] == GRADIENT and shelf[at] in ids and shelf[at + 2]._version != shelf[at + 3]:
+            for at in range(0, len(shelf), 5):
+                whose = shelf[at] if shelf[at + 1] == GRADIENT else shelf[at + 4]
+                if whose in ids and shelf[at + 2]._version != shelf[at + 3]:
                     return True
         return False
 
@@ -159,12 +175,12 @@ class Kept:
         data = self.raw(key)
         if data is not None:
             return summarise(data)
-        shape, norm = self._norms.get(key, (None, None))
+        shape, norm = self._normed().get(key, (None, None))
         return None if shape is None or norm is None else Stats(shape, float(norm))
 
     def summarise(self) -> dict[Any, Stats]:
         """The statistics of everything kept."""
-        found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._norms.items()}
+        found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._normed().items()}
         kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
         known = summarise_all({id(data): data for data in kept.values()})
         return found | {key: known[id(data)] for key, data in kept.items()}
@@ -175,6 +191,15 @@ GRADIENT = -1
 
 UNREDUCED = -2
 """Less the position of an input: it stands for what its gradient was before a sum."""
+
+
+def _small(data: torch.Tensor, size: int) -> bool:
+    """Whether ``data``, of ``size`` bytes, have few elements: most sizes tell that without counting them."""
+    return size <= SMALL or (size <= _WIDEST * SMALL and data.numel() <= SMALL)
+
+
+_WIDEST = 16
+"""The bytes of the widest element, a complex number of double precision."""
 
 
 def _key(id: int, position: int) -> Any:
@@ -247,17 +272,25 @@ class FrameRecorder:
         """The gradient of what ``seq`` made or is arrived."""
         self._kept.keep(seq, GRADIENT, _raw(gradient))
 
-    def contribution(self, seq: int, position: int, gradient: Any) -> None:
-        """A rule of ``seq`` gave its input ``gradient``, after undoing a broadcast if there was one."""
-        self._kept.keep(seq, position, _raw(gradient))
+    def lone(self, seq: int) -> None:
+        """That gradient is what the one rule gave that leads there."""
+        self._kept.lone(seq)
+
+    def contribution(self, seq: int, position: int, gradient: Any, receiver: int) -> None:
+        """A rule of ``seq`` gave its input ``gradient``, after undoing a broadcast if there was one.
+
+        ``receiver`` is the id of what that input came from; 0 where others may go by the same id.
+        """
+        self._kept.keep(seq, position, _raw(gradient), receiver)
 
     def stretched(self, seq: int, position: int, gradient: Any) -> None:
         """What that was before the sum, to show the sum where it is small."""
-        if (data := _raw(gradient)).numel() <= SMALL:
+        data = _raw(gradient)
+        if _small(data, data.nbytes):
             self._kept.keep(seq, UNREDUCED - position, data)
 
     def leaf(self, seq: int, gradient: Any) -> None:
-        """``gradient`` becomes part of a ``.grad``, which the user may change in place: clipping does."""
+        """``gradient`` becomes part of a ``.grad``, or is given to the user, who may change it: clipping does."""
         self._leaves[seq] = _raw(gradient)
 
     def end(self, number: int, before: "FrameRecorder | Frame | None", watch: bool = True) -> None:

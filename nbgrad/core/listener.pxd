@@ -4,7 +4,7 @@ from nbgrad.core.caller cimport FrameType, in_a_function, tensor_variables, user
 from nbgrad.core.changes cimport Changes
 from nbgrad.core.frame cimport FrameRecorder
 from nbgrad.core.modes cimport Observer, State
-from nbgrad.core.node cimport Leaf, Node, Vertex, record_id
+from nbgrad.core.node cimport Leaf, Node, Output, Vertex, record_id
 from nbgrad.core.record cimport Notes, Ran
 from nbgrad.core.update cimport UpdateRecorder
 
@@ -33,10 +33,9 @@ cdef class Listener(Observer):
     @cython.locals(state=State)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     @cython.locals(running=FrameRecorder)
-    cpdef object on_gradient(self, Vertex origin, object gradient)
-    @cython.locals(running=FrameRecorder)
+    cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
+    @cython.locals(running=FrameRecorder, origin=Vertex)
     cpdef object on_rule(self, Node node, object position, object gradient, object reduced, object reduction)
-    cpdef object on_accumulate(self, Leaf leaf, object gradient)
     @cython.locals(recorder=FrameRecorder, frame=FrameType)
     cpdef object on_backward_begin(self, list roots)
     @cython.locals(ended=FrameRecorder, frame=bint)

@@ -17,7 +17,7 @@ from nbgrad.core.changes import Changes
 from nbgrad.core.frame import FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, current
-from nbgrad.core.node import Leaf, Node, Origin, next_seq, record_id
+from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
@@ -213,14 +213,21 @@ class Listener(Observer):
         if in_a_function(frame):
             self.name_variables(tensor_variables(frame))
 
-    def on_gradient(self, origin: Origin, gradient: Any) -> None:
-        """Keep the gradient of a tensor."""
+    def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
+        """Keep the gradient of a tensor, and which ones the user can change, until the backward ends."""
         running = self._running
-        if running is not None:
-            id = record_id(origin)
-            running.arrived.add(id)
-            if self.watch:
-                running.gradient(id, gradient)
+        if running is None:
+            return
+        id = record_id(origin)
+        running.arrived.add(id)
+        if isinstance(origin, Leaf):
+            running.leaf(id, gradient)
+        if not self.watch:
+            return
+        if lone and not isinstance(origin, Output):
+            running.lone(id)
+        else:
+            running.gradient(id, gradient)
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
@@ -232,12 +239,9 @@ class Listener(Observer):
             if self.watch:
                 running.stretched(node.seq, position, gradient)
         if self.watch:
-            running.contribution(node.seq, position, reduced)
-
-    def on_accumulate(self, leaf: Leaf, gradient: Any) -> None:
-        """Remember which gradients the user can change, until the backward ends."""
-        if self._running is not None:
-            self._running.leaf(leaf.seq, gradient)
+            origin = node.edges[position]
+            receiver = 0 if isinstance(origin, Output) else origin.seq  # several outputs go by one id
+            running.contribution(node.seq, position, reduced, receiver)
 
     def on_backward_end(self) -> None:
         """The frame is complete and becomes the last one."""

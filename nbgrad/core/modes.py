@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 if TYPE_CHECKING:
     import torch
 
-    from nbgrad.core.node import Leaf, Node, Origin
+    from nbgrad.core.node import Node, Origin
     from nbgrad.core.row import Op
     from nbgrad.core.scopes import Scope
     from nbgrad.core.tensor import Tensor
@@ -42,17 +42,15 @@ class Observer:
     def on_backward_begin(self, roots: "list[tuple[Origin, Any]]") -> None:
         """A backward starts at ``roots``, pairs of where a tensor came from and the gradient it is seeded with."""
 
-    def on_gradient(self, origin: "Origin", gradient: Any) -> None:
-        """The gradient of what ``origin`` made is complete."""
+    def on_gradient(self, origin: "Origin", gradient: Any, lone: bool) -> None:
+        """The gradient of what ``origin`` made is complete.
+
+        ``lone``: it is the very tensor that ``on_rule`` was told of as what the only rule gave that leads there. That
+        of a leaf may become its ``.grad``, without a copy: to keep its values, clone it; never change it in place.
+        """
 
     def on_rule(self, node: "Node", position: int, gradient: Any, reduced: Any, reduction: Any) -> None:
         """The rule of input ``position`` gave ``gradient``; ``reduced`` is it after undoing a broadcast, if any."""
-
-    def on_accumulate(self, leaf: "Leaf", gradient: Any) -> None:
-        """``gradient`` is about to be added to the ``.grad`` of ``leaf``'s tensor.
-
-        It may become that ``.grad`` itself, without a copy: to keep its values, clone it; never change it in place.
-        """
 
     def on_backward_end(self) -> None:
         """The backward is complete; not called when it raised."""

@@ -95,9 +95,9 @@ class TimedGraph(AutogradGraph):
         if not self.closed:
             self._backward = {}
 
-    def on_gradient(self, origin: Origin, gradient: Any) -> None:
+    def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
         """The rules of ``origin`` begin."""
-        super().on_gradient(origin, gradient)
+        super().on_gradient(origin, gradient, lone)
         self._began = perf_counter_ns()
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:

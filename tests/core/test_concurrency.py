@@ -157,7 +157,7 @@ class Stops(Observer):
         if self.left < 0:
             raise self.error
 
-    on_backward_begin = on_gradient = on_rule = on_accumulate = on_backward_end = _count
+    on_backward_begin = on_gradient = on_rule = on_backward_end = _count
 
 
 def program() -> tuple[list[Tensor], Tensor]:

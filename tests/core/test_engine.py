@@ -13,6 +13,7 @@ import torch
 import nbgrad
 from nbgrad.core.engine import reachable
 from nbgrad.core.modes import Observer, current, set_state
+from nbgrad.core.node import Leaf
 from nbgrad.core.op import OPS, op
 from nbgrad.core.row import Op
 from nbgrad.core.samples import unary
@@ -487,13 +488,14 @@ class Counter(Observer):
     def __init__(self) -> None:
         self.rules = 0
         self.ends = 0
-        self.accumulated: list[Any] = []
+        self.leaves: list[Any] = []
 
     def on_rule(self, *_: Any) -> None:
         self.rules += 1
 
-    def on_accumulate(self, _: Any, gradient: Any) -> None:
-        self.accumulated.append(gradient.tolist())
+    def on_gradient(self, origin: Any, gradient: Any, _: bool) -> None:
+        if isinstance(origin, Leaf):
+            self.leaves.append(gradient.tolist())
 
     def on_backward_end(self) -> None:
         self.ends += 1
@@ -513,10 +515,44 @@ def test_an_observer_sees_each_gradient_before_it_is_added() -> None:
     counter = Counter()
     for _ in range(2):
         with_observer(counter, (x * 3).sum().backward)
-    assert counter.accumulated == [[3.0, 3.0], [3.0, 3.0]]
+    assert counter.leaves == [[3.0, 3.0], [3.0, 3.0]]
     assert x.grad is not None
     assert x.grad.tolist() == [6.0, 6.0]
     assert counter.ends == 2
+
+
+class Arrivals(Observer):
+    """Collects by origin what the rules gave, and whether the engine said that a gradient is just that."""
+
+    def __init__(self) -> None:
+        self.given: dict[Any, list[Any]] = {}
+        self.lone: dict[Any, bool] = {}
+
+    def on_rule(self, node: Any, position: int, _: Any, reduced: Any, __: Any) -> None:
+        self.given.setdefault(node.edges[position], []).append(reduced)
+
+    def on_gradient(self, origin: Any, gradient: Any, lone: bool) -> None:
+        given = self.given.get(origin, [])
+        assert not lone or (len(given) == 1 and given[0] is gradient), origin
+        self.lone[origin] = lone
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_an_observer_is_told_which_gradients_are_what_one_rule_gave(create_graph: bool) -> None:
+    once, twice, hooked = (tensor([1.0, 2.0, 3.0], requires_grad=True) for _ in range(3))
+    hooked.register_hook(lambda gradient: gradient.mul_(2))  # the same tensor, with other values
+    low, high = (once * twice).split([1, 2])
+    middle = (high * 2).exp()  # begins with a seed, and a rule leads there too
+    total = (low * twice.sum() * hooked).sum() + middle.tanh().sum()
+    arrivals = Arrivals()
+    with_observer(
+        arrivals, lambda: nbgrad.grad([total, middle], [once, twice, hooked], [None, middle], create_graph=create_graph)
+    )
+    alone = {name: arrivals.lone[one.origin] for name, one in locals().items() if isinstance(one, Tensor)}
+    assert alone == {
+        **{"once": True, "twice": False, "hooked": False, "low": True, "high": True},
+        **{"middle": False, "total": False},
+    }
 
 
 def test_reachable_has_parents_before_children_and_each_once() -> None:

@@ -152,23 +152,54 @@ def test_a_tensor_changed_in_place_since_is_left_out() -> None:
     assert (kept.changed({1, 2}), kept.changed({2})) == (True, False)
 
 
-def test_of_a_leafs_gradient_the_norm_survives_a_change_in_place() -> None:
+def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
+    kept, data, whose = Kept(budget=100), torch.ones(20), {"kept": 1, "normed": 2, "summed": 3}
+    kept.keep(7, 0, data, whose["kept"])
+    kept.keep(7, 1, torch.ones(30), whose["normed"])  # for which there is no room
+    kept.keep(7, 2, torch.ones(2), whose["summed"])
+    assert kept.norms({}) == {}, "that no other rule leads there is known when the walk comes by"
+    for name in ("kept", "normed"):
+        kept.lone(whose[name])
+    kept.keep(whose["summed"], GRADIENT, torch.full((2,), 3.0))
+    found = kept.summarise()
+    assert found == {key: kept.get(key) for key in found}
+    assert (found[1].values, found[2], found[3].values) == ([1.0] * 20, found[7, 1], [3.0, 3.0])
+    assert found[7, 1] == Stats((30,), pytest.approx(math.sqrt(30)))
+    norms = {id: float(norm) for id, norm in kept.norms({}).items()}
+    assert norms == pytest.approx({1: math.sqrt(20), 2: math.sqrt(30), 3: math.sqrt(18)})
+    assert not kept.changed({1, 2, 3})
+    data.add_(1)
+    assert (kept.changed({2, 3}), kept.changed({1})) == (False, True)
+    assert (kept.get(1), kept.raw(1)) == (None, None)
+
+
+def arrive(recorder: FrameRecorder, leaf: int, gradient: torch.Tensor, *, lone: bool) -> None:
+    """``gradient`` becomes that of a leaf: the sum of several, or what the one rule gave that leads there."""
+    if lone:
+        recorder.contribution(9, 0, gradient, leaf)
+        recorder.lone(leaf)
+    else:
+        recorder.gradient(leaf, gradient)
+    recorder.leaf(leaf, gradient)
+
+
+@pytest.mark.parametrize("lone", [True, False])
+def test_of_a_leafs_gradient_the_norm_survives_a_change_in_place(lone: bool) -> None:
     recorder, gradient = FrameRecorder((), budget=1000), torch.tensor([3.0, 4.0])
-    recorder.gradient(5, gradient)
-    recorder.leaf(5, gradient)
+    arrive(recorder, 5, gradient, lone=lone)
     recorder.end(1, None)
     gradient.mul_(0.1)
     assert recorder.frame().gradients == {5: Stats((2,), 5.0)}
 
 
-def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place() -> None:
+@pytest.mark.parametrize("lone", [True, False])
+def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place(lone: bool) -> None:
     recorders: list[FrameRecorder] = []
     for number, change in enumerate([False, False, True, False, False], 1):
         if recorders:
             recorders[-1].give_way()
         recorder, gradient = FrameRecorder((), budget=1000), torch.tensor([3.0, 4.0])
-        recorder.gradient(5, gradient)
-        recorder.leaf(5, gradient)
+        arrive(recorder, 5, gradient, lone=lone)
         recorder.end(number, recorders[-1] if recorders else None)
         recorders.append(recorder)
         if change:
@@ -184,7 +215,7 @@ def test_a_frame_is_the_recorder_as_data() -> None:
     recorder.reductions[7, 0] = step
     recorder.gradient(7, torch.ones(1))
     recorder.gradient(8, tensor([2.0]))
-    recorder.contribution(7, 0, torch.ones(3))
+    recorder.contribution(7, 0, torch.ones(3), 6)
     recorder.end(3, None)
     frame = recorder.frame()
     assert (frame.number, frame.roots) == (3, (7,))

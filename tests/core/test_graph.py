@@ -285,7 +285,7 @@ def test_the_reverse_order_is_the_one_in_which_a_backward_visits() -> None:
         def __init__(self) -> None:
             self.seqs: list[int] = []
 
-        def on_gradient(self, origin: Any, _: Any) -> None:
+        def on_gradient(self, origin: Any, *_: Any) -> None:
             self.seqs.append(origin.seq)
 
     visits = Visits()
