@@ -7,6 +7,8 @@ doubling of its length: most happens at its beginning, and what is no frame cost
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import count
+from sys import maxsize
 from typing import Any, NamedTuple, overload
 
 import torch
@@ -17,7 +19,7 @@ from nbgrad.core.scopes import Scope
 from nbgrad.core.stats import norms
 from nbgrad.core.update import Update, read
 
-FRAMES = 64
+FRAMES = 48
 """How many frames a graph keeps unless it is told otherwise."""
 
 WEIGHTS = 4
@@ -156,8 +158,8 @@ class _Kept(NamedTuple):
 class HistoryRecorder:
     """Collects the frames of a graph while it runs.
 
-    The first ``limit / 2`` backwards are frames, then ``limit / 8`` of every doubling; where there is no room left,
-    every second frame is dropped.
+    The first ``limit / 2`` backwards are frames, then ``limit / 12`` of every doubling, or at least one or two. Where
+    there is no room left, every second frame of the older half is dropped: that is where they are dense.
 
     Args:
         limit: how many frames there are at most; 0 for none.
@@ -178,12 +180,11 @@ class HistoryRecorder:
 
     def ask_again(self, number: int) -> int:
         """The first backward after the ``number``-th that may become a frame: none in between does."""
-        later = range(number + 1, 2 * number + 2)  # a small limit may want none at all any more
-        return next(filter(self.wants, later), later.stop)
+        return next(filter(self.wants, count(number + 1))) if self.limit else maxsize
 
     def _stride(self, number: int) -> int:
         """One of so many backwards around the ``number``-th is a frame."""
-        return 1 if 2 * number <= self.limit else 1 << (8 * number // self.limit).bit_length() - 1
+        return 1 if 2 * number <= self.limit else 1 << (number // max(2, self.limit // 12)).bit_length() - 1
 
     def add(
         self,
@@ -216,7 +217,7 @@ class HistoryRecorder:
         numbers = tuple([find(id) for id in ids]), tuple([find(-id) for id in ids])
         self._kept.append(_Kept(number, find(0), _positions(recorder.roots, ids), looks, names, learned, *numbers, {}))
         if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
-            del self._kept[1::2]
+            del self._kept[1 : max(2, self.limit // 2) : 2]
 
     def _is_rare(self, number: int) -> bool:
         """Whether the ``number``-th backward is one of those in which the weights are measured too."""

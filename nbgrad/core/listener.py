@@ -26,6 +26,8 @@ from nbgrad.core.tensor import Tensor
 from nbgrad.core.unreached import Uses
 from nbgrad.core.update import UpdateRecorder
 
+_RAW = (torch.Tensor, np.ndarray)
+
 
 class Listener(Observer):
     """Keeps light facts of every op and of the last backward.
@@ -96,9 +98,9 @@ class Listener(Observer):
 
     def _other(self, arg: Any) -> Any:
         """The id of the record of an input that is none of our tensors, or what it is."""
-        if isinstance(arg, torch.Tensor | np.ndarray):
-            return self._constant(arg)
-        return NOTHING if arg is None else Literal(described(arg))
+        if arg is None:
+            return NOTHING
+        return self._constant(arg) if isinstance(arg, _RAW) else Literal(described(arg))
 
     def _meet(self, id: int, origin: Origin, tensor: TensorBase) -> None:
         """Make the record of a tensor that no op in the graph made."""

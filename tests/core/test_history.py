@@ -104,12 +104,12 @@ def updates(graph: AutogradGraph) -> dict[int, list[float | None]]:
     return {frame.number: [record.update for record in frame.parameters] for frame in graph.history}
 
 
-@pytest.mark.parametrize("steps", [40, 1000])
-def test_the_step_after_every_frame_is_measured_next_to_the_weights(steps: int) -> None:
+@pytest.mark.parametrize(("steps", "frames"), [(40, 27), (1000, 46)])
+def test_the_step_after_every_frame_is_measured_next_to_the_weights(steps: int, frames: int) -> None:
     graph, expected = trained(steps)
     measured = updates(graph)
     assert measured.pop(steps) == [None] * 4, "nobody knew that it would be the last"
-    assert len(measured) == len(graph.history) - 1 >= 33
+    assert len(measured) == len(graph.history) - 1 == frames
     for number, found in measured.items():
         assert found == pytest.approx(expected[number], rel=1e-5)
     assert graph.update is not None
@@ -125,7 +125,7 @@ def test_a_step_after_several_backwards_belongs_to_the_first_that_waits_for_one(
     assert graph.update.number % 2 == 1, "a frame, and no step came before the next backward"
     assert list(graph.update.ratios.values()) == pytest.approx(expected[graph.update.number + 1], rel=1e-5)
     for number, found in updates(graph).items():
-        if number < 33:  # all of them are frames
+        if number <= FRAMES / 2:  # all of them are frames
             assert found == pytest.approx(expected[number + number % 2], rel=1e-5)
 
 
@@ -229,8 +229,9 @@ def test_the_frames_are_bounded_and_the_first_and_the_last_are_there(limit: int,
 def test_a_short_loop_is_kept_whole_and_a_long_one_gets_rarer() -> None:
     recorder = HistoryRecorder(FRAMES)
     wanted = [number for number in range(1, 1001) if recorder.wants(number)]
-    assert wanted[:32] == list(range(1, 33))
-    assert [sum(low < number <= 2 * low for number in wanted) for low in (64, 128, 256)] == [8, 8, 8]
+    assert wanted[:24] == list(range(1, 25))
+    assert [sum(low < number <= 2 * low for number in wanted) for low in (32, 64, 128, 256)] == [4, 4, 4, 4]
+    assert len(wanted) == 46, "each costs a loop as much as many steps that are none"
 
 
 @pytest.mark.parametrize("limit", [0, 2, 3, 7, 8, FRAMES, 1000])
