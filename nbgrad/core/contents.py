@@ -50,8 +50,11 @@ def owned(gradient: torch.Tensor, data: torch.Tensor, taken: set[int] | None) ->
 
 def laid_out_as(gradient: torch.Tensor, data: torch.Tensor) -> bool:
     """Whether a gradient fills memory of its own as ``data`` would, with nothing left to compute, as a conjugate."""
-    alike = (gradient.is_contiguous() and data.is_contiguous()) or gradient.stride() == data.stride()
-    if not alike or gradient.untyped_storage().nbytes() != gradient.nbytes:
+    if not (gradient.is_contiguous() and data.is_contiguous()) and gradient.stride() != data.stride():
+        return False
+    if gradient._base is None and not gradient.is_inference():  # no view of anything, as most are
+        return True
+    if gradient.untyped_storage().nbytes() != gradient.nbytes:
         return False
     return not (gradient.is_neg() or (gradient.dtype.is_complex and gradient.is_conj()))
 

@@ -52,8 +52,11 @@ def flash_attention(query, key, value, attn_mask=None, *, is_causal=False, scale
     """
     if not query.numel():
         return query.clone(), query.new_empty(query.shape[:-1])
-    return aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
+    # torch's own kind of tuple, which has names, is none to compiled code.
+    return tuple(
+        aten._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
+        )
     )
 
 

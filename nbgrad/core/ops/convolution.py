@@ -212,12 +212,13 @@ def _kernel(g, input, weight, mask, stride, padding, dilation, groups, transpose
     batched = input.ndim == rank + 2
     if not batched:
         g, input = g.unsqueeze(0), input.unsqueeze(0)
-    dilation = per_dim(dilation, rank)
-    before, after = _padding(padding, dilation, weight.shape[2:])
-    beyond = [more - less for less, more in zip(before, after, strict=True)]
-    if any(beyond):  # "same" with an even kernel: one more after than before, as zeros of the input itself
-        input = _functional.pad(input, [size for more in reversed(beyond) for size in (0, more)])
-    geometry = (per_dim(stride, rank), before, dilation, transposed, per_dim(output_padding, rank), groups)
+    beyond: list[int] = []
+    if isinstance(padding, str):
+        padding, beyond = _padding(padding, per_dim(dilation, rank), weight.shape[2:])
+        if any(beyond):  # "same" with an even kernel: one more after than before, as zeros of the input itself
+            input = _functional.pad(input, [size for more in reversed(beyond) for size in (0, more)])
+    sizes = [per_dim(value, rank) for value in (stride, padding, dilation, output_padding)]
+    geometry = (*sizes[:3], transposed, sizes[3], groups)
     results = list(aten.convolution_backward(g, input, weight, [g.shape[1]], *geometry, mask))
     if mask[0]:
         for dim, more in enumerate(beyond, 2):
@@ -227,14 +228,9 @@ def _kernel(g, input, weight, mask, stride, padding, dilation, groups, transpose
 
 
 def _padding(padding, dilation, kernel):
-    """The padding before and after each dimension, in numbers."""
-    if padding == "valid":
-        padding = 0
-    if padding == "same":
-        whole = [spacing * (size - 1) for spacing, size in zip(dilation, kernel, strict=True)]
-        return [size // 2 for size in whole], [size - size // 2 for size in whole]
-    numbers = per_dim(padding, len(kernel))
-    return numbers, numbers
+    """The padding before each dimension in numbers, and by how much that after it is more."""
+    whole = [spacing * (size - 1) for spacing, size in zip(dilation, kernel, strict=True)]
+    return (0, []) if padding == "valid" else ([size // 2 for size in whole], [size % 2 for size in whole])
 
 
 def _complex(g, input, weight, mask, geometry):

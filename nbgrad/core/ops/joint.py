@@ -27,7 +27,9 @@ def per_dim(value, rank):
     Raises:
         RuntimeError: there are more numbers than dimensions, or fewer.
     """
-    numbers = [value] if isinstance(value, int) else list(value)
+    if isinstance(value, int):
+        return [value] * rank
+    numbers = list(value)
     if len(numbers) not in {1, rank}:
         raise RuntimeError(f"expected one number, or one for each of {rank} dimensions, got {value}")
     return numbers * rank if len(numbers) == 1 else numbers

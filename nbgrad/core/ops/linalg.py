@@ -41,7 +41,7 @@ def matmul(a, b):
     """
     if not _scattered(a, b):
         return torch.matmul(a, b)
-    return torch.mm(_rows(a), b).reshape((*a.shape[:-1], b.shape[-1]))
+    return torch.mm(_rows(a), b).reshape(*a.shape[:-1], b.shape[-1])
 
 
 @matmul.rule("a", r"\bar{y}\,b^{\top}")
@@ -324,7 +324,7 @@ def linear(input, weight, bias=None):
     if not _scattered(input, weight):
         return torch.nn.functional.linear(input, weight, bias)
     rows = torch.nn.functional.linear(_rows(input), weight, bias)
-    return rows.reshape((*input.shape[:-1], len(weight)))
+    return rows.reshape(*input.shape[:-1], len(weight))
 
 
 @linear.rule("input", r"\bar{y}\,W")
@@ -353,7 +353,7 @@ def _scattered(batch, matrix):
 
 def _rows(x):
     """All dimensions but the last one as one: a batch of any rank as a matrix."""
-    return x if len(x.shape) == 2 else x.reshape((prod(x.shape[:-1]), x.shape[-1]))
+    return x if len(x.shape) == 2 else x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
 
 linalg_matmul = matmul

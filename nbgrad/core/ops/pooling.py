@@ -49,10 +49,11 @@ def max_pool_backward(g, indices, *, size):
 
     Shapes: g and indices alike, of as many last dimensions as ``size`` has, which are ``size`` in the output.
     """
-    rank = len(size)
-    zeros = g.new_zeros((*g.shape[:-rank], *size))  # as fast as the kernels of each kind of pooling, and one for all
-    zeros.flatten(-rank).scatter_add_(-1, indices.flatten(-rank), g.flatten(-rank))
-    return zeros
+    shape, rank = tuple(g.shape), len(size)
+    lead, places = shape[:-rank], (*shape[:-rank], prod(shape[-rank:]))
+    zeros = g.new_zeros(*lead, prod(size))  # as fast as the kernels of each kind of pooling, and one for all
+    zeros.scatter_add_(-1, torch.reshape(indices, places), torch.reshape(g, places))
+    return torch.reshape(zeros, (*lead, *size))
 
 
 @max_pool_backward.rule("g", r"\bar{y} \text{ at } i")
@@ -113,13 +114,11 @@ def _max_pool1d(input, *, kernel_size, stride=None, padding=0, dilation=1, ceil_
 
 
 def _max_pool2d(input, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
-    sizes = [per_dim(value, 2) for value in (kernel_size, step(stride, kernel_size), padding, dilation)]
-    return aten.max_pool2d_with_indices(input, *sizes, ceil_mode)
+    return aten.max_pool2d_with_indices(input, kernel_size, step(stride, kernel_size), padding, dilation, ceil_mode)
 
 
 def _max_pool3d(input, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
-    sizes = [per_dim(value, 3) for value in (kernel_size, step(stride, kernel_size), padding, dilation)]
-    return aten.max_pool3d_with_indices(input, *sizes, ceil_mode)
+    return aten.max_pool3d_with_indices(input, kernel_size, step(stride, kernel_size), padding, dilation, ceil_mode)
 
 
 max_pool1d_with_indices = _largest(_max_pool1d, 1, "a sequence")

@@ -35,7 +35,7 @@ def reshape(x, *, shape):
 
 @reshape.rule("x", r"\bar{y} \text{ in the shape of } x")
 def _(g, x_shape):
-    return g.reshape(x_shape)
+    return g.reshape(*x_shape) if x_shape else g.reshape(())  # torch reads numbers faster than a tuple of them
 
 
 def _views(make: Make):
@@ -237,7 +237,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     It stands between the convolutions and the linear layers of a classifier.
     """
     shape = tuple(input.shape)
-    start, end = (_dim(dim, len(shape)) for dim in (start_dim, end_dim))
+    start, end = _dim(start_dim, len(shape)), _dim(end_dim, len(shape))
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if start == end and shape:
@@ -247,9 +247,10 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 def _dim(dim, rank):
     """The dimension as a number from 0 on."""
-    if not -max(rank, 1) <= dim < max(rank, 1):
+    count = rank or 1
+    if not -count <= dim < count:
         raise IndexError(f"dimension {dim} is out of range for a tensor of {rank} dimensions")
-    return dim % max(rank, 1)
+    return dim % count
 
 
 def unflatten(input, dim, sizes):
