@@ -15,7 +15,7 @@ cdef class Op:
     cdef public bint autocasts
     cdef public bint many
     cdef public Py_ssize_t optional
-    cdef public tuple required
+    cdef public frozenset required
     cdef public bint several
     cdef public bint simple
     cdef public bint view

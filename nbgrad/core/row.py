@@ -88,7 +88,7 @@ class Op:
         self.arity = -1 if self.listed else len(self.inputs)
         self.optional = sum(p.default is None for p in tensors)
         self.defaults = {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
-        self.required = tuple(name for name, default in self.defaults.items() if default is Parameter.empty)
+        self.required = frozenset(name for name, default in self.defaults.items() if default is Parameter.empty)
         self.variadic: str | None = row["variadic"]
         self.many: bool = row["many"]
         outputs = row["outputs"]
@@ -233,7 +233,7 @@ class Op:
         for name, value in settings.items():
             if name not in self.defaults or isinstance(value, list):
                 return False
-        return not self.required or settings.keys() >= set(self.required)
+        return not self.required or settings.keys() >= self.required
 
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
         """Run the op on as many inputs as it has, in order; its settings have their own names."""
@@ -273,11 +273,11 @@ class Op:
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool
     ) -> Any:
         """What the caller gets of several tensors: those with a gradient lead to the node."""
-        outputs = [Tensor(raw) for raw in (result if self.many else result[: self.shown])]
+        outputs = [made(raw, None) for raw in (result if self.many else result[: self.shown])]
         if node is not None:
             for slot, position in enumerate(range(len(outputs)) if self.many else self.live):
                 raw = result[position]
-                outputs[position] = Tensor(raw, True, Output(node, slot, raw) if self.several else node)
+                outputs[position] = Tensor(raw, True, Output(node, slot, raw)) if self.several else made(raw, node)
         if self.view:
             for position, output in enumerate(outputs):
                 link(output, args[0], Part(self, position), settings, recorded)
