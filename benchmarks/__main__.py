@@ -1,7 +1,7 @@
 """Compare nbgrad with torch and with every peer that pip installs, as ratios taken within one run.
 
 ``make bench`` runs all of it and writes build/bench.md and build/bench.json; ``python -m benchmarks --help`` says how
-to run less. The measuring is done by this same program in a process of its own for each number of threads.
+to run less. The measuring is done by this same program in processes of its own for each number of threads.
 """
 
 import argparse
@@ -19,24 +19,40 @@ from benchmarks.report import facts, markdown
 OUTPUT = Path("build")
 
 
-def measure(cases: list[Case], threads: int, rounds: int) -> dict[str, Any]:
-    """The times of each case, in this process."""
+def measure(cases: list[Case], threads: int, rounds: int, turn: int) -> dict[str, Any]:
+    """The times of each case, in this process; ``turn`` says which contender is made first."""
     import torch
 
     torch.set_num_threads(threads)
     found = {}
     for case in cases:
         print(f"{threads} thread{'s' if threads > 1 else ''}: {case.title}", file=sys.stderr)
-        times, absent = case.times(rounds)
+        times, absent = case.times(rounds, turn=turn)
         found[case.name] = {"times": times, "absent": absent}
     return found
 
 
-def in_a_process(cases: list[Case], threads: int, rounds: int) -> dict[str, Any]:
-    """The same in a process that has so many threads from its beginning, whoever's they are."""
+def in_processes(cases: list[Case], threads: int, rounds: int, processes: int) -> dict[str, Any]:
+    """The same with the rounds dealt out to several processes: in each the contenders have other places in memory."""
+    turns = range(min(processes, rounds))
+    parts = [in_a_process(cases, threads, len(range(turn, rounds, processes)), turn) for turn in turns]
+    whole = {}
+    for name in parts[0]:
+        times = [part[name]["times"] for part in parts]
+        everywhere = [contender for contender in times[0] if all(contender in taken for taken in times)]
+        whole[name] = {
+            "times": {contender: [one for taken in times for one in taken[contender]] for contender in everywhere},
+            "absent": {contender: why for part in parts for contender, why in part[name]["absent"].items()},
+        }
+    return whole
+
+
+def in_a_process(cases: list[Case], threads: int, rounds: int, turn: int) -> dict[str, Any]:
+    """What one process measures that has so many threads from its beginning, whoever's they are."""
     # numpy's and jax's pools are as large as the processors that the process may use when they start.
     processors = sorted(os.sched_getaffinity(0))[:threads] if hasattr(os, "sched_getaffinity") else []
-    command = [sys.executable, "-m", "benchmarks", "--child", str(threads), "--rounds", str(rounds), *names(cases)]
+    job = ["--child", str(threads), str(turn), "--rounds", str(rounds)]
+    command = [sys.executable, "-m", "benchmarks", *job, "--", *names(cases)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     if len(processors) == threads:
         environment["BENCHMARK_PROCESSORS"] = ",".join(map(str, processors))
@@ -50,11 +66,11 @@ def names(cases: list[Case]) -> list[str]:
     return [case.name for case in cases]
 
 
-def child(cases: list[Case], threads: int, rounds: int) -> None:
+def child(cases: list[Case], threads: int, rounds: int, turn: int) -> None:
     """Measure, and print the times for the process that waits for them."""
     if processors := os.environ.get("BENCHMARK_PROCESSORS"):
         os.sched_setaffinity(0, set(map(int, processors.split(","))))
-    print(json.dumps(measure(cases, threads, rounds)))
+    print(json.dumps(measure(cases, threads, rounds, turn)))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -76,12 +92,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="turns of each; default: %(default)s")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], metavar="N", help="default: 1 2")
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FOLDER", help="default: %(default)s")
-    parser.add_argument("--child", type=int, metavar="N", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--processes", type=int, default=3, metavar="N", help="the turns are dealt out to so many; default: %(default)s"
+    )
+    parser.add_argument("--child", type=int, nargs=2, metavar="N", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if unknown := set(options.cases) - tables.keys():
         parser.error(f"there is no case {', '.join(sorted(unknown))}: there are {', '.join(tables)}")
-    if options.rounds < 2:
+    if options.rounds < 2 and options.child is None:
         parser.error("the spread of the times needs --rounds 2 or more")
+    if options.processes < 1:
+        parser.error("--processes is to be 1 or more")
     options.start = not options.cases or "start" in options.cases
     options.memory = not options.cases or "memory" in options.cases
     options.view = not options.cases or "view" in options.cases
@@ -93,10 +114,11 @@ def main(arguments: list[str]) -> int:
     """Measure, print the tables, and keep them."""
     options = parse(arguments)
     if options.child is not None:
-        child(options.cases, options.child, options.rounds)
+        child(options.cases, options.child[0], options.rounds, options.child[1])
         return 0
     cases, rounds = options.cases, options.rounds
-    measured = {threads: in_a_process(cases, threads, rounds) for threads in options.threads} if cases else {}
+    numbers = options.threads if cases else []
+    measured = {threads: in_processes(cases, threads, rounds, options.processes) for threads in numbers}
     starting = imports.times(rounds) if options.start else {}
     peaks = memory.peaks() if options.memory else {}
     pictures = view.all_sent(rounds) if options.view else {}

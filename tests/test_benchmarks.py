@@ -138,6 +138,27 @@ def test_a_contender_that_fails_is_named_with_its_reason(case: Case) -> None:
         check(case)
 
 
+def test_the_contenders_are_made_in_another_order_in_every_turn(case: Case) -> None:
+    for name in "bc":
+        case.contender(name)(lambda: Contender(lambda _: [1.0]))
+    assert ["".join(case.ready(turn)[0]) for turn in range(4)] == ["rightbc", "bcright", "crightb", "rightbc"]
+
+
+def test_the_rounds_of_several_processes_are_put_together(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+    def measured(_: list[Case], threads: int, rounds: int, turn: int) -> dict[str, Any]:
+        assert threads == 2
+        times = {"right": [1.0 + turn] * rounds, "other": [10.0 + turn] * rounds}
+        absent = {} if turn else {"other": "too slow this time"}
+        return {"made up": {"times": {name: times[name] for name in times if name not in absent}, "absent": absent}}
+
+    monkeypatch.setattr(command, "in_a_process", measured)
+    found = command.in_processes([case], 2, 5, 2)
+    assert found == {
+        "made up": {"times": {"right": [1.0, 1.0, 1.0, 2.0, 2.0]}, "absent": {"other": "too slow this time"}}
+    }
+    assert command.in_processes([case], 2, 1, 3)["made up"]["times"] == {"right": [1.0]}, "no process without a round"
+
+
 def test_contenders_take_turns_and_the_first_one_changes() -> None:
     turns: list[str] = []
 

@@ -139,8 +139,11 @@ class Kept:
 
     def _normed(self) -> dict[Any, tuple[tuple[int, ...], torch.Tensor]]:
         """The shapes and norms of those of which no more is kept, or which may be changed, by key."""
-        found = {receiver: known for receiver, *known in self._norms.values() if receiver in self._lone}
-        return {**found, **{key: known for key, (_, *known) in self._norms.items()}}
+        known = {key: (shape, norm) for key, (_, shape, norm) in self._norms.items()}
+        for receiver, shape, norm in self._norms.values():
+            if receiver in self._lone:
+                known[receiver] = (shape, norm)
+        return known
 
     def keep_norms(self, tensors: dict[Any, torch.Tensor], receiver: int = 0) -> None:
         """Keep the norms of ``tensors``: all that is left of one that is changed in place later."""

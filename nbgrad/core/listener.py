@@ -241,7 +241,7 @@ class Listener(Observer):
             if self.watch:
                 running.stretched(node.seq, position, gradient)
         if self.watch:
-            origin = node.edges[position]
+            origin: Any = node.edges[position]
             receiver = 0 if isinstance(origin, Output) else origin.seq  # several outputs go by one id
             running.contribution(node.seq, position, reduced, receiver)
 

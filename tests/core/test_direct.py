@@ -9,6 +9,7 @@ import torch
 
 from nbgrad.core.autocast import may_cast
 from nbgrad.core.direct import direct, direct_rule
+from nbgrad.core.kernels import Kernels
 from nbgrad.core.op import OPS
 from nbgrad.core.row import Op
 from tests.core import rows
@@ -126,3 +127,13 @@ def test_the_operator_of_a_rule_is_found(rule: Callable[..., Any], function: Cal
 )
 def test_any_other_rule_stays_itself(rule: Callable[..., Any]) -> None:
     assert direct_rule(rule) is rule
+
+
+def test_a_kernel_is_torchs_own_function_where_there_is_one() -> None:
+    kernels = Kernels()
+    assert kernels.max_pool2d_with_indices is torch._C._nn.max_pool2d_with_indices
+    assert kernels.constant_pad_nd is torch.constant_pad_nd
+    assert not hasattr(torch, "threshold_backward")
+    g, x = torch.tensor([1.0, 2.0]), torch.tensor([-1.0, 1.0])
+    assert kernels.threshold_backward(g, x, 0).tolist() == [0.0, 2.0]
+    assert "threshold_backward" in vars(kernels), "it is looked up once"

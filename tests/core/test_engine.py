@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.contents import laid_out_as
 from nbgrad.core.engine import reachable
 from nbgrad.core.modes import Observer, current, set_state
 from nbgrad.core.node import Leaf
@@ -521,6 +522,26 @@ def test_an_observer_sees_each_gradient_before_it_is_added() -> None:
     assert counter.ends == 2
 
 
+def test_a_gradient_becomes_a_grad_only_if_its_memory_is_all_its_own() -> None:
+    data, wide = torch.zeros(2, 3), torch.zeros(4, 3)
+    complex_one = torch.zeros(2, 3, dtype=torch.complex64)
+    with torch.inference_mode():
+        inferred = torch.zeros(4, 3)
+        inferred_window, inferred_whole = inferred[2:], torch.zeros(2, 3)
+    own = [torch.ones(2, 3), torch.ones(6).view(2, 3), inferred_whole]
+    shared = [
+        wide[2:],
+        inferred_window,
+        torch.ones(3).expand(2, 3),
+        torch.ones(3, 2).t(),
+        torch.zeros(2, 3)._neg_view(),
+    ]
+    assert [laid_out_as(one, data) for one in own] == [True] * 3
+    assert [laid_out_as(one, data) for one in shared] == [False] * 5
+    assert laid_out_as(complex_one, complex_one)
+    assert not laid_out_as(complex_one.conj(), complex_one)
+
+
 class Arrivals(Observer):
     """Collects by origin what the rules gave, and whether the engine said that a gradient is just that."""
 
@@ -550,8 +571,13 @@ def test_an_observer_is_told_which_gradients_are_what_one_rule_gave(create_graph
     )
     alone = {name: arrivals.lone[one.origin] for name, one in locals().items() if isinstance(one, Tensor)}
     assert alone == {
-        **{"once": True, "twice": False, "hooked": False, "low": True, "high": True},
-        **{"middle": False, "total": False},
+        "once": True,
+        "twice": False,  # the sum of two
+        "hooked": False,
+        "low": True,
+        "high": True,
+        "middle": False,  # a seed and what a rule gave
+        "total": False,  # a seed
     }
 
 

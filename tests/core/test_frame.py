@@ -153,20 +153,20 @@ def test_a_tensor_changed_in_place_since_is_left_out() -> None:
 
 
 def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
-    kept, data, whose = Kept(budget=100), torch.ones(20), {"kept": 1, "normed": 2, "summed": 3}
-    kept.keep(7, 0, data, whose["kept"])
-    kept.keep(7, 1, torch.ones(30), whose["normed"])  # for which there is no room
-    kept.keep(7, 2, torch.ones(2), whose["summed"])
+    kept, data = Kept(budget=100), torch.ones(20)
+    kept.keep(7, 0, data, 1)
+    kept.keep(7, 1, torch.ones(30), 2)  # for which there is no room
+    kept.keep(7, 2, torch.ones(2), 3)
     assert kept.norms({}) == {}, "that no other rule leads there is known when the walk comes by"
-    for name in ("kept", "normed"):
-        kept.lone(whose[name])
-    kept.keep(whose["summed"], GRADIENT, torch.full((2,), 3.0))
+    kept.lone(1)
+    kept.lone(2)
+    kept.keep(3, GRADIENT, torch.full((2,), 3.0))  # another rule gave something too
     found = kept.summarise()
     assert found == {key: kept.get(key) for key in found}
     assert (found[1].values, found[2], found[3].values) == ([1.0] * 20, found[7, 1], [3.0, 3.0])
     assert found[7, 1] == Stats((30,), pytest.approx(math.sqrt(30)))
-    norms = {id: float(norm) for id, norm in kept.norms({}).items()}
-    assert norms == pytest.approx({1: math.sqrt(20), 2: math.sqrt(30), 3: math.sqrt(18)})
+    found_norms = {whose: float(norm) for whose, norm in kept.norms({}).items()}
+    assert found_norms == pytest.approx({1: math.sqrt(20), 2: math.sqrt(30), 3: math.sqrt(18)})
     assert not kept.changed({1, 2, 3})
     data.add_(1)
     assert (kept.changed({2, 3}), kept.changed({1})) == (False, True)
