@@ -19,8 +19,11 @@ def told(name: str, value: Any) -> str:
 
 
 def memory_of(data: torch.Tensor) -> int:
-    """The address of the memory behind ``data``, which it shares with its views."""
-    return data.untyped_storage().data_ptr()
+    """The address of the memory behind ``data``, which it shares with its views; a sparse tensor has none to share."""
+    try:
+        return data.untyped_storage().data_ptr()
+    except NotImplementedError:
+        return -id(data)
 
 
 REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -45,7 +48,7 @@ def owned(gradient: torch.Tensor, data: torch.Tensor, taken: set[int] | None) ->
         if memory not in taken:
             taken.add(memory)
             return gradient
-    return torch.empty_like(data).copy_(gradient)
+    return torch.empty_like(data).copy_(gradient if gradient.layout is torch.strided else gradient.to_dense())
 
 
 def laid_out_as(gradient: torch.Tensor, data: torch.Tensor) -> bool:

@@ -43,6 +43,7 @@ cdef class FrameRecorder:
     cpdef object end(self, object number, object before, bint watch=*)
     cpdef object give_way(self)
 
+cdef long long _nbytes(object data)
 cdef bint _small(object data, long long size)
 cdef long long _bytes(object data)
 cdef object _raw(object gradient)

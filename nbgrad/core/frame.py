@@ -36,7 +36,7 @@ class Values:
 
     def add(self, id: int, data: torch.Tensor) -> None:
         """Keep ``data``, if they are small, as the values of ``id``."""
-        size = data.nbytes
+        size = _nbytes(data)
         if not _small(data, size):
             return
         if data._base is not None and data.untyped_storage().nbytes() > 2 * size + _OBJECT:
@@ -91,6 +91,9 @@ class Kept:
         """
         if data is not self._latest:
             size = _bytes(data)
+            if size < 0:
+                data = data.to_dense()
+                size = _bytes(data)
             if self._counted is None and size <= self._room:
                 self._room -= size
             elif not self._fits(data, size):
@@ -196,9 +199,17 @@ UNREDUCED = -2
 """Less the position of an input: it stands for what its gradient was before a sum."""
 
 
+def _nbytes(data: torch.Tensor) -> int:
+    """The bytes of the elements of ``data``; -1 for a sparse tensor, which torch does not say it of."""
+    try:
+        return int(data.nbytes)
+    except RuntimeError:
+        return -1
+
+
 def _small(data: torch.Tensor, size: int) -> bool:
     """Whether ``data``, of ``size`` bytes, have few elements: most sizes tell that without counting them."""
-    return size <= SMALL or (size <= _WIDEST * SMALL and data.numel() <= SMALL)
+    return 0 <= size <= SMALL or (SMALL < size <= _WIDEST * SMALL and data.numel() <= SMALL)
 
 
 _WIDEST = 16
@@ -213,8 +224,8 @@ def _key(id: int, position: int) -> Any:
 
 
 def _bytes(data: torch.Tensor) -> int:
-    """How much memory ``data`` keep: a window into larger memory keeps all of it."""
-    return int(data.nbytes if data._base is None else data.untyped_storage().nbytes())
+    """How much memory ``data`` keep: a window into larger memory keeps all of it. -1 for a sparse tensor."""
+    return _nbytes(data) if data._base is None else int(data.untyped_storage().nbytes())
 
 
 def _unchanged(data: torch.Tensor | None, version: int) -> torch.Tensor | None:
@@ -289,7 +300,7 @@ class FrameRecorder:
     def stretched(self, seq: int, position: int, gradient: Any) -> None:
         """What that was before the sum, to show the sum where it is small."""
         data = _raw(gradient)
-        if _small(data, data.nbytes):
+        if _small(data, _nbytes(data)):
             self._kept.keep(seq, UNREDUCED - position, data)
 
     def leaf(self, seq: int, gradient: Any) -> None:

@@ -19,7 +19,7 @@ from nbgrad.core.frame import Frame, FrameRecorder, Values
 from nbgrad.core.node import Node, record_id
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
-from nbgrad.core.stats import Stats, summarise
+from nbgrad.core.stats import Stats, countable, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class Record:
         tensor = self._thing() if self.op is None and self._thing is not None else None
         if tensor is None:
             return self._notes.values.raw(self.id)
-        return None if tensor.data.is_meta else tensor.data
+        return tensor.data if countable(tensor.data) else None
 
     @property
     def gradient(self) -> Stats | None:

@@ -129,16 +129,21 @@ def _counts(numbers: torch.Tensor, spread: _Spread) -> tuple[int, ...]:
     return tuple([int(count) for count in torch.histc(sound, _BINS).tolist()])
 
 
+def countable(data: torch.Tensor) -> bool:
+    """Whether each of the elements is there as a number: those of a sparse tensor and on the meta device are not."""
+    return data.layout is torch.strided and not data.is_meta
+
+
 def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
     """The Euclidean norms of ``tensors`` by the same keys, 0-d, in one batch and without waiting for a GPU.
 
-    Those of half precision are taken in float32. Empty tensors, and those on the meta device, have none.
+    Those of half precision are taken in float32. Empty tensors, and those without numbers one by one, have none.
     """
     wide: dict[Any, torch.Tensor] = {}
     narrow: dict[Any, torch.Tensor] = {}
     found: dict[Any, torch.Tensor] = {}
     for key, data in tensors.items():
-        if data.numel() and not data.is_meta:
+        if data.numel() and countable(data):
             (narrow if data.dtype.itemsize < 4 else wide)[key] = data
     for group, dtype in ((wide, None), (narrow, torch.float32)):
         if group:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from nbgrad.core.node import record_id
-from nbgrad.core.stats import norms
+from nbgrad.core.stats import countable, norms
 
 if TYPE_CHECKING:
     from nbgrad.core.tensor import Tensor
@@ -71,7 +71,7 @@ class UpdateRecorder:
         if not self.waiting and not evaluates:
             return
         found = {record_id(param.origin): param.data for param in params}
-        found = {id: data for id, data in found.items() if id not in self._seen}
+        found = {id: data for id, data in found.items() if id not in self._seen and countable(data)}
         if sum(data.nbytes for data in found.values()) <= self._budget:
             self._before = {id: (data, data.clone()) for id, data in found.items()}
         else:  # the same will not fit after the next backward

@@ -758,3 +758,48 @@ def test_a_backward_whose_error_was_caught_is_not_shown() -> None:
     assert [record.op.name for record in graph.records if record.op] == ["mul", "sum"]
     assert graph.failure(KeyError("another")) is None
     assert graph.record(x).gradient is not None
+
+
+# Sparse tensors.
+
+
+@pytest.mark.parametrize("size", [3, 50])
+def test_sparse_tensors_in_a_graph_change_nothing_and_lose_nothing(size: int) -> None:
+    factor, w = tensor(torch.eye(size).to_sparse()), tensor(torch.ones(size, size), requires_grad=True)
+    with AutogradGraph() as graph:
+        product = factor * w
+        (product.sum() + (factor @ w).sum()).backward()
+        assert w.grad is not None
+        assert w.grad.tolist() == (torch.eye(size) + 1).tolist()
+        optimizer = nbgrad.optim.SGD([factor.detach().requires_grad_(), w], lr=0.1)
+        optimizer.step()
+    assert product.data.layout is torch.sparse_coo
+    made = {record.op.name if record.op else record.kind: record for record in graph.records}
+    assert made["constant"].value is None, "of its numbers no statistics are taken"
+    assert [made[name].shape for name in ("constant", "mul", "matmul")] == [(size, size)] * 3
+    assert graph.history[0].records[0].gradient is None
+    assert made["mul"].inputs[1].gradient is not None
+    assert made["mul"].inputs[1].gradient.norm == pytest.approx(size**0.5)
+
+
+def test_a_sparse_gradient_of_a_function_arrives_dense() -> None:
+    class Diagonal(nbgrad.Function):
+        @staticmethod
+        def forward(_ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(_ctx: Any, gradient: Any) -> Any:
+            return torch.eye(3).to_sparse()
+
+    w = tensor(torch.ones(3, 3), requires_grad=True)
+    with AutogradGraph() as graph:
+        for _ in range(3):
+            Diagonal.apply(w).sum().backward()
+    assert w.grad is not None
+    assert w.grad.data.layout is torch.strided
+    assert w.grad.tolist() == (3 * torch.eye(3)).tolist()
+    gradient = graph.record(w).gradient
+    assert gradient is not None
+    assert gradient.values == torch.eye(3).tolist()
+    assert [frame.parameters[0].gradient for frame in graph.history] == pytest.approx([3**0.5] * 3)
