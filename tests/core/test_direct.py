@@ -133,6 +133,7 @@ def test_a_kernel_is_torchs_own_function_where_there_is_one() -> None:
     kernels = Kernels()
     assert kernels.max_pool2d_with_indices is torch._C._nn.max_pool2d_with_indices
     assert kernels.constant_pad_nd is torch.constant_pad_nd
+    assert kernels.index_put is not torch.index_put, "which takes no None among the indices"
     assert not hasattr(torch, "threshold_backward")
     g, x = torch.tensor([1.0, 2.0]), torch.tensor([-1.0, 1.0])
     assert kernels.threshold_backward(g, x, 0).tolist() == [0.0, 2.0]
