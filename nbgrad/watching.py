@@ -129,7 +129,7 @@ class Watch(Observer):
         model, reached = self._model(), {record.id for record in self.graph.records}
         if model is None or reached.isdisjoint(record_id(one.origin) for one in model.parameters()):
             return
-        self.graph.name_variables(self._shell.user_ns)
+        self.graph.name_variables(dict(self._shell.user_ns))
         description = outline(self.graph)
         self.view.draw(description, folded_below(description, self._depth), Holdings(self.graph))
         end = perf_counter()

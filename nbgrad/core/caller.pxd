@@ -59,6 +59,8 @@ cpdef FrameType user_frame()
 @cython.locals(frame=FrameType)
 cpdef Place user_place()
 
+cdef int _OPTIMIZED
+
 cpdef bint in_a_function(FrameType frame)
 
 cpdef dict tensor_variables(FrameType frame)

@@ -5,7 +5,8 @@ from nbgrad.core.caller cimport Place
 cdef class Changes:
     cdef dict _alone
     cdef dict _last
-    @cython.locals(ids=tuple, known=tuple, held=list)
+    @cython.locals(known=tuple, held=list)
     cpdef object note(self, object changed, object what, Place place)
 
-cdef bint _exist(list held)
+@cython.locals(at=Py_ssize_t)
+cdef bint _same(list held, object changed)

@@ -17,7 +17,7 @@ class Changes:
     __slots__ = ("_alone", "_last")
 
     def __init__(self) -> None:
-        self._last: dict[Any, tuple[list[ref[Any]], list[int], str, Place]] = {}
+        self._last: dict[int, tuple[list[ref[Any]], list[int], str, Place]] = {}
         self._alone: dict[int, tuple[int, str, Place]] = {}
 
     def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
@@ -28,10 +28,10 @@ class Changes:
         if len(changed) == 1:
             self._alone[memory_of(changed[0])] = (changed[0]._version, what, place)
         else:  # where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick
-            ids = tuple([id(data) for data in changed])
-            known = self._last.get(ids)
-            held = known[0] if known is not None and _exist(known[0]) else [ref(data) for data in changed]
-            self._last[ids] = (held, [data._version for data in changed], what, place)
+            key = id(changed[0]) + len(changed)
+            known = self._last.get(key)
+            held = known[0] if known is not None and _same(known[0], changed) else [ref(data) for data in changed]
+            self._last[key] = (held, [data._version for data in changed], what, place)
 
     def find(self, data: Any) -> str | None:
         """What brought ``data``, or what shares its memory, to the version it has; None if that happened unseen."""
@@ -47,10 +47,12 @@ class Changes:
         return None
 
 
-def _exist(held: list[ref[Any]]) -> bool:
-    """Whether every tensor is still there: then no other has taken its id."""
-    for one in held:  # noqa: SIM110  # compiled, a generator costs more than the loop
-        if one() is None:
+def _same(held: list[ref[Any]], changed: Sequence[Any]) -> bool:
+    """Whether these are references to just those tensors."""
+    if len(held) != len(changed):
+        return False
+    for at, data in enumerate(changed):  # noqa: SIM110  # compiled, a generator costs more than the loop
+        if held[at]() is not data:
             return False
     return True
 

@@ -31,3 +31,5 @@ cdef class Walk:
     cpdef object _run_rules(self, Node node, object gradient)
     @cython.locals(observer=Observer, parent=Vertex, plan=Steps, same=bint)
     cpdef object _hand_on(self, Node node, Py_ssize_t position, object gradient, object result)
+
+cdef object _undone(Node node, Py_ssize_t position, object got, object want)

@@ -1,12 +1,20 @@
 cimport cython
 from nbgrad.core.base cimport TensorBase
 
+cdef long long _FEW
+cdef long long _SMALL_BYTES
+cdef long long _OBJECT
+cdef Py_ssize_t _GRADIENT
+cdef Py_ssize_t _UNREDUCED
+
+@cython.final
 cdef class Values:
     cdef dict _held
     cdef long long _room
     @cython.locals(size="long long")
     cpdef object add(self, object id, object data)
 
+@cython.final
 cdef class Kept:
     cdef list _small
     cdef list _large
@@ -21,15 +29,16 @@ cdef class Kept:
     @cython.locals(size="long long", shelf=list)
     cpdef object keep(self, object id, Py_ssize_t position, object data, object receiver=*)
     cpdef object lone(self, object id)
-    @cython.locals(at=Py_ssize_t, shelf=list)
+    @cython.locals(at=Py_ssize_t, shelf=list, position=Py_ssize_t)
     cpdef bint changed(self, set ids)
     cpdef object shrink(self)
 
+@cython.final
 cdef class FrameRecorder:
-    cdef public set _graded
+    cdef public list _graded
     cdef public Kept _kept
-    cdef public dict _leaves
-    cdef public set arrived
+    cdef public list _leaves
+    cdef public list arrived
     cdef public bint careful
     cdef public object number
     cdef public object outer
@@ -44,6 +53,7 @@ cdef class FrameRecorder:
     cpdef object give_way(self)
 
 cdef long long _nbytes(object data)
-cdef bint _small(object data, long long size)
+@cython.locals(count="long long")
+cpdef bint few(object shape)
 cdef long long _bytes(object data)
 cdef object _raw(object gradient)

@@ -13,10 +13,19 @@ from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
 VALUES = 2 << 20
 """How many bytes of values of results a graph keeps."""
 
+_FEW = SMALL
 _SMALL_BYTES = 8 * SMALL
 
 _OBJECT = 512
 """What a tensor takes besides its elements, roughly."""
+
+GRADIENT = -1
+"""The position of no input: it stands for the gradient of what an op made or a leaf is."""
+
+UNREDUCED = -2
+"""Less the position of an input: it stands for what its gradient was before a sum."""
+
+_GRADIENT, _UNREDUCED = GRADIENT, UNREDUCED  # those in capitals are compiled to numbers of C's, which Python cannot see
 
 
 class Values:
@@ -35,9 +44,9 @@ class Values:
         return len(self._held)
 
     def add(self, id: int, data: torch.Tensor) -> None:
-        """Keep ``data``, if they are small, as the values of ``id``."""
+        """Keep ``data``, which are ``few``, as the values of ``id``."""
         size = _nbytes(data)
-        if not _small(data, size):
+        if size < 0:
             return
         if data._base is not None and data.untyped_storage().nbytes() > 2 * size + _OBJECT:
             data = data.clone()
@@ -162,7 +171,8 @@ class Kept:
         """Whether the gradient of one of ``ids`` was changed in place since; of those of which the norm is kept, no."""
         for shelf in (self._small, self._large):
             for at in range(0, len(shelf), 5):
-                whose = shelf[at] if shelf[at + 1] == GRADIENT else shelf[at + 4]
+                position = shelf[at + 1]
+                whose = shelf[at] if position == _GRADIENT else shelf[at + 4]
                 if whose in ids and shelf[at + 2]._version != shelf[at + 3]:
                     return True
         return False
@@ -192,28 +202,20 @@ class Kept:
         return found | {key: known[id(data)] for key, data in kept.items()}
 
 
-GRADIENT = -1
-"""The position of no input: it stands for the gradient of what an op made or a leaf is."""
-
-UNREDUCED = -2
-"""Less the position of an input: it stands for what its gradient was before a sum."""
-
-
 def _nbytes(data: torch.Tensor) -> int:
     """The bytes of the elements of ``data``; -1 for a sparse tensor, which torch does not say it of."""
     try:
-        return int(data.nbytes)
+        return data.nbytes
     except RuntimeError:
         return -1
 
 
-def _small(data: torch.Tensor, size: int) -> bool:
-    """Whether ``data``, of ``size`` bytes, have few elements: most sizes tell that without counting them."""
-    return 0 <= size <= SMALL or (SMALL < size <= _WIDEST * SMALL and data.numel() <= SMALL)
-
-
-_WIDEST = 16
-"""The bytes of the widest element, a complex number of double precision."""
+def few(shape: tuple[int, ...]) -> bool:
+    """Whether a tensor of ``shape`` is small, so that its elements are shown."""
+    count = 1
+    for size in shape:
+        count *= size
+    return count <= _FEW
 
 
 def _key(id: int, position: int) -> Any:
@@ -276,15 +278,15 @@ class FrameRecorder:
         self.outer = outer
         self.roots = roots
         self._kept = Kept(budget)
-        self._leaves: dict[int, torch.Tensor] = {}
-        self._graded: set[int] = set()
+        self._leaves: list[Any] = []  # the id of a leaf and its gradient, of one after the other
+        self._graded: list[int] = []
         self.careful = False
-        self.arrived: set[int] = set()
+        self.arrived: list[int] = []
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
     def gradient(self, seq: int, gradient: Any) -> None:
         """The gradient of what ``seq`` made or is arrived."""
-        self._kept.keep(seq, GRADIENT, _raw(gradient))
+        self._kept.keep(seq, _GRADIENT, _raw(gradient))
 
     def lone(self, seq: int) -> None:
         """That gradient is what the one rule gave that leads there."""
@@ -299,13 +301,12 @@ class FrameRecorder:
 
     def stretched(self, seq: int, position: int, gradient: Any) -> None:
         """What that was before the sum, to show the sum where it is small."""
-        data = _raw(gradient)
-        if _small(data, _nbytes(data)):
-            self._kept.keep(seq, UNREDUCED - position, data)
+        self._kept.keep(seq, _UNREDUCED - position, _raw(gradient))
 
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, or is given to the user, who may change it: clipping does."""
-        self._leaves[seq] = _raw(gradient)
+        self._leaves.append(seq)
+        self._leaves.append(_raw(gradient))
 
     def end(self, number: int, before: "FrameRecorder | Frame | None", watch: bool = True) -> None:
         """The backward is complete, the ``number``-th: what the user can change from now on are the ``.grad``.
@@ -316,17 +317,17 @@ class FrameRecorder:
         self.number = number
         self.careful = isinstance(before, FrameRecorder) and before.careful
         if watch and (self.careful or number == 1):
-            self._kept.keep_norms(self._leaves)
-        self._graded, self._leaves = set(self._leaves), {}
+            self._kept.keep_norms(_pairs(self._leaves))
+        self._graded, self._leaves = self._leaves[::2], []
 
     def give_way(self) -> None:
         """Another backward begins, which is the last one from then on: let it use the memory of this one."""
-        self.careful = self.careful or self._kept.changed(self._graded)
+        self.careful = self.careful or self._kept.changed(set(self._graded))
         self._kept.shrink()
 
     def norms(self) -> dict[int, torch.Tensor]:
         """The norms of the gradients that arrived, by id, where they are computed."""
-        return self._kept.norms(self._leaves)
+        return self._kept.norms(_pairs(self._leaves))
 
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""
@@ -356,3 +357,8 @@ class FrameRecorder:
 def _raw(gradient: Any) -> torch.Tensor:
     """The torch tensor in a gradient, which is a ``Tensor`` when the backward records itself."""
     return gradient._data if isinstance(gradient, TensorBase) else gradient
+
+
+def _pairs(flat: list[Any]) -> dict[int, torch.Tensor]:
+    """A dict of what stands in a list, key and value of one after the other."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))

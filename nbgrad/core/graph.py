@@ -102,7 +102,7 @@ class AutogradGraph(Listener, Queries):
     @uncollected()
     def _settle(self, namespace: dict[str, Any]) -> None:
         """Turn what was recorded into facts that hold no tensor."""
-        self.name_variables(namespace)
+        self.name_variables(dict(namespace))  # a copy: threads may go on
         notes = self._notes
         self._records = self._shown()
         if self._backwards and self._failure is not None and self._failure.frame is not None:

@@ -2,10 +2,12 @@ cimport cython
 from nbgrad.core.base cimport TensorBase
 from nbgrad.core.caller cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes cimport Changes
-from nbgrad.core.frame cimport FrameRecorder
+from nbgrad.core.frame cimport FrameRecorder, few
 from nbgrad.core.modes cimport Observer, State
 from nbgrad.core.node cimport Leaf, Node, Output, Vertex, record_id
-from nbgrad.core.record cimport Notes, Ran
+from nbgrad.core.record cimport Notes, Ran, facts_of
+from nbgrad.core.row cimport Op
+from nbgrad.core.scopes cimport Scope
 from nbgrad.core.update cimport UpdateRecorder
 
 cdef class Listener(Observer):
@@ -28,14 +30,14 @@ cdef class Listener(Observer):
     cdef public UpdateRecorder _updates
     cdef public object _uses
 
-    @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex)
+    @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, op=Op, scope=Scope)
     cpdef object on_record(self, Node node, tuple args, object out)
     @cython.locals(state=State)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     @cython.locals(running=FrameRecorder)
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
     @cython.locals(running=FrameRecorder, origin=Vertex)
-    cpdef object on_rule(self, Node node, object position, object gradient, object reduced, object reduction)
+    cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
     @cython.locals(recorder=FrameRecorder, frame=FrameType)
     cpdef object on_backward_begin(self, list roots)
     @cython.locals(ended=FrameRecorder, frame=bint)

@@ -14,14 +14,13 @@ from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes import Changes
-from nbgrad.core.frame import FrameRecorder
+from nbgrad.core.frame import FrameRecorder, few
 from nbgrad.core.history import HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, current
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
-from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described
+from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
-from nbgrad.core.stats import SMALL
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.unreached import Uses
 from nbgrad.core.update import UpdateRecorder
@@ -85,21 +84,19 @@ class Listener(Observer):
                     self._meet(id, origin, arg)
                 sources.append(id)
             else:
-                sources.append(self._other(arg))
-        settings = node.settings
-        if settings is not node.op.defaults:
+                sources.append(NOTHING if arg is None else self._other(arg))
+        op, settings, scope = node.op, node.settings, state.scope
+        if settings is not op.defaults:
             settings = {name: described(value) for name, value in settings.items()}
-        node.place = place = user_place()
-        ops[node.seq] = Ran(node, out.device, settings, tuple(sources), state.scope, place)
-        if self.watch:
+        node.place = scope.place if scope is not None and scope.place is not None else user_place()
+        ops[node.seq] = facts_of(node, out.device, settings, tuple(sources), scope)
+        if self.watch and few(out.shape if node.outputs else node.shape):
             self._notes.values.add(node.seq, out)
         if len(ops) > self._limit:
             self._sweep()
 
     def _other(self, arg: Any) -> Any:
         """The id of the record of an input that is none of our tensors, or what it is."""
-        if arg is None:
-            return NOTHING
         return self._constant(arg) if isinstance(arg, _RAW) else Literal(described(arg))
 
     def _meet(self, id: int, origin: Origin, tensor: TensorBase) -> None:
@@ -125,9 +122,10 @@ class Listener(Observer):
             found = next_seq()
             self._constants[key] = (ref(data), found)
             self._outer[found] = Record(found, "constant", shape, dtype, device, self._notes)
-            small = torch.tensor(data) if isinstance(data, np.ndarray) and data.size <= SMALL else data
-            if self.watch and isinstance(small, torch.Tensor) and not small.is_inference():
-                self._notes.values.add(found, small)
+            if self.watch and few(shape):
+                small = torch.tensor(data) if isinstance(data, np.ndarray) else data
+                if not small.is_inference():
+                    self._notes.values.add(found, small)
         return found
 
     def _sweep(self) -> None:
@@ -187,7 +185,7 @@ class Listener(Observer):
 
     def on_step_begin(self, params: Sequence[Tensor], evaluates: bool = False) -> None:
         """Remember where the parameters were, if a backward that is a frame waits for the step."""
-        self._updates.begin(params, evaluates=evaluates)
+        self._updates.begin(params, evaluates)
 
     def on_step_end(self) -> None:
         """Measure how far it went, if a frame waits for that."""
@@ -221,7 +219,7 @@ class Listener(Observer):
         if running is None:
             return
         id = record_id(origin)
-        running.arrived.add(id)
+        running.arrived.append(id)
         if isinstance(origin, Leaf):
             running.leaf(id, gradient)
         if not self.watch:
@@ -238,7 +236,7 @@ class Listener(Observer):
             return
         if reduction is not None:
             running.reductions[node.seq, position] = reduction
-            if self.watch:
+            if self.watch and few(reduction.source):
                 running.stretched(node.seq, position, gradient)
         if self.watch:
             origin: Any = node.edges[position]

@@ -1,8 +1,10 @@
 cimport cython
 from nbgrad.core.base cimport TensorBase
 from nbgrad.core.frame cimport Values
-from nbgrad.core.node cimport record_id
+from nbgrad.core.node cimport Node, record_id
+from nbgrad.core.scopes cimport Scope
 
+@cython.final
 cdef class Notes:
     cdef public set cut
     cdef public set deleted
@@ -10,7 +12,7 @@ cdef class Notes:
     cdef public dict names
     cdef public dict settled
     cdef public Values values
-    @cython.locals(name=str, tensor=TensorBase)
+    @cython.locals(name=str, names=dict, tensor=TensorBase)
     cpdef object name(self, dict namespace, dict outer)
 
 # A graph keeps one for each op and none is ever in a cycle: the garbage collector need not go through them all.
@@ -21,11 +23,14 @@ cdef class Ran:
     cdef readonly object dtype
     cdef readonly object op
     cdef readonly object place
-    cdef readonly object scope
+    cdef readonly Scope scope
     cdef readonly dict settings
     cdef readonly object shape
     cdef readonly tuple sources
     cdef readonly object thing
+
+@cython.locals(made=Ran)
+cpdef Ran facts_of(Node node, object device, dict settings, tuple sources, Scope scope)
 
 cdef class Record:
     cdef public object _name

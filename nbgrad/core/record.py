@@ -84,14 +84,17 @@ class Notes:
 
     def name(self, namespace: dict[str, Any], outer: "dict[int, Record]") -> None:
         """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
-        for name, value in list(namespace.items()):
-            if isinstance(value, TensorBase) and not name.startswith("_"):
+        names = self.names
+        for name, value in namespace.items():
+            if isinstance(value, TensorBase) and name[0] != "_":
                 tensor = value
-                if tensor._origin is not None:
-                    self.names.setdefault(record_id(tensor._origin), name)
-                else:  # its data were replaced: it goes by another origin from now on
+                if tensor._origin is None:  # its data were replaced: it goes by another origin from now on
                     given = [id for id, record in outer.items() if record._thing and record._thing() is value]
-                    self.names.update(dict.fromkeys(given, name))
+                    names.update(dict.fromkeys(given, name))
+                    continue
+                id = record_id(tensor._origin)
+                if id not in names:
+                    names[id] = name
 
     @property
     def roots(self) -> tuple[int, ...]:
@@ -104,29 +107,37 @@ class Ran:
 
     __slots__ = ("device", "dtype", "op", "place", "scope", "settings", "shape", "sources", "thing")
 
-    def __init__(
-        self,
-        node: Node,
-        device: torch.device,
-        settings: dict[str, Any],
-        sources: tuple[Any, ...],
-        scope: Scope | None,
-        place: Place,
-    ) -> None:
-        self.shape: tuple[int, ...] = node.shape
-        self.dtype = node.dtype
-        self.device = device
-        self.op = node.op
-        self.settings = settings
-        self.sources = sources
-        self.scope = scope
-        self.place = place
-        self.thing = ref(node)
+    device: torch.device
+    dtype: torch.dtype
+    op: Op
+    place: Place
+    scope: Scope | None
+    settings: dict[str, Any]
+    shape: tuple[int, ...]
+    sources: tuple[Any, ...]
+    thing: ref[Node]
 
     def record(self, id: int, notes: Notes) -> "Record":
         """The record of it."""
         shape, facts = tuple(self.shape), (self.op, self.settings, self.sources, self.scope, self.place, self.thing)
         return Record(id, "op", shape, self.dtype, self.device, notes, *facts)
+
+
+def facts_of(
+    node: Node, device: torch.device, settings: dict[str, Any], sources: tuple[Any, ...], scope: Scope | None
+) -> Ran:
+    """What is kept of the op of ``node``, which has run in ``scope``: made by the slot of its type, for every op."""
+    made = Ran.__new__(Ran)
+    made.shape = node.shape
+    made.dtype = node.dtype
+    made.device = device
+    made.op = node.op
+    made.settings = settings
+    made.sources = sources
+    made.scope = scope
+    made.place = node.place
+    made.thing = ref(node)
+    return made
 
 
 class Operand(NamedTuple):

@@ -1,19 +1,31 @@
 cimport cython
+from nbgrad.core.caller cimport Place, user_place
 from nbgrad.core.modes cimport State
 
 cdef class Scope:
     cdef readonly object label
     cdef readonly Scope parent
+    cdef readonly Place place
 
 @cython.final
 cdef class ModuleScope(Scope):
     cdef readonly object kind
     cdef readonly object module
 
-@cython.locals(state=State, given=State, after=State)
-cpdef object in_scope(object scope, object run, tuple args, dict kwargs)
+@cython.final
+cdef class _Placed:
+    cdef object above
+    cdef object forward
+    cdef object label
+    cdef object module
 
-cdef dict _labels
+@cython.locals(given=State, after=State, outer=Scope)
+cpdef object called(object module, State state, object run, tuple args, dict kwargs)
 
-@cython.locals(known=tuple)
-cdef tuple _placed(object module, Scope parent)
+@cython.locals(placed=_Placed, scope=ModuleScope, known=Place)
+cdef ModuleScope _entered(object module, Scope outer, object run)
+
+cdef dict _known
+
+@cython.locals(known=_Placed, caller=ModuleScope)
+cdef _Placed _placed(object module, Scope parent)

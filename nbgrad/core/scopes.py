@@ -1,6 +1,6 @@
 """The boxes that are drawn around ops: a block of the user's, or the call of a module, labelled with where it is.
 
-A module is here whatever is called with ``in_scope``, has ``named_modules()`` and a class with a ``__formula__``.
+A module is here whatever is called with ``called``, has ``named_modules()`` and a class with a ``__formula__``.
 """
 
 from collections.abc import Callable
@@ -9,17 +9,26 @@ from threading import get_ident
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
 
-from nbgrad.core.modes import Switch, current, set_state
+from nbgrad.core.caller import PACKAGE, Place, user_place
+from nbgrad.core.modes import State, Switch, current, set_state
 
 
 class Scope:
-    """One call of a module (or a ``with nbgrad.scope(...)`` block): a box in the picture, nested in its parent."""
+    """One call of a module (or a ``with nbgrad.scope(...)`` block): a box in the picture, nested in its parent.
 
-    __slots__ = ("label", "parent")
+    Attributes:
+        label: what the box is called.
+        parent: the scope around it.
+        place: the user's line that every op comes from which runs in this scope itself: the call of a module of
+            nbgrad's, which runs no line of the user's. None where such lines run.
+    """
+
+    __slots__ = ("label", "parent", "place")
 
     def __init__(self, label: str, parent: "Scope | None") -> None:
         self.label = label
         self.parent = parent
+        self.place: Place | None = None
 
     def path(self) -> tuple[str, ...]:
         """The labels of the scopes around this one and its own, outermost first."""
@@ -40,11 +49,6 @@ class ModuleScope(Scope):
 
     kind: type[Any]
     module: ref[Any]
-
-    def __init__(self, module: Any, parent: Scope | None) -> None:
-        self.parent = parent  # every call of a module comes by: as super() does it, but quicker
-        self.module, self.label, _ = _placed(module, parent)
-        self.kind = type(module)
 
     def attribute(self, value: Any) -> str | None:
         """The name of the buffer, or of any other tensor that the module keeps."""
@@ -76,16 +80,17 @@ class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("e
         return super().__enter__()
 
 
-def in_scope(scope: Scope, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``run(*args, **kwargs)`` inside ``scope``, as a switch would have it, but quicker: every module call asks.
+def called(module: Any, state: State, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``run(*args, **kwargs)`` in the scope of ``module``, as a switch would have it, but quicker: every call asks.
 
-    Calls nest within their thread, so there the scope of the state itself is changed and put back. Another thread that
-    runs in a copy of the context has a state of its own from its first call on.
+    Calls nest within their thread, so there the scope of ``state`` itself, the current one, is changed and put back.
+    Another thread that runs in a copy of the context has a state of its own from its first call on.
     """
-    state = given = current()
+    given = state
     if state.thread != get_ident():
         set_state(state := state.replaced())
-    outer, state.scope = state.scope, scope
+    outer = state.scope
+    state.scope = _entered(module, outer, run)
     try:
         return run(*args, **kwargs)
     finally:
@@ -95,31 +100,66 @@ def in_scope(scope: Scope, run: Callable[..., Any], args: tuple[Any, ...], kwarg
             set_state(given if after is state else given.replaced(grad_enabled=after.grad_enabled))
 
 
+def _entered(module: Any, outer: Scope | None, run: Callable[..., Any]) -> ModuleScope:
+    """The scope of a call of ``module`` in that of ``outer``."""
+    placed = _placed(module, outer)
+    scope = ModuleScope.__new__(ModuleScope)
+    scope.module = placed.module
+    scope.label = placed.label
+    scope.kind = type(module)
+    scope.parent = outer
+    scope.place = None
+    # With hooks, or with a forward of its own, the module runs something else.
+    if placed.forward is not None and getattr(run, "__func__", None) is placed.forward:
+        known = outer.place if outer is not None else None
+        scope.place = known if known is not None else user_place()
+    return scope
+
+
 _paths: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 """For each module that was called inside a graph, the path of every module below it, by its id."""
 
-_Place = tuple[ref[Any], str, "ref[Any] | None"]
 
-_labels: dict[tuple[int, int], _Place] = {}
-"""By the ids of a module and of the reference to the one that calls it: both references, which keep these ids theirs,
-and the label. A loop calls the same modules in every step."""
+class _Placed:
+    """What is known of a module and the one that calls it: a loop calls the same ones in every step.
+
+    Attributes:
+        module, above: references to both.
+        label: of the call.
+        forward: the function that a call runs, where that is nbgrad's own and runs no other code than nbgrad's but
+            that of modules that it calls.
+    """
+
+    __slots__ = ("above", "forward", "label", "module")
+
+    def __init__(self, module: Any, above: "ref[Any] | None") -> None:
+        self.module = ref(module)
+        self.above = above
+        self.label = _label(module, None if above is None else above())
+        own = not module._runs_functions and type(module).forward.__code__.co_filename.startswith(PACKAGE)
+        self.forward: Callable[..., Any] | None = type(module).forward if own else None
+
+
+_known: dict[int, _Placed] = {}
+"""By the id of a module, of the last call of it."""
 
 
 def forget_paths() -> None:
     """A module somewhere gained or lost a child: paths, ids and labels may be stale."""
     _paths.clear()
-    _labels.clear()
+    _known.clear()
 
 
-def _placed(module: Any, parent: Scope | None) -> _Place:
-    """References to ``module`` and to the one in whose call it is called, if there is one, and the label between."""
+def _placed(module: Any, parent: Scope | None) -> _Placed:
+    """What is known of a call of ``module`` in the scope ``parent``."""
     while parent is not None and not isinstance(parent, ModuleScope):
         parent = parent.parent
-    above = None if parent is None else parent.module
-    key = id(module), id(above)
-    known = _labels.get(key)
-    if known is None or known[0]() is not module:
-        _labels[key] = known = ref(module), _label(module, None if above is None else above()), above
+    caller = parent
+    above = None if caller is None else caller.module
+    key = id(module)
+    known = _known.get(key)
+    if known is None or known.above is not above or known.module() is not module:
+        _known[key] = known = _Placed(module, above)
     return known
 
 

@@ -1,6 +1,6 @@
 """Tensors that a backward gave no gradient, and for each where the path from the loss to it breaks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import ref
@@ -57,7 +57,7 @@ class Uses:
     """
 
     def __init__(self) -> None:
-        self.reached: set[int] = set()
+        self.reached: Sequence[int] = ()
         self._breaks: dict[int, tuple[ref[Any], Break]] = {}
 
     def unrecorded(self, op: Op, args: tuple[Any, ...], *, enabled: bool) -> None:
@@ -137,7 +137,7 @@ class Paths:
         self, facts: dict[int, Fact], tensors: "dict[int, ref[Any] | None]", uses: Uses, backwards: int
     ) -> None:
         self._facts = facts
-        self._reached = uses.reached
+        self._reached = set(uses.reached)
         self._breaks = uses.breaks()
         self._backwards = backwards
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}

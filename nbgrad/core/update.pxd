@@ -1,3 +1,6 @@
+cimport cython
+
+@cython.final
 cdef class UpdateRecorder:
     cdef public object last
     cdef public list waiting
@@ -6,5 +9,6 @@ cdef class UpdateRecorder:
     cdef dict _before
     cpdef object backward_ended(self, object number, bint frame)
     cdef object _turn(self)
+    cpdef object begin(self, object params, bint evaluates)
     cpdef object drop(self)
     cpdef object end(self)

@@ -62,14 +62,17 @@ class UpdateRecorder:
         """Those that waited have had their step."""
         self.waiting, self._seen = [], set()
 
-    def begin(self, params: "Sequence[Tensor]", *, evaluates: bool) -> None:
+    def begin(self, params: "Sequence[Tensor]", evaluates: bool) -> None:
         """An optimizer is about to change ``params``; in a step that ``evaluates``, backwards are still to come."""
         if self._before:
             self.drop()
         if evaluates and self._seen:
             self._turn()
-        if not self.waiting and not evaluates:
-            return
+        if self.waiting or evaluates:
+            self._copy(params)
+
+    def _copy(self, params: "Sequence[Tensor]") -> None:
+        """Remember where ``params`` are, those that were not measured yet, if all of these fit into the budget."""
         found = {record_id(param.origin): param.data for param in params}
         found = {id: data for id, data in found.items() if id not in self._seen and countable(data)}
         if sum(data.nbytes for data in found.values()) <= self._budget:

@@ -2,14 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from weakref import ref
 
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.function import Function
 from nbgrad.core.modes import current
-from nbgrad.core.scopes import ModuleScope, in_scope, path_below
+from nbgrad.core.scopes import called, path_below
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.tree import Tree, join
 
@@ -37,13 +37,16 @@ class Calling(Tree):
 
     _hooks: ModuleHooks | None = None
 
+    _runs_functions: ClassVar[bool] = False
+    """Whether the forward runs functions that it was given, besides modules: the lines of their ops are looked for."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = current()
         run = self.forward if self._hooks is None else self._with_hooks
         try:
             if not state.observers:
                 return run(*args, **kwargs)
-            return in_scope(ModuleScope(self, state.scope), run, args, kwargs)
+            return called(self, state, run, args, kwargs)
         except Exception as error:
             _say_where(error, self, args)
             raise

@@ -176,6 +176,8 @@ class TripletMarginWithDistanceLoss(_Triplet, function=ops.triplet_margin_with_d
         ValueError: ``margin`` is not positive.
     """
 
+    _runs_functions = True  # the distance
+
     _: KW_ONLY
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None
     margin: float = 1.0

@@ -50,6 +50,7 @@ class _Layer(Module):
     """What layers of encoder and decoder share: attention, then a network for each position, with skips and norms."""
 
     _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
+    _runs_functions = True  # the activation
 
     def __init__(
         self,

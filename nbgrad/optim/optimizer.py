@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -37,6 +37,12 @@ class Optimizer(torch.optim.Optimizer):
 
     state: Any  # by Tensor, where torch's is by torch.Tensor
     param_groups: list[dict[str, Any]]
+    _event: ClassVar[str]
+    """What observers hear that a step is."""
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        cls._event = f"{cls.__name__}.step()"
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor | torch.Tensor | dict):
@@ -147,7 +153,7 @@ class Optimizer(torch.optim.Optimizer):
         """What ``change`` returns, which changes the data of ``params``: observers hear of its beginning and end."""
         observers = current().observers
         for observer in observers:
-            observer.on_step_begin(params, evaluates=evaluates)
+            observer.on_step_begin(params, evaluates)
         result = change()
         self._tell(params)
         for observer in observers:
@@ -156,7 +162,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _tell(self, params: list[Tensor]) -> None:
         for observer in current().observers:
-            observer.on_change([param.data for param in params], f"{type(self).__name__}.step()")
+            observer.on_change([param.data for param in params], self._event)
 
     def state_dict(self) -> dict[str, Any]:
         """The state and the settings in torch's format: parameters are numbers, in the order of the groups."""
