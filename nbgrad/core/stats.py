@@ -137,7 +137,8 @@ def countable(data: torch.Tensor) -> bool:
 def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
     """The Euclidean norms of ``tensors`` by the same keys, 0-d, in one batch and without waiting for a GPU.
 
-    Those of half precision are taken in float32. Empty tensors, and those without numbers one by one, have none.
+    Those of half precision are taken in float32, and where that has no room for the squares, once more in float64: not
+    on a GPU, where to see it would be to wait. Empty tensors, and those without numbers one by one, have none.
     """
     wide: dict[Any, torch.Tensor] = {}
     narrow: dict[Any, torch.Tensor] = {}
@@ -148,4 +149,8 @@ def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
     for group, dtype in ((wide, None), (narrow, torch.float32)):
         if group:
             found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
+    for key, norm in found.items():
+        if norm.is_cpu and not 0.0 < norm.item() < math.inf:
+            data = tensors[key]
+            found[key] = torch.linalg.vector_norm(data, dtype=torch.promote_types(data.dtype, torch.float64))
     return found

@@ -10,7 +10,7 @@ import torch
 from nbgrad.core import stats as stats_module
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept
-from nbgrad.core.stats import SMALL, Stats, summarise, summarise_all
+from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
 from nbgrad.core.tensor import tensor
 
 
@@ -222,3 +222,14 @@ def test_a_frame_is_the_recorder_as_data() -> None:
     assert {seq: stats.values for seq, stats in frame.gradients.items()} == {7: [1.0], 8: [2.0]}
     assert {key: stats.shape for key, stats in frame.contributions.items()} == {(7, 0): (3,)}
     assert frame.reductions == {(7, 0): step}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+@pytest.mark.parametrize("size", [1e-30, 1e-25, 1.0, 1e25, math.inf, 0.0])
+def test_the_norm_of_numbers_whose_squares_single_precision_does_not_have(size: float, dtype: torch.dtype) -> None:
+    data = torch.full((10_000,), size, dtype=dtype)
+    found = norms({1: data, 2: data[:1], 3: torch.full((2,), math.nan, dtype=dtype)})
+    assert float(found[1]) == pytest.approx(100 * float(data[0].real), rel=1e-5, abs=0)
+    assert float(found[2]) == pytest.approx(float(data[0].real), rel=1e-5, abs=0)
+    assert math.isnan(found[3])
+    assert all(norm.ndim == 0 for norm in found.values())
