@@ -22,7 +22,7 @@ from nbgrad.options import configured, nearest
 from nbgrad.recording import record
 from nbgrad.reprs import RICH
 from nbgrad.saving import UNSAVED, save, unsaved
-from nbgrad.tracebacks import shorten
+from nbgrad.tracebacks import retell, shorten
 
 
 class Session:
@@ -109,6 +109,7 @@ class AutogradMagics(Magics):
     @line_magic
     def _autograd_begin(self, line: str) -> None:
         """What the ``%%autograd`` line becomes: open a graph until the running cell ends."""
+        retell(_BEGIN, f"{MAGIC} {line}".rstrip())
         self._begin({**(self.always or {}), **parsed(self.autograd.parser, line)}, asked=True)
 
     @line_magic
@@ -200,6 +201,9 @@ def _tell(text: str) -> None:
     print(text, file=sys.stderr)  # noqa: T201
 
 
+_BEGIN = "get_ipython().run_line_magic('_autograd_begin'"
+
+
 def rewrite(lines: list[str]) -> list[str]:
     """An input transformer: the ``%%autograd`` line becomes a call on the same line, the cell below stays as it is."""
     if not lines:
@@ -209,7 +213,7 @@ def rewrite(lines: list[str]) -> list[str]:
         return lines
     if asks_for_help(options):
         return ["get_ipython().run_line_magic('_autograd_help', '')\n"]
-    begin = f"get_ipython().run_line_magic('_autograd_begin', {options.strip()!r})\n"
+    begin = f"{_BEGIN}, {options.strip()!r})\n"
     body = lines[1:]
     if body and body[0].startswith("%%"):
         inner, _, arguments = body[0][2:].rstrip("\n").partition(" ")

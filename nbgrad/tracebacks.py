@@ -1,12 +1,14 @@
-"""Tracebacks in a notebook show the user's own lines, not what nbgrad does between and below them.
+"""Tracebacks in a notebook show the user's own lines, as they were typed, and not what nbgrad does between and below.
 
 An error that may be a defect of nbgrad keeps every frame. ``%xmode --show`` of IPython, which shows all that is hidden,
 shows them always.
 """
 
+import linecache
 from contextlib import ExitStack
+from inspect import currentframe
 from itertools import groupby
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -75,3 +77,27 @@ def _package(entry: TracebackType) -> str:
     """The package whose code the frame runs; compiled code has no file that could be asked."""
     name: Any = entry.tb_frame.f_globals.get("__name__")
     return str(name).partition(".")[0]
+
+
+def retell(became: str, typed: str) -> None:
+    """Have tracebacks of the cell that runs show the line that was typed, where its first line became another one.
+
+    It stands there as a comment, for what finds the place of an error parses the cell.
+
+    Args:
+        became: what the line that runs begins with.
+        typed: the line in the cell.
+    """
+    frame: FrameType | None = currentframe()
+    while frame is not None:
+        size, changed, lines, name = _cached(frame.f_code.co_filename)
+        if lines and lines[0].startswith(became):
+            linecache.cache[name] = (size, changed, [f"# {typed}\n", *lines[1:]], name)
+            return
+        frame = frame.f_back
+
+
+def _cached(file: str) -> tuple[int, float | None, list[str], str]:
+    """What ``linecache`` knows of ``file`` without reading it, as it does of a cell."""
+    entry: Any = linecache.cache.get(file)
+    return entry if entry is not None and len(entry) == 4 else (0, None, [], file)

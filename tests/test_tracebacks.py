@@ -49,6 +49,16 @@ def test_an_error_of_nbgrad_shows_the_line_that_caused_it_alone(
     assert "Could not get source" not in text
 
 
+@pytest.mark.parametrize("line", ["%%autograd", "%%autograd --view none", '%%autograd --view none --name "it\'s mine"'])
+def test_the_first_line_of_a_recorded_cell_is_the_one_that_was_typed(shell: InteractiveShell, line: str) -> None:
+    shell.run_cell(BEGIN)
+    for _ in range(2):
+        text = shown(shell, f"{line}\ny = x * 2\nx + nbgrad.ones(3)")
+        assert lines(text) == ["x + nbgrad.ones(3)", "RuntimeError"]
+        assert re.findall(r"^ +1 (.*)$", text, re.MULTILINE) == [f"# {line}"]
+        assert "get_ipython" not in text
+
+
 @pytest.mark.parametrize("error", ["1 / 0", "g[7]", "g.nothing", "unknown"])
 def test_the_frames_of_a_hook_stay(shell: InteractiveShell, error: str) -> None:
     shell.run_cell(BEGIN)
