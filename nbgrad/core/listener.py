@@ -163,7 +163,8 @@ class Listener(Observer):
 
     def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
         """Remember where the user's code stopped, if this is the end of it."""
-        operands = tuple(map(Operand.of, op.inputs, args))
+        variables = tensor_variables(user_frame())
+        operands = tuple([Operand.of(name, arg, variables) for name, arg in zip(op.inputs, args, strict=False)])
         self._failure = Failure(op.name, str(error), None, operands, current().scope, user_place(), seq=next_seq())
 
     def on_backward_error(self, origin: Origin, error: Exception) -> None:

@@ -141,20 +141,29 @@ def facts_of(
 
 
 class Operand(NamedTuple):
-    """An input of an op that raised: the id of its record if it has one, and what it was."""
+    """An input of an op that raised: the id of its record if it has one, and what it was.
+
+    ``kind`` is that of a record; ``name`` the tensor's own, or the user's variable; ``what`` its shape and type.
+    """
 
     input: str
     id: int | None
+    kind: str
     name: str | None
     what: str
 
     @classmethod
-    def of(cls, input: str, value: Any) -> "Operand":
+    def of(cls, input: str, value: Any, variables: dict[str, Any]) -> "Operand":
         """The facts of ``value``, a tensor of ours, of torch's, or anything else."""
         told = described(value)
         what = f"{told.shape} {told.dtype}" if isinstance(told, Described) else repr(told)
-        origin = getattr(value, "_origin", None)
-        return cls(input, None if origin is None else record_id(origin), getattr(value, "name", None), what)
+        if not isinstance(value, TensorBase):
+            return cls(input, None, "constant", None, what)
+        kind, origin = value.kind, value._origin  # type: ignore[attr-defined]  # it is a Tensor
+        name = value.name or next((name for name, one in variables.items() if one is value), None)
+        return cls(
+            input, None if origin is None else record_id(origin), "outside" if kind == "op" else kind, name, what
+        )
 
 
 class Failure(NamedTuple):

@@ -11,8 +11,8 @@ from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import ModuleScope, Scope as CoreScope
-from nbgrad.widgets.description import Badge, Description, Edge, Formula, Node, OpText, Problem, Scope
-from nbgrad.widgets.details import NodeOutline, NodeRest, kind_of
+from nbgrad.widgets.description import Badge, Description, Edge, Formula, Node, OpText, Problem, Scope, kind_of
+from nbgrad.widgets.details import NodeOutline, NodeRest
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.failure import with_failure
 from nbgrad.widgets.frames import past
@@ -56,7 +56,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     for fact, more in zip(facts, measured(graph, facts), strict=True):
         node: NodeOutline = {
             "id": ids[fact.id],
-            "kind": kind_of(fact),
+            "kind": kind_of(fact.kind, fact.name),
             "root": fact.root,
             "label": _label(fact),
             "rule": None if fact.gradient is None else f"∇ {number(fact.gradient.norm)}",

@@ -22,6 +22,11 @@ by the layout, never by describe); failed: the operation that raised.
 """
 
 
+def kind_of(kind: str, name: str | None) -> Kind:
+    """What the description calls what a graph calls ``kind``, if it has that name."""
+    return "input" if kind == "constant" and name else kind  # type: ignore[return-value]  # the graph's are among ours
+
+
 class Detail(TypedDict):
     """One row of a node's details, in reading order."""
 

@@ -8,7 +8,7 @@ import torch
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.scopes import ModuleScope, Scope
-from nbgrad.widgets.description import Detail, Kind, Node
+from nbgrad.widgets.description import Detail, Node, kind_of
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.reductions import is_loss
 from nbgrad.widgets.saving import Saved
@@ -49,18 +49,11 @@ class NodeRest(NamedTuple):
         return self.walk.told(self.fact)
 
 
-def kind_of(fact: Fact) -> Kind:
-    """What the description calls it."""
-    if fact.kind == "constant" and fact.name:
-        return "input"
-    return fact.kind  # type: ignore[return-value]  # the record's kinds are the description's
-
-
 def details(fact: Fact, saved: Saved | None) -> list[Detail]:
     """The rows; those without a text are left out."""
     rows: list[tuple[str, str | None]] = [
         ("name", fact.name),
-        ("what", "a loss" if fact.root and is_loss(fact) else _KINDS.get(kind_of(fact))),
+        ("what", "a loss" if fact.root and is_loss(fact) else _KINDS.get(kind_of(fact.kind, fact.name))),
         ("block", _block(fact.scope)),
         ("shape", shape_text(fact.shape)),
         ("dtype", _dtype(fact.dtype, fact.device)),

@@ -5,7 +5,7 @@ from typing import Literal
 
 from nbgrad.core.record import Failure, Operand
 from nbgrad.core.scopes import Scope as CoreScope
-from nbgrad.widgets.description import Badge, Description, Detail, Edge, Kind, Node, Problem
+from nbgrad.widgets.description import Badge, Description, Detail, Edge, Kind, Node, Problem, kind_of
 
 
 def with_failure(
@@ -36,7 +36,7 @@ def with_failure(
             source = ids.get(operand.id or 0)
             if source is None:
                 source = f"n{len(nodes) + 1}"
-                nodes.append(_node(source, "input" if operand.name else "constant", _operand_label(operand), []))
+                nodes.append(_node(source, kind_of(operand.kind, operand.name), _operand_label(operand), []))
             edges.append(_edge(f"e{len(edges)}", source, where, operand))
         details = [Detail(term=one.input, text=one.what) for one in given]
         if failure.place is not None:

@@ -213,6 +213,20 @@ def test_an_op_that_raised_is_drawn_with_what_it_was_given() -> None:
     assert drawable(described, 300)["nodes"][-1]["badges"][0]["kind"] == "failed"
 
 
+def test_what_only_the_op_that_raised_was_given_is_what_it_is_and_has_the_users_name() -> None:
+    weight, mine = nbgrad.nn.Parameter(torch.ones(2, 1)), nbgrad.tensor([[1.0, 2.0]], requires_grad=True)
+    data, before = nbgrad.tensor([[3.0, 4.0]]), nbgrad.tensor([[1.0, 2.0]], requires_grad=True) * 2
+    found = []
+    for given in (weight, mine, data, before, torch.ones(1, 2)):
+        with nbgrad.AutogradGraph() as graph, pytest.raises(RuntimeError) as raised:
+            nbgrad.cat([given, nbgrad.ones(3, 3)], dim=0)
+        drawn = describe(graph, raised.value)["nodes"]
+        assert drawn[-1]["kind"] == "failed"
+        found.append((drawn[0]["kind"], drawn[0]["label"][0]))
+    names = [("parameter", "weight"), ("leaf", "mine"), ("input", "data"), ("outside", "before")]
+    assert found == [*names, ("constant", "tensors[0]")]
+
+
 def test_a_backward_that_raised_is_drawn_as_far_as_it_came() -> None:
     described = graphs.changed()
     (problem,) = described["problems"]
