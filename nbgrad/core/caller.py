@@ -15,9 +15,7 @@ import torch
 
 from nbgrad.core.base import TensorBase
 
-PACKAGE = str(Path(__file__).parents[1]) + os.sep
-"""Where the files of nbgrad's own code are."""
-
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 
 
@@ -80,7 +78,7 @@ def user_frame() -> FrameType:
         file = frame.f_code.co_filename
         ours = _OURS.get(file)
         if ours is None:
-            ours = _OURS[file] = file.startswith((PACKAGE, _TORCH))
+            ours = _OURS[file] = file.startswith((_PACKAGE, _TORCH))
         above = frame.f_back if ours else None
         if above is None:
             return frame
@@ -96,7 +94,7 @@ def in_a_function(frame: FrameType) -> bool:
     return bool(frame.f_code.co_flags & _OPTIMIZED)
 
 
-_OPTIMIZED = CO_OPTIMIZED
+_OPTIMIZED = CO_OPTIMIZED  # compiled to a number of C's
 
 
 def tensor_variables(frame: FrameType) -> dict[str, Any]:
@@ -125,7 +123,7 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
     namespaces = [innermost.f_globals]
     frame: FrameType | None = innermost
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
             namespaces.insert(-1, tensor_variables(frame))
         frame = frame.f_back
     for namespace in namespaces:
@@ -140,10 +138,10 @@ def called_by_user() -> bool:
     frame = _getframe()
     while frame.f_back is not None and frame.f_code.co_filename in _MACHINERY:
         frame = frame.f_back
-    return not frame.f_code.co_filename.startswith(PACKAGE)
+    return not frame.f_code.co_filename.startswith(_PACKAGE)
 
 
 _MACHINERY = {
-    f"{PACKAGE}core{os.sep}{name}.py" for name in ("caller", "listener", "op", "row", "strict", "tensor", "unreached")
+    f"{_PACKAGE}core{os.sep}{name}.py" for name in ("caller", "listener", "op", "row", "strict", "tensor", "unreached")
 }
 """What stands between a call of the user's and the code that asks who called."""

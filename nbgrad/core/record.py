@@ -86,7 +86,7 @@ class Notes:
         """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
         names = self.names
         for name, value in namespace.items():
-            if isinstance(value, TensorBase) and name[0] != "_":
+            if isinstance(value, TensorBase) and not name.startswith("_"):
                 tensor = value
                 if tensor._origin is None:  # its data were replaced: it goes by another origin from now on
                     given = [id for id, record in outer.items() if record._thing and record._thing() is value]

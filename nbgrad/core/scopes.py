@@ -1,6 +1,7 @@
 """The boxes that are drawn around ops: a block of the user's, or the call of a module, labelled with where it is.
 
-A module is here whatever is called with ``called``, has ``named_modules()`` and a class with a ``__formula__``.
+A module is here whatever is called with ``called``, has ``named_modules()`` and a class with ``forward``, a
+``__formula__`` and ``_runs_functions``.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from threading import get_ident
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
 
-from nbgrad.core.caller import PACKAGE, Place, user_place
+from nbgrad.core.caller import Place, user_place
 from nbgrad.core.modes import State, Switch, current, set_state
 
 
@@ -136,8 +137,9 @@ class _Placed:
         self.module = ref(module)
         self.above = above
         self.label = _label(module, None if above is None else above())
-        own = not module._runs_functions and type(module).forward.__code__.co_filename.startswith(PACKAGE)
-        self.forward: Callable[..., Any] | None = type(module).forward if own else None
+        forward: Any = type(module).forward  # in a decorator of nbgrad's it still says where it was defined
+        own = not module._runs_functions and str(getattr(forward, "__module__", "")).startswith("nbgrad.")
+        self.forward: Callable[..., Any] | None = forward if own else None
 
 
 _known: dict[int, _Placed] = {}

@@ -115,6 +115,26 @@ def test_a_hook_a_forward_of_its_own_and_a_subclass_have_their_own_lines() -> No
     assert set(lines(twice).values()) == {after(Twice.forward, "* 2")}
 
 
+class Cosine:
+    """A forward that is no function."""
+
+    def __call__(self, x: Any) -> Any:
+        return x.cos()
+
+
+def test_a_forward_in_a_switch_and_one_that_is_no_function_have_their_own_lines() -> None:
+    class Switched(nn.Linear):
+        @nbgrad.enable_grad()
+        def forward(self, x: Any) -> Any:
+            return x.sin()
+
+    class Given(Module):
+        forward = Cosine()
+
+    assert lines(Switched(2, 2)) == {"sin": after(Switched, "x.sin()")}
+    assert lines(Given()) == {"cos": after(Cosine, "x.cos()")}
+
+
 def blocks() -> list[type[Module]]:
     """Every block that there is."""
     waiting, found = [Module], set()

@@ -124,3 +124,12 @@ def test_observers_are_told():
         utils.clip_grad_value_(held, 1.0)
         nn.init.zeros_(held[0])
     assert observer.seen == [(4, "clip_grads_with_norm_()"), (4, "clip_grad_value_()"), (1, "init.zeros_()")]
+
+
+@pytest.mark.parametrize("clip", [nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_])
+def test_nothing_to_clip_is_no_error_in_a_graph(clip):
+    net = nn.Linear(2, 2)
+    with nbgrad.AutogradGraph():
+        net(nbgrad.ones(1, 2))
+        clip(net.parameters(), 1.0)
+    assert all(parameter.grad is None for parameter in net.parameters())
