@@ -7,12 +7,15 @@ has to be prepared for every single call, as the forward pass where the backward
 
 import gc
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
+
+_END = object()
 
 
 @dataclass(frozen=True)
@@ -47,26 +50,75 @@ class Contender:
         return total / calls
 
 
-def in_turns(contenders: Mapping[str, Contender], *, rounds: int, least: float = 0.02) -> dict[str, list[float]]:
+@dataclass(frozen=True)
+class Parted:
+    """What is timed, of a call that takes seconds: all contenders run a part of theirs in turn.
+
+    So the speed that the machine has for the moment is everybody's. Their parts run in a context of their own each.
+
+    Attributes:
+        parts: the call, which yields after every part and returns the numbers that all contenders must agree on.
+    """
+
+    parts: Callable[[], Generator[None, None, Any]]
+
+    def once(self) -> Any:
+        """What one call returns."""
+        whole = self.parts()
+        while True:
+            try:
+                next(whole)
+            except StopIteration as stop:
+                return stop.value
+
+
+def in_turns(
+    contenders: "Mapping[str, Contender | Parted]", *, rounds: int, least: float = 0.02
+) -> dict[str, list[float]]:
     """The seconds of a call, one number for each round and contender.
 
-    In every round each contender makes as many calls as take it about ``least`` seconds; who begins goes round. The
-    garbage collector stays on, as it is for users, but runs before each turn: nobody pays for another's garbage.
+    In every round each contender makes as many calls as take it about ``least`` seconds, or one in parts; who begins
+    goes round. The garbage collector stays on, as it is for users, but runs before each turn: nobody pays for another's
+    garbage, except among parts.
     """
-    calls = {name: max(1, round(least / contender.time(1))) for name, contender in contenders.items()}
-    names = list(contenders)
-    times: dict[str, list[float]] = {name: [] for name in names}
+    parted = {name: contender for name, contender in contenders.items() if isinstance(contender, Parted)}
+    whole = {name: contender for name, contender in contenders.items() if isinstance(contender, Contender)}
+    calls = {name: max(1, round(least / contender.time(1))) for name, contender in whole.items()}
+    times: dict[str, list[float]] = {name: [] for name in contenders}
     gc.collect()
     gc.freeze()  # the objects of a dozen imported libraries are not looked through each time
     try:
         for number in range(rounds):
-            first = number % len(names)
-            for name in names[first:] + names[:first]:
+            for name in _from(number, whole):
                 gc.collect()
-                times[name].append(contenders[name].time(calls[name]))
+                times[name].append(whole[name].time(calls[name]))
+            for name, seconds in _part_by_part({name: parted[name] for name in _from(number, parted)}).items():
+                times[name].append(seconds)
     finally:
         gc.unfreeze()
     return times
+
+
+def _from(number: int, names: Iterable[str]) -> list[str]:
+    """``names``, beginning with another one for each ``number``."""
+    listed = list(names)
+    first = number % len(listed) if listed else 0
+    return listed[first:] + listed[:first]
+
+
+def _part_by_part(contenders: dict[str, Parted]) -> dict[str, float]:
+    """The seconds of one call of each."""
+    gc.collect()
+    seconds = dict.fromkeys(contenders, 0.0)
+    running = {name: (copy_context(), contender.parts()) for name, contender in contenders.items()}
+    while running:
+        for name, (context, parts) in list(running.items()):
+            begin = perf_counter()
+            ended = context.run(next, parts, _END) is _END
+            seconds[name] += perf_counter() - begin
+            if ended:
+                del running[name]
+    return seconds
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """What it costs to be seen: the same program without a graph and inside one."""
 
+from collections.abc import Generator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -9,32 +11,32 @@ import nbgrad
 from benchmarks.case import Case
 from benchmarks.chains import arithmetic, drawn
 from benchmarks.mlp import like_torch
-from benchmarks.timing import Contender
+from benchmarks.timing import Contender, Parted
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import FRAMES
 
 STEPS = 1000
+PART = 20
+"""So many steps in a row."""
 NODES = 200_000
 WITHOUT = "no graph"
 
 # A loop of training steps
 
 
-def training(*, watch: bool | None, history: int = FRAMES, steps: int = STEPS) -> Contender:
+def training(*, watch: bool | None, history: int = FRAMES, steps: int = STEPS, part: int = PART) -> Parted:
     """A loop without a graph (None), or in one: as ``%%autograd`` has it where ``watch`` is True."""
     step = like_torch(nbgrad)
 
-    def loop(_: Any) -> Any:
-        if watch is None:
-            for _ in range(steps):
+    def loop() -> Generator[None, None, Any]:
+        with nullcontext() if watch is None else AutogradGraph(watch=watch, history=history):
+            for number in range(1, steps + 1):
                 loss = step()
-            return loss
-        with AutogradGraph(watch=watch, history=history):
-            for _ in range(steps):
-                loss = step()
+                if number % part == 0:
+                    yield
         return loss
 
-    return Contender(loop)
+    return Parted(loop)
 
 
 TRAINING = Case("training", f"{STEPS:,} steps of the MLP", ops=STEPS, per="step", reference=WITHOUT, first=600)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import torch
 import nbgrad
 from benchmarks import __main__ as command, case as cases, chains, imports, memory, mlp, networks, view, watching
 from benchmarks.case import Case, numbers
-from benchmarks.timing import Contender, Spread, in_turns, limit, ratios
+from benchmarks.timing import Contender, Parted, Spread, in_turns, limit, ratios
+from nbgrad.core.modes import current
 
 NOT_HERE = ("ModuleNotFoundError", "RuntimeError: no usable devices")
 """A peer is not installed (the tests do not ask for any), or tinygrad finds no clang."""
@@ -57,7 +58,7 @@ def test_every_contender_of_a_case_is_named_whether_it_runs_or_not() -> None:
 @pytest.mark.parametrize(
     "make", [watching.training, lambda *, watch, steps: watching.forward(graph=bool(watch))], ids=["training", "facts"]
 )
-def test_a_graph_changes_no_number(make: Callable[..., Contender]) -> None:
+def test_a_graph_changes_no_number(make: Callable[..., Contender | Parted]) -> None:
     without, recorded, seen = (numbers(make(watch=watch, steps=3).once()) for watch in (None, False, True))
     assert all(np.isfinite(one).all() for one in without)
     for one, two, three in zip(without, recorded, seen, strict=True):
@@ -167,6 +168,26 @@ def test_contenders_take_turns_and_the_first_one_changes() -> None:
 
     in_turns({name: contender(name) for name in "abc"}, rounds=3, least=0.0)
     assert "".join(turns) == "abc" + "abc" + "bca" + "cab"  # the first three say how long a call takes
+
+
+def test_the_parts_of_a_long_call_take_turns_each_in_a_context_of_its_own() -> None:
+    turns: list[str] = []
+
+    def contender(name: str, parts: int) -> Parted:
+        def run() -> Generator[None, None, str]:
+            with nbgrad.scope(name):
+                for _ in range(parts):
+                    scope = current().scope
+                    turns.append(scope.label if scope is not None else "none")
+                    yield
+            return name
+
+        return Parted(run)
+
+    assert contender("a", 2).once() == "a"
+    times = in_turns({name: contender(name, parts) for name, parts in {"b": 1, "c": 3, "d": 2}.items()}, rounds=2)
+    assert "".join(turns) == "aa" + "bcdcdc" + "cdbcdc"
+    assert [len(taken) for taken in times.values()] == [2, 2, 2]
 
 
 def test_what_is_prepared_is_not_timed() -> None:
