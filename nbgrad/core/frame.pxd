@@ -25,17 +25,16 @@ cdef class Kept:
     cdef long long _budget
     cdef long long _room
     cdef set _counted
-    cdef set _lone
+    cdef list _lone
     @cython.locals(size="long long", shelf=list)
-    cpdef object keep(self, object id, Py_ssize_t position, object data, object receiver=*)
+    cpdef object keep(self, object id, Py_ssize_t position, object data, object receiver=*, bint leaf=*)
     cpdef object lone(self, object id)
-    @cython.locals(at=Py_ssize_t, shelf=list, position=Py_ssize_t)
-    cpdef bint changed(self, set ids)
+    @cython.locals(at=Py_ssize_t, shelf=list)
+    cpdef bint changed(self)
     cpdef object shrink(self)
 
 @cython.final
 cdef class FrameRecorder:
-    cdef public list _graded
     cdef public Kept _kept
     cdef public list _leaves
     cdef public list arrived
@@ -44,9 +43,9 @@ cdef class FrameRecorder:
     cdef public object outer
     cdef public dict reductions
     cdef public tuple roots
-    cpdef object gradient(self, object seq, object gradient)
+    cpdef object gradient(self, object seq, object gradient, bint leaf=*)
     cpdef object lone(self, object seq)
-    cpdef object contribution(self, object seq, Py_ssize_t position, object gradient, object receiver)
+    cpdef object contribution(self, object seq, Py_ssize_t position, object gradient, object receiver, bint leaf=*)
     cpdef object stretched(self, object seq, Py_ssize_t position, object gradient)
     cpdef object leaf(self, object seq, object gradient)
     cpdef object end(self, object number, object before, bint watch=*)

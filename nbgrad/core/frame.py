@@ -76,10 +76,11 @@ class Kept:
     __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_lone", "_norms", "_room", "_size", "_small")
 
     def __init__(self, budget: int) -> None:
-        # Id, position, tensor, torch's version of it then, and to whom it was given, of one after the other.
+        # Of one after the other: id, position, tensor, torch's version of it then, to whom it was given, and whether it
+        # is the gradient of a leaf.
         self._small: list[Any] = []
         self._large: list[Any] = []
-        self._lone: set[int] = set()
+        self._lone: list[int] = []
         self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
         self._norms: dict[Any, tuple[int, tuple[int, ...], torch.Tensor]] = {}
         self._latest: torch.Tensor | None = None
@@ -88,7 +89,7 @@ class Kept:
         self._room = budget
         self._counted: set[int] | None = None  # the ids of the tensors, once each is to be counted once
 
-    def keep(self, id: int, position: int, data: torch.Tensor, receiver: int = 0) -> None:
+    def keep(self, id: int, position: int, data: torch.Tensor, receiver: int = 0, leaf: bool = False) -> None:
         """Keep ``data``, or its norm where there is no room.
 
         Args:
@@ -97,6 +98,7 @@ class Kept:
                 position for what the gradient of that input was before a sum.
             data: the tensor.
             receiver: the id of what that input came from; 0 where it is for no input.
+            leaf: whether the gradient is one of a leaf.
         """
         if data is not self._latest:
             size = _bytes(data)
@@ -116,10 +118,11 @@ class Kept:
         shelf.append(data)
         shelf.append(data._version)
         shelf.append(receiver)
+        shelf.append(leaf)
 
     def lone(self, id: int) -> None:
         """What the one rule gave that leads to ``id`` is the gradient of it: it is kept once."""
-        self._lone.add(id)
+        self._lone.append(id)
         self._index = None
 
     def _fits(self, data: torch.Tensor, size: int) -> bool:
@@ -129,7 +132,7 @@ class Kept:
         the time on when there seems to be no room left.
         """
         if self._counted is None:
-            held = {id(one): one for one in (*self._small[2::5], *self._large[2::5])}
+            held = {id(one): one for one in (*self._small[2::6], *self._large[2::6])}
             self._counted, self._room = set(held), self._budget - sum(map(_bytes, held.values()))
         if id(data) not in self._counted:
             if size > self._room:
@@ -141,19 +144,20 @@ class Kept:
     def _held(self) -> dict[Any, tuple[torch.Tensor, int]]:
         """What is kept, by key, with torch's version of it then."""
         if self._index is None:
-            self._index = {}
+            self._index, lone = {}, set(self._lone)
             for shelf in (self._small, self._large):
-                for id, position, data, version, receiver in zip(*[iter(shelf)] * 5, strict=True):
+                for id, position, data, version, receiver, _ in zip(*[iter(shelf)] * 6, strict=True):
                     self._index[_key(id, position)] = (data, version)
-                    if receiver in self._lone:
+                    if receiver in lone:
                         self._index[receiver] = (data, version)
         return self._index
 
     def _normed(self) -> dict[Any, tuple[tuple[int, ...], torch.Tensor]]:
         """The shapes and norms of those of which no more is kept, or which may be changed, by key."""
         known = {key: (shape, norm) for key, (_, shape, norm) in self._norms.items()}
+        lone = set(self._lone)
         for receiver, shape, norm in self._norms.values():
-            if receiver in self._lone:
+            if receiver in lone:
                 known[receiver] = (shape, norm)
         return known
 
@@ -167,13 +171,11 @@ class Kept:
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
         return {**norms({id: data for id, data in {**more, **held}.items() if id not in known}), **known}
 
-    def changed(self, ids: set[int]) -> bool:
-        """Whether the gradient of one of ``ids`` was changed in place since; of those of which the norm is kept, no."""
+    def changed(self) -> bool:
+        """Whether the gradient of a leaf was changed in place since; of those of which the norm is kept, no."""
         for shelf in (self._small, self._large):
-            for at in range(0, len(shelf), 5):
-                position = shelf[at + 1]
-                whose = shelf[at] if position == _GRADIENT else shelf[at + 4]
-                if whose in ids and shelf[at + 2]._version != shelf[at + 3]:
+            for at in range(0, len(shelf), 6):
+                if shelf[at + 5] and shelf[at + 2]._version != shelf[at + 3]:
                     return True
         return False
 
@@ -271,7 +273,7 @@ class Frame:
 class FrameRecorder:
     """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
 
-    __slots__ = ("_graded", "_kept", "_leaves", "arrived", "careful", "number", "outer", "reductions", "roots")
+    __slots__ = ("_kept", "_leaves", "arrived", "careful", "number", "outer", "reductions", "roots")
 
     def __init__(self, roots: tuple[int, ...], budget: int, outer: "FrameRecorder | None" = None) -> None:
         self.number = 0  # it has one when it has ended: a hook may run another backward in the middle
@@ -279,25 +281,24 @@ class FrameRecorder:
         self.roots = roots
         self._kept = Kept(budget)
         self._leaves: list[Any] = []  # the id of a leaf and its gradient, of one after the other
-        self._graded: list[int] = []
         self.careful = False
         self.arrived: list[int] = []
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
-    def gradient(self, seq: int, gradient: Any) -> None:
-        """The gradient of what ``seq`` made or is arrived."""
-        self._kept.keep(seq, _GRADIENT, _raw(gradient))
+    def gradient(self, seq: int, gradient: Any, leaf: bool = False) -> None:
+        """The gradient of what ``seq`` made, or of the ``leaf`` that it is, arrived."""
+        self._kept.keep(seq, _GRADIENT, _raw(gradient), 0, leaf)
 
     def lone(self, seq: int) -> None:
         """That gradient is what the one rule gave that leads there."""
         self._kept.lone(seq)
 
-    def contribution(self, seq: int, position: int, gradient: Any, receiver: int) -> None:
+    def contribution(self, seq: int, position: int, gradient: Any, receiver: int, leaf: bool = False) -> None:
         """A rule of ``seq`` gave its input ``gradient``, after undoing a broadcast if there was one.
 
-        ``receiver`` is the id of what that input came from; 0 where others may go by the same id.
+        ``receiver`` is the id of what that input came from, perhaps a ``leaf``; 0 where others may go by the same id.
         """
-        self._kept.keep(seq, position, _raw(gradient), receiver)
+        self._kept.keep(seq, position, _raw(gradient), receiver, leaf)
 
     def stretched(self, seq: int, position: int, gradient: Any) -> None:
         """What that was before the sum, to show the sum where it is small."""
@@ -318,11 +319,11 @@ class FrameRecorder:
         self.careful = isinstance(before, FrameRecorder) and before.careful
         if watch and (self.careful or number == 1):
             self._kept.keep_norms(_pairs(self._leaves))
-        self._graded, self._leaves = self._leaves[::2], []
+        self._leaves = []
 
     def give_way(self) -> None:
         """Another backward begins, which is the last one from then on: let it use the memory of this one."""
-        self.careful = self.careful or self._kept.changed(set(self._graded))
+        self.careful = self.careful or self._kept.changed()
         self._kept.shrink()
 
     def norms(self) -> dict[int, torch.Tensor]:

@@ -80,7 +80,7 @@ class Listener(Observer):
                 tensor = arg
                 origin: Any = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # it is a Tensor
                 id = record_id(origin)
-                if id not in ops and id not in outer:
+                if id not in (outer if isinstance(origin, Leaf) else ops) and id not in outer:
                     self._meet(id, origin, arg)
                 sources.append(id)
             else:
@@ -208,7 +208,8 @@ class Listener(Observer):
         if isinstance(self._notes.frame, FrameRecorder):
             recorder = self._notes.frame
             recorder.give_way()
-        started = tuple(dict.fromkeys([record_id(origin) for origin, _ in roots]))
+        ids = [record_id(origin) for origin, _ in roots]
+        started = tuple(ids if len(ids) == 1 else dict.fromkeys(ids))
         self._running = FrameRecorder(started, self._budget, self._running)
         frame = user_frame()
         if in_a_function(frame):
@@ -228,7 +229,7 @@ class Listener(Observer):
         if lone and not isinstance(origin, Output):
             running.lone(id)
         else:
-            running.gradient(id, gradient)
+            running.gradient(id, gradient, isinstance(origin, Leaf))
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
@@ -242,7 +243,7 @@ class Listener(Observer):
         if self.watch:
             origin: Any = node.edges[position]
             receiver = 0 if isinstance(origin, Output) else origin.seq  # several outputs go by one id
-            running.contribution(node.seq, position, reduced, receiver)
+            running.contribution(node.seq, position, reduced, receiver, isinstance(origin, Leaf))
 
     def on_backward_end(self) -> None:
         """The frame is complete and becomes the last one."""

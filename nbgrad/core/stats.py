@@ -15,6 +15,9 @@ _BINS = 20
 _TOGETHER = 1 << 18
 """So many numbers at most are worked on at a time, or one tensor: they stay in the processor's cache."""
 
+_AT_ONCE = 1 << 15
+"""Of so many numbers the bins are found at a time."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stats:
@@ -89,11 +92,13 @@ def _summarise(alike: list[torch.Tensor]) -> list[Stats]:
     table = _table(rows) if size <= SMALL else None
     raw, dtype = (None, "") if table is None else (table.tobytes(), table.dtype.str)
     lengths = torch.linalg.vector_norm(numbers, dim=1).tolist()
+    empty: _Spread = (None, None, None, 0, 0)
+    spreads = _spread(numbers, lengths) if size else [empty] * len(alike)
+    counts = _histograms(numbers, spreads) if size > SMALL else [None] * len(alike)
     found = []
-    for row, spread in enumerate(_spread(numbers, lengths) if size else [(None, None, None, 0, 0)] * len(alike)):
-        counts = _counts(numbers[row], spread) if size > SMALL and spread[0] is not None else None
+    for row, spread in enumerate(spreads):
         own = None if raw is None or table is None else raw[row * table[0].nbytes : (row + 1) * table[0].nbytes]
-        found.append(Stats(shape, lengths[row], *spread, own, dtype, counts, magnitudes))
+        found.append(Stats(shape, lengths[row], *spread, own, dtype, counts[row], magnitudes))
     return found
 
 
@@ -113,7 +118,7 @@ _Spread = tuple[float | None, float | None, float | None, int, int]
 def _spread(numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
     """That of each row."""
     if all(map(math.isfinite, lengths)):  # to look at every number takes longer than all the rest
-        low, high = torch.aminmax(numbers, dim=1)
+        low, high = numbers.amin(1), numbers.amax(1)  # torch.aminmax takes three times as long
         return [(*row, 0, 0) for row in zip(low.tolist(), high.tolist(), numbers.mean(1).tolist(), strict=True)]
     finite = numbers.isfinite()
     low, high = numbers.where(finite, torch.inf).amin(1), numbers.where(finite, -torch.inf).amax(1)
@@ -123,10 +128,28 @@ def _spread(numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
     return [(*(row[:3] if row[5] else (None, None, None)), *row[3:5]) for row in zip(*columns, strict=True)]
 
 
-def _counts(numbers: torch.Tensor, spread: _Spread) -> tuple[int, ...]:
-    """A histogram of the finite numbers."""
-    sound = numbers[numbers.isfinite()] if spread[3] or spread[4] else numbers
-    return tuple([int(count) for count in torch.histc(sound, _BINS).tolist()])
+def _histograms(numbers: torch.Tensor, spreads: list[_Spread]) -> list[tuple[int, ...] | None]:
+    """A histogram of the finite numbers of each row: ``torch.histc``, of all rows together and a few at a time."""
+    rows = len(numbers)
+    ends = torch.tensor([(low or 0.0, high or 0.0) for low, high, *_ in spreads], dtype=numbers.dtype)
+    scale = 1.0 if bool((_BINS * ends.diff()).isfinite().all()) else 0.5 / _BINS
+    low, width = scale * ends[:, :1], (scale * ends).diff()
+    alike = (width == 0).to(width)  # equal numbers are put in the middle
+    low, width = (low - alike).to(numbers.device), (width + 2 * alike).to(numbers.device)
+    # Each row has two bins more: for the highest number, which belongs in the last bin, and for what is not finite.
+    first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32, device=numbers.device)[:, None]
+    sound = not any(nan or inf for *_, nan, inf in spreads)
+    found = torch.zeros(rows * (_BINS + 2), dtype=torch.int64, device=numbers.device)
+    for part in torch.split(numbers, max(1, _AT_ONCE // rows), dim=1):
+        bins = ((part if scale == 1.0 else part * scale) - low).mul_(_BINS).div_(width)
+        if not sound:
+            bins.masked_fill_(~part.isfinite(), _BINS + 1)
+        found += torch.bincount(bins.int().add_(first).reshape(-1), minlength=len(found))
+    counted = found.reshape(rows, _BINS + 2).tolist()
+    return [
+        None if spread[0] is None else (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
+        for counts, spread in zip(counted, spreads, strict=True)
+    ]
 
 
 def countable(data: torch.Tensor) -> bool:

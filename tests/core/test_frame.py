@@ -69,6 +69,9 @@ MANY = [
     torch.arange(2.0 * SMALL).sin(),
     torch.arange(2.0 * SMALL).cos(),
     torch.arange(2.0 * SMALL).log(),  # begins with -inf
+    torch.arange(2.0 * SMALL),
+    torch.full((2 * SMALL,), 7.0),
+    torch.full((2 * SMALL,), math.nan),
     torch.ones(4).expand(3, 4).t(),
     torch.ones(4, 3),
 ]
@@ -96,7 +99,23 @@ def test_the_statistics_of_many_are_those_of_each_and_in_order() -> None:
         assert stats.magnitudes == data.is_complex()
         small = data.numel() <= SMALL
         assert repr(stats.values) == repr(data.tolist() if small else None)
-        assert stats.counts == (None if small else tuple(torch.histc(sound, 20).int().tolist()))
+        shown = not small and len(sound)
+        assert stats.counts == (tuple(torch.histc(sound, 20).int().tolist()) if shown else None)
+
+
+def test_a_histogram_of_the_largest_numbers_that_there_are() -> None:
+    most = torch.finfo(torch.float64).max
+    stats = summarise(torch.linspace(-1, 1, 2000, dtype=torch.float64) * most)
+    assert (stats.low, stats.high) == (-most, most)
+    assert stats.counts == (100,) * 20
+
+
+def test_a_histogram_of_many_numbers_is_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_module, "_AT_ONCE", 1000)
+    data = torch.sin(torch.arange(10_500.0)).reshape(3, 3500)
+    data[1, 3] = torch.inf
+    for one, stats in zip(data, summaries(list(data)), strict=True):
+        assert stats.counts == tuple(torch.histc(one[one.isfinite()].double(), 20).int().tolist())
 
 
 def test_the_statistics_of_many_large_tensors_are_worked_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,12 +168,21 @@ def test_a_tensor_changed_in_place_since_is_left_out() -> None:
     kept.keep(2, GRADIENT, torch.ones(3))
     changed.add_(1)
     assert set(kept.summarise()) == {2}
-    assert (kept.changed({1, 2}), kept.changed({2})) == (True, False)
+    assert not kept.changed(), "neither is the gradient of a leaf"
+
+
+def test_a_leafs_gradient_that_was_changed_in_place_is_noticed() -> None:
+    kept, gradient = Kept(budget=1000), torch.ones(2)
+    kept.keep(1, GRADIENT, torch.ones(3), leaf=True)
+    kept.keep(2, 0, gradient, 3, leaf=True)
+    assert not kept.changed()
+    gradient.add_(1)
+    assert kept.changed()
 
 
 def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
     kept, data = Kept(budget=100), torch.ones(20)
-    kept.keep(7, 0, data, 1)
+    kept.keep(7, 0, data, 1, leaf=True)
     kept.keep(7, 1, torch.ones(30), 2)  # for which there is no room
     kept.keep(7, 2, torch.ones(2), 3)
     assert kept.norms({}) == {}, "that no other rule leads there is known when the walk comes by"
@@ -167,19 +195,19 @@ def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
     assert found[7, 1] == Stats((30,), pytest.approx(math.sqrt(30)))
     found_norms = {whose: float(norm) for whose, norm in kept.norms({}).items()}
     assert found_norms == pytest.approx({1: math.sqrt(20), 2: math.sqrt(30), 3: math.sqrt(18)})
-    assert not kept.changed({1, 2, 3})
+    assert not kept.changed()
     data.add_(1)
-    assert (kept.changed({2, 3}), kept.changed({1})) == (False, True)
+    assert kept.changed()
     assert (kept.get(1), kept.raw(1)) == (None, None)
 
 
 def arrive(recorder: FrameRecorder, leaf: int, gradient: torch.Tensor, *, lone: bool) -> None:
     """``gradient`` becomes that of a leaf: the sum of several, or what the one rule gave that leads there."""
     if lone:
-        recorder.contribution(9, 0, gradient, leaf)
+        recorder.contribution(9, 0, gradient, leaf, leaf=True)
         recorder.lone(leaf)
     else:
-        recorder.gradient(leaf, gradient)
+        recorder.gradient(leaf, gradient, leaf=True)
     recorder.leaf(leaf, gradient)
 
 
