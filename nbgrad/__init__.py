@@ -109,6 +109,10 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
         hint = ""
         if name == "autograd":
             hint = ": what torch has there is nbgrad.grad, nbgrad.backward and nbgrad.Function"
+        elif name == "distributions":
+            hint = ": use torch.distributions itself, with Distribution.set_default_validate_args(False)"
+        elif name == "is_tensor":
+            hint = ": ask isinstance(x, nbgrad.Tensor)"
         elif not name.startswith("_") and hasattr(torch, name):
             hint = f": use torch.{name} itself"
         raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)

@@ -155,6 +155,8 @@ def test_an_in_place_twin_is_exported_where_torch_has_it() -> None:
         ("multinomial", "torch.multinomial"),
         ("save", "torch.save"),
         ("device", "torch.device"),
+        ("distributions", r"torch.distributions itself, with Distribution.set_default_validate_args\(False\)"),
+        ("is_tensor", r"isinstance\(x, nbgrad.Tensor\)"),
     ],
 )
 def test_a_name_that_only_torch_has_leads_there(name: str, hint: str) -> None:

@@ -23,6 +23,11 @@ class TensorBase:
     name: str | None
 
     def __init__(self, data: torch.Tensor, requires_grad: bool = False, origin: "Origin | None" = None) -> None:
+        if not isinstance(data, torch.Tensor):
+            raise TypeError(
+                f"Tensor() wraps a torch tensor and was given a {type(data).__name__}: write nbgrad.tensor([1.0, 2.0]) "
+                "for numbers, and nbgrad.empty(2, 3) for a shape"
+            )
         self._data = data
         self._needs_grad = requires_grad
         self._origin = origin

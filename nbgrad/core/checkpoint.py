@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from nbgrad.core.autocast import Settings
-from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.core.modes import Observer, Switch, current, recording
 from nbgrad.core.node import Deferred, Node
 from nbgrad.core.tensor import Tensor
 
@@ -38,7 +38,7 @@ def checkpoint(fn: Callable[..., R], *args: Any, preserve_rng_state: bool = True
         RuntimeError: in the backward: an argument was changed in place since, or ``fn`` did not record the same ops.
     """
     state = current()
-    if not state.grad_enabled or any(isinstance(observer, _Forgets) for observer in state.observers):
+    if not recording(state) or any(isinstance(observer, _Forgets) for observer in state.observers):
         return fn(*args, **kwargs)  # nothing is recorded, or a checkpoint around this one forgets it all
     segment = Segment(fn, args, kwargs, preserve_rng_state)
     with Switch(observers=(*state.observers, _Forgets(segment))):

@@ -227,7 +227,7 @@ class Contents:
         return self._data.__index__()
 
     def __format__(self, spec: str) -> str:
-        if self._data.ndim == 0 and spec:
+        if self._data.ndim == 0 and not self._data.is_meta:
             return format(self._data.item(), spec)
         try:
             return format(str(self), spec)

@@ -10,7 +10,7 @@ import torch
 
 from nbgrad.core.contents import differentiable
 from nbgrad.core.dispatch import outside
-from nbgrad.core.modes import current, no_grad
+from nbgrad.core.modes import current, no_grad, recording
 from nbgrad.core.node import Node, Output, next_seq
 from nbgrad.core.plan import Plan, Rule
 from nbgrad.core.row import Op
@@ -112,7 +112,7 @@ class Function:
         given = [arg.detach() if isinstance(arg, Tensor) else arg for arg in args]
         with no_grad():
             result = cls.forward(context, *given)
-        recorded = any(needs) and current().grad_enabled
+        recorded = any(needs) and recording(current())
         returned = result if isinstance(result, tuple) else (result,)
         raw = any(isinstance(one, torch.Tensor) for one in returned)
         if raw or not any(isinstance(one, Tensor) for one in returned):
@@ -132,7 +132,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     def once(context: Any, *gradients: Any) -> Any:
         with no_grad():
             results = backward(context, *gradients)
-        if not current().grad_enabled:
+        if not recording(current()):
             return results
         returned = results if isinstance(results, tuple) else (results,)
         return tuple(one if one is None else _Dead.apply(one, *_history(context, gradients)) for one in returned)
@@ -215,7 +215,7 @@ class FunctionPlan(Plan):
 
     def joint(self, gradient: Any, needed: tuple[bool, ...], context: Context, *saved: Any) -> list[Any]:
         """Call the user's backward with tensors, and check and unwrap what it returns."""
-        recorded = current().grad_enabled
+        recorded = recording(current())
         context.needs_input_grad = needed
         arrived = gradient if isinstance(gradient, list) else [gradient]
         given = [None if slot is None else arrived[slot] for slot, _ in self.outputs]

@@ -39,6 +39,7 @@ def grad(
     grad_outputs: "Tensor | torch.Tensor | Sequence[Tensor | torch.Tensor | None] | None" = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
@@ -50,6 +51,7 @@ def grad(
         grad_outputs: the gradient to start from at each output, of its shape; 1 for an output with one element.
         retain_graph: keep what the ops saved, for another backward; default: the value of ``create_graph``.
         create_graph: record the backward itself, so that the gradients can be differentiated again.
+        only_inputs: has to be True, as for torch: nothing is accumulated.
         allow_unused: return None for an input that no output depends on, instead of raising; default: the value of
             ``materialize_grads``.
         materialize_grads: return zeros for an input that no output depends on.
@@ -62,6 +64,8 @@ def grad(
             outputs.
         ValueError: ``materialize_grads`` together with ``allow_unused=False``.
     """
+    if not only_inputs:
+        raise ValueError("grad(): only_inputs=False is gone, in torch too: backward() accumulates in every .grad")
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): materialize_grads=True gives zeros for unused inputs: leave allow_unused out")
     ends = [outputs] if isinstance(outputs, Tensor) else list(outputs)

@@ -11,7 +11,7 @@ import torch
 from nbgrad.core.alias import View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
 from nbgrad.core.misuse import explained
-from nbgrad.core.modes import Switch, current
+from nbgrad.core.modes import Switch, current, recording
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class InPlace:
         target: Tensor = args[0]
         state = current()
         values, edges = list(args), [None] * len(args)
-        needs = row._unwrap(args, values, edges if state.grad_enabled else None)
+        needs = row._unwrap(args, values, edges if recording(state) else None)
         plan = None
-        if state.grad_enabled:
+        if recording(state):
             _check(target, row.name, needs)
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
             if target._needs_grad and not row.differentiable:
@@ -92,7 +92,7 @@ class InPlace:
         of another shape than its own would be of no use.
         """
         is_view = isinstance(target._alias, View)
-        if current().grad_enabled:
+        if recording(current()):
             _check(target, self.row.name, int(target._needs_grad))
         elif target._needs_grad and target.is_leaf and not is_view:
             raise NotImplementedError(

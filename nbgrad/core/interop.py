@@ -18,6 +18,7 @@ from nbgrad.core import ops
 from nbgrad.core.binding import NO_OUT, TORCHS
 from nbgrad.core.grad import backward, grad
 from nbgrad.core.methods import TensorMethods
+from nbgrad.core.modes import is_grad_enabled
 from nbgrad.core.op import OPS
 from nbgrad.core.ops import calling
 from nbgrad.core.ops.packing import pack_padded, pad_packed, pad_sequence
@@ -58,9 +59,12 @@ INPUTS = {"input": 0, "self": 0, "other": 1}
 SETTINGS = {"axis": "dim", "keepdims": "keepdim"}
 """numpy's names of settings, which torch takes too."""
 
+_CHANGES = {"__setitem__", *(f"__i{name[2:]}" for name in dir(torch.Tensor) if hasattr(torch.Tensor, f"__i{name[2:]}"))}
+"""torch's methods that change a tensor in place, as ``__iadd__`` does, besides those that end in an underscore."""
+
 ABOUT = {
     *("allclose", "can_cast", "equal", "get_device", "is_complex", "is_conj", "is_floating_point", "is_inference"),
-    *("is_neg", "is_nonzero", "is_same_size", "is_signed", "numel", "result_type"),
+    *("_is_all_true", "_is_any_true", "is_neg", "is_nonzero", "is_same_size", "is_signed", "numel", "result_type"),
     *("binomial", "multinomial", "poisson"),
 }
 """torch's functions that ask something of the data or draw by them: no gradient."""
@@ -131,12 +135,9 @@ def _torch_function(
         return NotImplemented
     settings = dict(kwargs or {})
     name = getattr(function, "__name__", "")
-    changes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    changes = name in _CHANGES or (name.endswith("_") and not name.endswith("__"))
     if changes and args and isinstance(args[0], torch.Tensor):
-        raise TypeError(
-            f"{_called(function)} on a torch tensor would take in values of an nbgrad tensor and lose their gradient: "
-            "pass t.data for the values alone, or make the torch tensor one of ours with nbgrad.tensor()"
-        )
+        return _changed(function, args, settings)
     ours = _ours(function, name)
     if ours is not None:
         if settings.pop("out", None) is not None:
@@ -150,6 +151,20 @@ def _torch_function(
     raise NotImplementedError(
         f"nbgrad has no op {_called(function)!r} yet: use t.data for the values without gradients"
     )
+
+
+def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """A torch tensor changed in place by values of ours that have no gradient: ``p.data -= rate * p.grad``."""
+
+    def value(tensor: Tensor) -> torch.Tensor:
+        if tensor.requires_grad and is_grad_enabled():
+            raise TypeError(
+                f"{_called(function)} on a torch tensor would take in values of an nbgrad tensor and lose their "
+                "gradient: pass t.data for the values alone, or make the torch tensor one of ours with nbgrad.tensor()"
+            )
+        return tensor.data
+
+    return function(*_each(args, value), **_each(settings, value))
 
 
 def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
@@ -330,13 +345,18 @@ def _flat(values: Any) -> list[Any]:
 
 
 def _arrays(values: Any, *, detached: bool = False) -> Any:
-    """``values`` with arrays of numpy in place of our tensors, also in lists, tuples and dicts."""
+    """``values`` with arrays of numpy in place of our tensors."""
+    return _each(values, lambda tensor: (tensor.detach() if detached else tensor).numpy())
+
+
+def _each(values: Any, change: Callable[[Tensor], Any]) -> Any:
+    """``values`` with what ``change`` makes of each of our tensors in its place, also in lists, tuples and dicts."""
     if isinstance(values, Tensor):
-        return (values.detach() if detached else values).numpy()
+        return change(values)
     if isinstance(values, dict):
-        return {key: _arrays(value, detached=detached) for key, value in values.items()}
+        return {key: _each(value, change) for key, value in values.items()}
     if type(values) in (list, tuple):
-        return type(values)(_arrays(value, detached=detached) for value in values)
+        return type(values)(_each(value, change) for value in values)
     return values
 
 

@@ -16,7 +16,7 @@ from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user
 from nbgrad.core.changes import Changes
 from nbgrad.core.frame import FrameRecorder, few
 from nbgrad.core.history import HistoryRecorder, Passed
-from nbgrad.core.modes import Observer, current
+from nbgrad.core.modes import Observer, current, recording
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of
 from nbgrad.core.row import Op
@@ -159,7 +159,7 @@ class Listener(Observer):
         if node is None and not self.closed:
             state = current()
             if not state.walking:
-                self._uses.unrecorded(op, args, enabled=state.grad_enabled)
+                self._uses.unrecorded(op, args, enabled=recording(state))
 
     def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
         """Remember where the user's code stopped, if this is the end of it."""

@@ -18,5 +18,7 @@ cdef class State:
     cdef readonly object thread
     cdef readonly bint walking
 
+cpdef bint recording(State state)
+
 @cython.locals(observer=Observer)
 cpdef object tell(tuple observers, object op, tuple args, dict settings, object result, object node)

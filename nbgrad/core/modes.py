@@ -12,9 +12,9 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
+if TYPE_CHECKING:
     from nbgrad.core.node import Node, Origin
     from nbgrad.core.row import Op
     from nbgrad.core.scopes import Scope
@@ -151,19 +151,36 @@ class State:
 _STATE: ContextVar[State] = ContextVar("nbgrad", default=State())  # noqa: B039  # a state never changes
 current: Callable[[], State] = _STATE.get
 
+_torch_records = torch.is_grad_enabled
+
+
+def recording(state: State) -> bool:
+    """Whether ops record their history in ``state``.
+
+    torch's own ``no_grad`` counts too: its distributions draw samples in it, and its ``autograd.Function`` runs a
+    forward in it whose backward nbgrad does not know.
+    """
+    return state.grad_enabled and _torch_records()
+
 
 class Switch:
-    """A context manager, decorator and nestable switch that changes fields of the state and restores them."""
+    """A context manager, decorator and nestable switch that changes fields of the state and restores them.
+
+    One that switches recording on does so inside torch's own ``no_grad`` too.
+    """
 
     __slots__ = ("_changes", "_entered")
 
     def __init__(self, **changes: Any) -> None:
         self._changes = changes
-        self._entered: list[tuple[State, Token[State]]] = []
+        self._entered: list[tuple[State, Token[State], bool]] = []
 
     def __enter__(self) -> Self:
         state = self._changed(_STATE.get())
-        self._entered.append((state, _STATE.set(state)))
+        for_torch = bool(self._changes.get("grad_enabled")) and not _torch_records()
+        if for_torch:
+            torch._C._set_grad_enabled(True)
+        self._entered.append((state, _STATE.set(state), for_torch))
         return self
 
     def _changed(self, state: State) -> State:
@@ -172,7 +189,9 @@ class Switch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        state, token = self._entered.pop()
+        state, token, for_torch = self._entered.pop()
+        if for_torch:
+            torch._C._set_grad_enabled(False)
         if _STATE.get() is state:
             _STATE.reset(token)
             return
@@ -323,7 +342,7 @@ class inference_mode(Switch):  # noqa: N801  # torch's name
 
 def is_grad_enabled() -> bool:
     """Whether ops record their history here and now."""
-    return _STATE.get().grad_enabled
+    return recording(_STATE.get())
 
 
 def is_inference_mode_enabled() -> bool:

@@ -22,7 +22,7 @@ from nbgrad.core.binding import bind
 from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
 from nbgrad.core.misuse import INFERENCE, check_foreign, explained
-from nbgrad.core.modes import current, tell
+from nbgrad.core.modes import current, recording, tell
 from nbgrad.core.node import Node, Output, next_seq
 from nbgrad.core.plan import JointPlan, Plan, Rule
 from nbgrad.core.samples import Domain, Make, Sample
@@ -247,7 +247,7 @@ class Op:
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
-        recorded = needs and state.grad_enabled and not state.inference
+        recorded = needs and not state.inference and recording(state)
         if recorded and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
             self._unwrap(args, values, edges)
@@ -266,8 +266,8 @@ class Op:
             tell(state.observers, self, args, settings, result, node)
         if self.simple:
             output = made(result, node)
-            return link(output, args[0], self, settings, state.grad_enabled) if self.view else output
-        return self._outputs(node, args, result, settings, recorded=state.grad_enabled)
+            return link(output, args[0], self, settings, recording(state)) if self.view else output
+        return self._outputs(node, args, result, settings, recorded=recording(state))
 
     def _outputs(
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool

@@ -37,10 +37,12 @@ class Tensor(TensorBase, Contents, TensorMethods):
         return self._data
 
     @data.setter
-    def data(self, value: torch.Tensor) -> None:
+    def data(self, value: "torch.Tensor | Tensor") -> None:
+        if value is self._data:  # as after t.data -= step
+            return
         if not self.is_leaf:
             raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
-        self._data = value.detach()
+        self._data = Tensor(value._data if isinstance(value, Tensor) else value)._data.detach()
         part(self)
         self._renew_leaf()
 
@@ -300,7 +302,7 @@ def tensor(
     source = data.data if isinstance(data, Tensor) else data
     wanted = check_device(device) if device is not None else None
     if isinstance(source, torch.Tensor):
-        raw = source.detach().to(device=wanted or source.device, dtype=dtype or source.dtype)
+        raw = source.detach().to(wanted or source.device, dtype or source.dtype, copy=source is not data)
     else:
         state = current()
         with torch.inference_mode() if state.inference else nullcontext():

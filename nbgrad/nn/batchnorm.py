@@ -86,7 +86,9 @@ class _Norm(Affine):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Forget the running statistics."""
+        """Forget the running statistics; where ``track_running_stats`` was switched off, keep them."""
+        if not self.track_running_stats:
+            return
         for statistic, value in ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0)):
             if statistic is not None:
                 statistic.data.fill_(value)

@@ -8,7 +8,7 @@ from weakref import ref
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.function import Function
-from nbgrad.core.modes import current
+from nbgrad.core.modes import current, recording
 from nbgrad.core.scopes import called, path_below
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.tree import Tree, join
@@ -239,7 +239,7 @@ class _Backward:
 def _bounded(values: tuple[Any, ...]) -> tuple[list[int], tuple[Any, ...], Any]:
     """Where in ``values`` tensors need a gradient, ``values`` with these beyond a boundary, and the boundary's node."""
     places = [place for place, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
-    if not places or not current().grad_enabled:
+    if not places or not recording(current()):
         return [], values, None
     passed = ModuleBoundary.apply(*[values[place] for place in places])
     mixed = list(values)

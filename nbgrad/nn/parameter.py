@@ -9,6 +9,13 @@ from nbgrad.core.modes import current
 from nbgrad.core.tensor import Tensor, check_device, tensor
 
 
+def _shared(data: Any) -> torch.Tensor:
+    """The values that a parameter or buffer is made of: a tensor's own, those of numbers, or none."""
+    if data is None:
+        return torch.empty(0)
+    return data.data if isinstance(data, Tensor) else tensor(data).data
+
+
 class Parameter(Tensor):
     """A tensor that a ``Module`` counts among its parameters when it is assigned to an attribute.
 
@@ -23,7 +30,7 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
-        super().__init__(torch.empty(0) if data is None else tensor(data).data)
+        super().__init__(_shared(data))
         self.requires_grad = requires_grad
 
     @property
@@ -59,7 +66,7 @@ class Buffer(Tensor):
     __slots__ = ("persistent",)
 
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
-        super().__init__(torch.empty(0) if data is None else tensor(data).data)
+        super().__init__(_shared(data))
         self.persistent = persistent
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

@@ -82,7 +82,9 @@ class Tree:
         if self._roles.get(name) != role:
             if replace:
                 self._discard(name)
-            if hasattr(self, name) and self._roles.get(name) not in _LIKE_ROLES.get(role, ()):
+            # Not hasattr: a __getattr__ of the user's may look at this very attribute.
+            taken = name in self.__dict__ or hasattr(type(self), name)
+            if taken and self._roles.get(name) not in _LIKE_ROLES.get(role, ()):
                 raise KeyError(f"attribute {name!r} of {type(self).__name__} already exists")
         self._roles[name] = role
         self.__dict__[name] = value

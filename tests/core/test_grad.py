@@ -171,3 +171,10 @@ def test_the_libraries_differ() -> None:
         agree(lambda lib: (lib.constant(1.0 if lib is OURS else 1.001),))
     with pytest.raises(AssertionError, match="torch does not raise"):
         both_raise(lambda _: ())
+
+
+def test_only_inputs_is_true_as_in_torch() -> None:
+    x = OURS.leaf(2.0)
+    assert grad(x * x, x, None, None, False, True)[0].item() == 4.0
+    with pytest.raises(ValueError, match="only_inputs=False is gone"):
+        grad(x * x, x, only_inputs=False)

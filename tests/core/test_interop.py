@@ -207,7 +207,32 @@ def backwards_by_torchs_name(lib: Library) -> tuple[Any, ...]:
 def drawn_by_torchs_distributions(lib: Library) -> tuple[Any, ...]:
     torch.manual_seed(0)
     p = lib.constant(0.2, 0.8)
-    return torch.distributions.Categorical(p).sample(), torch.distributions.Normal(p, 1.0).log_prob(p)
+    normal = torch.distributions.Normal(p, 1.0, validate_args=False)  # which asks for a tensor of torch's own
+    return torch.distributions.Categorical(p).sample(), normal.log_prob(p)
+
+
+def drawn_and_judged(lib: Library) -> tuple[Any, ...]:
+    torch.manual_seed(0)
+    mean, spread = lib.leaf(0.1, -0.5), lib.leaf(0.5, 1.2)
+    normal = torch.distributions.MultivariateNormal(mean, lib.ops.diag(spread), validate_args=False)
+    drawn = normal.sample()
+    normal.log_prob(drawn).sum().backward()
+    return drawn, drawn.requires_grad, mean.grad, spread.grad
+
+
+def without_a_gradient_in_torchs_words(lib: Library) -> tuple[Any, ...]:
+    x, found = lib.leaf(1.0, 2.0), []
+    for switch in (torch.no_grad(), torch.inference_mode(), torch.set_grad_enabled(False)):
+        with switch:
+            found += [(x * 2).requires_grad, lib.ops.is_grad_enabled()]
+    with torch.no_grad():
+        x.mul_(3)
+        with lib.ops.enable_grad():
+            y = (x * x).sum()
+            found.append(torch.is_grad_enabled())
+        found += [y.requires_grad, (y * 2).requires_grad, torch.is_grad_enabled()]
+        (gradient,) = lib.grad(y, x, create_graph=True)
+    return x, gradient, gradient.requires_grad, *found
 
 
 def inputs_by_torchs_names(lib: Library) -> tuple[Any, ...]:
@@ -216,9 +241,119 @@ def inputs_by_torchs_names(lib: Library) -> tuple[Any, ...]:
     return *found, lib.ops.add(x, other=y), lib.ops.exp(input=x), lib.ops.where(x > 1, input=x, other=y)
 
 
+def data_changed_by_hand(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0)
+    seen = w.detach()
+    for step in range(4):
+        (w * w).sum().backward()
+        if step % 2:
+            w.data -= 0.1 * w.grad
+        else:
+            w.data = w.data - 0.1 * w.grad
+            seen = w.detach()
+        w.grad = None
+    (w * w).sum().backward()
+    return w, w.grad, seen
+
+
+def data_changed_in_place(lib: Library) -> tuple[Any, ...]:
+    w, mask = lib.leaf(1.0, 2.0, 3.0), lib.constant(1.0, 0.0, 1.0) > 0
+    (w * w).sum().backward()
+    seen = w.detach()
+    w.data.copy_(lib.constant(4.0, 5.0, 6.0))
+    w.data.add_(w.grad, alpha=-0.25).mul_(w.grad)
+    w.data *= lib.constant(1.0, 2.0, 3.0)
+    w.data.masked_fill_(mask, 0.5)
+    w.data[:1] = lib.constant(7.0)
+    return w, seen
+
+
+def data_of_ours(lib: Library) -> tuple[Any, ...]:
+    layer = lib.ops.nn.Linear(2, 1)
+    layer.weight.data = lib.constant([[1.0, 2.0]], dtype=torch.float32)
+    optimizer = lib.ops.optim.Adam([layer.weight])
+    (layer(lib.constant([[3.0, 4.0]], dtype=torch.float32)) - layer.bias).sum().backward()
+    optimizer.step()
+    return layer.weight, layer.weight.grad
+
+
+def a_parameter_of_a_tensor(lib: Library) -> tuple[Any, ...]:
+    x = lib.constant(1.0, 2.0)
+    parameter = lib.ops.nn.Parameter(x)
+    x.add_(1)
+    return x, parameter
+
+
 @pytest.mark.parametrize(
     "program",
-    [relu_in_place, other_functions_in_place, gradients_by_torchs_name, inputs_by_torchs_names],
+    [data_changed_by_hand, data_changed_in_place, data_of_ours, a_parameter_of_a_tensor],
+    ids=lambda program: program.__name__,
+)
+def test_data_take_our_values(program: Program) -> None:
+    agree(program)
+
+
+def test_a_function_of_torchs_own_autograd_is_cut_off_and_not_differentiated_otherwise() -> None:
+    class Rounded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.round() * 2
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return gradients[0]
+
+    x = tensor([0.3, 1.7], requires_grad=True)
+    y: Any = Rounded.apply(x)
+    assert (y.tolist(), y.requires_grad) == ([0.0, 4.0], False)
+    with pytest.raises(RuntimeError, match="needs no gradient"):
+        y.sum().backward()
+
+
+def test_a_torch_tensor_takes_our_values_where_no_gradient_is_lost() -> None:
+    x, raw = tensor([1.0, 2.0], requires_grad=True), torch.zeros(2)
+    for change in (lambda: raw.add_(x), lambda: raw.__setitem__(0, x[0])):
+        with pytest.raises(TypeError, match="lose their gradient"):
+            change()
+    with nbgrad.no_grad():
+        raw += x
+    assert raw.tolist() == [1.0, 2.0]
+    total: Any = raw
+    total += x  # as losses are added up: a result of ours, and what it began with is as it was
+    assert (total.tolist(), total.requires_grad, raw.tolist()) == ([2.0, 4.0], True, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("wrong", [[1.0], None, np.ones(2)])
+def test_data_are_a_tensor(wrong: Any) -> None:
+    x = tensor([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"write nbgrad\.tensor"):
+        x.data = wrong
+    assert x.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("make", [lambda: Tensor([1, 2]), lambda: Tensor(2, 3), lambda: nn.Parameter(Tensor(2, 3))])  # type: ignore[arg-type]
+def test_a_tensor_is_not_made_of_numbers_by_its_class(make: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match=r"nbgrad\.tensor\(\[1\.0, 2\.0\]\) for numbers, and nbgrad\.empty"):
+        make()
+
+
+def test_a_tensor_of_a_tensor_is_a_copy() -> None:
+    x = tensor([1.0, 2.0])
+    tensor(x).add_(1)
+    assert x.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(relu_in_place, other_functions_in_place, gradients_by_torchs_name, inputs_by_torchs_names),
+        *(
+            backwards_by_torchs_name,
+            drawn_by_torchs_distributions,
+            drawn_and_judged,
+            without_a_gradient_in_torchs_words,
+        ),
+    ],
     ids=lambda program: program.__name__,
 )
 def test_torchs_way_of_calling_does_what_it_does_in_torch(program: Program) -> None:

@@ -58,7 +58,7 @@ def test_dtype_device_and_tensor_are_taken() -> None:
     again = tensor(first)
     assert again is not first
     assert not again.requires_grad
-    assert again.data.data_ptr() == first.data.data_ptr()
+    assert again.data.data_ptr() != first.data.data_ptr(), "a copy, as torch.tensor(t) makes one"
 
 
 def test_cuda_asked_for_without_cuda_says_so(no_cuda: None) -> None:
@@ -225,6 +225,7 @@ def test_repr_says_how_it_was_made_and_has_no_address() -> None:
     assert repr(x) == "tensor([1., 2.], requires_grad=True)"
     assert repr(x * 2) == "tensor([2., 4.], grad_fn=<mul>)"
     assert f"{x.sum():.1f}" == "3.0"
+    assert f"{x.sum()}" == "3.0", "one number is written as torch writes it"
     assert f"{x}" == repr(x)
 
 

@@ -5,6 +5,7 @@ import gc
 import io
 import pickle
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -447,3 +448,26 @@ def test_a_kept_graph_keeps_no_model(no_collector):
     del net
     assert dead() is None
     assert {record.scope.label for record in graph.records if record.op is not None and record.scope} >= {"Net"}
+
+
+def test_a_module_that_passes_on_to_another_what_it_lacks() -> None:
+    class Wrapped(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    assert Wrapped(nn.Linear(2, 3)).in_features == 2
+
+
+def test_running_statistics_that_were_switched_off_are_kept() -> None:
+    def after(lib: Any) -> list[Any]:
+        norm = lib.nn.BatchNorm1d(2)
+        norm(lib.tensor([[1.0, 2.0], [3.0, 5.0]]))
+        norm.track_running_stats = False
+        norm.reset_running_stats()
+        return [norm.running_mean.tolist(), norm.running_var.tolist(), norm.num_batches_tracked.item()]
+
+    assert after(nbgrad) == after(torch)
