@@ -33,6 +33,8 @@ class Tree:
         elif role := self.__dict__.get("_roles", {}).get(name):
             self._register(name, value, role)
         else:
+            if isinstance(value, torch.nn.Module | torch.nn.Parameter):
+                _check_foreign(type(self).__name__, name, value)
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -266,6 +268,17 @@ _LIKE_ROLES = {"buffer": ("transient",), "transient": ("buffer",)}
 def join(path: str, name: str) -> str:
     """The path of ``name`` below ``path``."""
     return f"{path}.{name}" if path else name
+
+
+def _check_foreign(kind: str, name: str, value: "torch.nn.Module | torch.nn.Parameter") -> None:
+    """Raise an error about what is torch's own and would be learned: no optimizer would find it here."""
+    learned = [value] if isinstance(value, torch.nn.Parameter) else value.parameters()
+    if any(one.requires_grad for one in learned):
+        instead = "Parameter(p.data)" if isinstance(value, torch.nn.Parameter) else "from_torch(module)"
+        raise TypeError(
+            f"attribute {name!r} of {kind} is a {torch.typename(value)} of torch's, which nbgrad does not "
+            f"differentiate: write nbgrad.nn.{instead}, or freeze it with requires_grad_(False)"
+        )
 
 
 def _accepted(name: str, value: Any, role: str) -> Any:

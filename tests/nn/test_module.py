@@ -471,3 +471,20 @@ def test_running_statistics_that_were_switched_off_are_kept() -> None:
         return [norm.running_mean.tolist(), norm.running_var.tolist(), norm.num_batches_tracked.item()]
 
     assert after(nbgrad) == after(torch)
+
+
+@pytest.mark.parametrize(
+    ("make", "instead"),
+    [
+        (lambda: torch.nn.Parameter(torch.ones(2)), r"nbgrad\.nn\.Parameter\(p\.data\)"),
+        (lambda: torch.nn.Linear(2, 3), r"nbgrad\.nn\.from_torch\(module\)"),
+    ],
+)
+def test_what_is_torchs_own_and_would_be_learned_is_an_error(make: Any, instead: str) -> None:
+    net = nn.Module()
+    with pytest.raises(TypeError, match=f"attribute 'inner' of Module is a torch.*: write {instead}"):
+        net.inner = make()
+    assert not hasattr(net, "inner")
+    net.inner = make().requires_grad_(False)
+    net.loss = torch.nn.MSELoss()
+    assert list(net.parameters()) == []
