@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from nbgrad.core.caller import Place, variable_name
 from nbgrad.core.modes import current
 from nbgrad.core.node import Freed, Leaf, Node, Origin, Output
@@ -24,6 +26,20 @@ def name_of_data(data: Any) -> str | None:
 def place_of(node: Node | Output) -> Place | None:
     """The line that ran the op; None where nobody watched."""
     return getattr(node.node if isinstance(node, Output) else node, "place", None)
+
+
+def without_gradient() -> RuntimeError:
+    """The error of a backward from a tensor that needs no gradient."""
+    switched = (
+        ""
+        if torch.is_grad_enabled()
+        else (" Here torch.no_grad() or torch.set_grad_enabled(False) holds, inside of which nothing is recorded.")
+    )
+    return RuntimeError(
+        "backward() on a tensor that needs no gradient: nothing it was computed from has requires_grad=True, or it "
+        "was cut off on the way, by no_grad(), detach() or an op that has no gradient, such as argmax, a "
+        f"comparison or long(). Make the inputs with nbgrad.tensor(..., requires_grad=True).{switched}"
+    )
 
 
 def replaced(expected: tuple[int, ...], now: tuple[int, ...]) -> RuntimeError:

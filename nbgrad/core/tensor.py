@@ -10,7 +10,7 @@ from weakref import ref
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core import engine
+from nbgrad.core import advice, engine
 from nbgrad.core.alias import View, part
 from nbgrad.core.base import TensorBase
 from nbgrad.core.contents import Contents, differentiable, dtype_name, owned, told
@@ -356,11 +356,7 @@ def check_device(device: torch.device | str | int) -> torch.device:
 def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_graph: bool) -> Any:
     """The gradient that a backward starts from at ``output``: a ``Tensor`` with ``create_graph``, else a raw tensor."""
     if not output.requires_grad:
-        raise RuntimeError(
-            "backward() on a tensor that needs no gradient: nothing it was computed from has requires_grad=True, or it "
-            "was cut off on the way, by no_grad(), detach() or an op that has no gradient, such as argmax, a "
-            "comparison or long(). Make the inputs with nbgrad.tensor(..., requires_grad=True)."
-        )
+        raise advice.without_gradient()
     if gradient is None:
         if output.numel() != 1:
             raise RuntimeError(

@@ -310,6 +310,14 @@ def test_a_function_of_torchs_own_autograd_is_cut_off_and_not_differentiated_oth
         y.sum().backward()
 
 
+def test_a_backward_where_torch_records_nothing_says_so() -> None:
+    x = tensor([0.3, 1.7], requires_grad=True)
+    with torch.no_grad(), pytest.raises(RuntimeError, match=r"Here torch\.no_grad\(\) or .* holds"):
+        (x * 2).sum().backward()
+    with nbgrad.no_grad(), pytest.raises(RuntimeError, match=r"requires_grad=True\)\.$"):
+        (x * 2).sum().backward()
+
+
 def test_a_torch_tensor_takes_our_values_where_no_gradient_is_lost() -> None:
     x, raw = tensor([1.0, 2.0], requires_grad=True), torch.zeros(2)
     for change in (lambda: raw.add_(x), lambda: raw.__setitem__(0, x[0])):
