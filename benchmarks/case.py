@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import Contender, Parted, in_turns, limit
+from benchmarks.timing import Timed, beginning, in_turns, limit
 
 CASES: "list[Case]" = []
 
@@ -32,7 +32,7 @@ class Case:
     ops: int = 1
     per: str = ""
     reference: str = "torch"
-    contenders: dict[str, Callable[[], Contender | Parted]] = field(default_factory=dict)
+    contenders: dict[str, Callable[[], Timed]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     tolerance: float = 1e-4
     first: int = 60
@@ -40,26 +40,24 @@ class Case:
     def __post_init__(self) -> None:
         CASES.append(self)
 
-    def contender(self, name: str) -> Callable[[Callable[[], Contender | Parted]], Callable[[], Contender | Parted]]:
+    def contender(self, name: str) -> Callable[[Callable[[], Timed]], Callable[[], Timed]]:
         """Decorate the function that makes the contender of that name."""
 
-        def decorate(make: Callable[[], Contender | Parted]) -> Callable[[], Contender | Parted]:
+        def decorate(make: Callable[[], Timed]) -> Callable[[], Timed]:
             self.contenders[name] = make
             return make
 
         return decorate
 
-    def ready(self, turn: int = 0) -> tuple[dict[str, Contender | Parted], dict[str, str]]:
+    def ready(self, turn: int = 0) -> tuple[dict[str, Timed], dict[str, str]]:
         """The contenders that can run here, each after its first call, and of every other the reason why it cannot.
 
         They are made one after the other, beginning with another one in every ``turn``: what is made first has the
         first place in memory, which alone can be worth a tenth of a kernel's time.
         """
-        made: dict[str, Contender | Parted] = {}
+        made: dict[str, Timed] = {}
         absent = dict(self.absent)
-        names = list(self.contenders)
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
+        for name in beginning(turn, self.contenders):
             try:
                 with limit(self.first):
                     contender = self.contenders[name]()

@@ -72,9 +72,10 @@ class Parted:
                 return stop.value
 
 
-def in_turns(
-    contenders: "Mapping[str, Contender | Parted]", *, rounds: int, least: float = 0.02
-) -> dict[str, list[float]]:
+Timed = Contender | Parted
+
+
+def in_turns(contenders: Mapping[str, Timed], *, rounds: int, least: float = 0.02) -> dict[str, list[float]]:
     """The seconds of a call, one number for each round and contender.
 
     In every round each contender makes as many calls as take it about ``least`` seconds, or one in parts; who begins
@@ -89,18 +90,18 @@ def in_turns(
     gc.freeze()  # the objects of a dozen imported libraries are not looked through each time
     try:
         for number in range(rounds):
-            for name in _from(number, whole):
+            for name in beginning(number, whole):
                 gc.collect()
                 times[name].append(whole[name].time(calls[name]))
-            for name, seconds in _part_by_part({name: parted[name] for name in _from(number, parted)}).items():
+            for name, seconds in _part_by_part({name: parted[name] for name in beginning(number, parted)}).items():
                 times[name].append(seconds)
     finally:
         gc.unfreeze()
     return times
 
 
-def _from(number: int, names: Iterable[str]) -> list[str]:
-    """``names``, beginning with another one for each ``number``."""
+def beginning(number: int, names: Iterable[str]) -> list[str]:
+    """``names``, beginning with the one of that ``number``, which goes round."""
     listed = list(names)
     first = number % len(listed) if listed else 0
     return listed[first:] + listed[:first]

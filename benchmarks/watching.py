@@ -24,7 +24,7 @@ WITHOUT = "no graph"
 # A loop of training steps
 
 
-def training(*, watch: bool | None, history: int = FRAMES, steps: int = STEPS, part: int = PART) -> Parted:
+def training(*, watch: bool | None, history: int = FRAMES, steps: int = STEPS) -> Parted:
     """A loop without a graph (None), or in one: as ``%%autograd`` has it where ``watch`` is True."""
     step = like_torch(nbgrad)
 
@@ -32,7 +32,7 @@ def training(*, watch: bool | None, history: int = FRAMES, steps: int = STEPS, p
         with nullcontext() if watch is None else AutogradGraph(watch=watch, history=history):
             for number in range(1, steps + 1):
                 loss = step()
-                if number % part == 0:
+                if number % PART == 0:
                     yield
         return loss
 

@@ -106,14 +106,12 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
         """What there is instead of a name that torch has."""
         import torch
 
-        hint = ""
-        if name == "autograd":
-            hint = ": what torch has there is nbgrad.grad, nbgrad.backward and nbgrad.Function"
-        elif name == "distributions":
-            hint = ": use torch.distributions itself, with Distribution.set_default_validate_args(False)"
-        elif name == "is_tensor":
-            hint = ": ask isinstance(x, nbgrad.Tensor)"
-        elif not name.startswith("_") and hasattr(torch, name):
+        hint = {
+            "autograd": ": what torch has there is nbgrad.grad, nbgrad.backward and nbgrad.Function",
+            "distributions": ": use torch.distributions itself, with Distribution.set_default_validate_args(False)",
+            "is_tensor": ": ask isinstance(x, nbgrad.Tensor)",
+        }.get(name, "")
+        if not hint and not name.startswith("_") and hasattr(torch, name):
             hint = f": use torch.{name} itself"
         raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
 

@@ -174,6 +174,7 @@ def _trait(one: Field[Any]) -> TraitType[Any, Any]:
     elif "choices" in facts:
         trait = Enum(facts["choices"], default, help=facts["help"])
     elif "least" in facts:
+        # traitlets' types have allow_none as a constant alone.
         trait = Int(default, min=facts["least"], allow_none=default is None, help=facts["help"])  # type: ignore[call-overload]
     else:
         trait = Unicode(default, allow_none=True, help=facts["help"])
@@ -214,7 +215,7 @@ Autograd: type[_Settings] = type(
 # Completion.
 
 
-@context_matcher()  # type: ignore[untyped-decorator, unused-ignore]
+@context_matcher()  # type: ignore[untyped-decorator, unused-ignore]  # IPython's has types in some versions only
 def complete(context: CompletionContext) -> SimpleMatcherResult:
     """Complete commands, options and their values on a line that begins with ``%autograd`` or ``%%autograd``."""
     words = context.text_until_cursor.split(" ")

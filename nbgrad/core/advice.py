@@ -30,16 +30,14 @@ def place_of(node: Node | Output) -> Place | None:
 
 def without_gradient() -> RuntimeError:
     """The error of a backward from a tensor that needs no gradient."""
-    switched = (
-        ""
-        if torch.is_grad_enabled()
-        else (" Here torch.no_grad() or torch.set_grad_enabled(False) holds, inside of which nothing is recorded.")
-    )
-    return RuntimeError(
+    text = (
         "backward() on a tensor that needs no gradient: nothing it was computed from has requires_grad=True, or it "
         "was cut off on the way, by no_grad(), detach() or an op that has no gradient, such as argmax, a "
-        f"comparison or long(). Make the inputs with nbgrad.tensor(..., requires_grad=True).{switched}"
+        "comparison or long(). Make the inputs with nbgrad.tensor(..., requires_grad=True)."
     )
+    if not torch.is_grad_enabled():
+        text += " Here torch.no_grad() or torch.set_grad_enabled(False) holds, inside of which nothing is recorded."
+    return RuntimeError(text)
 
 
 def replaced(expected: tuple[int, ...], now: tuple[int, ...]) -> RuntimeError:

@@ -27,9 +27,8 @@ class Changes:
             self._alone.clear()
         if len(changed) == 1:
             self._alone[memory_of(changed[0])] = (changed[0]._version, what, place)
-        elif (
-            changed
-        ):  # where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick
+        elif changed:
+            # Where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick.
             key = id(changed[0]) + len(changed)
             known = self._last.get(key)
             held = known[0] if known is not None and _same(known[0], changed) else [ref(data) for data in changed]

@@ -64,9 +64,10 @@ class InPlace:
         target: Tensor = args[0]
         state = current()
         values, edges = list(args), [None] * len(args)
-        needs = row._unwrap(args, values, edges if recording(state) else None)
+        enabled = recording(state)
+        needs = row._unwrap(args, values, edges if enabled else None)
         plan = None
-        if recording(state):
+        if enabled:
             _check(target, row.name, needs)
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
             if target._needs_grad and not row.differentiable:
