@@ -35,6 +35,15 @@ def differentiable(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
+def check_differentiable(dtype: torch.dtype) -> None:
+    """An error for an element type without gradients."""
+    if not differentiable(dtype):
+        raise RuntimeError(
+            f"only floating point and complex tensors can require gradients, not {dtype}: "
+            "write nbgrad.tensor([1.0, 2.0]) or pass dtype=torch.float32"
+        )
+
+
 def owned(gradient: torch.Tensor, data: torch.Tensor, taken: set[int] | None) -> torch.Tensor:
     """``gradient`` in memory of its own, laid out as ``data``: itself if it has that, else a copy.
 
@@ -99,6 +108,16 @@ class Contents:
     def is_cpu(self) -> bool:
         """Whether the data lives in the memory of the processor."""
         return self._data.is_cpu
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether it has a shape and no numbers."""
+        return self._data.is_meta
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only the elements that are not 0 are kept."""
+        return self._data.is_sparse
 
     def get_device(self) -> int:
         """The number of the GPU that the data lives on; -1 for the processor."""
@@ -197,15 +216,18 @@ class Contents:
         """The values as nested lists of Python numbers."""
         return self._data.tolist()
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """The values as a numpy array that shares the memory of a CPU tensor.
+
+        Args:
+            force: without the gradient, and copied where numpy cannot share the memory, as that of a GPU.
 
         Raises:
             RuntimeError: the tensor needs a gradient, which numpy would lose: use ``t.detach().numpy()``.
         """
-        if self._needs_grad:
+        if self._needs_grad and not force:
             raise RuntimeError("numpy() on a tensor that needs a gradient would lose it: use t.detach().numpy()")
-        result: np.ndarray[Any, Any] = self._data.numpy()
+        result: np.ndarray[Any, Any] = self._data.numpy(force=force)
         return result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

@@ -1,7 +1,7 @@
 """The op table: ``@op`` puts a row into it, and gives ``Tensor`` the method and the operator of that name."""
 
 from collections.abc import Callable, Iterator
-from inspect import signature
+from inspect import Signature, signature
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,14 @@ def install(name: str, function: Callable[..., Any]) -> None:
     # A row has made its signature, which takes time that an import can do without.
     method.__signature__ = getattr(function, "__signature__", None) or signature(function)  # type: ignore[attr-defined]
     setattr(TensorMethods, name, method)
+
+
+def named(function: Any, name: str, signature: Signature, doc: str) -> Any:
+    """``function`` of any arguments, with the name, the signature and the docstring that it is to show."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    function.__signature__ = signature
+    return function
 
 
 def install_property(name: str, function: Callable[[Any], Any]) -> None:

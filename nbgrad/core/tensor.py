@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from nbgrad.core import advice, engine
 from nbgrad.core.alias import View, part
 from nbgrad.core.base import TensorBase
-from nbgrad.core.contents import Contents, differentiable, dtype_name, owned, told
+from nbgrad.core.contents import Contents, check_differentiable, dtype_name, owned, told
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current
@@ -80,7 +80,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
                 "use y.detach() for a tensor that is cut from the graph"
             )
         if value:
-            _check_differentiable(self._data.dtype)
+            check_differentiable(self._data.dtype)
             if self._data.is_inference() and not current().inference:
                 raise RuntimeError(
                     "requires_grad=True on a tensor that was made in inference_mode(): no backward can save it. Make "
@@ -147,6 +147,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         gradient: "Tensor | torch.Tensor | None" = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
+        inputs: "engine.Inputs | None" = None,
     ) -> None:
         """Add the gradient of this tensor to the ``.grad`` of every leaf it was computed from.
 
@@ -154,6 +155,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
             gradient: the gradient to start from, of this tensor's shape; 1 for a tensor with one element.
             retain_graph: keep what the ops saved, for another backward; default: the value of ``create_graph``.
             create_graph: record the backward itself, so that the gradients can be differentiated again.
+            inputs: the tensors to accumulate in and no others, leaves or not; default: every leaf.
 
         Raises:
             RuntimeError: this tensor needs no gradient, is not a scalar and no ``gradient`` is given, its graph was
@@ -161,7 +163,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         """
         roots = [(self.origin, seed(self, gradient, create_graph=create_graph))]
         retain = create_graph if retain_graph is None else retain_graph
-        engine.backward(roots, retain_graph=retain, create_graph=create_graph)
+        engine.backward(roots, inputs, retain_graph=retain, create_graph=create_graph)
 
     def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.
@@ -240,6 +242,15 @@ class Tensor(TensorBase, Contents, TensorMethods):
         for observer in current().observers:
             observer.on_detach(self, detached)
         return detached
+
+    def detach_(self) -> "Tensor":
+        """Cut this tensor itself from its history: it is now a leaf without a gradient. A view cannot, RuntimeError."""
+        if isinstance(self._alias, View):
+            raise RuntimeError("detach_() on a view, whose base keeps its history: use detach(), or detach_() the base")
+        for observer in current().observers:
+            observer.on_detach(self, self)
+        self._origin, self._needs_grad = None, False
+        return self
 
     def __iter__(self) -> Iterator["Tensor"]:
         if self._data.ndim == 0:
@@ -386,11 +397,3 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
     if gradient.dtype != output.dtype or gradient.device != output.device:
         gradient = gradient.to(device=output.device, dtype=output.dtype)
     return gradient if create_graph else gradient.data
-
-
-def _check_differentiable(dtype: torch.dtype) -> None:
-    if not differentiable(dtype):
-        raise RuntimeError(
-            f"only floating point and complex tensors can require gradients, not {dtype}: "
-            "write nbgrad.tensor([1.0, 2.0]) or pass dtype=torch.float32"
-        )

@@ -511,9 +511,43 @@ def the_gradient_is_zeroed(lib: Library) -> tuple[Any, ...]:
     return (held, held is w.grad)
 
 
+def drawn_anew(lib: Library) -> tuple[Any, ...]:
+    torch.manual_seed(3)
+    w = lib.leaf(0.2, 0.7, 0.5)
+    kept = w * 2
+    kept[1:].uniform_(-1.0, 2.0)
+    results = [kept]
+    for name, args in (
+        ("bernoulli_", (0.3,)),
+        ("bernoulli_", (lib.constant(0.0, 1.0, 0.5),)),
+        ("cauchy_", (1.0, 2.0)),
+        ("exponential_", (3.0,)),
+        ("geometric_", (0.3,)),
+        ("log_normal_", (0.1, 0.2)),
+        ("normal_", (1.0, 2.0)),
+        ("random_", (2, 9)),
+        ("uniform_", ()),
+    ):
+        y = w * 3
+        results += [getattr(y, name)(*args), y, y.requires_grad]
+    sum(((one * one).sum() for one in results if not isinstance(one, bool)), start=(w * w).sum()).backward()
+    return (*results, w.grad)
+
+
+def cut_in_place(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0)
+    hidden = w * 3
+    before = hidden + w
+    same = hidden.detach_()
+    (before + hidden * w).sum().backward()
+    return (same is hidden, hidden.is_leaf, hidden.requires_grad, w.grad)
+
+
 @pytest.mark.parametrize(
     "program",
     [
+        drawn_anew,
+        cut_in_place,
         operators,
         a_constant_that_gets_a_history,
         the_rule_sees_the_value_before,
@@ -541,6 +575,14 @@ def test_every_change_returns_the_tensor_itself() -> None:
 
 
 # Whether and when it raises.
+
+
+def a_leaf_drawn_anew(lib: Library) -> Any:
+    return lib.leaf(1.0, 2.0).normal_()
+
+
+def a_view_cut(lib: Library) -> Any:
+    return (lib.leaf(1.0, 2.0) * 2)[0].detach_()
 
 
 def on_a_leaf(lib: Library) -> tuple[Any, ...]:
@@ -638,6 +680,8 @@ def base_of_an_unrecorded_view_changed(lib: Library) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("program", "words"),
     [
+        (a_leaf_drawn_anew, ["normal_", "leaf", "no_grad"]),
+        (a_view_cut, ["detach_", "view", "detach()"]),
         (on_a_leaf, ["add_", "leaf", "(2,)", "x = x + y", "no_grad"]),
         (element_of_a_leaf, ["setitem_", "leaf", "no_grad"]),
         (view_of_a_leaf, ["mul_", "a view of a leaf"]),

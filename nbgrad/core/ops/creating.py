@@ -9,7 +9,7 @@ import torch
 from nbgrad.core.binding import NO_OUT
 from nbgrad.core.modes import current
 from nbgrad.core.naming import PLACES
-from nbgrad.core.op import install
+from nbgrad.core.op import install, named
 from nbgrad.core.ops import drawing
 from nbgrad.core.tensor import Tensor, check_device, numbers, tensor
 
@@ -103,13 +103,6 @@ def _leaf(name, torchs, args, settings):
     return made
 
 
-def _named(function, name, signature, doc):
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    function.__signature__ = signature
-    return function
-
-
 def _maker(name, takes, says):
     """The function of that name: on the device of the active graph, unless told otherwise."""
     place, _, rest = name.partition("_")
@@ -124,7 +117,7 @@ def _maker(name, takes, says):
 
     It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
-    return _named(make, name, _signature((), takes), doc)
+    return named(make, name, _signature((), takes), doc)
 
 
 def _maker_like(name, takes, says):
@@ -136,7 +129,7 @@ def _maker_like(name, takes, says):
         return _leaf(name, lambda *rest, **named: torchs(like, *rest, **named), args, settings)
 
     doc = f"{says}, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."
-    return _named(make, name, _signature(("input",), takes), doc)
+    return named(make, name, _signature(("input",), takes), doc)
 
 
 def _new(name, says):
@@ -146,7 +139,7 @@ def _new(name, says):
         return _leaf(name, getattr(self.data, name), args, settings)
 
     doc = f"{says}, with the element type and on the device of this one unless told otherwise."
-    return _named(new, name, _signature(("self",), "*args"), doc)
+    return named(new, name, _signature(("self",), "*args"), doc)
 
 
 def as_tensor(data, dtype=None, device=None):

@@ -1,10 +1,18 @@
-"""Random numbers whose distribution tensors say: what is drawn does not move with them, so the gradient is 0."""
+"""Random numbers whose distribution tensors say: what is drawn does not move with them, so the gradient is 0.
+
+In place they take the place of what was there, whose gradient is 0 too.
+"""
+
+from inspect import Parameter, Signature
 
 import torch
 
-from nbgrad.core.op import op
+from nbgrad.core.inplace import InPlace
+from nbgrad.core.op import OPS, install, named, op
+from nbgrad.core.ops.assignment import copy
 from nbgrad.core.ops.rounding import flat
 from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.tensor import Tensor
 
 
 def _certain(make: Make):
@@ -65,3 +73,57 @@ def _(g):
 @normal.rule("std", r"0")
 def _(g):
     return flat(g)
+
+
+def multinomial(input, num_samples, replacement=False, *, generator=None):
+    """Indices drawn with the probabilities that each row of the input says, up to a factor; they have no gradient.
+
+    Shapes: output as input, with the last dimension of size ``num_samples``. Raises RuntimeError for more of them than
+    can be drawn without ``replacement``.
+    """
+    return Tensor(torch.multinomial(_raw(input), num_samples, replacement, generator=generator))
+
+
+install("multinomial", multinomial)
+
+_FILLS = {
+    "bernoulli_": (
+        {"p": 0.5},
+        "ones with the probability ``p``, a number or a tensor with one for each element, else zeros",
+    ),
+    "cauchy_": ({"median": 0.0, "sigma": 1.0}, "numbers of Cauchy's distribution"),
+    "exponential_": ({"lambd": 1.0}, "numbers of the exponential distribution with the rate ``lambd``"),
+    "geometric_": ({"p": Parameter.empty}, "how many tries it takes until what has the probability ``p`` happens"),
+    "log_normal_": ({"mean": 1.0, "std": 2.0}, "numbers whose logarithms have that mean and standard deviation"),
+    "normal_": ({"mean": 0.0, "std": 1.0}, "normal numbers"),
+    "random_": ({}, "integers from the first of two ``limits`` (0) up to the last, without it"),
+    "uniform_": ({}, "numbers that are uniform between the two ``limits`` (0 and 1)"),
+}
+"""torch's methods that draw every element anew: what they take, and what they draw."""
+
+
+def _raw(value):
+    return value.data if isinstance(value, Tensor) else value
+
+
+def _fill(name, takes, says):
+    """The method of that name: what torch draws, copied, under its own name."""
+    twin = InPlace(copy, torch.Tensor.copy_, OPS)
+    twin.row.name = name
+
+    def fill(self, *args, generator=None, **settings):
+        raw = {key: _raw(value) for key, value in settings.items()}
+        drawn = getattr(torch.empty_like(self.data), name)(*map(_raw, args), generator=generator, **raw)
+        return twin.run((self, drawn), {})
+
+    if takes:
+        parts = [Parameter(one, Parameter.POSITIONAL_OR_KEYWORD, default=usual) for one, usual in takes.items()]
+    else:  # one of torch's own names for them is a word of Python's
+        parts = [Parameter("limits", Parameter.VAR_POSITIONAL)]
+    tensor = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    signature = Signature([tensor, *parts, Parameter("generator", Parameter.KEYWORD_ONLY, default=None)])
+    return named(fill, name, signature, f"In place: {says}; they have no gradient.")
+
+
+for _name, _texts in _FILLS.items():
+    install(_name, _fill(_name, *_texts))
