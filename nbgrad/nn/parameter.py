@@ -1,7 +1,7 @@
 """Parameter: a tensor that a module learns. Buffer: one that it keeps. Both may wait for their shape."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,11 +23,11 @@ class Parameter(Tensor):
         data: a ``Tensor`` or torch tensor, whose memory it shares, or numbers; default: an empty tensor.
         requires_grad: whether a backward gives it a gradient; False freezes it.
 
+    It takes attributes of the user's own, as in ``p.no_decay = True``, which copies and pickles have too.
+
     Raises:
         RuntimeError: ``requires_grad`` with an element type that has no gradients.
     """
-
-    __slots__ = ()
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         super().__init__(_shared(data))
@@ -48,8 +48,8 @@ class Parameter(Tensor):
             self._grad = Tensor(change(self._grad.data))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Copies and pickles have the data and the name, but as in torch no gradient."""
-        return type(self), (self.data, self.requires_grad), (None, {"name": self.name})
+        """Copies and pickles have the data, the name and the user's attributes, but as in torch no gradient."""
+        return type(self), (self.data, self.requires_grad), (vars(self) or None, {"name": self.name})
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
@@ -74,7 +74,13 @@ class Buffer(Tensor):
         return type(self), (self.data,), (None, {"name": self.name, "persistent": self.persistent})
 
 
-class Uninitialized(Tensor):
+if TYPE_CHECKING:
+    _Mixed = Tensor
+else:
+    _Mixed = object  # or a class of it and Parameter would not be laid out as Parameter, which it becomes
+
+
+class Uninitialized(_Mixed):
     """What parameters and buffers share that a lazy module makes before it knows their shape.
 
     Their data are torch's own uninitialized parameter: every op on it is an error that says what to do.
@@ -117,7 +123,7 @@ class Uninitialized(Tensor):
         """Copies and pickles wait for their shape too."""
         place = self._data.device, self._data.dtype
         settings = (self.requires_grad, *place) if isinstance(self, Parameter) else (False, *place)
-        return type(self), settings, (None, {"name": self.name})
+        return type(self), settings, (getattr(self, "__dict__", None), {"name": self.name})
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -147,7 +153,7 @@ class UninitializedParameter(Uninitialized, Parameter):
         return Parameter
 
 
-class UninitializedBuffer(Uninitialized):
+class UninitializedBuffer(Uninitialized, Tensor):
     """A buffer whose shape is not known yet; ``materialize`` makes it an ordinary tensor.
 
     Args:

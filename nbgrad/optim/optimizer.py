@@ -57,7 +57,7 @@ class Optimizer(torch.optim.Optimizer):
         given: Any = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list: was model.parameters() used up before?")
-        super().__init__(given, defaults)
+        super().__init__(given, raw(defaults))
 
     def add_param_group(self, param_group: Any) -> None:
         """Let the optimizer change more parameters, such as those of a layer that was frozen so far.
@@ -74,7 +74,7 @@ class Optimizer(torch.optim.Optimizer):
         pairs = [one if isinstance(one, tuple) else (None, one) for one in ([given] if _is_one(given) else given)]
         names, params = [name for name, _ in pairs if name is not None], [param for _, param in pairs]
         self._check_params(params)
-        group = {"params": params, **{key: value for key, value in param_group.items() if key != "params"}}
+        group = {"params": params, **raw({key: value for key, value in param_group.items() if key != "params"})}
         if names:
             group["param_names"] = names
         if len(names) not in (0, len(params)) or any(
@@ -221,3 +221,8 @@ def _fit(value: Any, param: Tensor, key: str, on_device: bool) -> Any:
     if key == "step":
         return value.to(device=param.device, dtype=torch.float32) if on_device else value
     return value.to(device=param.device, dtype=param.dtype if param.is_floating_point() else None)
+
+
+def raw(settings: dict[str, Any]) -> dict[str, Any]:
+    """``settings`` with torch's tensors in the place of ours: a learning rate may be one."""
+    return {name: value.data if isinstance(value, Tensor) else value for name, value in settings.items()}

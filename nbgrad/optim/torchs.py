@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from nbgrad.core.tensor import Tensor
-from nbgrad.optim.optimizer import Optimizer, Params, Tensors
+from nbgrad.optim.optimizer import Optimizer, Params, Tensors, raw
 
 SEVERAL, CACHED = 6, 1 << 17
 """From how many parameters, up to how many elements torch's foreach kernels are faster than a loop on a CPU: what is
@@ -36,14 +36,14 @@ class TorchOptimizer(Optimizer):
     def __init__(self, params: Params, **settings: Any) -> None:
         self._check_settings(settings)
         super().__init__(params, {})
-        raw = {param.data: param for param in self._all_params()}
+        settings, owners = raw(settings), {param.data: param for param in self._all_params()}
         runner: Any = self.torchs(
             [{**group, "params": [param.data for param in group["params"]]} for group in self.param_groups], **settings
         )
         self.defaults = runner.defaults
         for group, checked in zip(self.param_groups, runner.param_groups, strict=True):
             group.update({**checked, "params": group["params"]})
-        self.state.update({raw[data]: held for data, held in runner.state.items()})
+        self.state.update({owners[data]: held for data, held in runner.state.items()})
         self._runner = _emptied(runner)
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:

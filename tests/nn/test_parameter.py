@@ -74,3 +74,21 @@ def test_replaced_data_get_gradients_of_their_own_dtype():
     assert parameter.grad.dtype is torch.float64
     (parameter * 3).sum().backward()
     torch.testing.assert_close(parameter.grad.data, torch.full((2,), 6.0, dtype=torch.float64))
+
+
+def test_attributes_of_the_users_own_are_copied_and_pickled():
+    for param in (nn.Parameter(torch.ones(2)), nn.UninitializedParameter()):
+        param.no_decay, param.name = True, "w"
+        for duplicate in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+            again = duplicate(param)
+            assert (again.no_decay, again.name) == (True, "w")
+    with pytest.raises(AttributeError):
+        nbgrad.tensor([1.0]).no_decay = True
+
+
+def test_a_lazy_parameter_keeps_them_when_it_has_its_shape():
+    layer = nn.LazyLinear(2)
+    layer.weight.no_decay = True
+    layer(nbgrad.ones(3, 4))
+    assert type(layer.weight) is nn.Parameter
+    assert layer.weight.no_decay

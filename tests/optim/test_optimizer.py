@@ -323,3 +323,16 @@ def test_steps_on_a_gpu_are_torchs(name, settings):
         other.step()
     for ours, theirs in zip(walks[0][1], walks[1][1], strict=True):
         torch.testing.assert_close(ours.data, theirs.data)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "LBFGS"])
+def test_a_learning_rate_may_be_a_tensor_of_ours(kind):
+    def walked(lr):
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = getattr(nbgrad.optim, kind)([x], lr=lr)
+        for _ in range(3):
+            optimizer.zero_grad()
+            optimizer.step(lambda: (optimizer.zero_grad(), loss := (x * x).sum(), loss.backward())[1])
+        return x.data
+
+    assert torch.equal(walked(nbgrad.tensor(0.1)), walked(torch.tensor(0.1)))
