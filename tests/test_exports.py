@@ -152,7 +152,7 @@ def test_an_in_place_twin_is_exported_where_torch_has_it() -> None:
     ("name", "hint"),
     [
         ("autograd", "nbgrad.grad, nbgrad.backward and nbgrad.Function"),
-        ("multinomial", "torch.multinomial"),
+        ("poisson", "torch.poisson"),
         ("save", "torch.save"),
         ("device", "torch.device"),
         ("distributions", r"torch.distributions itself, with Distribution.set_default_validate_args\(False\)"),

@@ -176,6 +176,7 @@ TYPES = {
     "kernel_size": INTS,
     "key_padding_mask": "Array | None",
     "length": INT,
+    "limits": FLOAT,
     "lower": FLOAT,
     "margin": FLOAT,
     "matrices": "Array",
@@ -194,6 +195,7 @@ TYPES = {
     "normalized_shape": INTS,
     "num_groups": INT,
     "num_heads": INT,
+    "num_samples": INT,
     "offset": INT,
     "onesided": "bool | None",
     "operands": "Array",
@@ -336,6 +338,9 @@ EXCEPTIONS = {
     ("lstm_cell", "hx"): ARRAYS,
     **{(name, "params"): ARRAYS for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     ("repeat", "repeats"): INT,
+    ("bernoulli_", "p"): "float | Array",
+    ("where", "input"): "Operand | None",
+    ("where", "other"): "Operand | None",
     ("atleast_1d", "tensors"): "Array | Sequence[Array]",
     ("atleast_2d", "tensors"): "Array | Sequence[Array]",
     ("atleast_3d", "tensors"): "Array | Sequence[Array]",
@@ -350,7 +355,9 @@ PAIR = "tuple[Tensor, Tensor]"
 MANY = "tuple[Tensor, ...]"
 RETURNS = {
     **dict.fromkeys(("allclose", "equal"), BOOL),
-    **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "nonzero", "unique", "unique_consecutive"), "Any"),
+    **dict.fromkeys(
+        ("atleast_1d", "atleast_2d", "atleast_3d", "nonzero", "unique", "unique_consecutive", "where"), "Any"
+    ),
     **dict.fromkeys(("broadcast_tensors", "chunk", "dsplit", "hsplit", "meshgrid", "tensor_split", "vsplit"), MANY),
     **dict.fromkeys(("unsafe_chunk", "unsafe_split"), MANY),
     **dict.fromkeys(("gru", "lstm_cell", "qr", "rnn_relu", "rnn_tanh", "triangular_solve"), PAIR),

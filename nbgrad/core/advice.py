@@ -40,6 +40,14 @@ def without_gradient() -> RuntimeError:
     return RuntimeError(text)
 
 
+def torch_detects() -> RuntimeError:
+    """The error of a backward inside torch's own search for NaN, which would find none."""
+    return RuntimeError(
+        "torch.autograd.detect_anomaly() and set_detect_anomaly(True) see nothing of what nbgrad runs: write "
+        "with nbgrad.detect_anomaly():"
+    )
+
+
 def replaced(expected: tuple[int, ...], now: tuple[int, ...]) -> RuntimeError:
     """The error of a backward that comes to a leaf with data of another shape than its forward used."""
     return RuntimeError(

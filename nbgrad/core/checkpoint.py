@@ -19,7 +19,13 @@ from nbgrad.core.tensor import Tensor
 R = TypeVar("R")
 
 
-def checkpoint(fn: Callable[..., R], *args: Any, preserve_rng_state: bool = True, **kwargs: Any) -> R:
+def checkpoint(
+    fn: Callable[..., R],
+    *args: Any,
+    preserve_rng_state: bool = True,
+    use_reentrant: bool | None = None,  # noqa: ARG001
+    **kwargs: Any,
+) -> R:
     """Run ``fn(*args, **kwargs)`` without keeping what its ops save; a backward runs it a second time to have it.
 
     Of a chain of n equal blocks, each in a checkpoint of its own, the inputs of the blocks stay in memory and, while
@@ -32,6 +38,8 @@ def checkpoint(fn: Callable[..., R], *args: Any, preserve_rng_state: bool = True
         fn: what to run: a function or a module.
         args: its arguments, tensors or not.
         preserve_rng_state: draw the same random numbers the second time, as dropout needs; False saves the time.
+        use_reentrant: torch's question which of its two ways it is to take; there is one here, which has the gradients
+            of both and the limits of neither.
         kwargs: its named arguments.
 
     Raises:

@@ -5,31 +5,39 @@ The walk knows nodes, rules and gradients, not tensors: in a plain backward the 
 The ``.grad`` of leaves is written after the last rule has run: a rule that raises leaves every ``.grad`` as it was.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from nbgrad.core import advice
 from nbgrad.core.autocast import switched_off
+from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.caller import user_place
 from nbgrad.core.contents import memory_of
 from nbgrad.core.dispatch import BelowAutograd, outside
-from nbgrad.core.hooks import Hooks, run_after, run_before
+from nbgrad.core.hooks import Hooks, run_accumulated, run_after, run_before
 from nbgrad.core.modes import Observer, Switch, current, restoring
 from nbgrad.core.node import Deferred, Freed, Leaf, Node, Origin, Output
 
+if TYPE_CHECKING:
+    from nbgrad.core.tensor import Tensor
+
 Roots = list[tuple[Origin, Any]]
+
+Inputs: TypeAlias = "Tensor | Sequence[Tensor]"
+"""What a backward is told to accumulate in, and nothing else."""
 
 
 @restoring
-def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
-    """Add to the ``.grad`` of every leaf below ``roots`` the gradient that the seeds give it."""
+def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, create_graph: bool) -> None:
+    """Add to the ``.grad`` of every leaf below ``roots``, or of ``inputs`` alone, the gradient from the seeds."""
     # What the user holds must not become a ``.grad``.
     taken = {memory_of(seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
-    walk = Walk(None, retain_graph=retain_graph, create_graph=create_graph)
+    wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
+    walk = Walk(wanted, retain_graph=retain_graph, create_graph=create_graph)
     with Switch(grad_enabled=create_graph, walking=True), switched_off():
         walk.run(roots)
         taken |= walk.shown
@@ -39,8 +47,8 @@ def backward(roots: Roots, *, retain_graph: bool, create_graph: bool) -> None:
                 if leaf.shape != (now := tensor._data.shape):
                     raise advice.replaced(leaf.shape, now)
                 tensor.accumulate(gradient, taken, create_graph=create_graph)
-                for hook in list(leaf.hooks.accumulated.values()) if leaf.hooks is not None else ():
-                    hook(tensor)
+                if leaf.hooks is not None:
+                    run_accumulated(leaf.hooks.accumulated, tensor)
     for observer in walk.observers:
         observer.on_backward_end()
 
@@ -54,6 +62,20 @@ def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_
     for observer in walk.observers:
         observer.on_backward_end()
     return walk.found
+
+
+def _retaining(inputs: "list[Tensor]") -> set[Origin]:
+    """The origins of ``inputs``, which keep their gradients, as torch has it also of those that ops made."""
+    if not inputs:
+        raise RuntimeError(
+            "backward() got no inputs: name the tensors to accumulate in, or leave it out for all leaves"
+        )
+    for position, tensor in enumerate(inputs):
+        if not tensor.requires_grad:
+            raise RuntimeError(f"backward(): inputs[{position}] needs no gradient: call requires_grad_() on it first")
+    for tensor in inputs:
+        tensor.retain_grad()
+    return {tensor.origin for tensor in inputs}
 
 
 def reachable(roots: Iterable[Origin]) -> list[Origin]:
@@ -73,6 +95,9 @@ def parents(origin: Origin) -> list[Origin]:
     if isinstance(origin, Node):
         return [parent for parent in origin.edges if parent is not None]
     return [origin.node] if isinstance(origin, Output) else []
+
+
+_torch_detects = torch.is_anomaly_enabled
 
 
 class Walk:
@@ -109,6 +134,8 @@ class Walk:
 
     def run(self, roots: Roots) -> None:
         """Visit every origin that a gradient reaches once, the latest first: after everything that uses it."""
+        if _torch_detects():
+            raise advice.torch_detects()
         for observer in self.observers:
             observer.on_backward_begin(roots)
         if self.wanted is not None:

@@ -84,6 +84,9 @@ class Function:
 
         y = Cube.apply(x)
 
+    Or apart, as torch can have it: ``forward(...)`` without ``ctx``, and ``setup_context(ctx, inputs, output)``, which
+    keeps what the backward needs when the forward has run.
+
     ``forward`` gets ``Tensor`` objects and anything else as it was passed, and records nothing of its own. It may
     return several tensors. ``backward`` gets one gradient per output and returns one per input of ``apply``, None for
     what is no tensor or needs none. Written in nbgrad's ops it can be differentiated again.
@@ -93,6 +96,11 @@ class Function:
     def forward(ctx: Any, *args: Any) -> Any:
         """Compute the output."""
         raise NotImplementedError("a Function needs a static method forward(ctx, ...)")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep what the backward needs; where it is defined, ``forward`` gets no ``ctx``."""
+        raise NotImplementedError("a Function whose forward takes ctx sets it up there")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
@@ -111,7 +119,11 @@ class Function:
         context.needs_input_grad = needs
         given = [arg.detach() if isinstance(arg, Tensor) else arg for arg in args]
         with no_grad():
-            result = cls.forward(context, *given)
+            if _is_apart(cls):
+                result = cls.forward(*given)
+                cls.setup_context(context, tuple(given), result)
+            else:
+                result = cls.forward(context, *given)
         recorded = any(needs) and recording(current())
         returned = result if isinstance(result, tuple) else (result,)
         raw = any(isinstance(one, torch.Tensor) for one in returned)
@@ -123,6 +135,11 @@ class Function:
             )
         outputs = _record(cls, context, args, given, returned) if recorded else [_plain(one) for one in returned]
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _is_apart(function: type[Function]) -> bool:
+    """Whether the context is set up apart from the forward, which then does not get it."""
+    return function.setup_context is not Function.setup_context
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +189,7 @@ def _made(function: type[Function], arity: int) -> Op:
     row.doc = function.__doc__ if function.__doc__ and function is not Function else ""
     words = row.name.replace("_", " ")
     row.formula = rf"\text{{{words}}}"
-    row.inputs = _names(function.forward, arity)
+    row.inputs = _names(function, arity)
     row.arity = arity
     row.results = ("out",)
     row.defaults, row.required, row.optional = {}, frozenset(), 0
@@ -307,10 +324,10 @@ def _row(function: type[Function], arity: int) -> Op:
     return rows[arity]
 
 
-def _names(forward: Callable[..., Any], arity: int) -> tuple[str, ...]:
+def _names(function: type[Function], arity: int) -> tuple[str, ...]:
     """What the user's forward calls its inputs, after ``ctx``; ``args[0]`` and so on where it does not."""
     names: list[str] = []
-    for parameter in list(signature(forward).parameters.values())[1:]:
+    for parameter in list(signature(function.forward).parameters.values())[0 if _is_apart(function) else 1 :]:
         if parameter.kind is Parameter.VAR_POSITIONAL:
             names += [f"{parameter.name}[{i}]" for i in range(arity - len(names))]
         elif parameter.kind is Parameter.POSITIONAL_OR_KEYWORD:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from nbgrad.core import engine
+from nbgrad.core.ops.joining import stack
 from nbgrad.core.tensor import Tensor, seed
 
 
@@ -14,6 +15,7 @@ def backward(
     grad_tensors: "Tensor | torch.Tensor | Sequence[Tensor | torch.Tensor | None] | None" = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    inputs: "engine.Inputs | None" = None,
 ) -> None:
     """Add the gradient of the sum of ``tensors`` to the ``.grad`` of every leaf they were computed from, in one walk.
 
@@ -22,6 +24,7 @@ def backward(
         grad_tensors: the gradient to start from at each of them, of its shape; 1 for a tensor with one element.
         retain_graph: keep what the ops saved, for another backward; default: the value of ``create_graph``.
         create_graph: record the backward itself, so that the gradients can be differentiated again.
+        inputs: the tensors to accumulate in and no others, leaves or not; default: every leaf.
 
     Raises:
         RuntimeError: as ``Tensor.backward``.
@@ -30,7 +33,7 @@ def backward(
     seeds = _seeds(grad_tensors, len(ends))
     roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
     retain = create_graph if retain_graph is None else retain_graph
-    engine.backward(roots, retain_graph=retain, create_graph=create_graph)
+    engine.backward(roots, inputs, retain_graph=retain, create_graph=create_graph)
 
 
 def grad(
@@ -42,6 +45,7 @@ def grad(
     only_inputs: bool = True,
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
+    is_grads_batched: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``, returned and not accumulated.
 
@@ -55,6 +59,8 @@ def grad(
         allow_unused: return None for an input that no output depends on, instead of raising; default: the value of
             ``materialize_grads``.
         materialize_grads: return zeros for an input that no output depends on.
+        is_grads_batched: ``grad_outputs`` have a dimension more, the first, and so have the gradients: one for each
+            index of it, each found by a backward of its own.
 
     Returns:
         One gradient per input, of its shape.
@@ -73,13 +79,16 @@ def grad(
     if not wanted:
         raise RuntimeError("grad() got no inputs: name the tensors whose gradients it is to return")
     seeds = _seeds(grad_outputs, len(ends))
+    retain = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        settings = {"create_graph": create_graph, "allow_unused": allow_unused, "materialize_grads": materialize_grads}
+        return _for_each(ends, wanted, seeds, retain_graph=retain, **settings)
     for position, tensor in enumerate(wanted):
         if not tensor.requires_grad:
             raise RuntimeError(
                 f"grad(): input {position} does not require a gradient: call requires_grad_() on it first"
             )
     roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
-    retain = create_graph if retain_graph is None else retain_graph
     origins = [tensor.origin for tensor in wanted]
     found = engine.gradients(roots, origins, retain_graph=retain, create_graph=create_graph)
     results: list[Tensor | None] = []
@@ -95,6 +104,25 @@ def grad(
             )
         results.append(gradient if gradient is None or isinstance(gradient, Tensor) else Tensor(gradient))
     return tuple(results)
+
+
+def _for_each(
+    outputs: list[Tensor], inputs: list[Tensor], seeds: Sequence[Any], *, retain_graph: bool, **settings: Any
+) -> tuple[Tensor | None, ...]:
+    """The gradients for each index of the first dimension of ``seeds``, stacked."""
+    counts = {len(one) for one in seeds if one is not None and one.ndim}
+    if len(counts) != 1 or any(one is None or one.ndim == 0 for one in seeds) or counts == {0}:
+        given = [None if one is None else tuple(one.shape) for one in seeds]
+        raise RuntimeError(
+            "grad(): is_grads_batched=True needs grad_outputs with a first dimension that is the same for each output "
+            f"and not empty, not {given}"
+        )
+    last = counts.pop() - 1
+    rows = [
+        grad(outputs, inputs, [one[index] for one in seeds], retain_graph=retain_graph or index < last, **settings)
+        for index in range(last + 1)
+    ]
+    return tuple([None if column[0] is None else stack(*column) for column in zip(*rows, strict=True)])
 
 
 def _seeds(grad_outputs: Any, outputs: int) -> "list[Tensor | torch.Tensor | None]":

@@ -65,6 +65,16 @@ def run_after(
     return ((position, one) for position, one in enumerate(results) if one is not None and node.edges[position])
 
 
+def run_accumulated(table: Table, tensor: Any) -> None:
+    """Tell the hooks of a leaf that its ``.grad`` has been written."""
+    for hook in list(table.values()):
+        if hook(tensor) is not None:
+            raise RuntimeError(
+                "a hook of register_post_accumulate_grad_hook() returned a value: it has to return None, and may "
+                "change tensor.grad in place"
+            )
+
+
 def check_alike(kind: str, returned: Any, gradient: Any) -> None:
     """An error unless a hook has ``returned`` a tensor that ``gradient`` can be replaced with.
 

@@ -320,6 +320,8 @@ class TensorMethods(Conversions):
         """In place: the products of two batches of matrices, pair by pair, added to the input, each with a factor."""
     def bernoulli(self, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
         """1 with the probabilities that input says, or all with the probability ``p``, else 0."""
+    def bernoulli_(self, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
+        """In place: ones with the probability ``p``, a number or a tensor with one for each element, else zeros; they have no gradient."""
     def bincount(self, weights: Array | None = None, minlength: int = 0) -> Tensor:
         """How often each number from 0 on occurs, or the sum of its weights; it has no gradient."""
     def bitwise_and(self, other: Operand) -> Tensor:
@@ -350,6 +352,8 @@ class TensorMethods(Conversions):
         """Products of two batches of matrices, pair by pair."""
     def broadcast_to(self, size: Sequence[int]) -> Tensor:
         """Dimensions of size 1, and new leading ones, stretched to ``size``."""
+    def cauchy_(self, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+        """In place: numbers of Cauchy's distribution; they have no gradient."""
     def ceil(self) -> Tensor:
         """The next whole number above, elementwise."""
     def ceil_(self) -> Tensor:
@@ -506,6 +510,8 @@ class TensorMethods(Conversions):
         """The exponential minus 1, elementwise, exact also near 0."""
     def expm1_(self) -> Tensor:
         """In place: the exponential minus 1, elementwise, exact also near 0."""
+    def exponential_(self, lambd: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+        """In place: numbers of the exponential distribution with the rate ``lambd``; they have no gradient."""
     def eye_(self) -> Tensor:
         """Fill the 2-dimensional input `Tensor` with the identity matrix."""
     def fill_(self, value: Operand) -> Tensor:
@@ -560,6 +566,8 @@ class TensorMethods(Conversions):
         """In place: whether a >= b, elementwise, broadcasting: a bool tensor, which has no gradient."""
     def gelu_(self, approximate: str = "none") -> Tensor:
         """In place: the input times the probability that a normal variable is below it, elementwise."""
+    def geometric_(self, p: float, *, generator: torch.Generator | None = None) -> Tensor:
+        """In place: how many tries it takes until what has the probability ``p`` happens; they have no gradient."""
     def ger(self, vec2: Array) -> Tensor:
         """The products of each element of one vector with each of the other, as a matrix."""
     def greater(self, b: Operand) -> Tensor:
@@ -728,6 +736,8 @@ class TensorMethods(Conversions):
         """In place: logarithm to base 2, elementwise; NaN for negative numbers, -inf at 0."""
     def log_(self) -> Tensor:
         """In place: natural logarithm, elementwise; NaN for negative x, -inf at 0."""
+    def log_normal_(self, mean: float = 1.0, std: float = 2.0, *, generator: torch.Generator | None = None) -> Tensor:
+        """In place: numbers whose logarithms have that mean and standard deviation; they have no gradient."""
     def log_softmax(self, dim: int, dtype: torch.dtype | None = None) -> Tensor:
         """Logarithm of softmax along ``dim``, computed without overflow."""
     def logaddexp(self, other: Operand) -> Tensor:
@@ -838,6 +848,10 @@ class TensorMethods(Conversions):
         """Product of two tensors, elementwise, broadcasting."""
     def mul_(self, b: Operand) -> Tensor:
         """In place: product of two tensors, elementwise, broadcasting."""
+    def multinomial(
+        self, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Indices drawn with the probabilities that each row of the input says, up to a factor; they have no gradient."""
     def multiply(self, b: Operand) -> Tensor:
         """Product of two tensors, elementwise, broadcasting."""
     def multiply_(self, b: Operand) -> Tensor:
@@ -940,8 +954,8 @@ class TensorMethods(Conversions):
         dtype: torch.dtype | None = None,
     ) -> Tensor:
         """The norm of order p of all elements as one vector, or along ``dim``; "fro" is the order 2."""
-    def normal_(self, mean: float = 0.0, std: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-        """Fill the input Tensor with values drawn from the normal distribution."""
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+        """In place: normal numbers; they have no gradient."""
     def not_equal(self, b: Operand) -> Tensor:
         """Whether a != b, elementwise, broadcasting: a bool tensor, which has no gradient."""
     def not_equal_(self, b: Operand) -> Tensor:
@@ -988,6 +1002,8 @@ class TensorMethods(Conversions):
         """Radians as degrees, elementwise."""
     def rad2deg_(self) -> Tensor:
         """In place: radians as degrees, elementwise."""
+    def random_(self, *limits: float, generator: torch.Generator | None = None) -> Tensor:
+        """In place: integers from the first of two ``limits`` (0) up to the last, without it; they have no gradient."""
     def ravel(self) -> Tensor:
         """All elements as one vector."""
     @property
@@ -1286,8 +1302,8 @@ class TensorMethods(Conversions):
         """One dimension as several, of these sizes, one of which may be -1."""
     def unfold(self, dimension: int, size: int, step: int) -> Tensor:
         """All windows of ``size`` elements along a dimension, ``step`` apart, in the same memory."""
-    def uniform_(self, a: float = 0.0, b: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-        """Fill the input Tensor with values drawn from the uniform distribution."""
+    def uniform_(self, *limits: float, generator: torch.Generator | None = None) -> Tensor:
+        """In place: numbers that are uniform between the two ``limits`` (0 and 1); they have no gradient."""
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import inf, nan
 from typing import Any
 
@@ -395,3 +396,18 @@ def test_it_keeps_no_gradient_alive() -> None:
 
 def test_the_words_are_about_ops_that_torch_has() -> None:
     assert all(name in OPS or hasattr(torch, name) for name in UNARY)
+
+
+@pytest.mark.parametrize("switch", [torch.autograd.detect_anomaly, lambda: torch.autograd.set_detect_anomaly(True)])
+def test_torchs_own_search_is_not_silently_blind(switch: Callable[[], Any]) -> None:
+    x = leaf(0.0)
+    y = x / x
+    with (
+        pytest.warns(UserWarning, match="Anomaly Detection")
+        if switch is torch.autograd.detect_anomaly
+        else nullcontext()
+    ):
+        search = switch()
+    with search, pytest.raises(RuntimeError, match=r"with nbgrad\.detect_anomaly"):
+        y.backward()
+    y.backward()

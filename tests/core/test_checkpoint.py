@@ -14,7 +14,7 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.core.node import Deferred, Freed, Node
 from nbgrad.core.tensor import Tensor
-from tests.core.programs import OURS, TORCH, Library, Program, agree, garbage
+from tests.core.programs import OURS, TORCH, Library, Program, agree, garbage, plain
 
 WIDTH = 8
 
@@ -152,6 +152,17 @@ def without_recording(lib: Library) -> tuple[Any, ...]:
 )
 def test_checkpoint_is_torchs(program: Program) -> None:
     agree(program)
+
+
+@pytest.mark.parametrize("way", [True, False, None])
+def test_torchs_two_ways_are_one_here(way: bool | None) -> None:
+    x, w = leaves(OURS)
+    nbgrad.checkpoint(lambda h: (h @ w).tanh(), x, use_reentrant=way).sum().backward()
+    found = x.grad, w.grad
+    x, w = leaves(OURS)
+    (x @ w).tanh().sum().backward()
+    for mine, yours in zip(found, (x.grad, w.grad), strict=True):
+        assert torch.equal(plain(mine), plain(yours))
 
 
 def test_a_second_backward_says_what_it_always_says() -> None:

@@ -56,6 +56,41 @@ def scaled(lib: Library) -> Any:
     return Scaled.apply
 
 
+def cube_set_up_apart(lib: Library) -> Any:
+    class Cube(base(lib)):
+        @staticmethod
+        def forward(x: Any, power: int) -> Any:
+            return x**power
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            x, ctx.power = inputs
+            ctx.save_for_backward(x, output)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            x, y = ctx.saved_tensors
+            return g * ctx.power * y / x, None
+
+    return Cube
+
+
+def test_a_context_that_is_set_up_apart() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(0.5, -1.0, 2.0)
+        y = cube_set_up_apart(lib).apply(x, 3)
+        (first,) = lib.grad(y.sum(), [x], create_graph=True)
+        (second,) = lib.grad(first.sum(), [x])
+        return y, first, second
+
+    agree(program)
+    with nbgrad.AutogradGraph() as graph:
+        y = cube_set_up_apart(OURS).apply(OURS.leaf(1.0), 3)
+        made = graph.records[-1]
+    assert y.item() == 1.0
+    assert (made.op.name, [(one.name, one.literal) for one in made.inputs]) == ("Cube", [("x", None), ("power", 3)])
+
+
 def test_value_and_gradients_of_first_to_third_order_equal_torchs() -> None:
     def program(lib: Library) -> tuple[Any, ...]:
         x = lib.leaf(0.5, -1.0, 2.0)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
+import nbgrad
 from nbgrad.core.grad import grad
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.programs import OURS, TORCH, Library, agree, both_raise
@@ -92,9 +94,40 @@ def retained_by_create_graph(lib: Library) -> tuple[Any, ...]:
     return first, *lib.grad(y, x)
 
 
+def one_for_each_seed(lib: Library) -> tuple[Any, ...]:
+    x, w, z = lib.leaf(1.0, 2.0, 3.0), lib.leaf(4.0), lib.leaf(5.0)
+    y = x**2 * w
+    seeds = lib.ops.eye(3, dtype=lib.ops.float64) * 2
+    rows = lib.grad(y, [x, w, z], seeds, create_graph=True, allow_unused=True, is_grads_batched=True)
+    (again,) = lib.grad(rows[0].sum() * rows[1].sum(), w)
+    first = lib.grad([y, y.sum()], x, [seeds, lib.constant(1.0, 2.0, 3.0)], retain_graph=True, is_grads_batched=True)
+    return *rows, again, *first
+
+
+def accumulates_in_some(lib: Library) -> tuple[Any, ...]:
+    x, w, z = lib.leaf(1.0, 2.0), lib.leaf(3.0, 4.0), lib.leaf(5.0, 6.0)
+    seen: list[Any] = []
+    w.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad * 1))
+    h = x * w
+    kept = h.exp()
+    kept.retain_grad()
+    loss = (kept * h * z).sum()
+    loss.backward(inputs=[w, h, kept], retain_graph=True)
+    found = w.grad * 1, h.grad * 1, kept.grad * 1, x.grad, z.grad
+    loss.backward(inputs=w, retain_graph=True)
+    backward(lib)([loss, h.sum()], [None, lib.constant(2.0)], inputs=[x, w])
+    return *found, *seen, x.grad, w.grad, h.grad, z.grad
+
+
+def backward(lib: Library) -> Any:
+    return nbgrad.backward if lib is OURS else torch.autograd.backward
+
+
 @pytest.mark.parametrize(
     "program",
     [
+        one_for_each_seed,
+        accumulates_in_some,
         returns_and_accumulates_nothing,
         with_respect_to_a_result,
         a_result_and_then_its_own_backward,
@@ -140,9 +173,22 @@ def not_a_scalar(lib: Library) -> tuple[Any, ...]:
     return lib.grad(x * 2, x)
 
 
+def no_inputs(lib: Library) -> tuple[Any, ...]:
+    lib.leaf(1.0).exp().backward(inputs=[])
+    return ()
+
+
+def inputs_without_a_gradient(lib: Library) -> tuple[Any, ...]:
+    x, c = lib.leaf(1.0), lib.constant(2.0)
+    (x * c).backward(inputs=[x, c])
+    return ()
+
+
 @pytest.mark.parametrize(
     ("program", "words"),
     [
+        (no_inputs, ["inputs", "leave it out"]),
+        (inputs_without_a_gradient, ["inputs[1]", "requires_grad_()"]),
         (unused, ["input 1", "()", "allow_unused=True"]),
         (needs_none, ["input 0", "requires_grad_()"]),
         (twice, ["mul", "second time"]),
@@ -178,3 +224,12 @@ def test_only_inputs_is_true_as_in_torch() -> None:
     assert grad(x * x, x, None, None, False, True)[0].item() == 4.0
     with pytest.raises(ValueError, match="only_inputs=False is gone"):
         grad(x * x, x, only_inputs=False)
+
+
+def test_seeds_of_several_lengths_are_an_error() -> None:
+    x = OURS.leaf(1.0)
+    seeds = [OURS.constant(1.0, 2.0), OURS.constant(1.0, 2.0, 3.0)]
+    with pytest.raises(RuntimeError, match=r"is_grads_batched.*\(2,\).*\(3,\)"):
+        grad([x * 2, x * 3], x, seeds, is_grads_batched=True)
+    with pytest.raises(RuntimeError, match=r"is_grads_batched.*None"):
+        grad(x * 2, x, is_grads_batched=True)

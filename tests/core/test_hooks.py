@@ -185,6 +185,13 @@ def test_misuse_raises_where_torch_raises() -> None:
         y.sum().backward()
         return ()
 
+    def a_value_after_the_gradient(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0)
+        x.register_post_accumulate_grad_hook(lambda leaf: leaf.grad * 2)
+        (x * 2).backward()
+        return ()
+
+    both_raise(a_value_after_the_gradient, "None", "in place")
     both_raise(no_gradient, "register_hook()", "never be called")
     both_raise(nothing_to_retain, "retain_grad()")
     both_raise(no_leaf, "leaf")

@@ -541,6 +541,14 @@ def test_numpy_may_ask_for_the_shape_of_what_needs_a_gradient() -> None:
 # Shared memory.
 
 
+def test_numpy_by_force_leaves_the_gradient_behind() -> None:
+    t = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"t\.detach\(\)\.numpy\(\)"):
+        t.numpy()
+    t.numpy(force=True)[0] = 5.0
+    assert t.tolist() == [5.0, 2.0]
+
+
 def test_from_numpy_and_numpy_share_memory() -> None:
     array = np.ones(3)
     t = nbgrad.from_numpy(array)

@@ -3421,6 +3421,15 @@ def multilabel_soft_margin_loss(
     with ``reduction="none"``.
     """
 
+def multinomial(
+    input: Array, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Indices drawn with the probabilities that each row of the input says, up to a factor; they have no gradient.
+
+    Shapes: output as input, with the last dimension of size ``num_samples``. Raises RuntimeError for more of them than
+    can be drawn without ``replacement``.
+    """
+
 def multiply(a: Array, b: Operand) -> Tensor:
     """Product of two tensors, elementwise, broadcasting.
 
@@ -5234,12 +5243,14 @@ def vsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Tens
 def vstack(tensors: Sequence[Array]) -> Tensor:
     """Tensors put below each other: vectors become rows."""
 
-def where(condition: Array, a: Operand, b: Operand) -> Tensor:
-    """Elements of a where the condition holds, of b elsewhere, broadcasting.
+def where(condition: Array, input: Operand | None = None, other: Operand | None = None) -> Any:
+    """Elements of input where the condition holds, of other elsewhere; of the condition alone, the indices of those.
 
-    The gradient goes to the side that was chosen, and the other side gets 0.
+    The indices are a tuple with a tensor for each dimension, as ``nonzero`` with ``as_tuple`` gives them; they have no
+    gradient. The condition, input and other broadcast to each other; the gradient goes to the side that was chosen.
 
-    Shapes: condition, a and b broadcast to the output. Raises RuntimeError where they do not.
+    Raises:
+        TypeError: one of input and other is missing.
     """
 
 def xlogy(input: Array, other: Operand) -> Tensor:

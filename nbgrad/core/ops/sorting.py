@@ -3,6 +3,7 @@
 import torch
 
 from nbgrad.core.op import install, op
+from nbgrad.core.ops import choosing
 from nbgrad.core.ops.extremes import not_empty_along_a_dim, selecting
 from nbgrad.core.samples import SHAPES, Make, Sample, along_a_dim
 from nbgrad.core.tensor import Tensor
@@ -200,6 +201,22 @@ def nonzero(input, *, as_tuple=False):
 def argwhere(input):
     """The indices of the elements that are not 0, one row each."""
     return _wrapped(input, torch.argwhere(input.data))
+
+
+def where(condition, input=None, other=None):
+    """Elements of input where the condition holds, of other elsewhere; of the condition alone, the indices of those.
+
+    The indices are a tuple with a tensor for each dimension, as ``nonzero`` with ``as_tuple`` gives them; they have no
+    gradient. The condition, input and other broadcast to each other; the gradient goes to the side that was chosen.
+
+    Raises:
+        TypeError: one of input and other is missing.
+    """
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    if input is None or other is None:
+        raise TypeError("where() takes a condition alone, or with two tensors or numbers to choose from, not with one")
+    return choosing.where(condition, input, other)
 
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
