@@ -5,6 +5,7 @@ from nbgrad.core.caller cimport Place
 cdef class Changes:
     cdef dict _alone
     cdef dict _last
+    cdef public Py_ssize_t backwards
     @cython.locals(known=tuple, held=list)
     cpdef object note(self, object changed, object what, Place place)
 

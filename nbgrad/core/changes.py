@@ -10,15 +10,23 @@ from weakref import ref
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import memory_of
 
+Change = tuple[str, Place, int]
+"""What it was, where, and how many backwards had ended by then."""
+
 
 class Changes:
-    """The last in-place change of each tensor that was changed while somebody watched; it keeps no tensor alive."""
+    """The last in-place change of each tensor that was changed while somebody watched; it keeps no tensor alive.
 
-    __slots__ = ("_alone", "_last")
+    Attributes:
+        backwards: how many have ended.
+    """
+
+    __slots__ = ("_alone", "_last", "backwards")
 
     def __init__(self) -> None:
-        self._last: dict[int, tuple[list[ref[Any]], list[int], str, Place]] = {}
-        self._alone: dict[int, tuple[int, str, Place]] = {}
+        self._last: dict[int, tuple[list[ref[Any]], list[int], Change]] = {}
+        self._alone: dict[int, tuple[int, Change]] = {}
+        self.backwards = 0
 
     def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
         """``what`` has just changed each of ``changed``: one tensor, or all that an optimizer takes a step with."""
@@ -26,25 +34,34 @@ class Changes:
             self._last.clear()
             self._alone.clear()
         if len(changed) == 1:
-            self._alone[memory_of(changed[0])] = (changed[0]._version, what, place)
+            self._alone[memory_of(changed[0])] = (changed[0]._version, (what, place, self.backwards))
         elif changed:
             # Where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick.
             key = id(changed[0]) + len(changed)
             known = self._last.get(key)
             held = known[0] if known is not None and _same(known[0], changed) else [ref(data) for data in changed]
-            self._last[key] = (held, [data._version for data in changed], what, place)
+            self._last[key] = (held, [data._version for data in changed], (what, place, self.backwards))
 
     def find(self, data: Any) -> str | None:
         """What brought ``data``, or what shares its memory, to the version it has; None if that happened unseen."""
+        found = self._found(data)
+        return None if found is None else f"{found[0]} at {found[1]}"
+
+    def since_backward(self, data: Any) -> tuple[str, Place] | None:
+        """The same and where, if no backward has ended since."""
+        found = self._found(data)
+        return None if found is None or found[2] < self.backwards else found[:2]
+
+    def _found(self, data: Any) -> "Change | None":
         memory = memory_of(data)
-        known, what, place = self._alone.get(memory, (-1, "", None))
-        if known == data._version:
-            return f"{what} at {place}"
-        for changed, versions, what, place in reversed(self._last.values()):
+        alone = self._alone.get(memory)
+        if alone is not None and alone[0] == data._version:
+            return alone[1]
+        for changed, versions, change in reversed(self._last.values()):
             for held, version in zip(changed, versions, strict=True):
                 tensor = held() if version == data._version else None
                 if tensor is not None and memory_of(tensor) == memory:
-                    return f"{what} at {place}"
+                    return change
         return None
 
 

@@ -18,6 +18,7 @@ from nbgrad.core.listener import Listener
 from nbgrad.core.modes import State, current, set_state
 from nbgrad.core.queries import Queries
 from nbgrad.core.record import Failure, Ran, Record
+from nbgrad.core.since import Since, since
 from nbgrad.core.stats import summarise_all
 from nbgrad.core.tensor import check_device
 from nbgrad.core.unreached import Paths, Unreached, named_tensors
@@ -66,6 +67,7 @@ class AutogradGraph(Listener, Queries):
     def _forget(self) -> None:
         super()._forget()
         self._records: list[Record] = []
+        self._since: dict[int, Since] = {}
         self._failed: list[Record] = []  # what the backward of the failure ran through, where another one had ended
         self._ended: History | None = None  # the backwards that ended, once that is shown
 
@@ -111,6 +113,7 @@ class AutogradGraph(Listener, Queries):
         kept = {record.id: data for record in shown if (data := record.kept_value) is not None}
         notes.settled = summarise_all(kept)
         notes.frame = self.frame
+        self._since = since(shown, self._changes)
         notes.values.keep(())
         self._updates.drop()  # a step may have been interrupted
         self._paths = self._make_paths()
@@ -142,6 +145,11 @@ class AutogradGraph(Listener, Queries):
     def update(self) -> Update | None:
         """How far the last step of an optimizer that was measured moved each parameter; None before the first."""
         return self._updates.last
+
+    @property
+    def since(self) -> dict[int, Since]:
+        """By id, the leaves that are not what they were in the last backward: a step has followed, or others before."""
+        return self._since if self.closed else since(self.records, self._changes)
 
     @property
     def backwards(self) -> int:

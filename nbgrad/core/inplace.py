@@ -11,7 +11,7 @@ import torch
 from nbgrad.core.alias import View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
 from nbgrad.core.misuse import explained
-from nbgrad.core.modes import Switch, current, recording
+from nbgrad.core.modes import Switch, current, recording, tell_changed
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ class InPlace:
         with Switch(grad_enabled=True):
             made = self.row(target if is_view else stand_in(target), **settings)
         self._write(target._data, [target._data], settings)
-        for observer in current().observers:
-            observer.on_change((target._data,), self.row.name)
+        tell_changed((target._data,), self.row.name)
         self._become(target, made._origin, needs_grad=made._needs_grad)
         exchange(target, made)
         return target

@@ -251,6 +251,7 @@ class Listener(Observer):
             return
         self._uses.reached = self._running.arrived
         self._backwards += 1
+        self._changes.backwards += 1
         ended, before = self._running, self._notes.frame
         self._notes.frame, self._running, ended.outer = ended, ended.outer, None
         frame = False

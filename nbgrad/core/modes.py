@@ -355,6 +355,12 @@ def set_state(state: State) -> None:
     _STATE.set(state)
 
 
+def tell_changed(changed: "Sequence[torch.Tensor]", what: str) -> None:
+    """Tell whoever observes that ``what`` has changed the data of each tensor in ``changed``."""
+    for observer in _STATE.get().observers:
+        observer.on_change(changed, what)
+
+
 def restoring(function: F) -> F:
     """``function``, and whatever it raises, the state is then what it was: Ctrl-C may hit a switch at work."""
 

@@ -16,7 +16,7 @@ from nbgrad.core.base import TensorBase
 from nbgrad.core.contents import Contents, check_differentiable, dtype_name, owned, told
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import current
+from nbgrad.core.modes import current, tell_changed
 from nbgrad.core.node import Leaf, Node, Origin, Output
 
 
@@ -39,6 +39,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
     @data.setter
     def data(self, value: "torch.Tensor | Tensor") -> None:
         if value is self._data:  # as after t.data -= step
+            tell_changed((value,), "t.data = ...")
             return
         if not self.is_leaf:
             raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")

@@ -13,7 +13,7 @@ import torch
 from torch.nn import init as torchs
 
 from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import current
+from nbgrad.core.modes import tell_changed
 from nbgrad.core.op import install
 from nbgrad.core.tensor import Tensor
 
@@ -27,8 +27,7 @@ def _on_tensor(fill: Callable[Concatenate[torch.Tensor, P], torch.Tensor]) -> Ca
     @wraps(fill)
     def filled(tensor: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
         fill(tensor.data, *args, **kwargs)
-        for observer in current().observers:
-            observer.on_change([tensor.data], f"init.{fill.__name__}()")
+        tell_changed([tensor.data], f"init.{fill.__name__}()")
         return tensor
 
     return filled

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.modes import current
+from nbgrad.core.modes import tell_changed
 from nbgrad.core.tensor import Tensor
 from nbgrad.optim.optimizer import Optimizer
 
@@ -47,8 +47,7 @@ class GradScaler(torch.amp.GradScaler):
         grads = [one.grad.data for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
         bare = SimpleNamespace(param_groups=[{"params": [_holder(grad) for grad in grads]}])
         found = super()._unscale_grads_(bare, inv_scale, found_inf, allow_fp16)  # type: ignore[arg-type]
-        for observer in current().observers:
-            observer.on_change(grads, "GradScaler.unscale_()")
+        tell_changed(grads, "GradScaler.unscale_()")
         return found
 
 

@@ -16,7 +16,7 @@ from torch.optim.swa_utils import (
     get_swa_multi_avg_fn,
 )
 
-from nbgrad.core.modes import current, no_grad
+from nbgrad.core.modes import no_grad, tell_changed
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from nbgrad.nn.module import Module
@@ -97,8 +97,7 @@ class AveragedModel(Module):
         for target, source in copied:
             target.copy_(source)
         count.add_(1)
-        for observer in current().observers:
-            observer.on_change([*averages, *buffers], f"{type(self).__name__}.update_parameters()")
+        tell_changed([*averages, *buffers], f"{type(self).__name__}.update_parameters()")
 
     def _average(self, averages: list[torch.Tensor], values: list[torch.Tensor], count: torch.Tensor) -> None:
         batches: dict[Any, list[tuple[torch.Tensor, torch.Tensor]]] = {}

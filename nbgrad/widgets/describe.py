@@ -11,11 +11,13 @@ from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import ModuleScope, Scope as CoreScope
+from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Badge, Description, Edge, Formula, Node, OpText, Problem, Scope, kind_of
 from nbgrad.widgets.details import NodeOutline, NodeRest
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.failure import with_failure
 from nbgrad.widgets.frames import past
+from nbgrad.widgets.looks import FEW, amount
 from nbgrad.widgets.overlays import measured, overlays, verdicts
 from nbgrad.widgets.problems import problems
 from nbgrad.widgets.reductions import reduction, suspicion
@@ -23,7 +25,7 @@ from nbgrad.widgets.rest import written
 from nbgrad.widgets.runs import runs
 from nbgrad.widgets.saving import saved_by
 from nbgrad.widgets.steps import Walk
-from nbgrad.widgets.wording import counted, number, scalar, shape_text
+from nbgrad.widgets.wording import counted, scalar, shape_text
 
 
 def describe(graph: AutogradGraph, error: BaseException | None = None) -> Description:
@@ -43,7 +45,8 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """
     failure = None if error is None else graph.failure(error)
-    facts = [Fact.of(record) for record in graph.records]
+    since = graph.since
+    facts = [Fact.of(record, since.get(record.id)) for record in graph.records]
     ids = {fact.id: f"n{at}" for at, fact in enumerate(facts)}
     scopes = _Scopes()
     saved = saved_by(facts)
@@ -59,7 +62,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
             "kind": kind_of(fact.kind, fact.name),
             "root": fact.root,
             "label": _label(fact),
-            "rule": None if fact.gradient is None else f"∇ {number(fact.gradient.norm)}",
+            "rule": None if fact.gradient is None else _gradient(fact, fact.gradient),
             "scope": scopes.id(fact.scope),
             "op": fact.op.name if fact.op is not None else None,
             "details": [],
@@ -172,8 +175,15 @@ def _label(fact: Fact) -> list[str]:
         title = f"{fact.name} = {fact.op.name}" if fact.name else fact.op.name
     lines = [title, _kind_text(fact.shape, fact.dtype)]
     if fact.shape == () and fact.value is not None and fact.value.raw is not None:
-        lines.append(f"value {scalar(fact.value.values)}")
+        after = "" if fact.since is None or fact.since.what is None else f" after {fact.since.what}"
+        lines.append(f"value {scalar(fact.value.values)}{after}")
     return lines
+
+
+def _gradient(fact: Fact, gradient: Stats) -> str:
+    """The line of the backward: the number or the norm, and that of a ``.grad`` that is not the same."""
+    held = None if fact.since is None else fact.since.grad
+    return f"∇ {amount(gradient)}" + ("" if held is None else f", .grad {amount(held)}")
 
 
 @cache
@@ -202,7 +212,7 @@ def _edges(facts: list[Fact], ids: dict[int, str]) -> list[Edge]:
                 "input": taken.name,
                 "label": _kind_text(shape, source.dtype),
                 "back": back,
-                "gradient": None if came is None else f"{back}, norm {number(came.norm)}",
+                "gradient": None if came is None else f"{back}, {amount(came, FEW)}",
                 "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",

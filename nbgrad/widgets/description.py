@@ -88,7 +88,7 @@ class Node(TypedDict):
     kind: Kind
     root: bool  # a backward started here
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
-    rule: str | None  # the last line, of the backward: "∇ 0.25"; None if no gradient came
+    rule: str | None  # the last line, of the backward: "∇ -0.25", "∇ norm 3"; None if no gradient came
     scope: str | None  # id of the innermost module scope
     op: str | None  # key of the description's ops
     details: list[Detail]

@@ -8,8 +8,10 @@ import torch
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.scopes import ModuleScope, Scope
+from nbgrad.core.since import Since
 from nbgrad.widgets.description import Detail, Node, kind_of
 from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.looks import FEW, amount
 from nbgrad.widgets.reductions import is_loss
 from nbgrad.widgets.saving import Saved
 from nbgrad.widgets.steps import Walk
@@ -61,8 +63,21 @@ def details(fact: Fact, saved: Saved | None) -> list[Detail]:
         *[(taken.name, f"the number {taken.literal}") for taken in fact.inputs if taken.literal is not None],
         ("source", _source_line(fact)),
         ("saved for the backward", None if saved is None else str(saved)),
+        *_since(fact.since),
     ]
     return [Detail(term=term, text=text) for term, text in rows if text]
+
+
+def _since(since: Since | None) -> list[tuple[str, str | None]]:
+    """What a leaf is now, where that is not what it was in the backward that is shown."""
+    if since is None:
+        return []
+    changed = None if since.what is None else f"as they are after {since.what}, which came later, at {since.place}"
+    told = "not what this backward brought: it is the sum of several where none was set to zero in between, or clipped"
+    return [
+        ("values", changed),
+        (".grad", None if since.grad is None else f"{amount(since.grad, FEW)}: {told}"),
+    ]
 
 
 @cache

@@ -7,6 +7,7 @@ import torch
 from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
+from nbgrad.core.since import Since
 from nbgrad.core.stats import Stats
 
 
@@ -31,10 +32,11 @@ class Fact(NamedTuple):
     value: Stats | None
     gradient: Stats | None
     inputs: tuple[Input, ...]
+    since: Since | None
 
     @classmethod
-    def of(cls, record: Record) -> Self:
-        """What ``record`` says now."""
+    def of(cls, record: Record, since: Since | None = None) -> Self:
+        """What ``record`` says now, and what became of it ``since`` the last backward."""
         place = record.place
         return cls(
             record.id,
@@ -52,4 +54,5 @@ class Fact(NamedTuple):
             record.value,
             record.gradient,
             record.inputs,
+            since,
         )

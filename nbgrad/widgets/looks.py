@@ -12,6 +12,9 @@ from nbgrad.widgets.wording import number, scalar
 WRITTEN = 64
 """Values of tensors with at most this many elements are written out."""
 
+FEW = 4
+"""With at most so many elements a gradient is written out within a line."""
+
 _LEVELS = 12
 """Steps of the heat map on each side of zero."""
 
@@ -56,6 +59,15 @@ def look(stats: Stats) -> Look:
         if stats.magnitudes:
             found["low"] = f"magnitude {found['low']}"
     return found
+
+
+def amount(stats: Stats, most: int = 1) -> str:
+    """What there is of a gradient in a few words: its numbers, with their signs, if there are at most so many."""
+    values = stats.array
+    if values is None or not 0 < values.size <= most or values.dtype.kind not in "fiub":
+        return f"norm {number(stats.norm)}"
+    numbers = ", ".join(map(scalar, values.ravel().tolist()))
+    return numbers if values.size == 1 else f"[{numbers}]"
 
 
 def facts(stats: Stats) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 from nbgrad.widgets.description import Description, Edge, Given, Node, Step
 from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.wording import number, shape_text
+from nbgrad.widgets.looks import FEW, amount
+from nbgrad.widgets.wording import shape_text
 
 
 class StepOutline(Step):
@@ -134,7 +135,7 @@ def _title(fact: Fact, count: int, total: int) -> str:
 
 def _incoming(fact: Fact) -> str:
     assert fact.gradient is not None
-    text = f"{shape_text(fact.gradient.shape)}, norm {number(fact.gradient.norm)}"
+    text = f"{shape_text(fact.gradient.shape)}, {amount(fact.gradient, FEW)}"
     return f"{text}: the backward starts here" if fact.root else text
 
 
@@ -150,5 +151,5 @@ def _meeting(source: Fact, arrived: int, due: int) -> str | None:
     if arrived < due:
         return f"path {arrived} of {due} that meet here: kept until the others arrive"
     total = source.gradient
-    text = f"; the sum has norm {number(total.norm)}" if total is not None else ""
+    text = f"; the sum is {amount(total, FEW)}" if total is not None else ""
     return f"path {arrived} of {due}: all have arrived and are added{text}"

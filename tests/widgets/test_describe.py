@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -67,7 +69,7 @@ def test_nodes_come_in_record_order_with_kinds_and_names() -> None:
 def test_shapes_dtypes_values_and_gradients_are_the_real_ones() -> None:
     described = describe(biased())
     assert node(described, "w")["label"] == ["w", "(2, 1) float32"]
-    assert node(described, "w")["rule"] == "∇ 51.22"  # 2 * (16, 20)
+    assert node(described, "w")["rule"] == "∇ norm 51.22"  # 2 * (16, 20)
     assert node(described, "b")["rule"] == "∇ 8"
     assert node(described, "loss = sum")["label"] == ["loss = sum", "() float32", "value 36"]
     gradient, value = node(described, "w")["gradient"], node(described, "y = add")["value"]
@@ -112,7 +114,7 @@ def test_the_reduction_is_a_fact_of_its_edge() -> None:
     assert reduction["reduced"]["cells"] == ["8"]
     assert reduction["warning"] is None
     assert edge(described, "matmul", "y = add")["reduction"] is None
-    assert edge(described, "b", "y = add")["gradient"] == "(1,), norm 8"
+    assert edge(described, "b", "y = add")["gradient"] == "(1,), 8"
     assert edge(described, "b", "y = add")["back"] == "(1,)"
     assert edge(described, "x", "matmul")["gradient"] is None
     assert edge(described, "x", "matmul")["label"] == "(4, 2) float32"
@@ -170,7 +172,7 @@ def test_what_ran_before_the_graph_is_outside() -> None:
     described = describe(graph)
     assert described["nodes"][0]["kind"] == "outside"
     assert described["nodes"][0]["label"][0] == "h = mul"
-    assert described["nodes"][0]["rule"] == "∇ 1.414"
+    assert described["nodes"][0]["rule"] == "∇ norm 1.414"
 
 
 def test_notes_say_what_is_missing() -> None:
@@ -203,7 +205,7 @@ def test_nan_and_inf_are_counted_and_written_as_words() -> None:
     assert gradient is not None
     assert gradient["facts"].endswith("1 NaN\n1 Inf")
     assert sorted(gradient["levels"]) == ["Y", "i", "n"]
-    assert node(described, "x")["rule"] == "∇ nan"
+    assert node(described, "x")["rule"] == "∇ norm nan"
 
 
 def test_hostile_names_stay_what_they_are() -> None:
@@ -241,3 +243,66 @@ def test_statistics_of_complex_numbers_say_that_they_are_those_of_magnitudes() -
     assert found["many"] is not None
     assert found["many"]["bars"]
     assert (found["many"]["low"], found["many"]["high"]) == ("magnitude 5", "5")
+
+
+def test_one_number_keeps_its_sign_and_a_few_are_written_out() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x, v = nbgrad.tensor(3.0, requires_grad=True), nbgrad.tensor([1.0, -2.0], requires_grad=True)
+        loss = 2 * x - 5 * x - (v * v).sum()
+        loss.backward()
+    described = describe(graph)
+    assert node(described, "x")["rule"] == "∇ -3"
+    assert node(described, "v")["rule"] == "∇ norm 4.472"
+    assert {edge["gradient"] for edge in described["edges"] if edge["source"] == node(described, "v")["id"]} == {
+        "(2,), [-1, 2]"
+    }
+    assert any(
+        given["sum"] == "path 2 of 2: all have arrived and are added; the sum is -3" for given in given_in(described)
+    )
+
+
+def given_in(described: Description) -> list[Any]:
+    return [given for step in described["steps"] or [] for given in step["given"]]
+
+
+def told(described: Description, name: str, term: str) -> list[str]:
+    return [row["text"] for row in node(described, name)["details"] if row["term"] == term]
+
+
+def test_a_leaf_that_a_step_has_changed_says_so() -> None:
+    changes: dict[str, Callable[[Any], Any]] = {
+        "SGD.step()": lambda w: nbgrad.optim.SGD([w], lr=0.1).step(),
+        "sub_": lambda w: nbgrad.no_grad()(lambda: w.sub_(0.4))(),
+        "t.data = ...": lambda w: setattr(w, "data", w.data.sub_(0.4)),
+    }
+    for what, change in changes.items():
+        with nbgrad.AutogradGraph() as graph:
+            w = nbgrad.tensor(3.0, requires_grad=True)
+            loss = (w - 1) ** 2
+            loss.backward()
+            before = describe(graph)
+            change(w)
+            after = describe(graph)
+        for described in (after, describe(graph)):
+            assert node(described, "w")["label"][2:] == [f"value 2.6 after {what}"]
+            (text,) = told(described, "w", "values")
+            assert text.startswith(f"as they are after {what}, which came later, at ")
+        assert node(before, "w")["label"][2:] == ["value 3"]
+        with nbgrad.AutogradGraph() as graph:
+            (w * 2).backward()  # the step came before this one
+        assert node(describe(graph), "w")["label"][2:] == ["value 2.6"]
+
+
+def test_a_grad_that_holds_several_backwards_says_so() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        w, v = nbgrad.tensor([1.0, 2.0], requires_grad=True), nbgrad.tensor(1.0, requires_grad=True)
+        for _ in range(4):
+            v.grad = None
+            loss = (w * 3).sum() * v
+            loss.backward()
+    described = describe(graph)
+    assert node(described, "w")["rule"] == "∇ norm 4.243, .grad norm 16.97"
+    assert node(described, "v")["rule"] == "∇ 9"
+    (text,) = told(described, "w", ".grad")
+    assert text.startswith("[12, 12]: not what this backward brought")
+    assert told(described, "v", ".grad") == []

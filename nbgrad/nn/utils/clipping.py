@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.nn.utils import get_total_norm as total_norm_of
 
-from nbgrad.core.modes import current
+from nbgrad.core.modes import tell_changed
 from nbgrad.core.tensor import Tensor
 
 Params = Tensor | Iterable[Tensor]
@@ -79,7 +79,7 @@ def clip_grads_with_norm_(
     grads = _grads(parameters)
     for batch in _batches(grads, foreach):
         torch._foreach_mul_(batch, factor.to(batch[0].device))
-    _tell(grads, "clip_grads_with_norm_()")
+    tell_changed(grads, "clip_grads_with_norm_()")
 
 
 def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None = None) -> None:
@@ -95,7 +95,7 @@ def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None
     for batch in _batches(grads, foreach):
         torch._foreach_clamp_min_(batch, -bound)
         torch._foreach_clamp_max_(batch, bound)
-    _tell(grads, "clip_grad_value_()")
+    tell_changed(grads, "clip_grad_value_()")
 
 
 def _listed(parameters: Params) -> list[Tensor]:
@@ -117,8 +117,3 @@ def _batches(grads: list[torch.Tensor], foreach: bool | None) -> list[list[torch
     for number, grad in enumerate(grads):
         batches.setdefault(number if foreach is False else (grad.device, grad.dtype), []).append(grad)
     return list(batches.values())
-
-
-def _tell(grads: list[torch.Tensor], what: str) -> None:
-    for observer in current().observers:
-        observer.on_change(grads, what)
