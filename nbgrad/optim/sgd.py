@@ -73,7 +73,9 @@ class SGD(TorchOptimizer):
             torch._foreach_add_(data, grads, alpha=-group["lr"])  # all that torch does then, after many questions
             return
         buffers = [self.state[param].get("momentum_buffer") if momentum else None for param in params]
-        settings = {name: group[name] for name in _SETTINGS} | self._kernels(data, group)
+        settings = {name: group[name] for name in _SETTINGS}
+        if not group["nesterov"]:  # torch's foreach kernels would leave its step in the gradients, which are the user's
+            settings |= self._kernels(data, group)
         sgd(data, list(grads), buffers, **settings)
         if momentum:
             for param, buffer in zip(params, buffers, strict=True):

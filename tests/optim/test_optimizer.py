@@ -9,6 +9,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import nbgrad
 from nbgrad import nn, optim
+from nbgrad.optim.torchs import TorchOptimizer
 
 
 def stepped(momentum=0.9):
@@ -336,3 +337,18 @@ def test_a_learning_rate_may_be_a_tensor_of_ours(kind):
         return x.data
 
     assert torch.equal(walked(nbgrad.tensor(0.1)), walked(torch.tensor(0.1)))
+
+
+@pytest.mark.parametrize("count", [1, 8])
+@pytest.mark.parametrize(
+    "kind", sorted(kind.__name__ for kind in TorchOptimizer.__subclasses__() if kind is not optim.LBFGS)
+)
+def test_a_step_leaves_the_gradients_as_they_are(kind, count):
+    settings = {"momentum": 0.9, "nesterov": True} if kind == "SGD" else {}
+    params = [nn.Parameter(torch.ones(2, 2)) for _ in range(count)]  # Muon takes matrices
+    optimizer = getattr(optim, kind)(params, **settings)
+    for _ in range(2):
+        optimizer.zero_grad()
+        sum((param * 3).sum() for param in params).backward()
+        optimizer.step()
+        assert all(torch.equal(param.grad.data, torch.full((2, 2), 3.0)) for param in params)
