@@ -279,6 +279,16 @@ def _check_foreign(kind: str, name: str, value: "torch.nn.Module | torch.nn.Para
             f"attribute {name!r} of {kind} is a {torch.typename(value)} of torch's, which nbgrad does not "
             f"differentiate: write nbgrad.nn.{instead}, or freeze it with requires_grad_(False)"
         )
+    modules = value.modules() if isinstance(value, torch.nn.Module) else ()
+    for inner in modules:
+        held = next((key for key, one in vars(inner).items() if isinstance(one, Tree | Parameter)), None)
+        if held is not None:
+            whose = "" if inner is value else f", whose {type(inner).__name__} is one too"
+            raise TypeError(
+                f"attribute {name!r} of {kind} is a {type(value).__name__}, a torch.nn.Module{whose}: it holds "
+                f"{held!r}, which is nbgrad's and which no optimizer and no state_dict would find there. "
+                f"Derive {type(inner).__name__} from nbgrad.nn.Module"
+            )
 
 
 def _accepted(name: str, value: Any, role: str) -> Any:

@@ -488,3 +488,30 @@ def test_what_is_torchs_own_and_would_be_learned_is_an_error(make: Any, instead:
     net.inner = make().requires_grad_(False)
     net.loss = torch.nn.MSELoss()
     assert list(net.parameters()) == []
+
+
+def test_a_block_half_ported_from_torch_is_an_error() -> None:
+    class Inner(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(4))
+
+    class Outer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+    net = nn.Module()
+    with pytest.raises(TypeError, match=r"'block' of Module is a Outer.*Inner is one too.*'scale'.*Derive Inner from"):
+        net.block = Outer()
+    with pytest.raises(
+        TypeError, match=r"'block' of Module is a Layer.*it holds 'linear'.*Derive Layer from nbgrad.nn"
+    ):
+        net.block = Layer()
+    net.frozen = torch.nn.Linear(2, 2).requires_grad_(False)  # a feature extractor, say
+    assert not hasattr(net, "block")
