@@ -13,7 +13,7 @@ from torch import (
     manual_seed as manual_seed,
 )
 
-from nbgrad import fft as fft, linalg as linalg, nn as nn, optim as optim, special as special
+from nbgrad import fft as fft, func as func, linalg as linalg, nn as nn, optim as optim, special as special
 from nbgrad.core.anomaly import AnomalyError as AnomalyError, detect_anomaly as detect_anomaly
 from nbgrad.core.autocast import autocast as autocast
 from nbgrad.core.check import (

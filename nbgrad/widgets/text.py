@@ -10,6 +10,9 @@ from nbgrad.widgets.runs import scope_path
 ROWS = 200
 """How many nodes are listed: the last ones, where the backward starts."""
 
+FINDINGS = 30
+"""How many findings are listed."""
+
 _COLUMN = 48
 
 
@@ -21,12 +24,13 @@ def text(description: Description, *, rows: int = ROWS) -> str:
         rows: how many nodes, and how many reductions, are listed at most; the last ones are.
 
     Returns:
-        Lines without trailing blanks: the summary, the notes, one row for each node with what it takes and the
-        gradients that came back, and the broadcast reductions.
+        Lines without trailing blanks: the summary, the notes, what was found to be wrong, one row for each node with
+        what it takes and the gradients that came back, and the broadcast reductions.
     """
     nodes = description["nodes"]
     lines = [f"{clip(description['name'], 120)}: {clip(description['summary'], 500)}"]
     lines += [f"Note: {clip(note, 500)}" for note in description["notes"]]
+    lines += _findings(description)
     taken: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in description["edges"]:
         taken[edge["target"]].append(edge)
@@ -44,6 +48,14 @@ def text(description: Description, *, rows: int = ROWS) -> str:
     reduced = [(edge, edge["reduction"]["text"]) for edge in description["edges"] if edge["reduction"] is not None]
     lines += _section("Broadcast reductions", reduced, 72, rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _findings(description: Description) -> list[str]:
+    """What is wrong, with the node where it is, and the modules whose gradients vanish or explode."""
+    found = [one["text"] + (f" ({one['node']})" if one["node"] else "") for one in description["problems"]]
+    found += [one["text"] for one in description["verdicts"] if one["kind"] != "sound"]
+    rest = [f"({len(found) - FINDINGS:,} more findings are not listed)"] if len(found) > FINDINGS else []
+    return [f"Finding: {clip(text, 500)}" for text in found[:FINDINGS]] + rest
 
 
 def _section(title: str, said: list[tuple[Edge, str]], width: int, rows: int) -> list[str]:

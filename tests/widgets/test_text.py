@@ -27,6 +27,16 @@ def test_the_small_table(small: Description) -> None:
     assert text(small) == SMALL
 
 
+def test_what_is_wrong_stands_above_the_table(small: Description) -> None:
+    small["problems"] = [{"kind": "nan", "text": "NaN begins here", "node": "n2"}] * 31
+    small["verdicts"] = [{"kind": kind, "scope": None, "text": f"{kind} gradients"} for kind in ("vanishing", "sound")]  # type: ignore[misc]
+    lines = text(small).splitlines()
+    assert lines[1:31] == ["Finding: NaN begins here (n2)"] * 30
+    assert lines[31:33] == ["(2 more findings are not listed)", ""]
+    small["problems"] = []
+    assert text(small).splitlines()[1:3] == ["Finding: vanishing gradients", ""]
+
+
 def test_scopes_are_paths(mlp: Description) -> None:
     assert "MLP > layers.1 (Linear)" in text(mlp)
 
