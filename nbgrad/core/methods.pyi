@@ -43,6 +43,10 @@ class EigenvaluesAndEigenvectors(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
 
+class HAndC(NamedTuple):
+    h: Tensor
+    c: Tensor
+
 class InputAndWeight(NamedTuple):
     input: Tensor
     weight: Tensor

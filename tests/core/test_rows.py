@@ -151,6 +151,10 @@ FIRST_RANK = {
     "rnn_relu_layer": 6,  # it takes a batch of sequences
     "lstm_layer": 6,  # it takes a batch of sequences
     "gru_layer": 6,  # it takes a batch of sequences
+    "rnn_tanh_step": 6,  # it takes a batch of vectors
+    "rnn_relu_step": 6,  # it takes a batch of vectors
+    "lstm_step": 6,  # it takes a batch of vectors
+    "gru_step": 6,  # it takes a batch of vectors
     "linalg_matrix_rank": 2,
 }
 """Rows whose first input cannot be a single number; all others have samples from rank 0 on."""
@@ -420,6 +424,10 @@ DIFFERENT = {
     ("in place", "lstm_layer", 6): "for the second order we compute the gates again, which takes the biases",
     ("in place", "gru_layer", 4): "for the second order we compute the gates again, which takes the biases",
     ("in place", "gru_layer", 5): "for the second order we compute the gates again, which takes the biases",
+    ("in place", "lstm_step", 5): "for the second order we compute the gates again, which takes the biases",
+    ("in place", "lstm_step", 6): "for the second order we compute the gates again, which takes the biases",
+    ("in place", "gru_step", 4): "for the second order we compute the gates again, which takes the biases",
+    ("in place", "gru_step", 5): "for the second order we compute the gates again, which takes the biases",
     ("twice", "col_to_img"): "torch's gradient is taken in small steps, which save something",
     ("twice", "affine_grid_backward"): "torch's gradient is taken in small steps, which save something",
 }

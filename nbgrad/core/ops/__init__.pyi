@@ -2066,7 +2066,7 @@ def gru(
 def gru_cell(
     input: Array, hx: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None, b_hh: Array | None = None
 ) -> Tensor:
-    """One step of a recurrent network: see gru_layer.
+    """One step of a recurrent network: see gru_step.
 
     Shapes: input (N, I) or (I,), states (N, H) or (H,), weights as for a layer; output as the states.
     """
@@ -3053,7 +3053,7 @@ def lstm(
 def lstm_cell(
     input: Array, hx: Sequence[Array], w_ih: Array, w_hh: Array, b_ih: Array | None = None, b_hh: Array | None = None
 ) -> tuple[Tensor, Tensor]:
-    """One step of a recurrent network: see lstm_layer.
+    """One step of a recurrent network: see lstm_step.
 
     Shapes: input (N, I) or (I,), states (N, H) or (H,), weights as for a layer; output as the states.
     """
@@ -4071,7 +4071,7 @@ def rnn_relu(
 def rnn_relu_cell(
     input: Array, hx: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None, b_hh: Array | None = None
 ) -> Tensor:
-    """One step of a recurrent network: see rnn_relu_layer.
+    """One step of a recurrent network: see rnn_relu_step.
 
     Shapes: input (N, I) or (I,), states (N, H) or (H,), weights as for a layer; output as the states.
     """
@@ -4103,7 +4103,7 @@ def rnn_tanh(
 def rnn_tanh_cell(
     input: Array, hx: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None, b_hh: Array | None = None
 ) -> Tensor:
-    """One step of a recurrent network: see rnn_tanh_layer.
+    """One step of a recurrent network: see rnn_tanh_step.
 
     Shapes: input (N, I) or (I,), states (N, H) or (H,), weights as for a layer; output as the states.
     """

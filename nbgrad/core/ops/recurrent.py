@@ -47,12 +47,12 @@ def _before(hidden, first, reverse):
     return [*hidden[1:], first] if reverse else [first, *hidden[:-1]]
 
 
-def _own(state):
+def own(state):
     """A state that autocast leaves in its element type, as torch does on a CPU: only products with it are cast."""
     return state.detach() if state.device.type == "cpu" else state
 
 
-def _alike(x, other):
+def alike(x, other):
     """In the element type of ``other``: under autocast a state may have another than the gates."""
     return x if x.dtype is other.dtype else x.to(dtype=other.dtype)
 
@@ -64,7 +64,7 @@ def _flat(x):
 def _weight_gradients(of_inputs, of_hidden, input, before, biases):
     """The gradients of input and weights from those of the gates before their activations, each (T, N, gates)."""
     i, h = _flat(of_inputs).transpose(0, 1), _flat(of_hidden).transpose(0, 1)
-    w_ih, w_hh = i @ _flat(input), h @ _alike(_flat(before), h)
+    w_ih, w_hh = i @ _flat(input), h @ alike(_flat(before), h)
     return w_ih, w_hh, *((i.sum(1), h.sum(1)) if biases is not None else (None, None))
 
 
@@ -177,7 +177,7 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         settings = (reverse, (), _LSTM, cx.shape[1], 1, b_ih is not None, False, False, True)
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
         return out, h.reshape(hx.shape), c.reshape(cx.shape), workspace, cx.new_empty(0)
-    hx, cx = _own(hx), _own(cx)
+    hx, cx = own(hx), own(cx)
     gates = _functional.linear(input, w_ih, b_ih)
     out, cells = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
@@ -218,11 +218,11 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
         if of_h is None:  # only the last cell has a gradient
             of_c, of_o = g_c, o * 0
         else:
-            of_h = of_h if w_hr is None else _alike(of_h, w_hr) @ w_hr
-            of_c = total(g_c, tanh_backward(_alike(of_h * o, bent), bent))
-            of_o = sigmoid_backward(_alike(of_h * bent, o), o)
+            of_h = of_h if w_hr is None else alike(of_h, w_hr) @ w_hr
+            of_c = total(g_c, tanh_backward(alike(of_h * o, bent), bent))
+            of_o = sigmoid_backward(alike(of_h * bent, o), o)
         shown[step] = o * bent if w_hr is not None else None
-        of_i, of_f, of_g = (_alike(of_c * factor, i) for factor in (g, cells_before[step], i))
+        of_i, of_f, of_g = (alike(of_c * factor, i) for factor in (g, cells_before[step], i))
         parts = sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o
         made[step] = cat(parts, dim=1)
         g_h, g_c = made[step] @ w_hh, of_c * f
@@ -256,14 +256,14 @@ def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
 
 def _added_up(gradients, states):
     """The gradient of a projection: the products over all steps, some of whose outputs may have no gradient."""
-    return total(*(None if g is None else g.t() @ _alike(y, g) for g, y in zip(gradients, states, strict=True)))
+    return total(*(None if g is None else g.t() @ alike(y, g) for g, y in zip(gradients, states, strict=True)))
 
 
 def _lstm_states(input, hx, cx, out, weights, reverse):
     """Gates and cells again, step by step from the inputs and the outputs before them, as recorded ops."""
     w_ih, w_hh, b_ih, b_hh = weights
     hidden = stack(_before(list(out.unbind(0)), hx, reverse))
-    summed = input @ w_ih.transpose(0, 1) + _alike(hidden, w_hh) @ w_hh.transpose(0, 1)
+    summed = input @ w_ih.transpose(0, 1) + alike(hidden, w_hh) @ w_hh.transpose(0, 1)
     summed = summed if b_ih is None else summed + (b_ih + b_hh)
     i, f, g, o = summed.chunk(4, 2)
     gates = cat([sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)], dim=2).unbind(0)
@@ -298,7 +298,7 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
 
     Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
     """
-    hx, size = _own(hx), hx.shape[1]
+    hx, size = own(hx), hx.shape[1]
     gates = _functional.linear(input, w_ih, b_ih)
     out, shown = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
@@ -329,9 +329,9 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
         r, z, n = gates[step].chunk(3, 1)
         of_h = total(None if g_out is None else g_out[step], g_h)
         kept = of_h * z
-        of_n = tanh_backward(_alike(of_h - kept, n), n)
+        of_n = tanh_backward(alike(of_h - kept, n), n)
         of_r = sigmoid_backward(of_n * shown[step], r)
-        of_z = sigmoid_backward(_alike(of_h * (before[step] - n), z), z)
+        of_z = sigmoid_backward(alike(of_h * (before[step] - n), z), z)
         of_inputs[step] = cat([of_r, of_z, of_n], dim=1)
         of_hidden[step] = cat([of_r, of_z, of_n * r], dim=1)
         g_h = of_hidden[step] @ w_hh + kept
@@ -343,7 +343,7 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
 def _gru_states(input, before, weights):
     """The gates again, and what the reset gate is multiplied with, as recorded ops."""
     w_ih, w_hh, b_ih, b_hh = weights
-    x, h = input @ w_ih.transpose(0, 1), _alike(before, w_hh) @ w_hh.transpose(0, 1)
+    x, h = input @ w_ih.transpose(0, 1), alike(before, w_hh) @ w_hh.transpose(0, 1)
     if b_ih is not None:
         x, h = x + b_ih, h + b_hh
     (xr, xz, xn), (hr, hz, hn) = x.chunk(3, 2), h.chunk(3, 2)

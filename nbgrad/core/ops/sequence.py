@@ -10,6 +10,7 @@ from nbgrad.core.ops.dropout import dropout as dropped
 from nbgrad.core.ops.joining import cat, stack
 from nbgrad.core.ops.recurrent import gru_layer, lstm_layer, rnn_relu_layer, rnn_tanh_layer
 from nbgrad.core.ops.splitting import split
+from nbgrad.core.ops.steps import gru_step, lstm_step, rnn_relu_step, rnn_tanh_step
 from nbgrad.core.tensor import Tensor
 
 
@@ -137,28 +138,25 @@ gru = _stacked("gru", gru_layer, 1)
 lstm = _stacked("lstm", lstm_layer, 2)
 
 
-def _cell(name, layer, states):
+def _cell(name, row, states):
     """The function of torch of one step."""
 
     def step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
         first = (hx,) if states == 1 else tuple(hx)
-        batched = input.ndim == 2
-        x = input.unsqueeze(0)
-        if not batched:
-            x, first = x.unsqueeze(0), tuple(state.unsqueeze(0) for state in first)
-        _, *last = layer(x, *first, w_ih, w_hh, b_ih, b_hh)
-        last = last if batched else [state.squeeze(0) for state in last]
-        return last[0] if states == 1 else tuple(last)
+        if input.ndim == 2:
+            return row(input, *first, w_ih, w_hh, b_ih, b_hh)
+        last = row(input.unsqueeze(0), *(state.unsqueeze(0) for state in first), w_ih, w_hh, b_ih, b_hh)
+        return last.squeeze(0) if states == 1 else tuple(state.squeeze(0) for state in last)
 
     step.__name__ = name
-    step.__doc__ = f"""One step of a recurrent network: see {layer.name}.
+    step.__doc__ = f"""One step of a recurrent network: see {row.name}.
 
     Shapes: input (N, I) or (I,), states (N, H) or (H,), weights as for a layer; output as the states.
     """
     return step
 
 
-rnn_tanh_cell = _cell("rnn_tanh_cell", rnn_tanh_layer, 1)
-rnn_relu_cell = _cell("rnn_relu_cell", rnn_relu_layer, 1)
-gru_cell = _cell("gru_cell", gru_layer, 1)
-lstm_cell = _cell("lstm_cell", lstm_layer, 2)
+rnn_tanh_cell = _cell("rnn_tanh_cell", rnn_tanh_step, 1)
+rnn_relu_cell = _cell("rnn_relu_cell", rnn_relu_step, 1)
+gru_cell = _cell("gru_cell", gru_step, 1)
+lstm_cell = _cell("lstm_cell", lstm_step, 2)
