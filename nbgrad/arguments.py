@@ -4,6 +4,7 @@ import shlex
 import warnings
 from argparse import SUPPRESS, BooleanOptionalAction
 from dataclasses import Field
+from functools import partial
 from typing import Any, Self
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
@@ -12,7 +13,8 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode
 from traitlets.config import Config, Configurable
 
-from nbgrad.options import TABLE, check, configured, flag, nearest
+from nbgrad.core.spelling import nearest
+from nbgrad.options import TABLE, check, configured, flag, optional
 
 MAGIC = "%%autograd"
 LISTED = "%autograd help lists the options."
@@ -43,14 +45,18 @@ def takes_options(function: Any) -> Any:
 def _form(one: Field[Any]) -> dict[str, Any]:
     if one.type is bool:
         return {"action": BooleanOptionalAction}
-    if "choices" in one.metadata:  # what is none of them, and what is no number, is told by options.check
+    if "choices" in one.metadata:  # what is none of them is told by options.check
         return {"metavar": f"{{{','.join(one.metadata['choices'])}}}"}
-    return {"type": _number, "metavar": "N"} if "least" in one.metadata else {"metavar": one.name.upper()}
+    read = partial(_read, one)
+    return {"type": read, "metavar": "N" if "least" in one.metadata else one.name.upper()}
 
 
-def _number(text: str) -> int | str:
+def _read(one: Field[Any], text: str) -> int | str | None:
+    """What a cell gives an option; what is no number is told by options.check."""
+    if optional(one) and text.lower() in (written(None), "none"):
+        return None
     try:
-        return int(text)
+        return int(text) if "least" in one.metadata else text
     except ValueError:
         return text
 
@@ -132,6 +138,7 @@ def explained(name: str) -> str:
     for one in TABLE:
         if wanted in (one.name, flag(one)[2:]):
             kind = "yes or no" if one.type is bool else "a whole number" if "least" in one.metadata else "text"
+            kind += ", or none" if optional(one) else ""
             return "\n".join(
                 [
                     f"{flag(one)}: {one.metadata['help']}",

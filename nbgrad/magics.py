@@ -18,7 +18,8 @@ from nbgrad import arguments
 from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.options import configured, nearest
+from nbgrad.core.spelling import nearest
+from nbgrad.options import configured
 from nbgrad.recording import record
 from nbgrad.reprs import RICH
 from nbgrad.saving import UNSAVED, save, unsaved

@@ -6,13 +6,13 @@ the magics, the settings, the completions and the signature of ``record`` are ma
 
 from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 
 from nbgrad.core.history import FRAMES, HistoryRecorder
+from nbgrad.core.spelling import nearest
 from nbgrad.core.tensor import check_device
 
 View = Literal["graph", "steps", "flow", "text", "none"]
@@ -53,13 +53,6 @@ def suffix_of(path: str | Path) -> str:
         what = f"a file that ends in {suffix}" if suffix else "a file without a suffix"
         raise ValueError(f"{str(path)!r}: a graph is not written to {what}, but to {', '.join(SUFFIXES)}")
     return suffix
-
-
-def nearest(given: str, known: Iterable[str]) -> str:
-    """A question after the one of ``known`` that ``given`` may have been meant to be; empty if there is none."""
-    plain = {name.lower().lstrip("-"): name for name in known}
-    found = get_close_matches(given.lower().lstrip("-"), plain, n=1)
-    return f"; did you mean {plain[found[0]]}?" if found else ""
 
 
 def option(default: Any, help: str, example: str, **facts: Any) -> Any:
@@ -126,6 +119,16 @@ class Options:
 TABLE: tuple[Field[Any], ...] = fields(Options)
 
 
+def check_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError for the first of the options ``given`` to ``function`` that is not ``known`` to it."""
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            of_record = name in {one.name for one in TABLE}
+            hint = "; nbgrad.record has it" if of_record else nearest(name, known)
+            raise TypeError(f"{function}() has no option {name}, only {', '.join(known)}{hint}")
+
+
 def check(one: Field[Any], value: Any) -> None:
     """Raise a ValueError if ``value`` is none of the option's."""
     wanted, facts = None, one.metadata
@@ -136,11 +139,16 @@ def check(one: Field[Any], value: Any) -> None:
     elif one.type is bool and not isinstance(value, bool):
         wanted = "True or False"
     elif "least" in facts and (type(value) is not int or value < facts["least"]):
-        wanted = f"a whole number, {facts['least']} or more"
+        wanted = f"a whole number, {facts['least']} or more{', or none' if optional(one) else ''}"
     if wanted is not None:
         raise ValueError(f"{one.name}={value!r}: it has to be {wanted}")
     if "check" in facts:
         facts["check"](value)
+
+
+def optional(one: Field[Any]) -> bool:
+    """Whether no value is one too, which holds for all cells where nothing else is set."""
+    return one.metadata["default"] is None and bool(one.metadata.get("every", True))
 
 
 def flag(one: Field[Any]) -> str:

@@ -2,8 +2,9 @@
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import wraps
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from nbgrad.core.anomaly import detect_anomaly
 from nbgrad.core.caller import tensor_variables, user_frame
@@ -11,9 +12,25 @@ from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.strict import strict_broadcast
 from nbgrad.core.timing import TimedGraph
-from nbgrad.options import Options
+from nbgrad.options import TABLE, Options, check_known
+
+T = TypeVar("T")
 
 
+def _explaining(cls: type[T]) -> type[T]:
+    """``cls``, a class of options, which says what there is instead of an option that it has not."""
+    make: Any = cls.__init__
+
+    @wraps(make)  # with its signature, which editors show
+    def checked(self: T, *args: Any, **options: Any) -> None:
+        check_known(cls.__name__, options, [one.name for one in TABLE])
+        make(self, *args, **options)
+
+    cls.__init__ = checked  # type: ignore[method-assign, assignment]
+    return cls
+
+
+@_explaining
 @dataclass
 class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record(view="text") as graph:
     """Record the ops of a block in an ``AutogradGraph`` and show it at the end of the block, also when that raises.
@@ -27,6 +44,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         ...     loss.backward()
 
     Raises:
+        TypeError: an option that there is not; the message names what may have been meant.
         ValueError: a value that is none of the option's.
         RuntimeError: a CUDA device is asked for where there is none; or the same ``record`` is entered twice.
     """

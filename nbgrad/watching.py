@@ -4,6 +4,7 @@ from time import perf_counter
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
 
+import torch
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
@@ -11,8 +12,9 @@ from nbgrad.core.caller import tensor_variables, user_frame
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Observer, current, set_state
 from nbgrad.core.node import record_id
+from nbgrad.core.strict import warn_here
 from nbgrad.nn.module import Module
-from nbgrad.options import Options
+from nbgrad.options import Options, check_known
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out
@@ -20,6 +22,9 @@ from nbgrad.widgets.numbers import Holdings
 from nbgrad.widgets.view import GraphView
 
 _watches: "WeakKeyDictionary[Module, Watch]" = WeakKeyDictionary()
+
+_OPTIONS = ("name", "depth", "direction", "history", "budget")
+"""Those of ``nbgrad.record`` that a picture has which is drawn again and again."""
 
 _SHARE = 20
 """A picture that took a second to make is followed by at least so many seconds without one."""
@@ -43,12 +48,13 @@ class Watch(Observer):
 
     Raises:
         RuntimeError: there is no notebook to draw in.
-        TypeError, ValueError: an option that is not one of these, or that cannot have that value.
+        TypeError, ValueError: a model that is no module of nbgrad's; an option that is not one of these, or that cannot
+            have that value.
     """
 
     def __init__(self, model: Module, *, every: float = 0.5, **options: Any) -> None:
-        if unknown := options.keys() - {"name", "depth", "direction", "history", "budget"}:
-            raise TypeError(f"watch() has no option {', '.join(sorted(unknown))}: nbgrad.record has it")
+        _check_model(model)
+        check_known("watch", options, _OPTIONS)
         shell = get_ipython()
         if shell is None:
             raise RuntimeError("watch() draws in a notebook, and this is none. nbgrad.record works everywhere.")
@@ -82,12 +88,18 @@ class Watch(Observer):
         """Stop recording and let go of every tensor; the graph, which can be displayed and saved."""
         if not self.graph.closed:
             self._refresh()
-            self._shell.events.unregister("pre_run_cell", self._begin)
-            self._shell.events.unregister("post_run_cell", self._end)
-            state = current()
-            set_state(state.replaced(observers=tuple(one for one in state.observers if one not in (self, self.graph))))
-            self.graph.close(self._shell.user_ns)
+            self._stop()
         return self.graph
+
+    def _stop(self) -> None:
+        """Record no more; the picture stays as it is."""
+        if self.graph.closed:
+            return
+        self._shell.events.unregister("pre_run_cell", self._begin)
+        self._shell.events.unregister("post_run_cell", self._end)
+        state = current()
+        set_state(state.replaced(observers=tuple(one for one in state.observers if one not in (self, self.graph))))
+        self.graph.close(self._shell.user_ns)
 
     def __enter__(self) -> Self:
         return self
@@ -120,17 +132,43 @@ class Watch(Observer):
             return
         self._waiting = True
         if perf_counter() >= self._next:
-            self.graph.name_variables(tensor_variables(user_frame()))
-            self._refresh()
+            self._refresh(tensor_variables(user_frame()))
 
-    def _refresh(self) -> None:
+    def _refresh(self, variables: dict[str, Any] | None = None) -> None:
+        """Draw, naming tensors by ``variables`` and the notebook's; where that fails, end, and let the loop go on."""
+        try:
+            self._draw(variables or {})
+        except Exception as error:  # raised here, it would break a backward that is done
+            self._stop()
+            warn_here(
+                f"{self!r} could not draw and has ended: {type(error).__name__}: {error}. What you run goes on; "
+                "nbgrad.watch(model) begins anew."
+            )
+
+    def _draw(self, variables: dict[str, Any]) -> None:
         begin = perf_counter()
         self._waiting = False
         model, reached = self._model(), {record.id for record in self.graph.records}
         if model is None or reached.isdisjoint(record_id(one.origin) for one in model.parameters()):
             return
+        self.graph.name_variables(variables)
         self.graph.name_variables(dict(self._shell.user_ns))
         description = outline(self.graph)
         self.view.draw(description, folded_below(description, self._depth), Holdings(self.graph))
         end = perf_counter()
         self._next = end + max(self._every, _SHARE * (end - begin))
+
+
+def _check_model(model: Any) -> None:
+    """Raise a TypeError that says what to watch instead of something that is no module of nbgrad's."""
+    if isinstance(model, Module):
+        return
+    what, instead = f"the {type(model).__name__} {model!r}", "pass the module that your loop trains"
+    if isinstance(model, torch.nn.Module):
+        what = f"the torch module {type(model).__name__}, whose backward runs in torch's own autograd"
+        instead = "make it one of nbgrad's, net = nbgrad.from_torch(model), then train and watch that"
+    elif isinstance(model, type):
+        what, instead = f"the class {model.__name__}", f"make a module of it, net = {model.__name__}(...)"
+    elif isinstance(model, str):
+        instead = f"pass the module itself, without quotes: nbgrad.watch({model})"
+    raise TypeError(f"watch() takes a module of nbgrad.nn, and got {what}: {instead}")

@@ -126,7 +126,7 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
     assert said(shell, "%autograd -h") == text
     assert said(shell, "%autograd help depth").splitlines() == [
         "--depth: draw modules folded that are nested deeper; default: as far as fits",
-        "  value      a whole number",
+        "  value      a whole number, or none",
         "  default    -",
         "  now        -",
         "  in a cell  %%autograd --depth 1",

@@ -3,6 +3,7 @@
 import re
 import shlex
 from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from ipywidgets.widgets.widget import _instances
 import nbgrad
 from nbgrad.arguments import COMMANDS, complete, flags
 from nbgrad.core.modes import State, current
+from nbgrad.core.spelling import nearest
 from nbgrad.core.timing import TimedGraph
-from nbgrad.options import TABLE, Options, nearest
+from nbgrad.options import TABLE, Options
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.packing import unpacked
 
@@ -37,8 +39,12 @@ def run(shell: InteractiveShell, cell: str) -> tuple[ExecutionResult, Any]:
     return result, captured
 
 
+def the_magics(shell: InteractiveShell) -> Any:
+    return shell.magics_manager.registry["AutogradMagics"]
+
+
 def recorded(shell: InteractiveShell) -> nbgrad.AutogradGraph:
-    return shell.magics_manager.registry["AutogradMagics"].last.graph
+    return the_magics(shell).last.graph
 
 
 def shown(captured: Any) -> list[str]:
@@ -211,8 +217,9 @@ def test_record_names_variables_and_rejects_what_is_none_of_an_options_values() 
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             nbgrad.record(**wrong)
-    with pytest.raises(TypeError, match="deph"):
+    with pytest.raises(TypeError, match=r"record\(\) has no option deph, only name, .*; did you mean depth\?"):
         nbgrad.record(deph=1)  # type: ignore[call-arg]
+    assert list(signature(nbgrad.record).parameters) == [field.name for field in TABLE], "editors show it"
 
 
 def test_record_prints_the_text_where_there_is_no_notebook(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,6 +265,19 @@ def test_config_sets_the_defaults_of_cells_and_of_record(shell: InteractiveShell
     assert re.search(r"watch +no", listed)
     nbgrad.unload_ipython_extension(shell)
     assert nbgrad.record().view == "graph"
+
+
+@pytest.mark.parametrize("none", ["-", "none", "None"])
+def test_an_option_that_may_be_none_is_set_back_to_it(shell: InteractiveShell, none: str) -> None:
+    run(shell, "%autograd config --depth 2 --device cpu")
+    assert (nbgrad.record().depth, nbgrad.record().device) == (2, "cpu")
+    assert run(shell, f"%autograd config --depth {none} --device {none}")[0].success
+    assert (nbgrad.record().depth, nbgrad.record().device) == (None, None)
+    run(shell, "%autograd config --depth 0")
+    run(shell, f"%%autograd --depth {none} --view none\n1")
+    assert the_magics(shell).session.recording.depth is None
+    assert "a whole number, or none" in run(shell, "%autograd help depth")[1].stdout
+    assert "0 or more, or none" in str(run(shell, "%autograd config --depth one")[0].error_in_exec)
 
 
 @pytest.mark.parametrize(

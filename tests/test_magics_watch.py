@@ -7,6 +7,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from nbclient import NotebookClient
@@ -135,7 +136,8 @@ def test_reader_and_writer_of_the_folds(shell: InteractiveShell) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"view": "text"}, TypeError, "no option view"),
+        ({"view": "text"}, TypeError, "no option view, only name, .*; nbgrad.record has it"),
+        ({"dept": 1}, TypeError, "no option dept, only name, .*; did you mean depth"),
         ({"depth": -1}, ValueError, "depth=-1"),
     ],
 )
@@ -144,6 +146,41 @@ def test_options_that_cannot_be(
 ) -> None:
     with pytest.raises(error, match=said):
         nbgrad.watch(nbgrad.nn.Linear(1, 1), **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            torch.nn.Linear(2, 1),
+            r"the torch module Linear, .* net = nbgrad\.from_torch\(model\), then train and watch that",
+        ),
+        ("net", r"the str 'net': pass the module itself, without quotes: nbgrad\.watch\(net\)"),
+        (nbgrad.nn.Linear, r"the class Linear: make a module of it, net = Linear\(\.\.\.\)"),
+        (None, "the NoneType None: pass the module that your loop trains"),
+    ],
+)
+def test_what_is_no_module_of_nbgrads_is_refused_at_once(shell: InteractiveShell, model: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        nbgrad.watch(model)
+    assert current() == State()
+    run(shell, "import nbgrad\nnbgrad.tensor([1.0], requires_grad=True).exp().backward()")
+
+
+def test_a_watch_that_cannot_draw_ends_and_the_backward_goes_on(
+    shell: InteractiveShell, live: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("no room")
+
+    run(shell, STEP)
+    before = live.view.picture
+    monkeypatch.setattr("nbgrad.watching.outline", fail)
+    with pytest.warns(UserWarning, match=r"could not draw .* ValueError: no room\. What"):
+        run(shell, LOOP)
+    assert shell.user_ns["net"][0].weight.grad is not None
+    assert (live.graph.closed, live.view.picture) == (True, before)
+    run(shell, LOOP)
 
 
 def test_without_a_notebook_there_is_nothing_to_draw_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,19 +85,20 @@ def warn_unpaired(op: str, input: Any, target: Any) -> None:
     first = _name(input, raw=True) or "input"
     second = _name(target, raw=True) or "target"
     pairs = _paired((first, a), (second, b))
-    _warn(f"{op} compares {first} of shape {a} with {second} of shape {b}, which broadcast to {result}: {pairs}")
+    warn_here(f"{op} compares {first} of shape {a} with {second} of shape {b}, which broadcast to {result}: {pairs}")
 
 
 def warn_one_class(op: str, input: Any, target: Any) -> None:
     """Warn, once per line, that a choice among one class costs nothing, whatever the scores."""
-    _warn(
+    warn_here(
         f"{op} has scores of shape {tuple(input.shape)} for targets of shape {tuple(target.shape)}: with one class the "
         "loss is always 0. Give a score for each of two classes, or use a loss that takes one number, such as mse_loss "
         "with targets of the scores' shape."
     )
 
 
-def _warn(text: str) -> None:
+def warn_here(text: str) -> None:
+    """Warn, once for each line of the user's, at the line that runs now."""
     frame = user_frame()
     warnings.warn_explicit(
         *(text, UserWarning, frame.f_code.co_filename, frame.f_lineno),

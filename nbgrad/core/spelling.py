@@ -1,0 +1,28 @@
+"""What may have been meant by a name or a word that there is not."""
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """A question after the one of ``known`` that ``given`` may have been meant to be; empty if there is none."""
+    names = sorted(known, key=lambda name: name[:1] == given[:1])  # of Tensor and tensor, the one written as given
+    plain = {name.lower().lstrip("-"): name for name in names}
+    found = get_close_matches(given.lower().lstrip("-"), plain, n=1)
+    return f"; did you mean {plain[found[0]]}?" if found else ""
+
+
+def suggesting(module: dict[str, Any]) -> Callable[[str], Any]:
+    """A ``__getattr__`` for the module of these globals, which names the public one that may have been meant.
+
+    Python's own suggestion is for tracebacks that Python prints itself: a notebook shows the message alone.
+    """
+
+    def missing(name: str) -> Any:
+        known = () if name.startswith("_") else [one for one in module if not one.startswith("_")]
+        raise AttributeError(
+            f"module {module['__name__']!r} has no attribute {name!r}{nearest(name, known)}", name=name
+        )
+
+    return missing
