@@ -45,6 +45,7 @@ from nbgrad.core.modes import (
 )
 from nbgrad.core.op import op as op
 from nbgrad.core.scopes import scope as scope
+from nbgrad.core.spelling import suggesting
 from nbgrad.core.strict import BroadcastError as BroadcastError, strict_broadcast as strict_broadcast
 from nbgrad.core.tensor import Tensor as Tensor, tensor as tensor
 from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: found in the op table, listed in functions.pyi
@@ -113,7 +114,9 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
         }.get(name, "")
         if not hint and not name.startswith("_") and hasattr(torch, name):
             hint = f": use torch.{name} itself"
-        raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
+        if hint:
+            raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
+        return suggesting(globals())(name)
 
 
 def load_ipython_extension(shell: Any) -> None:

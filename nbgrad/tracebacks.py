@@ -5,7 +5,9 @@ shows them always.
 """
 
 import linecache
+import sys
 from contextlib import ExitStack
+from dis import opmap
 from inspect import currentframe
 from itertools import groupby
 from types import FrameType, TracebackType
@@ -15,12 +17,12 @@ from IPython.core.interactiveshell import InteractiveShell
 
 _SHOWN = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError),
-    *(OSError, RuntimeError, TypeError, ValueError),
+    *(OSError, RuntimeError, TypeError, ValueError, KeyboardInterrupt),
 )
-"""What programs raise; a ``SyntaxError`` is no matter of frames, and IPython shows it in its own way."""
+"""What programs and the stop button raise; a ``SyntaxError`` is no matter of frames: IPython shows it in its way."""
 
-_MEANT = (RuntimeError, TypeError, ValueError, IndexError)
-"""What nbgrad raises itself, with a message that says what is wrong."""
+_MEANT = (RuntimeError, TypeError, ValueError, IndexError, KeyboardInterrupt)
+"""What nbgrad raises itself, with a message that says what is wrong; the user may stop it anywhere."""
 
 
 def shorten(shell: InteractiveShell, undo: ExitStack) -> None:
@@ -60,17 +62,32 @@ def shortened(error: BaseException, trace: TracebackType | None) -> TracebackTyp
     while trace is not None:
         entries.append(trace)
         trace = trace.tb_next
-    if entries and _package(entries[-1]) == "nbgrad" and not isinstance(error, _MEANT):
+    if entries and _package(entries[-1]) == "nbgrad" and not _meant(error, entries[-1]):
         return whole
+    libraries = {"nbgrad", "torch"}
+    if isinstance(error, KeyboardInterrupt):  # it may come in anything that nbgrad calls
+        libraries |= sys.stdlib_module_names
     kept: list[TracebackType] = []
-    for of_libraries, frames in groupby(entries, lambda entry: _package(entry) in ("nbgrad", "torch")):
+    for of_libraries, frames in groupby(entries, lambda entry: _package(entry) in libraries):
         run = list(frames)
-        if not of_libraries or all(_package(entry) == "torch" for entry in run):
+        if not of_libraries or all(_package(entry) != "nbgrad" for entry in run):
             kept += run
     short: TracebackType | None = None
     for entry in reversed(kept):
         short = TracebackType(short, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return short
+
+
+def _meant(error: BaseException, last: TracebackType) -> bool:
+    """Whether nbgrad raised ``error`` with a message of its own, in the frame ``last``.
+
+    An AttributeError may be both: it is meant where a statement raised it, and not Python, which found no attribute.
+    """
+    raised = last.tb_frame.f_code.co_code[last.tb_lasti : last.tb_lasti + 1] == _RAISE
+    return isinstance(error, _MEANT) or (isinstance(error, AttributeError) and raised)
+
+
+_RAISE = bytes([opmap["RAISE_VARARGS"]])
 
 
 def _package(entry: TracebackType) -> str:

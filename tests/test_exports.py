@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from difflib import unified_diff
@@ -162,6 +163,27 @@ def test_an_in_place_twin_is_exported_where_torch_has_it() -> None:
 def test_a_name_that_only_torch_has_leads_there(name: str, hint: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'nbgrad' has no attribute '{name}': .*{hint}"):
         getattr(nbgrad, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [
+        (nbgrad, "Tensr", "Tensor"),
+        (nbgrad, "nograd", "no_grad"),
+        (nbgrad.nn, "Liner", "Linear"),
+        (nbgrad.nn.functional, "sofmax", "softmax"),
+        (nbgrad.optim, "Adm", "Adam"),
+    ],
+)
+def test_a_name_that_is_nearly_one_leads_there(module: ModuleType, name: str, meant: str) -> None:
+    expected = f"module '{module.__name__}' has no attribute '{name}'; did you mean {meant}?"
+    with pytest.raises(AttributeError, match=f"^{re.escape(expected)}$"):
+        getattr(module, name)
+    with pytest.raises(ImportError, match=f"cannot import name '{name}'"):
+        exec(f"from {module.__name__} import {name}")
+
+
+def test_a_name_that_is_like_no_other_leads_nowhere() -> None:
     assert not hasattr(nbgrad, "no_such_name")
     with pytest.raises(AttributeError, match=r"^module 'nbgrad' has no attribute 'no_such_name'$"):
         nbgrad.no_such_name  # noqa: B018

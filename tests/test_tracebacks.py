@@ -1,9 +1,12 @@
 """Tracebacks in a notebook: the user's own lines, and not what nbgrad does between and below them."""
 
 import re
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
@@ -37,6 +40,12 @@ def lines(text: str) -> list[str]:
         ("nbgrad.optim.SGD([x], lr=-1.0)", ["nbgrad.optim.SGD([x], lr=-1.0)", "ValueError"]),
         ("nbgrad.tensor('one')", ["nbgrad.tensor('one')", "TypeError"]),
         ("x[7]", ["x[7]", "IndexError"]),
+        ("nbgrad.Tensr", ["nbgrad.Tensr", "AttributeError"]),
+        ("nbgrad.nn.Liner", ["nbgrad.nn.Liner", "AttributeError"]),
+        (
+            "class Net(nbgrad.nn.Module):\n    def __init__(self):\n        self.a = nbgrad.nn.Linear(1, 1)\nNet()",
+            ["Net()", "self.a = nbgrad.nn.Linear(1, 1)", "AttributeError"],
+        ),
     ],
 )
 def test_an_error_of_nbgrad_shows_the_line_that_caused_it_alone(
@@ -47,6 +56,32 @@ def test_an_error_of_nbgrad_shows_the_line_that_caused_it_alone(
     assert lines(text) == expected
     assert "nbgrad/core" not in text
     assert "Could not get source" not in text
+
+
+def stopped_in(package: str) -> Callable[..., None]:
+    """A function that stands for one of ``package``, in which the user presses the stop button."""
+    namespace: dict[str, Any] = {"__name__": package}
+    exec("def stop(*_, **__):\n    raise KeyboardInterrupt", namespace)
+    stop: Callable[..., None] = namespace["stop"]
+    return stop
+
+
+@pytest.mark.parametrize("magic", ["", "%%autograd --view none\n"])
+@pytest.mark.parametrize("package", ["torch", "nbgrad.core.ops.linalg", "contextlib"])
+def test_the_stop_button_shows_the_line_that_ran_alone(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, magic: str, package: str
+) -> None:
+    shell.run_cell(f"{BEGIN}net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Tanh())")
+    monkeypatch.setattr(torch.nn.functional, "linear", stopped_in(package))
+    text = shown(shell, f"{magic}while True:\n    loss = net(x).sum()\n    loss.backward()")
+    assert lines(text) == ["loss = net(x).sum()", "KeyboardInterrupt"]
+    assert "nbgrad/" not in text
+
+
+def test_where_the_stop_button_meets_the_users_own_function_its_frames_stay(shell: InteractiveShell) -> None:
+    shell.run_cell(BEGIN)
+    text = shown(shell, "def hook(g):\n    raise KeyboardInterrupt\nx.register_hook(hook)\n(x * 2).sum().backward()")
+    assert lines(text)[:-1] == ["(x * 2).sum().backward()", "raise KeyboardInterrupt"]
 
 
 @pytest.mark.parametrize("line", ["%%autograd", "%%autograd --view none", '%%autograd --view none --name "it\'s mine"'])

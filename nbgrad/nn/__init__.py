@@ -1,5 +1,8 @@
 """Blocks to build networks of, with torch's names, arguments, defaults and ``state_dict`` keys."""
 
+from typing import TYPE_CHECKING
+
+from nbgrad.core.spelling import suggesting
 from nbgrad.nn import functional as functional, init as init, utils as utils
 from nbgrad.nn.activation import (
     CELU as CELU,
@@ -197,3 +200,6 @@ from nbgrad.nn.vision import (
     UpsamplingBilinear2d as UpsamplingBilinear2d,
     UpsamplingNearest2d as UpsamplingNearest2d,
 )
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+    __getattr__ = suggesting(globals())

@@ -1,10 +1,16 @@
 """The blocks as functions, under the names that ``torch.nn.functional`` gives them."""
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from nbgrad.core import ops
 from nbgrad.core.naming import namespace
 from nbgrad.core.ops import calling
+from nbgrad.core.spelling import suggesting
 
 globals().update(_functions := namespace(torch.nn.functional, ops) | namespace(torch.nn.functional, calling))
 __all__ = list(_functions)
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+    __getattr__ = suggesting(globals())

@@ -3,8 +3,11 @@
 torch's ``SparseAdam`` is not here: it takes nothing but sparse gradients, and the gradients of nbgrad are dense.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 
+from nbgrad.core.spelling import suggesting
 from nbgrad.optim import lr_scheduler as lr_scheduler, swa_utils as swa_utils
 from nbgrad.optim.adadelta import Adadelta as Adadelta
 from nbgrad.optim.adafactor import Adafactor as Adafactor
@@ -24,3 +27,6 @@ from nbgrad.optim.sgd import SGD as SGD
 
 if hasattr(torch.optim, "Muon"):  # torch has it from 2.9 on
     from nbgrad.optim.muon import Muon as Muon
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+    __getattr__ = suggesting(globals())
