@@ -129,11 +129,9 @@ class _Watch(Observer):
         kind = "nan" if nonfinite.holds("nan", out) else "inf"
         values = [_raw(arg) for arg in args]
         for arg, value, input in zip(args, values, op.inputs, strict=False):
-            if nonfinite.holds(kind, value):
-                if kind == "nan" or self._suspect(arg):
-                    raise self._given(op, kind, arg, value, input)
-                return
-        if any(nonfinite.holds(kind, value) for value in settings.values()):
+            if nonfinite.holds(kind, value) and (kind == "nan" or self._suspect(arg)):
+                raise self._given(op, kind, arg, value, input)
+        if nonfinite.passed_on(kind, values, settings):
             return
         index = nonfinite.first(kind, out)
         named = [(_name(arg) or input, value) for arg, value, input in zip(args, values, op.inputs, strict=False)]

@@ -1,6 +1,6 @@
 """Where a NaN or an Inf comes from, in words: what was computed from which numbers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf, isfinite, isinf, isnan
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import torch
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.row import Op
+from nbgrad.core.stats import Stats
 
 
 class Operand(NamedTuple):
@@ -42,10 +43,17 @@ def finite(value: Any) -> bool:
 
 
 def holds(kind: str, value: Any) -> bool:
-    """Whether ``value``, a tensor or a number, holds a "nan" or an "inf"."""
+    """Whether ``value``, a tensor, what is known of one, or a number, holds a "nan" or an "inf"."""
+    if isinstance(value, Stats):
+        return bool(value.nan if kind == "nan" else value.inf)
     if isinstance(value, torch.Tensor):
         return _inexact(value) and bool(_mask(kind, value).any())
     return isinstance(value, float) and (isnan(value) if kind == "nan" else isinf(value))
+
+
+def passed_on(kind: str, values: Iterable[Any], settings: dict[str, Any]) -> bool:
+    """Whether an op that made a "nan" or an "inf" was given one: among its inputs, or as a setting, as a mask has."""
+    return any(holds(kind, value) for value in (*values, *settings.values()))
 
 
 def first(kind: str, value: torch.Tensor) -> tuple[int, ...]:

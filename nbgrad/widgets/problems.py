@@ -1,5 +1,7 @@
 """What a reader must know of: where a NaN begins, what no gradient reached, broadcasts that nobody meant."""
 
+from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import torch
@@ -33,23 +35,53 @@ def _bad(stats: Stats | None) -> str | None:
 
 def _beginnings(facts: list[Fact], ids: dict[int, str]) -> list[Problem]:
     """The first values that are not finite, and the first gradients: not those that only pass them on."""
-    values = {fact.id: _bad(fact.value) for fact in facts}
+    return [
+        Problem(kind="nan", text=text, node=ids[fact.id])
+        for fact, text in list(_forward_beginnings(facts)) or _backward_beginnings(facts)
+    ]
+
+
+def _forward_beginnings(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
+    """The first values that are not finite; an Inf that is meant is none, as in a mask, nor is it an anomaly."""
     made = {fact.id: fact for fact in facts}
-    forward = []
+    wrong: set[int] = set()
     for fact in facts:
-        bad = values[fact.id]
-        if bad and not any(values.get(taken.source or 0) for taken in fact.inputs):
-            text = f"{bad} begins here, in the forward of {_what(fact)}{_cause(fact, made, bad)}"
-            forward.append(Problem(kind="nan", text=text, node=ids[fact.id]))
-    if forward:
-        return forward
+        bad = _bad(fact.value)
+        if not bad:
+            continue
+        if not wrong.isdisjoint(taken.source or 0 for taken in fact.inputs):
+            wrong.add(fact.id)
+        elif bad == "NaN" or not _meant(fact, made):
+            wrong.add(fact.id)
+            yield fact, f"{bad} begins here, in the forward of {_what(fact)}{_cause(fact, made, bad)}"
+
+
+def _meant(fact: Fact, made: dict[int, Fact]) -> bool:
+    """Whether an Inf is in a constant, or was given to the op that passes it on."""
+    return fact.kind == "constant" or nonfinite.passed_on("inf", _given(fact, made), fact.settings)
+
+
+def _given(fact: Fact, made: dict[int, Fact]) -> list[Any]:
+    """The numbers that an op was given, and what is known of the values of tensors.
+
+    A constant that is gone, as ``nbgrad.tensor(-inf)`` within an expression, may have been infinite.
+    """
+    sources = [one for taken in fact.inputs if (one := made.get(taken.source or 0)) is not None]
+    known = [inf if one.value is None and one.kind == "constant" else one.value for one in sources]
+    return [*known, *[taken.literal for taken in fact.inputs]]
+
+
+def _backward_beginnings(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
+    """The first gradient that is not finite, unless the values that its rule read are not either."""
+    made = {fact.id: fact for fact in facts}
     for fact in reversed(facts):
         for taken in fact.inputs:
             bad = _bad(taken.gradient)
-            if bad and not _bad(fact.gradient):
-                text = f"{bad} begins here, in the rule of {_what(fact)} for {taken.name}"
-                return [Problem(kind="nan", text=text, node=ids[fact.id])]
-    return []
+            if not bad or _bad(fact.gradient):
+                continue
+            if not nonfinite.passed_on(bad.lower(), [fact.value, *_given(fact, made)], fact.settings):
+                yield fact, f"{bad} begins here, in the rule of {_what(fact)} for {taken.name}"
+                return
 
 
 def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:

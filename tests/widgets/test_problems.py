@@ -1,0 +1,66 @@
+"""The findings of a graph: what is wrong in it, or probably not meant."""
+
+from collections.abc import Callable
+from math import inf, nan
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.nn.functional import scaled_dot_product_attention, softmax
+from nbgrad.widgets.describe import describe
+
+
+def found(run: Callable[[], nbgrad.Tensor]) -> list[str]:
+    """The findings of a graph of ``run`` and the backward of its sum."""
+    with nbgrad.AutogradGraph() as graph:
+        run().sum().backward()
+    return [problem["text"] for problem in describe(graph)["problems"]]
+
+
+def scores(*numbers: float) -> nbgrad.Tensor:
+    return nbgrad.tensor(numbers, dtype=torch.float32, requires_grad=True) * 1.0
+
+
+UPPER = torch.ones(3, 3, dtype=torch.bool).triu(1)
+INFINITE = nbgrad.tensor([inf], requires_grad=True)
+LARGE = torch.ones(40, 40, dtype=torch.bool).triu(1)
+
+MASKS: dict[str, Callable[[], nbgrad.Tensor]] = {
+    "a number": lambda: softmax(scores(1, 2, 3).expand(3, 3).masked_fill(UPPER, -inf), -1),
+    "a constant": lambda: softmax(scores(1, 2, 3) + torch.full((3, 3), -inf).triu(1), -1),
+    "a constant that is gone": lambda: softmax(nbgrad.where(UPPER[0], nbgrad.tensor(-inf), scores(1, 2, 3)), -1),
+    "too large to keep": lambda: softmax(nbgrad.ones(40, 40, requires_grad=True).masked_fill(LARGE, -inf), -1),
+    "through another op": lambda: softmax(scores(1, 2, 3).masked_fill(UPPER[0], -inf) / 2, -1)[0],
+    "in a kernel": lambda: scaled_dot_product_attention(*[scores(1, 2, 3)[None, :, None]] * 3, is_causal=True),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_an_inf_that_is_meant_is_no_finding_as_it_is_no_anomaly(name: str) -> None:
+    assert found(MASKS[name]) == []
+    with nbgrad.detect_anomaly():
+        MASKS[name]().sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (lambda: scores(100).exp(), "Inf begins here, in the forward of exp: overflow: exp(100.0) in float32"),
+        (lambda: scores(0, 1).log() * 0, "Inf begins here, in the forward of log: log of 0"),
+        (lambda: scores(1, 2).masked_fill(UPPER[0, :2], nan), "NaN begins here, in the forward of masked_fill"),
+        (
+            lambda: softmax(scores(1, 2).masked_fill(torch.tensor([True, True]), -inf), -1),
+            "NaN begins here, in the forward of softmax: inf - inf: a row that holds inf, or -inf everywhere",
+        ),
+        (
+            lambda: scores(1, 2).masked_fill(UPPER[0, 1:], -inf) + scores(3e38) * 10,
+            "Inf begins here, in the forward of mul",
+        ),
+        (lambda: INFINITE * 2, "Inf begins here, in the forward of leaf"),
+        (lambda: scores(0).sqrt(), "Inf begins here, in the rule of sqrt for x"),
+    ],
+)
+def test_any_other_is_named_once_where_it_begins(run: Callable[[], nbgrad.Tensor], expected: str) -> None:
+    (text,) = found(run)
+    assert text.startswith(expected)
