@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from math import isfinite, log10, prod, sqrt
 from statistics import median
+from typing import Literal
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
@@ -19,6 +20,8 @@ _FAR = 1e3
 
 _BEGINNING = 3
 """So many modules, the last ones with a gradient, are where the backward begins: one alone may be of another kind."""
+
+_Kind = Literal["vanishing", "exploding", "none", "sound"]
 
 Levels = defaultdict[int, dict[str, float]]
 
@@ -114,24 +117,30 @@ def verdicts(facts: list[Fact], ids: Callable[[Scope | None], str | None]) -> li
             squares[fact.scope][0] += fact.gradient.norm**2
             squares[fact.scope][1] += prod(fact.shape)
     sizes = {scope: sqrt(total / count) for scope, (total, count) in squares.items() if count}
-    sound = [size for size in sizes.values() if isfinite(size) and size > 0]
-    typical = median(sound[-_BEGINNING:]) if sound else 0.0
-    return [_verdict(scope, size, typical, ids(scope)) for scope, size in sizes.items()]
+    sound = [scope for scope, size in sizes.items() if isfinite(size) and size > 0]
+    beginning = sound[-_BEGINNING:]
+    typical = median([sizes[scope] for scope in beginning]) if beginning else 0.0
+    found: list[Verdict] = []
+    for scope, size in sizes.items():
+        kind, said = _judged(scope, size, typical, beginning)
+        text = f"{' > '.join(scope.path())}: typical gradient {number(size)}{said}"
+        found.append(Verdict(kind=kind, scope=ids(scope), text=text))
+    return found
 
 
-_THERE = "in the last modules, where the backward begins"
-
-
-def _verdict(scope: Scope, size: float, typical: float, id: str | None) -> Verdict:
-    shown = f"{' > '.join(scope.path())}: typical gradient {number(size)}"
+def _judged(scope: Scope, size: float, typical: float, beginning: list[Scope]) -> tuple[_Kind, str]:
+    """Whether a gradient is of a sound size, and what there is to say of one that is not."""
     if not isfinite(size):
-        return Verdict(kind="exploding", scope=id, text=f"{shown}: no finite number any more")
+        return "exploding", ": no finite number any more"
     if size == 0:
-        return Verdict(kind="none", scope=id, text=f"{shown}: exactly zero, nothing here learns from this loss")
+        return "none", ": exactly zero, nothing here learns from this loss"
+    others = "other " if scope in beginning else ""  # it is not compared with itself
+    there = f"in the {others}last modules, where the backward begins"
     if size * _FAR < typical:
-        return Verdict(
-            kind="vanishing", scope=id, text=f"{shown}, {number(typical / size)} times smaller than {_THERE}"
-        )
+        return "vanishing", f", {number(typical / size)} times smaller than {there}"
+    if size > _FAR * typical and scope is beginning[-1]:
+        shrinks = "in the modules before it: it shrinks on the way from here to them"
+        return "vanishing", f", {number(size / typical)} times larger than {shrinks}"
     if size > _FAR * typical:
-        return Verdict(kind="exploding", scope=id, text=f"{shown}, {number(size / typical)} times larger than {_THERE}")
-    return Verdict(kind="sound", scope=id, text=shown)
+        return "exploding", f", {number(size / typical)} times larger than {there}"
+    return "sound", ""

@@ -119,10 +119,30 @@ def test_vanishing_and_exploding_modules_are_told_in_words() -> None:
         x = nbgrad.tensor(torch.ones(1, 2))
         sum((layer(x) * scale).sum() for layer, scale in zip(layers, (1e-6, 1, 1, 1, 1e6), strict=True)).backward()
     kinds = [verdict["kind"] for verdict in describe(graph)["verdicts"]]
-    assert kinds == ["vanishing", "sound", "sound", "sound", "exploding"]
-    assert describe(graph)["verdicts"][0]["text"].endswith(
-        "1e+06 times smaller than in the last modules, where the backward begins"
-    )
+    assert kinds == ["vanishing", "sound", "sound", "sound", "vanishing"]
+    first, *_, last = [verdict["text"] for verdict in describe(graph)["verdicts"]]
+    assert first.endswith("1e+06 times smaller than in the last modules, where the backward begins")
+    assert last.endswith("1e+06 times larger than in the modules before it: it shrinks on the way from here to them")
+
+
+@pytest.mark.parametrize(("scale", "kind", "size"), [(1e-6, "vanishing", "smaller"), (1e6, "exploding", "larger")])
+def test_one_of_the_last_modules_is_compared_with_the_others(scale: float, kind: str, size: str) -> None:
+    layers = [nn.Linear(2, 2) for _ in range(4)]
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor(torch.ones(1, 2))
+        sum((layer(x) * by).sum() for layer, by in zip(layers, (1, 1, scale, 1), strict=True)).backward()
+    odd = describe(graph)["verdicts"][2]
+    assert odd["kind"] == kind
+    assert odd["text"].endswith(f"1e+06 times {size} than in the other last modules, where the backward begins")
+
+
+def test_the_gradient_that_a_last_norm_lets_through_does_not_explode_there() -> None:
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2)
+    with nbgrad.AutogradGraph() as graph:
+        encoder(nbgrad.randn(2, 3, 8)).square().mean().backward()  # of what is normalized: always the same
+    last = describe(graph)["verdicts"][-1]
+    assert (last["kind"], "norm2" in last["text"]) == ("vanishing", True)
+    assert last["text"].endswith("larger than in the modules before it: it shrinks on the way from here to them")
 
 
 @pytest.mark.parametrize(("factor", "kind"), [(0.2, "vanishing"), (5.0, "exploding")])
