@@ -144,6 +144,56 @@ def test_where_an_op_raised_is_drawn_with_what_it_was_given(shell: InteractiveSh
     assert "The cell stopped here: matmul raised RuntimeError" in text
 
 
+STOPPED = {
+    "a block that names itself": (
+        "",
+        "net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 4), nbgrad.nn.Linear(3, 1))\nnet(nbgrad.ones(1, 2))",
+        ("2 ops", "linear raised RuntimeError: 1", "expected last dimension 3, got 4"),
+    ),
+    "a broadcast that is refused": (
+        "--strict-broadcast",
+        "h = nbgrad.ones(3, 1, requires_grad=True) * 2\nh - nbgrad.ones(3)",
+        ("2 ops", "sub raised BroadcastError: strict_broadcast"),
+    ),
+    "an anomaly": (
+        "--anomaly",
+        "h = nbgrad.tensor([-1.0], requires_grad=True) * 2\nh.log()",
+        ("2 ops", "log raised AnomalyError: log made nan in the forward"),
+    ),
+    "an anomaly that is not recorded": (
+        "--anomaly",
+        "h = nbgrad.tensor([1.0], requires_grad=True) * 2\nnbgrad.tensor([-1.0]).log()",
+        ("2 ops", "log raised AnomalyError: log made nan in the forward"),
+    ),
+    "a leaf changed in place": (
+        "",
+        "w = nbgrad.ones(2, requires_grad=True)\nw -= 0.1",
+        ("1 op, 2 tensors", "sub_ raised RuntimeError: sub_ changes a leaf"),
+    ),
+    "a leaf changed in place after a backward": (
+        "",
+        "w = nbgrad.ones(2, requires_grad=True)\n(w * 3).sum().backward()\nw -= 0.1",
+        ("3 ops, 2 tensors", "sub_ raised RuntimeError: sub_ changes a leaf"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_whatever_an_op_raised_it_is_drawn_and_counted(shell: InteractiveShell, name: str) -> None:
+    options, body, said = STOPPED[name]
+    result, shown = run(shell, f"%%autograd --view text {options}\nimport nbgrad\n{body}")
+    assert not result.success
+    text = shown.outputs[0].data["text/plain"]
+    assert [word for word in (*said, "The cell stopped here") if word not in text] == []
+    assert "No backward ran" not in text
+
+
+def test_an_error_of_no_op_is_no_missing_backward(shell: InteractiveShell) -> None:
+    _, shown = run(shell, "%%autograd --view text\nimport nbgrad\nh = nbgrad.ones(1, requires_grad=True) * 2\n1 / 0")
+    text = shown.outputs[0].data["text/plain"]
+    assert "The cell raised ZeroDivisionError before a backward had ended: no gradient is shown." in text
+
+
 def test_where_the_first_op_raised_is_drawn_too(shell: InteractiveShell) -> None:
     cell = "%%autograd --view text\nimport nbgrad\nnbgrad.tensor([1.0], requires_grad=True) @ nbgrad.tensor([1.0, 2.0])"
     _, shown = run(shell, cell)

@@ -14,6 +14,7 @@ from nbgrad.core.advice import name_of, place_of
 from nbgrad.core.caller import Place, user_place, variable_name
 from nbgrad.core.changes import Changes
 from nbgrad.core.contents import dtype_name
+from nbgrad.core.misuse import told_of
 from nbgrad.core.modes import Observer, Switch, current
 from nbgrad.core.node import Leaf, Node, Origin, Output
 from nbgrad.core.row import Op
@@ -130,7 +131,7 @@ class _Watch(Observer):
         values = [_raw(arg) for arg in args]
         for arg, value, input in zip(args, values, op.inputs, strict=False):
             if nonfinite.holds(kind, value) and (kind == "nan" or self._suspect(arg)):
-                raise self._given(op, kind, arg, value, input)
+                raise told_of(self._given(op, kind, arg, value, input), op, args)
         if nonfinite.passed_on(kind, values, settings):
             return
         index = nonfinite.first(kind, out)
@@ -140,7 +141,8 @@ class _Watch(Observer):
         lines = [f"{op.name} made {kind} in the forward: {place}", _bad(name, kind, out)]
         lines.append(f"operands: {_listed(found, named)}")
         cause = nonfinite.cause(op, kind, found, values, settings, out.dtype)
-        raise AnomalyError(lines, cause, phase="forward", kind=kind, index=index, place=place, op=op.name, id=id)
+        facts: dict[str, Any] = {"index": index, "place": place, "op": op.name, "id": id}
+        raise told_of(AnomalyError(lines, cause, phase="forward", kind=kind, **facts), op, args)
 
     def _suspect(self, arg: Any) -> bool:
         """Whether an Inf in ``arg`` is unlikely to be meant: it is learned, or was computed before anybody looked."""

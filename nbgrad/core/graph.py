@@ -17,7 +17,7 @@ from nbgrad.core.history import FRAMES, History
 from nbgrad.core.listener import Listener
 from nbgrad.core.modes import State, current, set_state
 from nbgrad.core.queries import Queries
-from nbgrad.core.record import Failure, Ran, Record
+from nbgrad.core.record import Failure, Ran, Record, number_of
 from nbgrad.core.since import Since, since
 from nbgrad.core.stats import summarise_all
 from nbgrad.core.tensor import check_device
@@ -173,14 +173,14 @@ class AutogradGraph(Listener, Queries):
         history stays that of the complete ones.
         """
         found = self._failure
-        if found is None or found.message != str(error):
+        if found is None or found.seq != number_of(error):
             return None
         if found.frame is not None:
             if self._failed and self._ended is None:
                 self._ended = self.history
                 self._records = self._failed
             self._notes.frame = found.frame
-        return found
+        return found._replace(message=str(error))
 
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.

@@ -10,7 +10,7 @@ import torch
 
 from nbgrad.core.alias import View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
-from nbgrad.core.misuse import explained
+from nbgrad.core.misuse import explained, told_of
 from nbgrad.core.modes import Switch, current, recording, tell_changed
 from nbgrad.core.tensor import Tensor
 
@@ -68,10 +68,11 @@ class InPlace:
         needs = row._unwrap(args, values, edges if enabled else None)
         plan = None
         if enabled:
-            _check(target, row.name, needs)
+            try:
+                _check(target, row, needs)
+            except RuntimeError as error:
+                raise told_of(error, row, args) from None
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
-            if target._needs_grad and not row.differentiable:
-                raise RuntimeError(_CONSTANT.format(op=row.name, out_of_place=row.name[:-1]))
         for observer in state.observers:
             observer.on_call(row, args)
         node = None
@@ -94,7 +95,7 @@ class InPlace:
         """
         is_view = isinstance(target._alias, View)
         if recording(current()):
-            _check(target, self.row.name, int(target._needs_grad))
+            _check(target, self.row, int(target._needs_grad))
         elif target._needs_grad and target.is_leaf and not is_view:
             raise NotImplementedError(
                 f"{self.row.name}() on a leaf that requires grad and has views: take the op that is not in-place"
@@ -190,9 +191,9 @@ def _kernel(row: "Op") -> Kernel:
     return kernel
 
 
-def _check(target: Tensor, name: str, needs: int) -> None:
-    """An error where a change that is recorded would lose a leaf, or has no history to change."""
-    alias = target._alias
+def _check(target: Tensor, row: "Op", needs: int) -> None:
+    """An error where a change that is recorded would lose a leaf, has no history to change, or no gradient."""
+    alias, name = target._alias, row.name
     if isinstance(alias, View):
         if alias.base._needs_grad and alias.base.is_leaf:
             raise RuntimeError(_leaf(name, "a view of a leaf", alias.base))
@@ -200,6 +201,8 @@ def _check(target: Tensor, name: str, needs: int) -> None:
             raise RuntimeError(_UNRECORDED.format(op=name))
     if target._needs_grad and target.is_leaf:
         raise RuntimeError(_leaf(name, "a leaf", target))
+    if target._needs_grad and not row.differentiable:
+        raise RuntimeError(_CONSTANT.format(op=name, out_of_place=name[:-1]))
 
 
 def _leaf(name: str, what: str, leaf: "Tensor") -> str:

@@ -18,7 +18,7 @@ from nbgrad.core.frame import FrameRecorder, few
 from nbgrad.core.history import HistoryRecorder, Passed
 from nbgrad.core.modes import Observer, current, recording
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
-from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of
+from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of, number_of
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
 from nbgrad.core.tensor import Tensor
@@ -165,14 +165,16 @@ class Listener(Observer):
         """Remember where the user's code stopped, if this is the end of it."""
         variables = tensor_variables(user_frame())
         operands = tuple([Operand.of(name, arg, variables) for name, arg in zip(op.inputs, args, strict=False)])
-        self._failure = Failure(op.name, str(error), None, operands, current().scope, user_place(), seq=next_seq())
+        made = getattr(error, "id", None)  # an AnomalyError knows the record that it is about: the op has run
+        facts = (op.name, str(error), made, operands, current().scope, user_place())
+        self._failure = Failure(*facts, seq=number_of(error, new=True))
 
     def on_backward_error(self, origin: Origin, error: Exception) -> None:
         """What the backward did until then is shown, and where it stopped."""
         if self._running is not None:
             op = getattr(origin, "op", None)
             facts = (op.name if op else "leaf", str(error), record_id(origin), (), None, user_place())
-            self._failure = Failure(*facts, self._running.frame())
+            self._failure = Failure(*facts, self._running.frame(), number_of(error, new=True))
 
     def on_detach(self, tensor: Tensor, detached: Tensor) -> None:  # noqa: ARG002
         """Remember that a path ends."""

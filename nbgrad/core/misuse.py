@@ -1,11 +1,13 @@
 """What an op that cannot run says: which op, on what, and what to do instead."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from nbgrad.core.contents import told
 from nbgrad.core.modes import current
+
+E = TypeVar("E", bound=Exception)
 
 if TYPE_CHECKING:
     from nbgrad.core.row import Op
@@ -18,6 +20,11 @@ def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[An
         error = TypeError(f"{op.name}({_given(op, values)}): {lists[0]} is a list: write nbgrad.tensor({lists[0]})")
     elif type(error) in (RuntimeError, IndexError, TypeError, ValueError):
         error = type(error)(f"{op.name}({_given(op, values)}): {error}")
+    return told_of(error, op, args)
+
+
+def told_of(error: E, op: "Op", args: tuple[Any, ...]) -> E:
+    """``error``, which the caller of ``op`` gets, after every observer was told of it."""
     for observer in current().observers:
         observer.on_error(op, args, error)
     return error

@@ -16,7 +16,7 @@ from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Frame, FrameRecorder, Values
-from nbgrad.core.node import Node, record_id
+from nbgrad.core.node import Node, next_seq, record_id
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
 from nbgrad.core.stats import Stats, countable, summarise
@@ -166,17 +166,31 @@ class Operand(NamedTuple):
         )
 
 
+def number_of(error: BaseException, new: bool = False) -> int:
+    """The number of an error that was raised in a graph, 0 if it was not; with ``new`` it gets one if it has none.
+
+    Its message may change on the way out of the modules that it leaves.
+    """
+    known = error.__dict__
+    if new and _NUMBER not in known:
+        known[_NUMBER] = next_seq()
+    return int(known.get(_NUMBER, 0))
+
+
+_NUMBER = "_nbgrad_number"
+
+
 class Failure(NamedTuple):
     """Where the user's code stopped: an op that raised, or a rule of it. It holds neither the error nor a tensor.
 
     Attributes:
         op: the name of the op.
         message: the error's.
-        id: of the record whose backward raised; None if the op itself did.
+        id: of the record whose backward raised, or whose result was refused; None if the op itself raised.
         operands: what the op was given; empty for a backward.
         scope, place: where it ran.
         frame: what the backward had done by then.
-        seq: ops with a larger number ran after it.
+        seq: the number of the error, by which it is known again; ops with a larger one ran after it.
     """
 
     op: str
@@ -190,8 +204,9 @@ class Failure(NamedTuple):
 
     @property
     def ids(self) -> list[int]:
-        """The records of the operands: nobody else may hold on to what they stand for."""
-        return [operand.id for operand in self.operands if operand.id is not None]
+        """The records of the op and its operands: nobody else may hold on to what they stand for."""
+        own = None if self.frame is not None else self.id
+        return [id for id in (own, *[operand.id for operand in self.operands]) if id is not None]
 
 
 class Record:

@@ -7,6 +7,7 @@ import torch
 
 from nbgrad.core.caller import called_by_user, user_frame, variable_name
 from nbgrad.core.methods import TensorMethods
+from nbgrad.core.misuse import told_of
 from nbgrad.core.modes import Observer, Switch, current
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class _Strict(Observer):
         result = _broadcast(*shapes.values())
         if result is not None and called_by_user():
             stretched = {position: shape for position, shape in shapes.items() if shape != result}
-            raise BroadcastError(_strict_text(op, args, given, stretched, result))
+            raise told_of(BroadcastError(_strict_text(op, args, given, stretched, result)), op, args)
 
 
 def _strict_text(

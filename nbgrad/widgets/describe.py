@@ -80,7 +80,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     described = Description(
         version=2,
         name=graph.name,
-        summary=_summary(graph, facts, edges),
+        summary="",
         notes=_notes(graph, facts, error),
         nodes=nodes,
         edges=edges,
@@ -97,6 +97,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     )
     if failure is not None:
         described = with_failure(described, failure, ids, scopes.id, type(error).__name__)
+    described["summary"] = _summary(graph, facts, described)
     return {**described, "runs": runs(described)}  # type: ignore[typeddict-unknown-key]  # an outline's
 
 
@@ -229,10 +230,12 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
             by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
 
 
-def _summary(graph: AutogradGraph, facts: list[Fact], edges: list[Edge]) -> str:
-    ops = sum(fact.kind == "op" for fact in facts)
-    reductions = sum(edge["reduction"] is not None for edge in edges)
-    parts = [counted(ops, "op"), counted(len(facts) - ops, "tensor"), counted(reductions, "broadcast reduction")]
+def _summary(graph: AutogradGraph, facts: list[Fact], described: Description) -> str:
+    """What is drawn, also of an op that raised, and where the last backward began."""
+    ops = sum(node["kind"] in ("op", "failed") for node in described["nodes"])
+    reductions = sum(edge["reduction"] is not None for edge in described["edges"])
+    tensors = len(described["nodes"]) - ops
+    parts = [counted(ops, "op"), counted(tensors, "tensor"), counted(reductions, "broadcast reduction")]
     roots = [fact.name or (fact.op.name if fact.op is not None else fact.kind) for fact in facts if fact.root]
     last = f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
     return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
@@ -246,8 +249,9 @@ def _notes(graph: AutogradGraph, facts: list[Fact], error: BaseException | None)
         ]
     interrupted = isinstance(error, KeyboardInterrupt)
     if graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):
-        if interrupted:
-            return ["The cell was interrupted before a backward had ended: no gradient is shown."]
+        if error is not None:
+            stopped = "was interrupted" if interrupted else f"raised {type(error).__name__}"
+            return [f"The cell {stopped} before a backward had ended: no gradient is shown."]
         return ["No backward ran here: call .backward() on a scalar to see gradients."]
     if interrupted:
         return [f"The cell was interrupted: the gradients are those of backward {graph.backwards:,}, which had ended."]

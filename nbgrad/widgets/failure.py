@@ -27,7 +27,7 @@ def with_failure(
     title = f"{failure.op} raised {kind}: {failure.message}"
     nodes, edges = list(description["nodes"]), list(description["edges"])
     where = ids.get(failure.id or 0)
-    if failure.id is None:
+    if where is None and failure.frame is None:
         where = f"n{len(nodes)}"
         scopes = {scope["id"] for scope in description["scopes"]}
         scope = scope_id(failure.scope)
