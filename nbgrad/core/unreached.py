@@ -10,8 +10,10 @@ import torch
 from nbgrad.core.advice import name_of
 from nbgrad.core.caller import Place, called_by_user, user_place
 from nbgrad.core.contents import memory_of
+from nbgrad.core.modes import current
 from nbgrad.core.node import Leaf, Origin, Output, record_id
 from nbgrad.core.row import Op
+from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ class Unreached:
     """A leaf or parameter that the last backward did not reach.
 
     Attributes:
-        name: the parameter's or the variable's; None if it has none.
+        name: the parameter's, as the module calls it that the user called, or the variable's; None if it has none.
         shape: its size in each dimension.
         kind: "frozen" (requires_grad is False), "unused", "no_grad", "detached", "no gradient" (it went through an op
             that has none), "elsewhere" (what was made of it does not lead to the loss) or "no backward".
@@ -58,7 +60,7 @@ class Uses:
 
     def __init__(self) -> None:
         self.reached: Sequence[int] = ()
-        self._breaks: dict[int, tuple[ref[Any], Break]] = {}
+        self._breaks: dict[int, tuple[ref[Any], Break, Scope | None]] = {}
 
     def unrecorded(self, op: Op, args: tuple[Any, ...], *, enabled: bool) -> None:
         """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
@@ -81,15 +83,19 @@ class Uses:
         if len(self._breaks) >= _MOST:
             self._breaks = {seq: known for seq, known in self._breaks.items() if known[0]() is not None}
         key = origin.node if isinstance(origin, Output) else origin
-        self._breaks.setdefault(record_id(origin), (ref(key), found))
+        self._breaks.setdefault(record_id(origin), (ref(key), found, current().scope))
 
     def breaks(self) -> dict[int, Break]:
         """Where the path to what was used without history breaks, by the id of the tensor that was used."""
-        return {seq: found for seq, (_, found) in self._breaks.items()}
+        return {seq: found for seq, (_, found, _) in self._breaks.items()}
+
+    def scopes(self) -> dict[int, Scope | None]:
+        """The scope of that use, by the same ids."""
+        return {seq: scope for seq, (_, _, scope) in self._breaks.items()}
 
     def leaves(self) -> "dict[int, ref[Any]]":
         """The leaves among what was used without history, by id."""
-        origins = [known() for known, _ in self._breaks.values()]
+        origins = [known() for known, _, _ in self._breaks.values()]
         return {origin.seq: origin.ref for origin in origins if isinstance(origin, Leaf)}
 
 
@@ -98,11 +104,12 @@ _MOST = 4096
 
 
 class Fact(NamedTuple):
-    """An op of the record, as far as paths need it: its name, the ids of what its inputs came from, and its line."""
+    """An op of the record, as far as paths need it: its name, the ids of what its inputs came from, where it ran."""
 
     name: str
     sources: tuple[int, ...]
     place: Place | None
+    scope: Scope | None
 
 
 class Paths:
@@ -126,7 +133,7 @@ class Paths:
     ) -> Self:
         """Those of a graph: its ops, what no op in it made, and its constants by their memory."""
         facts = {
-            id: Fact(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place)
+            id: Fact(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place, ran.scope)
             for id, ran in ops.items()
         }
         tensors = {id: record._thing for id, record in outer.items()}
@@ -139,6 +146,7 @@ class Paths:
         self._facts = facts
         self._reached = set(uses.reached)
         self._breaks = uses.breaks()
+        self._used_in = uses.scopes()
         self._backwards = backwards
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
@@ -155,14 +163,32 @@ class Paths:
         """Those of ``named``, or of the leaves in the record, that the last backward did not reach."""
         if named is None:
             found = [tensor for _, held in sorted(self._leaves.items()) if (tensor := held()) is not None]
-            named = [(None, tensor) for tensor in {id(one): one for one in found}.values() if tensor.requires_grad]
+            distinct = {id(one): one for one in found}.values()
+            named = [(None, tensor) for tensor in distinct if tensor.requires_grad]
         # A leaf whose data were replaced since has another origin now.
         given = {id(held()) for seq, held in self._leaves.items() if seq in self._reached}
         return [
-            Unreached(name or name_of(tensor.origin), tuple(tensor.shape), *self._why(tensor), record_id(tensor.origin))
+            self._missing(name, tensor)
             for name, tensor in named
             if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
         ]
+
+    def _missing(self, name: str | None, tensor: Tensor) -> Unreached:
+        called = name or self._path(tensor) or name_of(tensor.origin)
+        return Unreached(called, tuple(tensor.shape), *self._why(tensor), record_id(tensor.origin))
+
+    def _path(self, tensor: Tensor) -> str | None:
+        """What the module calls a parameter that the user called; there are many of the name ``weight`` below it."""
+        id = record_id(tensor.origin)
+        scope = self._facts[self._consumers[id][0]].scope if id in self._consumers else self._used_in.get(id)
+        found = None
+        while scope is not None:
+            module = scope.module() if isinstance(scope, ModuleScope) else None
+            for name, one in () if module is None else module.named_parameters():
+                if one is tensor:
+                    found = name if "." in name else f"{scope.label.partition(' ')[0]}.{name}"
+            scope = scope.parent
+        return found
 
     def _why(self, tensor: Tensor) -> Break:
         """Where the path to ``tensor`` breaks, looking from it towards the loss."""

@@ -64,3 +64,33 @@ def test_an_inf_that_is_meant_is_no_finding_as_it_is_no_anomaly(name: str) -> No
 def test_any_other_is_named_once_where_it_begins(run: Callable[[], nbgrad.Tensor], expected: str) -> None:
     (text,) = found(run)
     assert text.startswith(expected)
+
+
+class Cut(nbgrad.nn.Module):
+    """Two layers, of which one is cut off: by detach(), or because no_grad() holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nbgrad.nn.Linear(2, 1)
+        self.b = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 1))
+
+    def forward(self, x: nbgrad.Tensor, recorded: bool) -> nbgrad.Tensor:
+        with nbgrad.set_grad_enabled(recorded):
+            cut = self.a(x)
+        return cut.detach() + self.b(x)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_an_unreached_parameter_is_called_by_its_path(recorded: bool) -> None:
+    net = Cut()
+    texts = found(lambda: net(nbgrad.ones(3, 2), recorded))
+    assert [text.partition(":")[0] for text in texts] == [
+        "No gradient reached a.weight (1, 2)",
+        "No gradient reached a.bias (1,)",
+    ]
+
+
+def test_a_parameter_of_a_module_called_alone_bears_its_class() -> None:
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 1, bias=False), nbgrad.nn.Linear(2, 1, bias=False))
+    (text,) = found(lambda: net[0](nbgrad.ones(3, 2)).detach() + net[1](nbgrad.ones(3, 2)))
+    assert text.startswith("No gradient reached Linear.weight (1, 2): the result of linear is cut off by detach()")
