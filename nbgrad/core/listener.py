@@ -103,7 +103,8 @@ class Listener(Observer):
         """Make the record of a tensor that no op in the graph made."""
         facts = (tuple(origin.shape), origin.dtype, tensor._data.device, self._notes)
         if isinstance(origin, Leaf):
-            self._outer[id] = Record(id, origin.kind, *facts, thing=ref(tensor), name=origin.name)
+            kind = tensor.kind  # type: ignore[attr-defined]  # it is a Tensor; a leaf may be frozen by now
+            self._outer[id] = Record(id, kind, *facts, thing=ref(tensor), name=origin.name)
         else:
             self._outer[id] = Record(id, "outside", *facts, origin.op)
 

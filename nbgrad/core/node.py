@@ -176,6 +176,14 @@ class Leaf(Vertex):
         self.kind = tensor.kind
         self.hooks = None
 
+    def stands_for(self, tensor: "Tensor") -> bool:
+        """Whether it still is the leaf of its ``tensor``, which may have been frozen since or have got other data.
+
+        All uses are to lead to one leaf, or the gradient of some would be lost. None leads to that of a constant.
+        """
+        data, kept = tensor.data, self.kind == tensor.kind or not tensor.requires_grad
+        return kept and (self.shape, self.dtype, self.device) == (data.shape, data.dtype, data.device)
+
     def __repr__(self) -> str:
         return f"<leaf {self.name or tuple(self.shape)}>"
 

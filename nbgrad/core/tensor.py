@@ -92,9 +92,10 @@ class Tensor(TensorBase, Contents, TensorMethods):
             self._renew_leaf()
 
     def _renew_leaf(self) -> None:
-        """A leaf says what its tensor is: for another kind or other data there is a new one, with the same hooks."""
-        before, self._origin = self._origin, None
-        if before is not None and before.hooks is not None:
+        """For other data or another kind, where the leaf that there is does not stand for it, a new one: same hooks."""
+        before = self._origin
+        if before is not None and not before.stands_for(self):  # type: ignore[union-attr]  # a leaf has no other
+            self._origin = None
             self.origin.hooks = before.hooks
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":

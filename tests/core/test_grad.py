@@ -53,6 +53,43 @@ def the_same_output_twice(lib: Library) -> tuple[Any, ...]:
     return lib.grad([y, y], [x, x])
 
 
+def uses_before_and_after_new_data(lib: Library) -> tuple[Any, ...]:
+    x, seen = lib.leaf(1.0, 2.0), []
+    x.register_hook(lambda g: seen.append(g * 1))
+    loss = (x * 3).sum()  # of x * x torch would take the new data, which the loss has not seen
+    x.data = lib.raw(lib.constant(3.0, 4.0))
+    alone = lib.grad(loss, x, retain_graph=True)
+    both = loss + (x * 2).sum()
+    several = lib.grad(both, x, retain_graph=True)
+    both.backward(inputs=[x], retain_graph=True)
+    into = x.grad * 1
+    both.backward()
+    return *alone, *several, into, x.grad, *seen
+
+
+def uses_before_and_after_freezing(lib: Library) -> tuple[Any, ...]:
+    x, w, seen = lib.leaf(1.0, 2.0), lib.leaf(3.0, 4.0), []
+    x.register_hook(lambda g: seen.append(g * 1))
+    loss = (x * w).sum()
+    x.requires_grad_(False)
+    loss = loss + (x * w * 10).sum()
+    x.requires_grad_(True)
+    loss = loss + (x * 100).sum()
+    found = lib.grad(loss, [x, w], retain_graph=True)
+    loss.backward(inputs=x, retain_graph=True)
+    into = x.grad * 1
+    loss.backward()
+    return *found, into, x.grad, w.grad, *seen
+
+
+def a_constant_that_becomes_a_leaf(lib: Library) -> tuple[Any, ...]:
+    x, w = lib.constant(1.0, 2.0), lib.leaf(3.0, 4.0)
+    loss = (x * w).sum()
+    x.requires_grad_()
+    loss = loss + (x * x).sum()
+    return lib.grad(loss, [x, w])
+
+
 def unused_allowed(lib: Library) -> tuple[Any, ...]:
     x, z = lib.leaf(1.0), lib.leaf(2.0)
     return lib.grad(x * 2, [x, z], allow_unused=True)
@@ -135,6 +172,9 @@ def backward(lib: Library) -> Any:
         an_output_itself,
         several_outputs,
         the_same_output_twice,
+        uses_before_and_after_new_data,
+        uses_before_and_after_freezing,
+        a_constant_that_becomes_a_leaf,
         unused_allowed,
         penalty,
         hessian_vector_product,

@@ -200,12 +200,26 @@ def test_a_leaf_whose_data_were_replaced_keeps_its_name_and_is_one_leaf() -> Non
             aside = leaves[1] * 3
             (leaves[0] * leaves[0]).sum().backward()
             for leaf in leaves:
-                leaf.data = leaf.data * 0.9  # it goes by another origin from now on
+                leaf.data = leaf.data * 0.9
         graph.close({"weight": leaves[0], "idle": leaves[1]})  # as a notebook names what its cells made
     assert aside.requires_grad
     assert [record.name for record in graph.records if record.kind == "leaf"] == ["weight"]
     assert len(graph.unreached()) == 1, "once, not once per step"
     assert graph.unreached({"weight": leaves[0]}) == []
+
+
+def test_a_frozen_leaf_is_drawn_as_what_it_is_now() -> None:
+    x, w = tensor([1.0], requires_grad=True), tensor([2.0], requires_grad=True)
+    with AutogradGraph() as first:
+        (x * w).sum().backward()
+    x.requires_grad_(False)
+    with AutogradGraph() as second:
+        (x * w).sum().backward()
+    x.requires_grad_(True)
+    with AutogradGraph() as third:
+        (x * w).sum().backward()
+    kinds = [{r.name: r.kind for r in graph.records if r.name in ("x", "w")} for graph in (first, second, third)]
+    assert kinds == [{"x": kind, "w": "leaf"} for kind in ("leaf", "constant", "leaf")]
 
 
 def test_scopes_are_recorded() -> None:
