@@ -141,8 +141,7 @@ class Views:
 
 def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, Any], recorded: bool) -> "Tensor":
     """``view``, which remembers that ``op`` made it of ``source``, if it did: a reshape may have to copy."""
-    raw = view._data
-    if raw._base is None and raw is not source._data:
+    if view._data._base is None:
         return view
     alias = source._alias
     if isinstance(alias, View):

@@ -208,8 +208,7 @@ class Op:
                 row.rules |= dict.fromkeys(members, self.rules[self.listed])
             stretched = {*self.stretched, *(members if self.listed in self.stretched else ())}
             row.broadcasts = frozenset(position for position, name in enumerate(row.inputs) if name in stretched)
-            if self.listed in self.no_gradient:
-                row.no_gradient = (*self.no_gradient, *members)
+            row.no_gradient += members if self.listed in self.no_gradient else ()
         return self._rows[count]
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
@@ -222,8 +221,7 @@ class Op:
             if not self._bound(missing, settings):
                 args, settings, row = bind(self, args, settings)
                 return row.run(args, settings)
-            if missing:
-                args += (None,) * missing
+            args += (None,) * missing
         return self.run(args, settings)
 
     def _bound(self, missing: int, settings: dict[str, Any]) -> bool:
@@ -261,6 +259,8 @@ class Op:
                 result = self.forward(*values, **settings) if settings else self.kernel(*values)
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise explained(self, error, args, values) from None
+        if self.view and result is values[0]:
+            return args[0]  # nothing was to do: another tensor over the same raw one would turn with it in place
         node = self._record(edges, values, result, settings, needs) if recorded and edges is not None else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)

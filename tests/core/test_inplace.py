@@ -259,6 +259,56 @@ def turned_base_whose_views_are_behind(lib: Library) -> tuple[Any, ...]:
     return x, first, w.grad
 
 
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.view and not row.many])
+def test_what_gives_back_the_tensor_itself_in_torch_does_so_here(name: str) -> None:
+    """Two tensors over the same raw one would both turn with it, and the history of one alone."""
+    row = OPS[name]
+    for sample in rows.samples(row):
+        arg, settings = sample.args[0], sample.settings
+        theirs, ours = arg.clone(), tensor(arg.clone())
+        same = rows.reference(row)(theirs, **settings) is theirs
+        assert (row(ours, **settings) is ours) == same, rows.describe(sample)
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda x, _: x.real,
+        lambda x, _: x.conj(),
+        lambda x, _: x.conj_physical(),
+        lambda x, _: x.resolve_conj(),
+        lambda x, _: x.resolve_neg(),
+        lambda x, _: x.contiguous(),
+        lambda x, _: x.to(x.dtype),
+        lambda x, _: x.to("cpu"),
+        lambda x, _: x.type_as(x),
+        lambda x, _: x.double(),
+        lambda x, _: x.cpu(),
+        lambda x, _: x.expand_as(x),
+        lambda x, _: x.reshape(2, 2),
+        lambda x, _: x.view_as(x),
+        lambda x, _: x.flatten(1),
+        lambda x, _: x.squeeze(),
+        lambda x, _: x[...],
+        lambda x, _: x.sum_to_size(2, 2),
+        lambda x, lib: lib.ops.broadcast_tensors(x, x[0])[0],
+        lambda x, lib: lib.ops.atleast_2d(x),
+        lambda x, lib: lib.ops.view_as_real(lib.ops.view_as_complex(x)),
+    ],
+)
+@pytest.mark.parametrize("turn", ["t_", "transpose_", "swapaxes_"])
+def test_the_same_tensor_turned(give: Callable[[Any, Library], Any], turn: str) -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf([[0.0, 1.0], [2.0, 3.0]])
+        v = x * 1
+        same = give(v, lib)
+        getattr(same, turn)(*(() if turn == "t_" else (0, 1)))
+        ((v + 2 * same) * lib.constant([[1.0, 10.0], [100.0, 1000.0]])).sum().backward()
+        return same is v, v, same, x.grad
+
+    agree(program)
+
+
 @pytest.mark.parametrize("program", [turned_view, turned_base, turned_base_whose_views_are_behind])
 def test_a_view_or_a_tensor_with_views_seen_otherwise_in_place(program: Program) -> None:
     agree(program)
@@ -284,6 +334,24 @@ def test_a_leaf_with_views_is_not_turned() -> None:
     with pytest.raises(RuntimeError, match="a view of a leaf"):
         row.unsqueeze_(0)
     assert (w.shape, row.shape) == ((1, 2), (2,))
+
+
+@pytest.mark.parametrize("flat", [lambda x: x.ravel(), lambda x: x.flatten(), lambda x: x.reshape(-1)])
+@pytest.mark.parametrize(
+    "part", [lambda x: x[::2, 0], lambda x: x[0], lambda x: x, lambda x: x.T, lambda x: x[:, 1:], lambda x: x[1, 1]]
+)
+def test_a_vector_of_a_view_is_changed_with_it_where_torchs_is(
+    flat: Callable[[Any], Any], part: Callable[[Any], Any]
+) -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        w = lib.leaf([1.0, 2.0], [3.0, 4.0], [5.0, 6.0])
+        x = w * 2
+        vector = flat(part(x))
+        vector.add_(5)
+        ((x * x).sum() + (vector * 3).sum()).backward()
+        return x, vector, w.grad
+
+    agree(program)
 
 
 # Outputs of an op that gives several views: torch forbids to change them, ours are like any view.

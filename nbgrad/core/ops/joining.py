@@ -164,7 +164,7 @@ def broadcast_tensors(*tensors):
     """Tensors stretched to the shape that they have in common by broadcasting."""
     tensors = _listed(tensors)
     shape = torch.broadcast_shapes(*[tuple(one.shape) for one in tensors])
-    return tuple(expand(one, sizes=tuple(shape)) for one in tensors)
+    return tuple(one if one.shape == shape else expand(one, sizes=tuple(shape)) for one in tensors)
 
 
 def meshgrid(*tensors, indexing="ij"):

@@ -303,7 +303,7 @@ def cheapest(sizes):
 
 def chain_matmul(*matrices):
     """The product of several matrices in the order that takes the fewest multiplications."""
-    return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
+    return matrices[0].clone() if len(matrices) == 1 else multi_dot(matrices)
 
 
 def _layers(make: Make):

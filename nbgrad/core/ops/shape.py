@@ -266,8 +266,8 @@ def unflatten(input, dim, sizes):
 
 
 def ravel(input):
-    """All elements as one vector."""
-    return reshape(input, shape=(-1,))
+    """All elements as one vector: in the same memory, but a copy where they do not lie in it one after the other."""
+    return reshape(contiguous(input), shape=(-1,))
 
 
 def view_as(input, other):
