@@ -294,8 +294,11 @@ class Walk:
     def _jointly(self, node: Node, gradient: Any, values: Any) -> list[tuple[int, Any]]:
         """What the one rule of ``node`` gives its inputs, by position; an input without a gradient is left out."""
         needed = tuple([edge is not None and (self.useful is None or edge in self.useful) for edge in node.edges])
+        foreign = node.plan.foreign
+        if foreign and not self.create_graph:
+            values = node.plan.unpack(node)  # the user's own code may differentiate by what it has saved
         results = list(enumerate(node.plan.joint(gradient, needed, *values)))
-        if node.plan.foreign:
+        if foreign:
             self._show(gradient, *[result for _, result in results])
         return [(position, result) for position, result in results if needed[position] and result is not None]
 

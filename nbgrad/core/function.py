@@ -11,7 +11,7 @@ import torch
 from nbgrad.core.contents import differentiable
 from nbgrad.core.dispatch import outside
 from nbgrad.core.modes import current, no_grad, recording
-from nbgrad.core.node import Node, Output, next_seq
+from nbgrad.core.node import Leaf, Node, Output, next_seq
 from nbgrad.core.plan import Plan, Rule
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
@@ -241,7 +241,7 @@ class FunctionPlan(Plan):
                 zeros() if one is None and zeros is not None else one
                 for one, (_, zeros) in zip(given, self.outputs, strict=True)
             ]
-        context._tensors = tuple(self.lift(one) if isinstance(one, torch.Tensor) else one for one in saved)
+        context._tensors = saved
         try:
             with outside():
                 returned = self.function.backward(context, *(None if one is None else self.lift(one) for one in given))
@@ -336,9 +336,13 @@ def _names(function: type[Function], arity: int) -> tuple[str, ...]:
 
 
 def _restored(node: Node, value: Any, origin: Any) -> Any:
-    """A saved value with its history: an input's, the output's own, or none."""
+    """A saved value with its history: an input's, the output's own, or none; of a leaf the very tensor, as in torch."""
     if value is None:
         return None
+    if isinstance(origin, Leaf):
+        leaf = origin.ref()
+        if leaf is not None and _address(leaf._data) == _address(value):
+            return leaf
     if isinstance(origin, int):
         origin = Output(node, origin, value) if node.outputs else node
     return Tensor(value, origin is not None, origin)

@@ -75,6 +75,68 @@ def cube_set_up_apart(lib: Library) -> Any:
     return Cube
 
 
+@pytest.mark.parametrize("kind", ["leaves", "results", "frozen"])
+def test_what_was_saved_can_be_differentiated_by(kind: str) -> None:
+    """The adjoint method: the backward runs the forward again, with respect to the parameters that were saved."""
+
+    def program(lib: Library) -> tuple[Any, ...]:
+        facts: list[bool] = []
+
+        class Adjoint(base(lib)):
+            @staticmethod
+            def forward(ctx: Any, x: Any, f: Any, *params: Any) -> Any:
+                ctx.f = f
+                ctx.save_for_backward(x, *params)
+                with lib.ops.no_grad():
+                    return f(x)
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                x, *params = ctx.saved_tensors
+                facts.extend(one.requires_grad for one in params)
+                if kind == "leaves":
+                    facts.extend(one is param for one, param in zip(params, used, strict=True))
+                learned = [one for one in params if one.requires_grad]
+                with lib.ops.enable_grad():
+                    x = x.detach().requires_grad_(True)
+                    found = list(lib.grad(ctx.f(x), [x, *learned], g))
+                return found.pop(0), None, *(found.pop(0) if one.requires_grad else None for one in params)
+
+        leaves = lib.leaf([2.0, 3.0], [4.0, 5.0]), lib.leaf(6.0, 7.0)
+        used = [leaf * 1 for leaf in leaves] if kind == "results" else list(leaves)
+        leaves[1].requires_grad_(kind != "frozen")
+        x = lib.leaf(1.0, -1.0)
+        (Adjoint.apply(x, lambda one: (used[0] @ one).exp() * used[1], *used) * 3).sum().backward()
+        return x.grad, *(leaf.grad for leaf in leaves), *facts
+
+    agree(program)
+
+
+def test_a_saved_leaf_changed_in_place_is_still_noticed() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        y = cube(lib)(x)
+        with lib.ops.no_grad():
+            x.mul_(2)
+        y.sum().backward()
+        return ()
+
+    both_raise(program, "Cube", "changed")
+
+
+def test_a_saved_leaf_is_kept_no_longer_than_before() -> None:
+    with garbage() as left:
+        x = OURS.leaf(1.0, 2.0)
+        y = cube(OURS)(x)
+        y.sum().backward(retain_graph=True)
+        gone = weakref.ref(x)
+        del x
+        assert gone() is None
+        y.sum().backward()
+        del y
+    assert left == []
+
+
 def test_a_context_that_is_set_up_apart() -> None:
     def program(lib: Library) -> tuple[Any, ...]:
         x = lib.leaf(0.5, -1.0, 2.0)
