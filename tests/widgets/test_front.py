@@ -106,6 +106,23 @@ def test_the_inspector_tells_everything_of_an_op(opened: Any) -> None:
     expect(block.locator("math")).to_have_count(1)
 
 
+def test_heat_maps_have_the_colours_that_a_displayed_tensor_has(opened: Any) -> None:
+    with nbgrad.AutogradGraph("signs") as graph:
+        w = nbgrad.tensor([1.0, -1.0], requires_grad=True)
+        (w * w).sum().backward()
+    tab = opened(page(lay_out(describe(graph)), "signs"))
+    node(tab, "w").click()
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        shades = details(tab).locator("td").evaluate_all(
+            """all => all.map(cell => {
+                const [,, a, b] = getComputedStyle(cell).backgroundColor.match(/oklab\\(([\\d.-]+) ([\\d.-]+) ([\\d.-]+)/);
+                return Number(b);
+            })"""
+        )
+        assert [shade > 0 for shade in shades] == [True, False] * 2, "orange above zero, blue below"
+
+
 def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     described = graphs.trained(1, 1)
     tab = opened(page(lay_out(described), "steps"))

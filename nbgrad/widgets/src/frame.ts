@@ -2,6 +2,7 @@
 
 import type { Description } from "./description";
 import { button, html } from "./dom";
+import { MEANING } from "./draw";
 
 export type Mode = "forward" | "backward" | "both";
 
@@ -103,14 +104,7 @@ export function legendOf(description: Description): HTMLElement {
   const { nodes, edges } = description;
   const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
   const entries: [boolean, string, string][] = [
-    [has("op"), "op", "operation"],
-    [has("parameter"), "parameter", "parameter"],
-    [has("leaf"), "leaf", "leaf: needs a gradient"],
-    [has("input"), "input", "input"],
-    [has("constant"), "constant", "constant"],
-    [has("outside"), "outside", "made before this graph"],
-    [has("folded"), "folded", "folded module"],
-    [has("failed"), "failed", "raised an error"],
+    ...Object.entries(MEANING).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", "▲ backward starts here"],
     [edges.some((edge) => edge.reduction), "mark", "Σ broadcast undone: summed"],
     [true, "came", "value, forward"],
