@@ -37,6 +37,18 @@ def clipped(description: Description) -> Description:
         ],
         "verdicts": [{**verdict, "text": clip(verdict["text"], _WORDS)} for verdict in description["verdicts"]],
         "problems": [{**problem, "text": clip(problem["text"], _WORDS)} for problem in description["problems"]],
+        "hidden": {
+            "reductions": [
+                {
+                    **one,
+                    "ends": clip(one["ends"], _TERM),
+                    "text": clip(one["text"], _MARK),
+                    "warning": one["warning"] and clip(one["warning"], _WORDS),
+                }
+                for one in description["hidden"]["reductions"]
+            ],
+            "learned": [{**one, "label": clip(one["label"], _WORDS)} for one in description["hidden"]["learned"]],
+        },
         "history": {
             **description["history"],
             "frames": [{**frame, "title": clip(frame["title"], _TERM)} for frame in description["history"]["frames"]],

@@ -12,7 +12,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import ModuleScope, Scope as CoreScope
 from nbgrad.core.stats import Stats
-from nbgrad.widgets.description import Badge, Description, Edge, Formula, Node, OpText, Problem, Scope, kind_of
+from nbgrad.widgets.description import Badge, Description, Edge, Formula, Hidden, Node, OpText, Problem, Scope, kind_of
 from nbgrad.widgets.details import NodeOutline, NodeRest
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.failure import with_failure
@@ -90,10 +90,11 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         },
         formulas=scopes.formulas(),
         steps=None,  # type: ignore[typeddict-item]  # an outline's
-        overlays=shown,
+        overlays=[*shown, *history.overlays],
         verdicts=verdicts(facts, scopes.id),
         problems=wrong,
         history=history.history,
+        hidden=Hidden(reductions=[], learned=[]),
     )
     if failure is not None:
         described = with_failure(described, failure, ids, scopes.id, type(error).__name__)

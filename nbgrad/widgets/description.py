@@ -177,6 +177,7 @@ class Frame(TypedDict):
     """One of the backwards that ran."""
 
     title: str  # "backward 120, loss 0.34"
+    value: str  # what stands in the box of its root, which it started from: "value 0.34"; empty if that is not known
     structure: int  # frames of one structure ran through the same ops on the same shapes
 
 
@@ -214,6 +215,31 @@ class History(TypedDict):
     differences: list[Difference]
 
 
+class HiddenReduction(TypedDict):
+    """Reductions of one text, between two boxes of the same names, that are inside a folded node."""
+
+    node: str  # the folded node
+    ends: str  # "bias → add"
+    text: str
+    warning: str | None
+    many: int
+
+
+class HiddenTensor(TypedDict):
+    """A tensor inside a folded node that is learned, over the frames."""
+
+    label: str  # with the modules that it is in
+    norms: list[str]  # these two as those of a node
+    past: str
+
+
+class Hidden(TypedDict):
+    """What is inside folded nodes and is still told of."""
+
+    reductions: list[HiddenReduction]
+    learned: list[HiddenTensor]
+
+
 class Problem(TypedDict):
     """Something that the reader must know of, and where it is drawn, if it is."""
 
@@ -239,6 +265,7 @@ class Description(TypedDict):
     verdicts: list[Verdict]
     problems: list[Problem]
     history: History
+    hidden: Hidden
 
 
 class Box(TypedDict):

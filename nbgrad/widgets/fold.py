@@ -13,6 +13,7 @@ from itertools import groupby
 from nbgrad.widgets.clipping import clipped, with_clipped_details
 from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
 from nbgrad.widgets.folding import Folding, first_folding, homes
+from nbgrad.widgets.hidden import hidden_by
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
 from nbgrad.widgets.rest import written
 from nbgrad.widgets.runs import runs
@@ -81,6 +82,7 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
     return {
         **description,
+        "hidden": hidden_by(description, where, {edge["id"] for edge in merged}),
         "notes": [*description["notes"], note],
         "nodes": nodes,
         "edges": merged,

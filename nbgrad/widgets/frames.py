@@ -1,13 +1,13 @@
 """The backwards that a graph remembers, as what can be scrubbed through, drawn as curves and compared."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame, HistoryRecord
-from nbgrad.widgets.description import Chart, Curve, Difference, Frame, History
+from nbgrad.widgets.description import Chart, Curve, Difference, Frame, History, Overlay
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import number
 
@@ -36,18 +36,19 @@ Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
 class Past(NamedTuple):
-    """The history of a graph, and for each record the norms in all frames, as text and as levels."""
+    """The history of a graph, for each record the norms in all frames, as text and as levels, and what these mean."""
 
     history: History
     norms: dict[int, list[str]]
     levels: dict[int, str]
+    overlays: list[Overlay]
 
 
 def past(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> Past:
     """What the frames of ``graph`` say of ``facts``, which are those of the last one."""
     frames = list(graph.history) if graph.backwards > 1 else []
     if len(frames) < 2 or [(one.kind, one.op, one.shape) for one in frames[-1].records] != list(map(_look, facts)):
-        return Past(NONE, {}, {})  # records were taken out, or a backward through other ops failed
+        return Past(NONE, {}, {}, [])  # records were taken out, or a backward through other ops failed
     structures = _structures(frames)
     rows = [_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)]
     learned = [at for at, fact in enumerate(facts) if fact.kind in ("parameter", "leaf")]
@@ -57,19 +58,28 @@ def past(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> Past:
     scale = _Scale(gradients)
     written = range(len(facts)) if gradients.size <= _WRITTEN else learned
     labels = [(ids[facts[at].id], _whose(facts[at])) for at in drawn]
-    charts = [_chart("gradient norm", "The norm of the gradient of each parameter", scale, drawn, labels)]
+    charts = [
+        _chart("gradient norm", "The norm of the gradient of each parameter", _Scale(gradients[:, drawn]), labels)
+    ]
     if np.isfinite(updates).any():
-        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE), range(len(drawn)), labels))
+        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE), labels))
     history = History(
         frames=[
-            Frame(title=str(frame), structure=structure) for frame, structure in zip(frames, structures, strict=True)
+            Frame(title=str(frame), value=_value(frame), structure=structure)
+            for frame, structure in zip(frames, structures, strict=True)
         ],
         charts=charts,
         differences=_differences(frames, structures),
     )
     norms = {facts[at].id: ["" if np.isnan(norm) else number(norm) for norm in gradients[:, at]] for at in written}
     letters = scale.letters()
-    return Past(history, norms, {fact.id: letters[at] for at, fact in enumerate(facts)})
+    low, high = number(scale.low), number(scale.high)
+    overlay = Overlay(key="history", label="history: gradient norm (log)", low=low, high=high, classes=[])
+    return Past(history, norms, {fact.id: letters[at] for at, fact in enumerate(facts)}, [overlay])
+
+
+def _value(frame: HistoryFrame) -> str:
+    return "" if frame.loss is None else f"value {number(frame.loss)}"
 
 
 def _look(fact: Fact) -> tuple[str, str | None, tuple[int, ...]]:
@@ -111,11 +121,22 @@ class _Scale:
         self._heights = self.at(table)
 
     def at(self, numbers: "np.ndarray[Any, np.dtype[np.float64]]") -> "np.ndarray[Any, np.dtype[np.float64]]":
-        """How high they stand, from 0 to 1; NaN where there is none."""
-        width = np.log10(self.high / self.low) or 1.0
+        """How high they stand, from 0 to 1, in the middle if all are one number; NaN where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            heights = (np.log10(numbers) - np.log10(self.low)) / width
+            heights = (np.log10(numbers) - np.log10(self.low)) / np.log10(self.high / self.low)
+        if self.low == self.high:
+            heights = np.where(np.isnan(numbers), np.nan, 0.5)
         return np.where(numbers == 0, 0.0, np.where(np.isinf(numbers), 1.0, heights))
+
+    def __str__(self) -> str:
+        """From where to where it goes."""
+        known = self.table[np.isfinite(self.table)]
+        if not known.size:
+            return "none of which is a number"
+        if known.min() == known.max():
+            return f"always {number(float(known.max()))}"
+        low = min(self.low, float(known.min()))  # a zero stands where the smallest other number does
+        return f"from {number(low)} to {number(self.high)} (log)"
 
     def heights(self, at: int) -> list[int | None]:
         """Of one column, in percent; None where there is no number."""
@@ -128,15 +149,16 @@ class _Scale:
         return [bytes(column).decode() for column in bytes_.T]
 
 
-def _chart(title: str, about: str, scale: _Scale, columns: Sequence[int], labels: list[tuple[str, str]]) -> Chart:
+def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]]) -> Chart:
+    """A curve for each column of the scale's numbers, which are those of the nodes with these labels."""
     guided = "" if scale.guide is None else _GUIDED
     return Chart(
         title=title,
-        text=f"{about}, from {number(scale.low)} to {number(scale.high)} (log).{guided}",
+        text=f"{about}, {scale}.{guided}",
         guide=None if scale.guide is None else round(100 * float(scale.at(np.array(scale.guide)))),
         curves=[
             Curve(node=node, label=label, heights=scale.heights(at), text=_course(scale.table[:, at].tolist()))
-            for at, (node, label) in zip(columns, labels, strict=True)
+            for at, (node, label) in enumerate(labels)
         ],
     )
 

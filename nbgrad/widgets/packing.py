@@ -21,9 +21,10 @@ def packed(picture: Picture) -> bytes:
     description = picture["description"]
     nodes = [looks.taken(node) | {"norms": list(_differences(node["norms"]))} for node in description["nodes"]]
     edges = [edge | {"reduction": looks.taken(edge["reduction"])} for edge in description["edges"]]
+    hidden = _with_norms(description["hidden"], lambda norms: list(_differences(norms)))
     sent = {
         **picture,
-        "description": {**description, "nodes": _columns(nodes), "edges": _columns(edges)},
+        "description": {**description, "nodes": _columns(nodes), "edges": _columns(edges), "hidden": hidden},
         "layout": _with_curves(picture["layout"], _steps),
         "turned": _with_curves(picture["turned"], _steps),
         "looks": _columns(looks.all),
@@ -42,6 +43,7 @@ def unpacked(data: bytes) -> Picture:
     description["edges"] = [
         edge | {"reduction": _given(edge["reduction"], looks)} for edge in _records(description["edges"])
     ]
+    description["hidden"] = _with_norms(description["hidden"], lambda norms: list(_norms(norms)))
     for layout in ("layout", "turned"):
         picture[layout] = _with_curves(picture[layout], _run)
     return picture  # type: ignore[no-any-return]  # it was one when it was packed
@@ -83,6 +85,10 @@ class _Looks:
 def _given(thing: Any, looks: list[dict[str, Any]]) -> Any:
     """A node or a reduction with its looks again."""
     return thing and thing | {key: None if thing[key] is None else looks[thing[key]] for key in _LOOKS if key in thing}
+
+
+def _with_norms(hidden: Any, change: Any) -> Any:
+    return hidden | {"learned": [one | {"norms": change(one["norms"])} for one in hidden["learned"]]}
 
 
 def _with_curves(layout: Layout | None, change: Any) -> Any:

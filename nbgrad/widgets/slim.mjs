@@ -4,16 +4,26 @@
 import { readFileSync } from "node:fs";
 
 // Of a selection's forty methods d3-zoom calls these, of a zoom's twenty camera.ts does.
-const SELECTION = ["constructor", "on", "property", "filter", "style", "each", "call", "datum", "node", "interrupt"];
+const SELECTION = ["constructor", "on", "property", "filter", "each", "call", "datum", "node", "interrupt"];
 const ZOOM = ["transform", "scaleBy", "scaleTo", "translateBy", "filter", "scaleExtent", "on"];
 
 /** A cut takes out every match of a pattern, but for those whose first group is named in `kept`. */
 const cut = (pattern, kept = []) => ({ pattern, kept });
 
 const CUTS = {
-  "d3-selection": [cut(/^  (\w+): selection_\w+,\n/gm, SELECTION), cut(/^(?:EnterNode|ClassList|Local)\.prototype = [^]*?^\};\n/gm)],
+  "d3-selection": [
+    cut(/^  (\w+): selection_\w+,\n/gm, SELECTION),
+    cut(/^(?:EnterNode|ClassList|Local)\.prototype = [^]*?^\};\n/gm),
+    cut(/^  \[Symbol\.iterator\]: selection_iterator\n/gm),
+    cut(/^    if \(on\) for \(.*, o; .*\n[^]*?^    return;\n/gm), // what on() answers where it is only asked
+  ],
   "d3-drag": [cut(/^DragEvent\.prototype\.on = [^]*?^\};\n/gm)],
-  "d3-dispatch": [cut(/^  copy: [^]*?^  \},\n/gm)],
+  "d3-dispatch": [
+    cut(/^  copy: [^]*?^  \},\n/gm),
+    cut(/^  apply: [^]*?^  \}\n/gm),
+    cut(/^    if \(arguments\.length < 2\) \{[^]*?^    \}\n/gm),
+    cut(/^ +if \(.*\) throw new Error\("(?:unknown|invalid) .*\n/gm),
+  ],
   "d3-zoom": [
     cut(/^  zoom\.(\w+) = [^]*?^  \};\n/gm, ZOOM),
     cut(/^  (?:rescale[XY]|apply[XY]?): [^]*?^  \},\n/gm),
@@ -22,6 +32,7 @@ const CUTS = {
     cut(/^ +\.on\("dblclick\.zoom", dblclicked\)\n/gm),
     cut(/^ +schedule\(collection, transform, point, event\);\n/gm),
     cut(/^import .* from 'd3-interpolate';\n/gm),
+    cut(/\n +\.style\("-webkit-tap-highlight-color", .*\)(?=;\n)/gm), // graph.css says so
     cut(/^ +(?:duration|interpolate) = .*,\n/gm),
   ],
 };

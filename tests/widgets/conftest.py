@@ -102,6 +102,7 @@ class Sketch:
             "verdicts": [],
             "problems": [],
             "history": {"frames": [], "charts": [], "differences": []},
+            "hidden": {"reductions": [], "learned": []},
         }
 
 

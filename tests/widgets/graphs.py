@@ -36,6 +36,18 @@ def trained(steps: int = 12, blocks: int = 3) -> Description:
     return describe(graph)
 
 
+def descent() -> Description:
+    """Three backwards from one number, whose gradient is always the same."""
+    w = nbgrad.tensor(2.0, requires_grad=True)
+    with nbgrad.AutogradGraph("descent") as graph:
+        for _ in range(3):
+            w.grad = None
+            loss = w * 3
+            loss.backward()
+            w.data -= 0.1 * w.grad.data
+    return describe(graph)
+
+
 def large() -> Description:
     """A parameter whose numbers are too many for a picture."""
     with nbgrad.AutogradGraph("large") as graph:

@@ -11,7 +11,7 @@ import nbgrad
 from benchmarks import panning
 from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.folding import Folding
+from nbgrad.widgets.folding import Folding, folded_below
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
 from tests.lab.harness import SCREENSHOTS, screenshot
@@ -114,12 +114,8 @@ def test_heat_maps_have_the_colours_that_a_displayed_tensor_has(opened: Any) -> 
     node(tab, "w").click()
     for scheme in ("light", "dark"):
         tab.emulate_media(color_scheme=scheme)
-        shades = details(tab).locator("td").evaluate_all(
-            """all => all.map(cell => {
-                const [,, a, b] = getComputedStyle(cell).backgroundColor.match(/oklab\\(([\\d.-]+) ([\\d.-]+) ([\\d.-]+)/);
-                return Number(b);
-            })"""
-        )
+        colours = details(tab).locator("td").evaluate_all("all => all.map(e => getComputedStyle(e).backgroundColor)")
+        shades = [float(colour.removesuffix(")").split()[2]) for colour in colours]  # oklab(lightness a b)
         assert [shade > 0 for shade in shades] == [True, False] * 2, "orange above zero, blue below"
 
 
@@ -220,6 +216,65 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     frame.focus()
     tab.keyboard.press("Escape")
     expect(rule).to_have_text(weight["rule"] or "")
+
+
+def test_a_frame_is_shown_with_its_own_numbers_and_a_key(opened: Any) -> None:
+    described = graphs.trained(3, 1)
+    tab = opened(page(lay_out(described), "frames"))
+    values = [frame["value"] for frame in described["history"]["frames"]]
+    root, colour = tab.locator(".nbg-node.nbg-root"), tab.get_by_test_id("nbgrad-overlay")
+    tab.get_by_test_id("nbgrad-history").click()
+    expect(root).to_contain_text(values[-1])
+    expect(colour).to_have_value("history")
+    expect(tab.get_by_test_id("nbgrad-scale")).to_contain_text("history: gradient norm")
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("ArrowLeft")
+    expect(root).to_contain_text(values[0])
+    expect(root).not_to_contain_text(values[-1])
+    expect(root).to_have_attribute("aria-label", re.compile(re.escape(values[0])))
+    screenshot(tab, "view_frame")
+    colour.select_option("dtype")
+    expect(tab.get_by_test_id("nbgrad-timeline")).to_be_hidden()
+    expect(root).to_contain_text(values[-1])
+    expect(tab.get_by_test_id("nbgrad-scale")).to_contain_text("dtype")
+    colour.select_option("history")
+    expect(tab.get_by_test_id("nbgrad-frame")).to_be_focused()
+
+
+def test_of_other_boxes_than_the_root_an_earlier_frame_shows_no_value(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.descent()), "values"))
+    w = node(tab, "w")
+    expect(w).to_contain_text("value ")
+    tab.get_by_test_id("nbgrad-history").click()
+    tab.keyboard.press("ArrowLeft")
+    expect(w).not_to_contain_text("value ")
+    expect(w).not_to_have_attribute("aria-label", re.compile("value "))
+    tab.get_by_test_id("nbgrad-fit").click()
+    screenshot(tab, "view_frame_values")
+    tab.get_by_test_id("nbgrad-frame").press("Escape")
+    expect(w).to_contain_text("value ")
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_what_is_inside_folded_modules_is_still_told_of(opened: Any, by_hand: bool) -> None:
+    described = graphs.trained(3, 1)
+    tab = opened(page(lay_out(described, folding=None if by_hand else folded_below(described, 0)), "folded"))
+    if by_hand:
+        tab.get_by_test_id("nbgrad-scope").first.dispatch_event("dblclick")
+    expect(tab.locator(".nbg-folded")).to_have_count(1)
+    tab.get_by_test_id("nbgrad-reductions").click()
+    expect(tab.get_by_test_id("nbgrad-reductions")).to_have_text("Σ Reductions (4)")
+    told = details(tab).get_by_role("button", name=re.compile("bias → linear, .*inside Sequential"))
+    expect(told).to_have_count(4 if by_hand else 3)
+    expect(details(tab)).to_contain_text("inside Sequential" if by_hand else "2 times inside Sequential")
+    told.first.click()
+    expect(details(tab).locator("h3")).to_have_text("Sequential")
+    tab.get_by_test_id("nbgrad-history").click()
+    tab.get_by_test_id("nbgrad-compare").select_option(index=1)
+    table = tab.get_by_test_id("nbgrad-norms")
+    expect(table).to_contain_text("Sequential › 1 (Block) › wide (Linear) › weight")
+    weight = next(node for node in described["nodes"] if node["kind"] == "parameter")
+    expect(table).to_contain_text(weight["norms"][0])
 
 
 def test_a_verdict_leads_to_its_module(opened: Any) -> None:

@@ -328,3 +328,9 @@ def test_the_maps_of_a_convolution_lie_side_by_side() -> None:
     ]
     assert tiled(np.arange(3)).shape == (1, 3)
     assert tiled(np.arange(24).reshape(2, 3, 4)).shape == (3, 8)
+
+
+def test_a_chart_is_of_its_own_curves_and_one_that_stays_is_drawn_in_the_middle() -> None:
+    (chart,) = graphs.descent()["history"]["charts"]
+    assert chart["text"] == "The norm of the gradient of each parameter, always 3.", "the loss has no curve here"
+    assert [curve["heights"] for curve in chart["curves"]] == [[50, 50, 50]]

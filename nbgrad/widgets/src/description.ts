@@ -122,6 +122,7 @@ export interface Verdict {
 
 export interface Frame {
   title: string;
+  value: string;
   structure: number;
 }
 
@@ -151,6 +152,25 @@ export interface History {
   differences: Difference[];
 }
 
+export interface HiddenReduction {
+  node: string;
+  ends: string;
+  text: string;
+  warning: string | null;
+  many: number;
+}
+
+export interface HiddenTensor {
+  label: string;
+  norms: string[];
+  past: string;
+}
+
+export interface Hidden {
+  reductions: HiddenReduction[];
+  learned: HiddenTensor[];
+}
+
 export interface Problem {
   kind: "nan" | "unreached" | "inplace" | "failed" | "warning";
   text: string;
@@ -172,6 +192,7 @@ export interface Description {
   verdicts: Verdict[];
   problems: Problem[];
   history: History;
+  hidden: Hidden;
 }
 
 export interface Box {

@@ -111,16 +111,19 @@ function mark(edge: Edge, box: Box): SVGGElement {
   return group;
 }
 
+const meaning = (node: GraphNode): string => MEANING[node.kind] + (node.root ? ", the backward starts here" : "");
+
+/** What is read aloud of a box. */
+export const spoken = (node: GraphNode): string =>
+  `${[...node.label, ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
+
 function nodeGroup(node: GraphNode, box: Box): SVGGElement {
-  const meaning = MEANING[node.kind] + (node.root ? ", the backward starts here" : "");
-  const said = [...node.label, ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)];
   const group = svg("g", {
     class: `nbg-node nbg-${node.kind} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
-    role: "button", tabindex: -1, label: `${said.join(", ")} (${meaning})`,
-    testid: "node", "data-node-id": node.id,
+    role: "button", tabindex: -1, label: spoken(node), testid: "node", "data-node-id": node.id,
   });
   if (node.kind === "folded") group.setAttribute("aria-expanded", "false");
-  group.append(svg("title", {}, `${node.label[0] ?? node.id} (${meaning})`), ...shape(node, box));
+  group.append(svg("title", {}, `${node.label[0] ?? node.id} (${meaning(node)})`), ...shape(node, box));
   const middle = box.x + box.width / 2;
   if (node.root) {
     const [x, y] = [box.x + 15, box.y + 17];

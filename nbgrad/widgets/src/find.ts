@@ -2,7 +2,8 @@
 
 import type { Description, Node as GraphNode } from "./description";
 import { MEANING } from "./draw";
-import { original, scopePath } from "./panel";
+import { scopePath } from "./geometry";
+import { original } from "./panel";
 
 /** The ids of the nodes that have every word in their name, op, shape, module or kind. */
 export function matches(description: Description, query: string): string[] {

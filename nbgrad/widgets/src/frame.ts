@@ -9,7 +9,7 @@ export type Mode = "forward" | "backward" | "both";
 /** What the tools can do. */
 export interface Tools {
   mode(mode: Mode): void;
-  overlay(key: string): void;
+  colour(key: string): void;
   search(query: string, next: boolean): void;
   reductions(): void;
   findings(): void;
@@ -48,8 +48,9 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
 }
 
 /** Show the tools that a graph has a use for, and how much there is in each; what is chosen and focused stays so. */
-export function count(bar: HTMLElement, { edges, steps, history, problems, verdicts, overlays }: Description): void {
-  const reductions = edges.filter((edge) => edge.reduction);
+export function count(bar: HTMLElement, { edges, steps, history, problems, verdicts, overlays, hidden }: Description): void {
+  const reductions = [...edges.flatMap(({ reduction }) => reduction ?? []), ...hidden.reductions];
+  const sums = reductions.length + hidden.reductions.reduce((sum, { many }) => sum + many - 1, 0);
   const wrong = problems.length + verdicts.filter((one) => one.kind !== "sound").length;
   const tool = <E extends HTMLElement>(name: string, shown: unknown, label?: string): E => {
     const element = bar.querySelector<E>(`[data-testid=nbgrad-${name}]`)!;
@@ -60,7 +61,7 @@ export function count(bar: HTMLElement, { edges, steps, history, problems, verdi
   bar.querySelector<HTMLElement>(".nbg-group")!.hidden = !edges.some((edge) => edge.gradient !== null);
   tool("steps", steps.length);
   tool("history", history.frames.length, `History (${history.frames.length})`);
-  tool("reductions", true, `${reductions.some((edge) => edge.reduction?.warning) ? "⚠ " : ""}Σ Reductions (${reductions.length})`);
+  tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ Reductions (${sums})`);
   tool("findings", true, `Findings (${wrong})`).classList.toggle("nbg-alert", wrong > 0);
   offer(tool("overlay", overlays.length), [["", "colour: kind"], ...overlays.map(({ key, label }) => [key, `colour: ${label}`] as const)]);
 }
@@ -87,7 +88,7 @@ function modes(tools: Tools): HTMLElement {
 
 function colours(tools: Tools): HTMLElement {
   const choice = html("select", { label: "Colour the nodes by", title: "Colour the nodes by", testid: "overlay" });
-  choice.addEventListener("change", () => tools.overlay(choice.value));
+  choice.addEventListener("change", () => tools.colour(choice.value));
   return choice;
 }
 

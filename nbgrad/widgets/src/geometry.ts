@@ -1,6 +1,6 @@
 // Paths beside paths, arrow heads, and what becomes of a layout when scopes are folded without a kernel.
 
-import type { Box, Description, Edge, Layout, Node as GraphNode, Picture, Scope } from "./description";
+import type { Box, Description, Edge, Hidden, Layout, Node as GraphNode, Picture, Scope } from "./description";
 
 export type Point = number[];
 
@@ -38,6 +38,11 @@ export const within = (scopes: Map<string, Scope>, scope: string | null): string
   for (let id = scope; id !== null && !chain.includes(id); id = scopes.get(id)?.parent ?? null) chain.unshift(id);
   return chain;
 };
+
+export function scopePath(description: Description, scope: string | null): string {
+  const scopes = new Map(description.scopes.map((other) => [other.id, other]));
+  return within(scopes, scope).map((id) => scopes.get(id)?.label ?? "").join(" › ");
+}
 
 /** The picture with some of its scopes drawn as one node each, in the room that is then left. */
 export function folded(base: Picture, closed: Set<string>): Picture {
@@ -80,7 +85,21 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   const steps = walk(description, where, renamed, nodes);
   const problems = description.problems.map((one) => ({ ...one, node: where.get(one.node ?? "") ?? one.node }));
   const verdicts = description.verdicts.map((one) => ({ ...one, scope: home.get(one.scope ?? "") ?? one.scope }));
-  return { ...base, description: { ...description, nodes, edges, steps, problems, verdicts }, layout: compact(moved) };
+  const hidden = hiddenBy(description, where, renamed);
+  return { ...base, description: { ...description, nodes, edges, steps, problems, verdicts, hidden }, layout: compact(moved) };
+}
+
+/** What is inside the folded nodes and is still told of, as nbgrad/widgets/hidden.py finds it. */
+function hiddenBy(description: Description, where: Map<string, string>, renamed: Map<string, string>): Hidden {
+  const { nodes, edges, hidden } = description;
+  const names = new Map(nodes.map((node) => [node.id, node.label[0] ?? ""]));
+  const reductions = hidden.reductions.map((one) => ({ ...one, node: where.get(one.node) ?? one.node }));
+  for (const { id, source, target, reduction } of edges)
+    if (reduction && renamed.get(id) !== id)
+      reductions.push({ ...reduction, node: where.get(target) ?? where.get(source) ?? "", ends: `${names.get(source)} → ${names.get(target)}`, many: 1 });
+  const learned = nodes.filter((node) => where.has(node.id) && ["parameter", "leaf"].includes(node.kind) && node.norms.length);
+  const path = (node: GraphNode) => [scopePath(description, node.scope), node.label[0]].filter(Boolean).join(" › ");
+  return { reductions, learned: [...hidden.learned, ...learned.map((node) => ({ ...node, label: path(node) }))] };
 }
 
 function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {

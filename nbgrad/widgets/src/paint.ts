@@ -1,7 +1,7 @@
 // How the parts of a drawing look for the moment: lit, in the background, coloured, reached by the backward.
 
-import type { Picture, Step } from "./description";
-import type { Drawing } from "./draw";
+import type { Frame, Node as GraphNode, Picture, Step } from "./description";
+import { type Drawing, spoken } from "./draw";
 import { original } from "./panel";
 
 export class Paint {
@@ -55,17 +55,20 @@ export class Paint {
     this.#stage.classList.toggle("nbg-overlaid", key !== "");
   }
 
-  /** Colour the nodes as the gradients of one frame were; null for the last backward. */
-  frame(frame: number | null): void {
-    this.#stage.classList.toggle("nbg-overlaid", frame !== null);
-    for (const node of this.#picture.description.nodes) {
+  /** Colour and write the nodes as one frame had them; null for the last backward. */
+  frame(at: number | null): void {
+    const { nodes, history: { frames } } = this.#picture.description;
+    this.#stage.classList.toggle("nbg-overlaid", at !== null);
+    for (const node of nodes) {
       const element = this.#drawing.nodes.get(node.id);
-      const letter = frame === null ? "-" : (node.past[frame] ?? "-");
+      const letter = at === null ? "-" : (node.past[at] ?? "-");
       element?.classList.toggle("nbg-levelled", letter !== "-");
       element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
+      const then = at === null || at === frames.length - 1 ? node : past(node, at, frames[at]);
+      element?.setAttribute("aria-label", spoken(then));
+      element?.querySelectorAll(".nbg-line").forEach((line, index) => (line.textContent = then.label[index + 1] ?? ""));
       const rule = element?.querySelector(".nbg-rule");
-      const norm = frame === null ? undefined : node.norms[frame];
-      if (rule) rule.textContent = frame === null ? node.rule : norm ? `∇ ${norm}` : "∇";
+      if (rule) rule.textContent = then.rule;
     }
   }
 
@@ -87,4 +90,10 @@ export class Paint {
       element.classList.toggle("nbg-current", step !== null && now.has(id));
     }
   }
+}
+
+/** A node as one frame had it: of values only that of the root is remembered. */
+function past(node: GraphNode, at: number, frame: Frame | undefined): GraphNode {
+  const label = node.label.map((line, index) => (index < 2 || !line.startsWith("value ") ? line : node.root ? (frame?.value ?? "") : ""));
+  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ?? ""}` };
 }

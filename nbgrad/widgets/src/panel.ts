@@ -4,7 +4,7 @@ import type { Description, Edge, Node as GraphNode } from "./description";
 import { MEANING } from "./draw";
 import { button, html, prose } from "./dom";
 import { formula } from "./formula";
-import { within } from "./geometry";
+import { scopePath } from "./geometry";
 import { lookOf } from "./look";
 import type { Inquiry } from "./numbers";
 
@@ -99,16 +99,17 @@ const ends = (description: Description, edge: Edge, select: Selection): Node[] =
 
 export function reductionsPanel(description: Description, select: Selection): Node[] {
   const list = html("ul", { class: "nbg-edges" });
-  for (const edge of description.edges) {
-    if (!edge.reduction) continue;
-    const warned = edge.reduction.warning ? "⚠ " : "";
-    const go = html("button", { type: "button" }, html("span", { class: "nbg-sum" }, `${warned}Σ ${edge.reduction.text}`));
-    go.append(html("small", {}, `${name(description, edge.source)} → ${name(description, edge.target)}`));
-    if (edge.reduction.warning) go.append(html("small", {}, edge.reduction.warning));
-    go.addEventListener("click", () => select.mark(edge.id));
+  const add = ({ text, warning }: { text: string; warning: string | null }, where: string, choose: () => void) => {
+    const go = html("button", { type: "button" }, html("span", { class: "nbg-sum" }, `${warning ? "⚠ " : ""}Σ ${text}`));
+    go.append(html("small", {}, where), html("small", {}, warning ?? ""));
+    go.addEventListener("click", choose);
     list.append(html("li", {}, go));
-  }
-  const none = "No gradient was summed down: every input had the shape of its output.";
+  };
+  for (const edge of description.edges)
+    if (edge.reduction) add(edge.reduction, `${name(description, edge.source)} → ${name(description, edge.target)}`, () => select.mark(edge.id));
+  for (const one of description.hidden.reductions)
+    add(one, `${one.ends}, ${one.many > 1 ? `${one.many} times ` : ""}inside ${name(description, one.node)}`, () => select.node(one.node));
+  const none = "No gradient of what is drawn was summed down.";
   return [title("Broadcast reductions"), list.childElementCount ? list : html("p", {}, none)];
 }
 
@@ -164,11 +165,6 @@ function edgeList(
 
 export function name(description: Description, id: string): string {
   return description.nodes.find((node) => node.id === id)?.label[0] ?? id;
-}
-
-export function scopePath(description: Description, scope: string | null): string {
-  const scopes = new Map(description.scopes.map((other) => [other.id, other]));
-  return within(scopes, scope).map((id) => scopes.get(id)?.label ?? "").join(" › ");
 }
 
 const title = (text: string): HTMLElement => html("h3", {}, text);

@@ -3,7 +3,8 @@
 import type { Description } from "./description";
 import { MEANING } from "./draw";
 import { html } from "./dom";
-import { name, scopePath } from "./panel";
+import { scopePath } from "./geometry";
+import { name } from "./panel";
 
 export function tableOf(description: Description, choose: (id: string) => void): HTMLElement {
   const head = html("tr");

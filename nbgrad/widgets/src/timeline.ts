@@ -3,7 +3,7 @@
 import type { Description, History } from "./description";
 import { button, html, svg } from "./dom";
 import { offer } from "./frame";
-import { scopePath } from "./panel";
+import { scopePath } from "./geometry";
 
 const [WIDTH, HEIGHT] = [600, 100];
 
@@ -41,7 +41,7 @@ export class Timeline {
     offer(this.#chart, history.charts.map(({ title }, at) => [at, title] as const));
     this.#chart.value = chosen in history.charts ? chosen : "0";
     this.#draw();
-    if (this.shown) frames.length ? this.#at() : this.open(false);
+    if (!frames.length && this.shown) this.open(false);
   }
 
   /** A key that was pressed in here; whether it meant something that the browser does not know. */
@@ -65,6 +65,11 @@ export class Timeline {
   #move(by: number): void {
     this.#slider.value = String(Number(this.#slider.value) + by);
     this.#at();
+  }
+
+  /** Show the frame that is chosen once more: the picture was drawn again. */
+  again(): void {
+    if (this.shown) this.#at();
   }
 
   #at(): void {
@@ -114,14 +119,18 @@ export function differencePanel(description: Description, a: number, b: number):
   if (found) parts.push(html("pre", {}, found.lines.join("\n")));
   const body = html("tbody");
   const names = description.nodes.map((node) => node.label[0] ?? "");
+  const add = (name: string, { norms, past }: { norms: string[]; past: string }) => {
+    const [was, now] = [norms[a], norms[b]];
+    if (!was && !now) return;
+    const [low, high] = [past.charCodeAt(a), past.charCodeAt(b)];
+    const sign = was === now ? "=" : high > low ? "▲" : high < low ? "▼" : "≈";
+    body.append(html("tr", {}, ...[name, was || "none", sign, now || "none"].map((text) => html("td", {}, text))));
+  };
   description.nodes.forEach((node, at) => {
     const where = names.indexOf(names[at]!) === names.lastIndexOf(names[at]!) ? "" : scopePath(description, node.scope);
-    const [was, now] = [node.norms[a], node.norms[b]];
-    if (!was && !now) return;
-    const [low, high] = [node.past.charCodeAt(a), node.past.charCodeAt(b)];
-    const sign = was === now ? "=" : high > low ? "▲" : high < low ? "▼" : "≈";
-    body.append(html("tr", {}, html("td", {}, `${where && `${where} › `}${names[at]}`), html("td", {}, was || "none"), html("td", {}, sign), html("td", {}, now || "none")));
+    add(`${where && `${where} › `}${names[at]}`, node);
   });
+  for (const one of description.hidden.learned) add(one.label, one);
   parts.push(html("h4", {}, "Gradient norms"), html("div", { class: "nbg-scroll", tabindex: 0 }, html("table", { class: "nbg-heat nbg-norms", testid: "norms" }, body)));
   return parts;
 }

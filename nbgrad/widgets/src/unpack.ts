@@ -15,7 +15,8 @@ export async function unpack(data: BlobPart): Promise<Picture> {
     for (const key of ["value", "gradient", "incoming", "reduced"]) if (thing && key in thing) thing[key] = looks[thing[key]] ?? null;
   };
   description.nodes = records(description.nodes);
-  for (const node of description.nodes) give(node), (node.norms = norms(node.norms));
+  for (const node of description.nodes) give(node);
+  for (const one of [...description.nodes, ...description.hidden.learned]) one.norms = norms(one.norms);
   description.edges = records(description.edges);
   for (const edge of description.edges) give(edge.reduction);
   for (const one of [layout, turned]) bend(one);

@@ -89,8 +89,8 @@ export class View implements Touched, Keyed, Tools {
     this.#status.hidden = true;
     this.#about();
     this.#close();
-    this.#draw();
     this.#timeline.replace(base.description.history);
+    this.#draw();
     if (!this.#keep(anchor, before)) this.#firstLook();
   }
 
@@ -105,6 +105,7 @@ export class View implements Touched, Keyed, Tools {
     this.#table.replaceWith(table);
     this.#table = table;
     this.overlay(this.#overlaid);
+    this.#timeline.again();
   }
 
   /** Let a node or a module stand where it stood in the drawing before; whether there is one. */
@@ -226,13 +227,20 @@ export class View implements Touched, Keyed, Tools {
     }
   };
 
-  overlay = (key: string): void => {
+  /** Colour by something; the history has colours of its own, and its panel open. */
+  colour = (key: string): void => {
+    if ((key === "history") !== this.#timeline.shown) this.past();
+    if (key !== "history") this.overlay(key);
+  };
+
+  overlay(key: string): void {
     this.#overlaid = key;
+    this.#bar.querySelector<HTMLSelectElement>("[data-testid=nbgrad-overlay]")!.value = key;
     this.#legendScale?.remove();
     this.#legendScale = scaleOf(this.scene.description, key);
     if (this.#legendScale) this.#stage.after(this.#legendScale);
     this.scene.paint.overlay(key);
-  };
+  }
 
   search = (query: string, next: boolean): void => {
     const found = matches(this.scene.description, query);
@@ -282,7 +290,7 @@ export class View implements Touched, Keyed, Tools {
   };
 
   #at(frame: number | null, other: number | null): void {
-    this.overlay("");
+    this.overlay(frame === null ? "" : "history");
     this.scene.paint.frame(frame);
     if (frame !== null && other !== null) this.#open(differencePanel(this.scene.description, other, frame));
   }

@@ -1,0 +1,50 @@
+"""What is inside folded nodes and is still told of: the broadcasts that were undone there, and how gradients went."""
+
+from nbgrad.widgets.description import Description, Edge, Hidden, HiddenReduction, HiddenTensor
+from nbgrad.widgets.runs import scope_path
+
+
+def hidden_by(description: Description, where: dict[str, str], drawn: set[str]) -> Hidden:
+    """What of a description is not to be seen once the nodes in ``where`` are drawn as others.
+
+    Args:
+        description: before anything was folded.
+        where: the folded node of each node that is inside one.
+        drawn: the ids of the edges that stay.
+    """
+    return Hidden(reductions=_reductions(description, where, drawn), learned=_learned(description, where))
+
+
+def _reductions(description: Description, where: dict[str, str], drawn: set[str]) -> list[HiddenReduction]:
+    names = {node["id"]: node["label"][0] for node in description["nodes"]}
+    found: dict[tuple[str, str, str], HiddenReduction] = {}
+    for edge in description["edges"]:
+        if (reduction := edge["reduction"]) is None or edge["id"] in drawn:
+            continue
+        one = HiddenReduction(
+            node=_home(edge, where),
+            ends=f"{names[edge['source']]} → {names[edge['target']]}",
+            text=reduction["text"],
+            warning=reduction["warning"],
+            many=0,
+        )
+        found.setdefault((one["node"], one["ends"], one["text"]), one)["many"] += 1
+    return list(found.values())
+
+
+def _home(edge: Edge, where: dict[str, str]) -> str:
+    """The folded node that an edge is inside of, or ends at."""
+    return where.get(edge["target"]) or where[edge["source"]]
+
+
+def _learned(description: Description, where: dict[str, str]) -> list[HiddenTensor]:
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    return [
+        HiddenTensor(
+            label=" › ".join([scopes[one]["label"] for one in scope_path(scopes, node["scope"])] + node["label"][:1]),
+            norms=node["norms"],
+            past=node["past"],
+        )
+        for node in description["nodes"]
+        if node["id"] in where and node["kind"] in ("parameter", "leaf") and node["norms"]
+    ]
