@@ -51,7 +51,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     scopes = _Scopes()
     saved = saved_by(facts)
     shown, levels = overlays(graph, facts, saved)
-    edges = _edges(facts, ids)
+    edges = _edges(facts, ids, _unkept(graph, facts))
     walk = Walk(facts, ids, edges)
     wrong = problems(graph, facts, ids, edges)
     history = past(graph, facts, ids)
@@ -193,7 +193,16 @@ def _kind_text(shape: tuple[int, ...], dtype: torch.dtype) -> str:
     return f"{shape_text(shape)} {dtype_name(dtype)}"
 
 
-def _edges(facts: list[Fact], ids: dict[int, str]) -> list[Edge]:
+def _unkept(graph: AutogradGraph, facts: list[Fact]) -> set[int]:
+    """What the last backward went through in a graph that did not watch: no gradient of it was kept."""
+    reached = set() if graph.watch or not graph.backwards else {fact.id for fact in facts if fact.root}
+    for fact in reversed(facts):
+        if fact.id in reached:
+            reached.update(one.source for one in fact.inputs if one.source is not None)
+    return reached
+
+
+def _edges(facts: list[Fact], ids: dict[int, str], unkept: set[int]) -> list[Edge]:
     """The edges, in the order of the ops and of the inputs of each."""
     made = {fact.id: fact for fact in facts}
     edges: list[Edge] = []
@@ -207,6 +216,9 @@ def _edges(facts: list[Fact], ids: dict[int, str]) -> list[Edge]:
             shape = came.shape if came is not None and several else source.shape
             back = None if came is None else shape_text(came.shape)
             shapes = [] if undone is None else [made[one.source].shape for one in fact.inputs if one.source in made]
+            told = "not kept" if fact.id in unkept and source.kind != "constant" else None
+            if came is not None:
+                told = f"{back}, {amount(came, FEW)}"
             edge: Edge = {
                 "id": f"e{len(edges)}",
                 "source": ids[source.id],
@@ -214,7 +226,7 @@ def _edges(facts: list[Fact], ids: dict[int, str]) -> list[Edge]:
                 "input": taken.name,
                 "label": _kind_text(shape, source.dtype),
                 "back": back,
-                "gradient": None if came is None else f"{back}, {amount(came, FEW)}",
+                "gradient": told,
                 "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",

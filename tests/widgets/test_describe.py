@@ -306,3 +306,17 @@ def test_a_grad_that_holds_several_backwards_says_so() -> None:
     (text,) = told(described, "w", ".grad")
     assert text.startswith("[12, 12]: not what this backward brought")
     assert told(described, "v", ".grad") == []
+
+
+def test_gradients_that_flowed_and_were_not_kept_are_not_called_none() -> None:
+    w, x = (nbgrad.tensor(torch.ones(2), requires_grad=grad) for grad in (True, False))
+    with nbgrad.AutogradGraph(watch=False) as graph:
+        product = w * x
+        before = [edge["gradient"] for edge in describe(graph)["edges"]]
+        product.sum().backward()
+    described = describe(graph)
+    names = {node["id"]: node["label"][0] for node in described["nodes"]}
+    told = {(names[edge["source"]], names[edge["target"]]): edge["gradient"] for edge in described["edges"]}
+    assert before == [None] * 2
+    product = "product = mul"
+    assert told == {("w", product): "not kept", ("x", product): None, (product, "sum"): "not kept"}
