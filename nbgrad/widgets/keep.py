@@ -9,7 +9,7 @@ from nbgrad.widgets.wording import counted
 CELLS = 24_000
 """How many numbers the heat maps of one picture show: it has to travel, and to be kept."""
 
-HUB = 3
+HUB = 5
 """A tensor with more readers than this is drawn once per use."""
 
 
@@ -68,7 +68,7 @@ def _inside(description: Description, asked: frozenset[str]) -> list[str]:
 
 
 def split_hubs(description: Description) -> Description:
-    """Draw a tensor with many readers once per use. The first copy carries the details for all of them."""
+    """Draw a tensor with many readers once per use, and say so. The first copy carries the details for all of them."""
     scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
     uses = Counter(edge["source"] for edge in description["edges"])
     hubs = {node["id"] for node in description["nodes"] if _splits(node, uses[node["id"]])}
@@ -81,7 +81,14 @@ def split_hubs(description: Description) -> Description:
         source = edge["source"]
         if source in hubs:
             number = len(copies[source]) + 1
-            node: Node = {**by_id[source], "id": f"{source}.{number}", "scope": scope_of[edge["target"]]}
+            whole = by_id[source]
+            node: Node = {
+                **whole,
+                "id": f"{source}.{number}",
+                "scope": scope_of[edge["target"]],
+                "label": [*whole["label"], f"use {number} of {uses[source]:,}"],
+                "rule": whole["rule"] and f"{whole['rule']} in all",
+            }
             if number > 1:
                 node = {**node, "details": [], "value": None, "gradient": None, "badges": []}
                 node.pop("rest", None)  # type: ignore[typeddict-item]  # of an outline

@@ -48,6 +48,17 @@ def descent() -> Description:
     return describe(graph)
 
 
+def shared(uses: int) -> Description:
+    """One number that so many ops take, each with another gradient."""
+    x = nbgrad.tensor(2.0, requires_grad=True)
+    with nbgrad.AutogradGraph("shared") as graph:
+        y = x * 1
+        for factor in range(2, uses + 1):
+            y = y + x * factor
+        y.backward()
+    return describe(graph)
+
+
 def large() -> Description:
     """A parameter whose numbers are too many for a picture."""
     with nbgrad.AutogradGraph("large") as graph:

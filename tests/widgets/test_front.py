@@ -547,3 +547,77 @@ def test_where_the_cell_stopped_is_drawn(opened: Any, graph: Any, where: str) ->
         expect(details(tab)).to_contain_text("(1, 3) float32")
         expect(details(tab)).to_contain_text("(2, 1) float32")
     screenshot(tab, f"view_{tab.locator('.nbg-words strong').inner_text()}")
+
+
+def test_the_uses_of_a_shared_leaf_say_that_they_are_one_tensor(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.shared(7)), "shared"))
+    uses = tab.locator(".nbg-leaf")
+    expect(uses).to_have_count(7)
+    expect(uses.nth(2)).to_contain_text("use 3 of 7")
+    expect(uses.nth(2)).to_contain_text("∇ 28 in all")
+    uses.nth(2).click()
+    expect(tab.locator(".nbg-same")).to_have_count(7)
+    expect(tab.locator(".nbg-on.nbg-leaf")).to_have_count(7)
+    expect(details(tab)).to_contain_text("Used by: the gradients that came from them are added")
+    expect(details(tab).get_by_role("button", name=re.compile("^mul as a.*value 6"))).to_be_visible()
+    screenshot(tab, "view_shared")
+    expect(opened(page(lay_out(graphs.shared(4)), "few")).locator(".nbg-leaf")).to_have_count(1)
+
+
+def test_all_that_was_asked_for_is_lit_and_no_note_covers_it(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "ancestors"))
+    tab.get_by_test_id("nbgrad-fit").click()
+    tab.locator(".nbg-node.nbg-root").click()
+    lit = ".nbg-node:not(.nbg-out)"
+    opacities = "all => new Set(all.map(e => getComputedStyle(e).fillOpacity)).size"
+    assert tab.locator(lit).evaluate_all(opacities) == 2
+    details(tab).get_by_test_id("nbgrad-ancestors").click()
+    assert tab.locator(lit).evaluate_all(opacities) == 1
+    note, stage = tab.locator(".nbg-status"), tab.locator(".nbg-stage")
+    expect(note).to_contain_text("Only what you asked for is lit")
+    assert note.evaluate("e => e.getBoundingClientRect().top") >= stage.evaluate(
+        "e => e.getBoundingClientRect().bottom"
+    )
+    screenshot(tab, "view_ancestors")
+
+
+def test_the_focus_stays_in_the_picture(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "focus"))
+    focused = "document.activeElement.closest('.nbg-stage') && document.activeElement.dataset.nodeId"
+    node(tab, "tanh").focus()
+    tab.keyboard.press("t")
+    expect(tab.get_by_test_id("nbgrad-table")).to_be_focused()
+    tab.keyboard.press("t")
+    assert tab.evaluate(focused)
+    for close in ("Escape", "t"):
+        tab.keyboard.press("t")
+        tab.keyboard.press(close)
+        assert tab.evaluate(focused)
+    tanh = node(tab, "tanh")
+    tanh.focus()
+    tab.keyboard.press("f")
+    expect(tab.locator(".nbg-folded")).to_be_focused()
+    tab.keyboard.press("f")
+    assert tab.locator(".nbg-folded").count() == 0
+    inside = [one["id"] for one in graphs.trained(1, 1)["nodes"] if one["scope"] not in (None, "s0", "s1")]
+    assert tab.evaluate(focused) in inside
+
+
+def test_what_is_seen_whole_stays_so_beside_a_panel(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.shared(3), direction="LR"), "wide"))
+    edges = "e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right]"
+    tab.get_by_test_id("nbgrad-fit").click()
+    before = tab.locator(".nbg-stage > g").evaluate(edges)
+    tab.get_by_test_id("nbgrad-findings").click()
+    (left, right), (start, end) = (tab.locator(one).evaluate(edges) for one in (".nbg-stage > g", ".nbg-stage"))
+    assert start <= left < right <= end
+    tab.keyboard.press("Escape")
+    assert tab.locator(".nbg-stage > g").evaluate(edges) == pytest.approx(before, abs=1)
+
+
+def test_the_tools_fit_into_one_row_of_a_cell(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(12, 1)), "tools"))
+    tab.set_viewport_size({"width": 990, "height": 800})
+    heights = tab.locator(".nbg-tools > :not([hidden])").evaluate_all("all => all.map(e => e.getBoundingClientRect())")
+    middles = [round(box["y"] + box["height"] / 2) for box in heights]
+    assert max(middles) - min(middles) <= 2

@@ -71,12 +71,14 @@ export class Camera {
     this.#zoom.scaleBy(select(this.stage), factor);
   }
 
-  /** The stage has become wider or narrower: what was in the middle stays there. */
+  /** The stage has become wider or narrower: what was seen whole still is, else what was in the middle stays there. */
   resized(first: () => void): void {
     const [width] = this.#room();
     if (!width || width === this.#width) return;
     if (!this.#width) return first();
-    this.#zoom.translateBy(select(this.stage), (width - this.#width) / 2 / zoomTransform(this.stage).k, 0);
+    const [at, was] = [zoomTransform(this.stage), this.#fitted(this.#width)];
+    if (Math.abs(at.k - was.k) + Math.abs(at.x - was.x) < 1e-3) this.fit();
+    else this.#zoom.translateBy(select(this.stage), (width - this.#width) / 2 / at.k, 0);
     this.#width = width;
   }
 
@@ -96,8 +98,8 @@ export class Camera {
     return [this.stage.clientWidth, this.stage.clientHeight];
   }
 
-  #fitted(): ZoomTransform {
-    const [[width, height], [w, h]] = [this.#room(), this.#size];
+  #fitted(width = this.stage.clientWidth): ZoomTransform {
+    const [height, [w, h]] = [this.stage.clientHeight, this.#size];
     const k = Math.min(1.25, width / w, height / h);
     return zoomIdentity.translate((width - w * k) / 2, (height - h * k) / 2).scale(k);
   }

@@ -87,9 +87,6 @@ export class Keys {
   #fold(here: SVGGElement): void {
     const node = this.view.scene.node(here.dataset["nodeId"]);
     if (node?.holds.length) this.view.toggle(node.holds);
-    else if (node?.scope) {
-      this.view.toggle([node.scope]);
-      this.view.scene.go(this.view.scene.drawing.nodes.get(`f-${node.scope}`));
-    }
+    else if (node?.scope) this.view.toggle([node.scope]);
   }
 }

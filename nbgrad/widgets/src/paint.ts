@@ -27,6 +27,7 @@ export class Paint {
     }
     if (element) on.add(element);
     this.#stage.classList.toggle("nbg-focus", on.size > 0);
+    for (const [other, part] of nodes) part.classList.toggle("nbg-same", id !== undefined && original(other) === original(id));
     for (const group of [nodes, edges, marks]) for (const part of group.values()) part.classList.toggle("nbg-on", on.has(part));
   }
 
@@ -34,6 +35,7 @@ export class Paint {
   only(ids: Set<string> | null): void {
     const { nodes, edges, marks } = this.#drawing;
     const has = (id: string) => ids === null || ids.has(original(id));
+    this.#stage.classList.toggle("nbg-only", ids !== null);
     for (const [id, element] of nodes) element.classList.toggle("nbg-out", !has(id));
     for (const edge of this.#picture.description.edges)
       for (const part of [edges.get(edge.id), marks.get(edge.id)])
@@ -95,5 +97,5 @@ export class Paint {
 /** A node as one frame had it: of values only that of the root is remembered. */
 function past(node: GraphNode, at: number, frame: Frame | undefined): GraphNode {
   const label = node.label.map((line, index) => (index < 2 || !line.startsWith("value ") ? line : node.root ? (frame?.value ?? "") : ""));
-  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ?? ""}` };
+  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ?? ""}${node.id.includes(".") ? " in all" : ""}` };
 }

@@ -46,7 +46,9 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (told.gradient) parts.push(lookOf("Gradient", told.gradient, ...select.inquiry.offer(id, "gradient", told.gradient)));
   const same = (id: string) => original(id) === original(node.id);
   parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
-  parts.push(...edgeList("Used by", description, description.edges.filter((e) => same(e.source)), "target", select));
+  const uses = description.edges.filter((e) => same(e.source));
+  const added = uses.filter((e) => e.gradient !== null).length > 1 ? ": the gradients that came from them are added" : "";
+  parts.push(...edgeList(`Used by${added}`, description, uses, "target", select));
   parts.push(
     html("h4", {}, "Show only"),
     row(
@@ -149,7 +151,7 @@ function edgeList(
   for (const edge of edges) {
     const go = html("button", { type: "button" });
     go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` as ${edge.input}` : ""));
-    go.append(html("small", {}, edge.label));
+    go.append(html("small", {}, end === "source" ? edge.label : (description.nodes.find(({ id }) => id === edge.target)?.label.slice(1).join(", ") ?? "")));
     go.append(html("small", {}, edge.gradient === null ? "no gradient" : `∇ ${edge.gradient}`));
     go.addEventListener("click", () => select.node(edge[end]));
     const item = html("li", {}, go);

@@ -3,6 +3,7 @@
 import { Cull } from "./cull";
 import type { Box, Description, Edge, Node as GraphNode, Picture } from "./description";
 import { type Drawing, draw } from "./draw";
+import { within } from "./geometry";
 import { Paint } from "./paint";
 import { original, type Selection } from "./panel";
 
@@ -66,6 +67,15 @@ export class Scene {
 
   edge(id: string | undefined): Edge | undefined {
     return this.description.edges.find((one) => one.id === id);
+  }
+
+  /** What has the focus after another drawing: the same node, the module that it went into, or what came out of it. */
+  heir(old: GraphNode): SVGGElement | undefined {
+    const { nodes, scopes } = this.description;
+    const known = new Map(scopes.map((scope) => [scope.id, scope]));
+    const found = nodes.find(({ id, holds, scope }) =>
+      id === old.id || holds.includes(old.scope ?? "") || within(known, scope).includes(old.holds[0] ?? ""));
+    return this.drawing.nodes.get(found?.id ?? "") ?? this.first;
   }
 
   /** Focus what stands so many places after an element. */

@@ -41,9 +41,9 @@ export class View implements Touched, Keyed, Tools {
     this.#player = new Player([], (step, at) => this.#step(step, at));
     this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
     this.#table = html("div");
-    const body = html("div", { class: "nbg-body" }, this.#stage, this.#panel, this.#status, this.#table);
+    const body = html("div", { class: "nbg-body" }, this.#stage, this.#panel, this.#table);
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
-    this.root.append(headerOf(description), this.#bar, body, this.#player.root, this.#timeline.root, legendOf(description));
+    this.root.append(headerOf(description), this.#bar, body, this.#status, this.#player.root, this.#timeline.root, legendOf(description));
     this.#about();
     this.#camera = new Camera(
       this.#stage,
@@ -95,7 +95,12 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #draw(): void {
+    const held = document.activeElement;
+    const old = held instanceof SVGGElement && this.scene?.boxOf(held) ? this.scene.node(held.dataset["nodeId"]) : undefined;
+    const byKeys = !!old && !!held?.matches(":focus-visible"); // the pointer needs no focus that lights up
     this.scene = new Scene(folded(this.base, this.#closed), this.#stage, this);
+    if (byKeys) this.scene.go(this.scene.heir(old));
+    else if (held !== document.activeElement) this.#stage.focus({ preventScroll: true });
     this.#player.replace(this.scene.description.steps);
     const table = tableOf(this.scene.description, (id) => {
       this.#table.hidden = true;
@@ -269,7 +274,8 @@ export class View implements Touched, Keyed, Tools {
   };
   showTable = (): void => {
     this.#table.hidden = !this.#table.hidden;
-    if (!this.#table.hidden) this.#table.focus();
+    if (this.#table.hidden) this.refocus();
+    else this.#table.focus();
   };
   scale = (factor: number): void => this.#camera.scale(factor);
   fit = (): void => this.#camera.fit();
@@ -334,13 +340,13 @@ export class View implements Touched, Keyed, Tools {
 
   /** Close what is open and light everything: what Escape does. */
   leave(): void {
-    const inPanel = this.#panel.contains(document.activeElement);
+    const inside = !!document.activeElement?.closest(".nbg-panel, .nbg-table");
     const { chosen } = this;
     this.#pathFrom = null;
     this.#only(null);
     this.#table.hidden = true;
     this.#close();
-    if (inPanel) this.refocus(chosen);
+    if (inside) this.refocus(chosen);
   }
 
   /** The keys go on from the node that is chosen, or from the first. */
