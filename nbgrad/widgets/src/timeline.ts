@@ -31,7 +31,7 @@ export class Timeline {
   /** Another history, or the same with more in it: the last frame stays the last, any other is the one it was. */
   replace(history: History): void {
     const { frames } = history;
-    const before = this.#slider.value === this.#slider.max ? "" : this.#words.textContent;
+    const before = this.earlier ? this.#words.textContent : "";
     const at = frames.findIndex((frame) => frame.title === before);
     this.#history = history;
     this.#slider.max = String(frames.length - 1);
@@ -52,6 +52,11 @@ export class Timeline {
 
   get shown(): boolean {
     return !this.root.hidden;
+  }
+
+  /** Whether another frame than the last is shown. */
+  get earlier(): boolean {
+    return this.shown && this.#slider.value !== this.#slider.max;
   }
 
   open(shown: boolean): void {

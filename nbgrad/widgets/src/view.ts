@@ -131,7 +131,9 @@ export class View implements Touched, Keyed, Tools {
       this.#only(between(description, this.#pathFrom, id));
       this.#pathFrom = null;
     }
-    this.#choose(element, nodePanel(description, node, this));
+    const panel = nodePanel(description, node, this);
+    if (this.#timeline.earlier) panel.splice(1, 0, html("p", { class: "nbg-finding" }, "What follows is of the last backward."));
+    this.#choose(element, panel);
   }
 
   edge(id: string): void {
