@@ -351,8 +351,8 @@ export class View implements Touched, Keyed, Tools {
     if (inside) this.refocus(chosen);
   }
 
-  /** The keys go on from the node that is chosen, or from the first. */
+  /** The keys go on from the node that is chosen, or from the one that had the focus last. */
   refocus(chosen = this.chosen): void {
-    (chosen ?? this.scene.first)?.focus({ preventScroll: true });
+    (chosen ?? this.#stage.querySelector<SVGGElement>("[tabindex='0']"))?.focus({ preventScroll: true });
   }
 }
