@@ -26,7 +26,10 @@ const CUTS = {
   ],
   "d3-zoom": [
     cut(/^  zoom\.(\w+) = [^]*?^  \};\n/gm, ZOOM),
-    cut(/^  (?:rescale[XY]|apply[XY]?): [^]*?^  \},\n/gm),
+    cut(/^  (?:(?:rescale|invert)[XY]|apply[XY]?): [^]*?^  \},\n/gm),
+    // What keeps a drawing within bounds, which this view has none of.
+    cut(/^  var dx0 = [^]*?;\n(?=  return)/gm),
+    cut(/\.translate\(\n    dx1 > [^]*?\n  \)(?=;\n)/gm),
     // Zooms that take time, and the double click that starts one: a double click folds a module.
     cut(/^  function (?:schedule|dblclicked)\([^]*?^  \}\n/gm),
     cut(/^ +\.on\("dblclick\.zoom", dblclicked\)\n/gm),
