@@ -189,7 +189,7 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     for _ in range(11):
         tab.keyboard.press("ArrowLeft")
     expect(timeline).to_contain_text("backward 1, loss ")
-    expect(rule).to_have_text(f"∇ {weight['norms'][0]}")
+    expect(rule).to_have_text(f"∇ norm {weight['norms'][0]}")
     assert tab.locator(".nbg-levelled").count() > 10
     tab.get_by_test_id("nbgrad-compare").select_option(label=described["history"]["frames"][5]["title"])
     expect(details(tab).locator("h3")).to_have_text("Difference")

@@ -97,5 +97,5 @@ export class Paint {
 /** A node as one frame had it: of values only that of the root is remembered. */
 function past(node: GraphNode, at: number, frame: Frame | undefined): GraphNode {
   const label = node.label.map((line, index) => (index < 2 || !line.startsWith("value ") ? line : node.root ? (frame?.value ?? "") : ""));
-  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ?? ""}${node.id.includes(".") ? " in all" : ""}` };
+  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ? `norm ${node.norms[at]}` : ""}${node.id.includes(".") ? " in all" : ""}` };
 }
