@@ -1,7 +1,7 @@
 """Broadcasting that is probably a mistake: an error where the user asked for one, a warning in a loss."""
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -74,7 +74,22 @@ def _strict_text(
     those = " and ".join(names[position] for position in stretched)
     text = f"strict_broadcast: {op.name} of {listed} would stretch {those} to {result}. If that is meant, write"
     text = f"{text} {remedy}"
-    return f"{text}; {_paired(*[(names[p], given[p]) for p in given][:2])}" if len(stretched) > 1 else f"{text}."
+    pair = [(_Called(names[p], ""), given[p]) for p in given][:2]
+    return f"{text}; {_paired(*pair)}" if len(stretched) > 1 else f"{text}."
+
+
+class _Called(NamedTuple):
+    """A tensor by the user's name for it; in words where it has none, as what an expression gave."""
+
+    name: str | None
+    words: str
+
+    def __str__(self) -> str:
+        return self.name or self.words
+
+    def after(self, method: str) -> str:
+        """How ``method`` is called on it."""
+        return f"{self.name}{method}" if self.name else f"{method} on {self.words}"
 
 
 def warn_unpaired(op: str, input: Any, target: Any) -> None:
@@ -83,8 +98,9 @@ def warn_unpaired(op: str, input: Any, target: Any) -> None:
     result = _broadcast(a, b)
     if result is None:
         return
-    first = _name(input, raw=True) or "input"
-    second = _name(target, raw=True) or "target"
+    kind = "operand" if op == "sub" else "argument"
+    first = _Called(_name(input, raw=True), f"the first {kind}")
+    second = _Called(_name(target, raw=True), f"the second {kind}")
     pairs = _paired((first, a), (second, b))
     warn_here(f"{op} compares {first} of shape {a} with {second} of shape {b}, which broadcast to {result}: {pairs}")
 
@@ -116,13 +132,13 @@ def unpaired(input: Any, target: Any) -> bool:
     return len(column) == 2 and len(row) == 1 and column[1] == 1 and column[0] == row[0] > 1
 
 
-def _paired(a: tuple[str, Shape], b: tuple[str, Shape]) -> str:
+def _paired(a: tuple[_Called, Shape], b: tuple[_Called, Shape]) -> str:
     """How to make two tensors fit one to one."""
     (column, shape), (row, other) = (a, b) if len(a[1]) >= len(b[1]) else (b, a)
     if len(shape) == len(other) + 1 and shape[-1] == 1:
         return (
             "every element of one meets every element of the other. If they are to be paired one by one, give both one "
-            f"shape: {column}.squeeze(-1) or {row}.unsqueeze(-1)."
+            f"shape: {column.after('.squeeze(-1)')} or {row.after('.unsqueeze(-1)')}."
         )
     return "if they are to be paired one by one, give both one shape."
 
