@@ -212,8 +212,8 @@ def _leaf(name: str, what: str, leaf: "Tensor") -> str:
 
 _LEAF = (
     "{op} changes {what} that requires grad, of shape {shape}, in-place: the value that its gradient belongs to would "
-    "be lost. Compute a new tensor, as in {instead}; or write the change inside "
-    "'with nbgrad.no_grad():', where only the data change and nothing is recorded."
+    "be lost. Write an update inside 'with nbgrad.no_grad():', where only the data change and nothing is recorded; in "
+    "a computation make a new tensor, as in {instead}."
 )
 _CONSTANT = (
     "{op} changes a tensor in-place that has a history, to values that have no gradient: the tensor would keep the one "

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from nbgrad.core.caller import variable_name
 from nbgrad.core.contents import told
 from nbgrad.core.modes import current
 
@@ -18,8 +19,12 @@ def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[An
     lists = [name for name, value in zip(op.inputs, values, strict=True) if isinstance(value, list)]
     if lists and isinstance(error, TypeError | AttributeError):
         error = TypeError(f"{op.name}({_given(op, values)}): {lists[0]} is a list: write nbgrad.tensor({lists[0]})")
+    elif op.name.startswith("bitwise_") and isinstance(error, NotImplementedError):
+        power = "; a power is written x ** 2" if "xor" in op.name else ""
+        bits = "only whole numbers and truth values have bits"
+        error = TypeError(f"{op.name}({_given(op, values)}): {bits}{power}")
     elif type(error) in (RuntimeError, IndexError, TypeError, ValueError):
-        error = type(error)(f"{op.name}({_given(op, values)}): {error}")
+        error = type(error)(f"{op.name}({_given(op, values)}): {error}{_in_one_dtype(op, error, values)}")
     return told_of(error, op, args)
 
 
@@ -33,6 +38,27 @@ def told_of(error: E, op: "Op", args: tuple[Any, ...]) -> E:
 def _given(op: "Op", values: list[Any]) -> str:
     named = zip(op.inputs, values, strict=True)
     return "; ".join(told(name, value) for name, value in named if value is not None)
+
+
+def _in_one_dtype(op: "Op", error: Exception, values: list[Any]) -> str:
+    """What to write where torch asks for one element type: numpy's numbers are float64, those of blocks float32."""
+    given = {name: one for name, one in zip(op.inputs, values, strict=True) if isinstance(one, torch.Tensor)}
+    kinds = {one.dtype for one in given.values()}
+    if "type" not in str(error) or len(kinds) < 2 or not kinds & _CONVERSIONS.keys():
+        return ""
+    learned = given.get("weight")
+    wanted = learned.dtype if learned is not None else torch.float32 if torch.float32 in kinds else max(kinds, key=str)
+    if wanted not in _CONVERSIONS:
+        return ""
+    calls = []
+    for name, one in given.items():
+        if one.dtype is not wanted:
+            known = variable_name(lambda tensor, one=one: tensor._data is one)  # type: ignore[misc]
+            calls.append(f"{known}{_CONVERSIONS[wanted]}" if known else f"{_CONVERSIONS[wanted]} on {name!r}")
+    return f". Give them one dtype: {', '.join(calls)}"
+
+
+_CONVERSIONS = {torch.float32: ".float()", torch.float64: ".double()", torch.float16: ".half()"}
 
 
 def check_foreign(op: "Op", args: tuple[Any, ...]) -> None:

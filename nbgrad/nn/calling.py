@@ -288,7 +288,7 @@ class _Origin:
             return
         old, self.path = self._note(), join(below, self.path) if self.path else below
         if self.what:
-            error.args = (f"{self.path}: {self.what}",)
+            error.args = (f"{self.path} ({self.kind}): {self.what}",)
             return
         notes = error.__dict__.setdefault("__notes__", [])
         if old in notes:

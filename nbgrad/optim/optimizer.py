@@ -56,7 +56,10 @@ class Optimizer(torch.optim.Optimizer):
             )
         given: Any = list(params)
         if not given:
-            raise ValueError("optimizer got an empty parameter list: was model.parameters() used up before?")
+            raise ValueError(
+                "optimizer got an empty parameter list. Layers in a plain list are not found: keep them in an "
+                "nn.ModuleList; nor is a tensor: assign nn.Parameter(tensor). Or was model.parameters() used up before?"
+            )
         super().__init__(given, raw(defaults))
 
     def add_param_group(self, param_group: Any) -> None:

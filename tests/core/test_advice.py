@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad import nn
 from nbgrad.core.caller import user_place
 from nbgrad.core.changes import Changes
 from nbgrad.core.strict import BroadcastError
@@ -585,3 +586,36 @@ def test_a_switch_around_what_it_cannot_hold_for_says_so() -> None:
         nbgrad.no_grad(Net)
     with pytest.raises(TypeError, match="no_grad cannot decorate the int 3"):
         nbgrad.no_grad(3)  # type: ignore[arg-type]
+
+
+def test_a_warning_names_no_variable_that_the_user_has_not() -> None:
+    t = nbgrad.tensor([1.0, 2.0])
+    told = (
+        r"compares the first {} of shape \(2, 1\) with t of .*: \.squeeze\(-1\) on the first {} or t\.unsqueeze\(-1\)"
+    )
+    with pytest.warns(UserWarning, match="sub " + told.replace("{}", "operand")):
+        (nbgrad.ones(2, 1, requires_grad=True) * 1.0 - t) ** 2
+    with pytest.warns(UserWarning, match="mse_loss " + told.replace("{}", "argument")):
+        nn.functional.mse_loss(nbgrad.ones(2, 1, requires_grad=True) * 1.0, t)
+
+
+def test_numbers_of_another_type_are_told_with_the_conversion() -> None:
+    x, layer = nbgrad.tensor(torch.ones(2, 3, dtype=torch.float64)), nn.Linear(3, 1)
+    with pytest.raises(RuntimeError, match=r"must have the same dtype.*\. Give them one dtype: x\.float\(\)$"):
+        layer(x)
+    with pytest.raises(RuntimeError, match=r"Give them one dtype: \.float\(\) on 'input'$"):
+        layer(x * 1)
+    with pytest.raises(RuntimeError, match=r"Give them one dtype: \.double\(\) on 'input'$"):
+        nn.Linear(3, 1).double()(nbgrad.ones(2, 3) * 1)
+    with pytest.raises(RuntimeError, match=r"Give them one dtype: x\.float\(\)$"):
+        nbgrad.ones(2, 2) @ x
+
+
+def test_a_power_is_not_written_as_in_other_languages() -> None:
+    x = leaf(2.0)
+    with pytest.raises(
+        TypeError, match=r"bitwise_xor\(.*\): only whole numbers .* have bits; a power is written x \*\* 2"
+    ):
+        x ^ 2
+    with pytest.raises(TypeError, match=r"bitwise_and\(.*\): only whole numbers and truth values have bits$"):
+        x & 2

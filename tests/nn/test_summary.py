@@ -97,7 +97,7 @@ def test_modules_that_are_not_called_and_shared_ones():
 
 
 def test_a_wrong_input_is_named_at_the_block():
-    with pytest.raises(RuntimeError, match="0: expected last dimension 4"):
+    with pytest.raises(RuntimeError, match=r"0 \(Linear\): expected last dimension 4"):
         summary(perceptron(), (2, 5))
 
 
