@@ -256,6 +256,7 @@ TYPES = {
     "v_proj_weight": "Array | None",
     "val": FLOAT,
     "value": "Number",
+    "fill_value": FLOAT,
     "win_length": "int | None",
 }
 """What another parameter takes, by its name; a default of True, 1, 1.0 or a string says it for those that lack here."""
@@ -290,6 +291,7 @@ EXCEPTIONS = {
     **{(name, "source"): INTS for name in ("moveaxis", "movedim")},
     **{(name, "value"): "float" for name in ("threshold", "addcmul", "addcdiv")},
     ("as_strided", "stride"): "Sequence[int]",
+    ("broadcast_to", "sizes"): INTS,
     ("batch_norm", "running_mean"): "Array | None",
     ("batch_norm", "running_var"): "Array | None",
     ("expand", "size"): INT,

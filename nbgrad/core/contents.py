@@ -127,6 +127,15 @@ class Contents:
         """Whether it was made in ``inference_mode()``, so that no backward can save it."""
         return self._data.is_inference()
 
+    def is_pinned(self) -> bool:
+        """Whether it lies in main memory that a GPU reads without a copy by the processor."""
+        return self._data.is_pinned()
+
+    @property
+    def _version(self) -> int:
+        """How often the memory was changed in place, as torch counts it: a backward compares what it saved."""
+        return self._data._version
+
     @property
     def ndim(self) -> int:
         """The number of dimensions."""

@@ -354,8 +354,8 @@ class TensorMethods(Conversions):
         """In place: the bits that exactly one has of whole numbers, elementwise, broadcasting; it has no gradient."""
     def bmm(self, mat2: Array) -> Tensor:
         """Products of two batches of matrices, pair by pair."""
-    def broadcast_to(self, size: Sequence[int]) -> Tensor:
-        """Dimensions of size 1, and new leading ones, stretched to ``size``."""
+    def broadcast_to(self, *sizes: int | Sequence[int], size: Sequence[int] = ()) -> Tensor:
+        """Dimensions of size 1, and new leading ones, stretched to ``size``, a tuple or separate numbers."""
     def cauchy_(self, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
         """In place: numbers of Cauchy's distribution; they have no gradient."""
     def ceil(self) -> Tensor:
@@ -520,6 +520,8 @@ class TensorMethods(Conversions):
         """Fill the 2-dimensional input `Tensor` with the identity matrix."""
     def fill_(self, value: Operand) -> Tensor:
         """In place: a tensor like the input, every element of which is the value."""
+    def fill_diagonal_(self, fill_value: float, wrap: bool = False) -> Tensor:
+        """Every element of the diagonal becomes ``fill_value``, a number, in place; the tensor itself is returned."""
     def fix(self) -> Tensor:
         """The whole part, elementwise: rounded towards 0."""
     def fix_(self) -> Tensor:
@@ -1009,7 +1011,7 @@ class TensorMethods(Conversions):
     def random_(self, *limits: float, generator: torch.Generator | None = None) -> Tensor:
         """In place: integers from the first of two ``limits`` (0) up to the last, without it; they have no gradient."""
     def ravel(self) -> Tensor:
-        """All elements as one vector."""
+        """All elements as one vector: in the same memory, but a copy where they do not lie in it one after the other."""
     @property
     def real(self) -> Tensor:
         """The real part, in the memory of the complex tensor. A real tensor is as it was."""

@@ -115,6 +115,11 @@ class Node(Vertex):
     outputs: int
     place: "Place"
 
+    @property
+    def next_functions(self) -> "tuple[tuple[Node | Leaf | None, int], ...]":
+        """For each input where a gradient goes on to, and which output that is there; (None, 0) for a constant."""
+        return tuple([(edge.node, edge.index) if isinstance(edge, Output) else (edge, 0) for edge in self.edges])
+
     def __repr__(self) -> str:
         return f"<{self.op.name}>"
 
@@ -175,6 +180,16 @@ class Leaf(Vertex):
         self.name: str | None = tensor.name
         self.kind = tensor.kind
         self.hooks = None
+
+    @property
+    def variable(self) -> "Tensor | None":
+        """The tensor, as torch calls it; None when it is gone."""
+        return self.ref()
+
+    @property
+    def next_functions(self) -> tuple[()]:
+        """A path ends here: there are none."""
+        return ()
 
     def stands_for(self, tensor: "Tensor") -> bool:
         """Whether it still is the leaf of its ``tensor``, which may have been frozen since or have got other data.

@@ -611,9 +611,22 @@ def cut_in_place(lib: Library) -> tuple[Any, ...]:
     return (same is hidden, hidden.is_leaf, hidden.requires_grad, w.grad)
 
 
+def diagonals_filled(lib: Library) -> tuple[Any, ...]:
+    found: list[Any] = []
+    w = lib.leaf(2.0)
+    for shape, wrap in (((3, 3), 0), ((2, 4), 1), ((7, 3), 0), ((7, 3), 1), ((8, 1), 1), ((0, 2), 1), ((3, 3, 3), 1)):
+        x = w * lib.ops.ones(shape, dtype=torch.float64)
+        kept = x.T if len(shape) == 2 else x
+        same = kept.fill_diagonal_(5.0, wrap=bool(wrap))
+        found += [same is kept, x]
+    sum(((one * one).sum() for one in found if not isinstance(one, bool)), start=w * 0).backward()
+    return *found, w.grad
+
+
 @pytest.mark.parametrize(
     "program",
     [
+        diagonals_filled,
         drawn_anew,
         cut_in_place,
         operators,

@@ -251,6 +251,25 @@ def test_grad_takes_a_torch_tensor_and_none() -> None:
     assert x.grad is None
 
 
+def test_what_torchs_code_asks_of_a_tensor_and_of_its_history() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        w = lib.leaf([1.0, 2.0])
+        x = w * 3
+        before = x._version
+        x.add_(1)
+        ends = x.grad_fn.next_functions
+        (leaf, slot), constant = ends[0][0].next_functions
+        values, _ = lib.ops.sort(x)
+        middle = (values * 2).grad_fn.next_functions[0]
+        return (
+            *(x._version - before, x.is_pinned(), slot, constant, leaf.variable is w, leaf.next_functions),
+            *(middle[0] is values.grad_fn, middle[1], x.broadcast_to(3, 2), x.broadcast_to((3, 2))),
+            x.broadcast_to(size=(1, 2)),
+        )
+
+    agree(program)
+
+
 def test_detach_shares_memory_and_the_version_that_errors_rest_on() -> None:
     x = tensor([1.0, 2.0], requires_grad=True)
     y = x.exp()

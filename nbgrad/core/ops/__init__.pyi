@@ -3928,7 +3928,7 @@ def randperm(
     """
 
 def ravel(input: Array) -> Tensor:
-    """All elements as one vector."""
+    """All elements as one vector: in the same memory, but a copy where they do not lie in it one after the other."""
 
 def real(input: Array) -> Tensor:
     """The real part, in the memory of the complex tensor. A real tensor is as it was.

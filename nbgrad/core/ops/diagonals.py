@@ -93,6 +93,32 @@ def diag(input, diagonal=0):
     return globals()["diagonal"](input, offset=diagonal).clone()
 
 
+def _fill_diagonal_(self, fill_value, wrap=False):
+    """Every element of the diagonal becomes ``fill_value``, a number, in place; the tensor itself is returned.
+
+    With ``wrap`` the diagonal of a matrix with more rows than columns begins anew below, after an empty row.
+
+    Raises:
+        RuntimeError: fewer than two dimensions, or more than two that differ in size.
+    """
+    shape = tuple(self.shape)
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        raise RuntimeError(
+            f"fill_diagonal_() on a tensor of shape {shape}: it takes a matrix, or more dimensions of one size. Take "
+            "x.diagonal(dim1=-2, dim2=-1).fill_(v) for a batch of matrices"
+        )
+    step = shape[1] + 1 if wrap and len(shape) == 2 else max(shape[0], 1)
+    for start in range(0, shape[0], step):
+        line = self[start : start + step]
+        while len(line.shape) > 1:
+            line = diagonal(line)
+        line.fill_(fill_value)
+    return self
+
+
+install("fill_diagonal_", _fill_diagonal_)
+
+
 def diagflat(input, offset=0):
     """A matrix with all elements of the tensor, in their order, as its diagonal."""
     return diag_embed(input.reshape(-1), offset=offset)

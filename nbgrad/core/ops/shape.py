@@ -290,7 +290,13 @@ def broadcast_to(input, size):
     return expand(input, sizes=tuple(size))
 
 
-for _function in (contiguous, flatten, unflatten, ravel, view_as, reshape_as, expand_as, broadcast_to):
+def _broadcast_to(self, *sizes, size=()):
+    """Dimensions of size 1, and new leading ones, stretched to ``size``, a tuple or separate numbers."""
+    return expand(self, sizes=tuple(size)) if not sizes else expand(self, *sizes)
+
+
+install("broadcast_to", _broadcast_to)
+for _function in (contiguous, flatten, unflatten, ravel, view_as, reshape_as, expand_as):
     install(_function.__name__, _function)
 
 
