@@ -26,6 +26,20 @@ def memory_of(data: torch.Tensor) -> int:
         return -id(data)
 
 
+def overlaps(data: torch.Tensor) -> bool:
+    """Whether several elements are one place in memory, as ``expand()`` and windows make them."""
+    if data.is_contiguous():
+        return False
+    reach, apart = 0, True
+    for stride, size in sorted(zip(data.stride(), data.shape, strict=True)):
+        apart = apart and (size < 2 or stride > reach)
+        reach += (size - 1) * stride
+    if apart:
+        return False
+    places = torch.arange(reach + 1).as_strided(data.shape, data.stride())
+    return bool(torch.bincount(places.reshape(-1)).max() > 1)
+
+
 REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 """The usual element types with gradients: to find one here is faster than to ask it."""
 

@@ -10,6 +10,7 @@ import torch
 
 from nbgrad.core.alias import View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
+from nbgrad.core.contents import overlaps
 from nbgrad.core.misuse import explained, told_of
 from nbgrad.core.modes import Switch, current, recording, tell_changed
 from nbgrad.core.tensor import Tensor
@@ -113,7 +114,7 @@ class InPlace:
     ) -> "Node | None":
         """Change the data, and make the node that remembers what the rules need of before and after."""
         raw = values[0]
-        if 0 in raw.stride() and any(not step and size > 1 for step, size in zip(raw.stride(), raw.shape, strict=True)):
+        if overlaps(raw):
             raise RuntimeError(_STRETCHED.format(op=self.row.name, shape=tuple(raw.shape)))
         if 0 in plan.slots:  # a rule needs the value that is about to be overwritten
             values[0] = raw.clone()
@@ -220,8 +221,9 @@ _CONSTANT = (
     "of what it was. Make a new tensor with {out_of_place}(), or change x.detach()."
 )
 _STRETCHED = (
-    "{op} changes a stretched tensor of shape {shape} in-place, several of whose elements are one place in memory, as "
-    "expand() makes them: what each of them is to become is unclear. Change a clone() of it, or what was stretched."
+    "{op} changes a tensor of shape {shape} in-place, several of whose elements are one place in memory, as expand(), "
+    "unfold() and as_strided() make them: what each of them is to become is unclear. Change a clone() of it, or the "
+    "tensor that it is a view of."
 )
 _UNRECORDED = (
     "{op} changes a view in-place that was made inside no_grad(): whether its base is to have a history is unclear. "

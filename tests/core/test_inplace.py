@@ -797,6 +797,42 @@ def test_an_operand_that_nobody_knows_is_left_to_python() -> None:
         x += "1"
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.unfold(0, 2, 1),
+        lambda x: x.as_strided((2, 2), (1, 1)),
+        lambda x: x.as_strided((3, 2), (1, 2)).t(),
+    ],
+)
+def test_a_view_whose_elements_share_places_is_not_changed(view: Callable[[Any], Any]) -> None:
+    """What torch makes of it depends on the order in which its kernel goes through the memory."""
+    x = tensor([1.0, 2.0, 3.0, 4.0, 5.0], requires_grad=True)
+    windows = view(x * 1)
+    with pytest.raises(RuntimeError, match=r"add_ .*unfold.*clone\(\)"):
+        windows.add_(1)
+    with pytest.raises(NotImplementedError, match=r"as_strided.*clone\(\)"):
+        windows.as_strided((2, 2), (1, 1))
+    windows.clone().add_(1)
+    windows.detach().as_strided((2, 2), (1, 1))
+
+
+def apart(lib: Library) -> tuple[Any, ...]:
+    w = lib.leaf(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+    found = []
+    for size, stride in (((2, 2), (1, 2)), ((3, 2), (2, 1)), ((3, 2), (2, 3)), ((1, 2), (0, 3))):
+        x = w * 2
+        view = x.as_strided(size, stride)
+        view.add_(w[0])
+        found += [(view * view).sum() + x.exp().sum(), (view.as_strided((2,), (4,)) * 3).sum()]
+    sum(found).backward()
+    return *found, w.grad
+
+
+def test_a_view_whose_elements_are_apart_is_changed_as_in_torch() -> None:
+    agree(apart)
+
+
 # What is kept.
 
 

@@ -4,6 +4,7 @@ from math import prod
 
 import torch
 
+from nbgrad.core.contents import overlaps
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.op import OPS, install, op
 from nbgrad.core.ops.shape import turned
@@ -116,8 +117,12 @@ def as_strided(input, size, stride, storage_offset=None):
 
 def _seen(input, size, stride, storage_offset):
     raw = input.data if isinstance(input, Tensor) else input
-    if getattr(input, "requires_grad", False) and raw.numel() > 1 and 0 in raw.stride():
-        raise NotImplementedError("as_strided() of a stretched tensor has no gradient yet: take its clone()")
+    if getattr(input, "requires_grad", False) and overlaps(raw):
+        raise NotImplementedError(
+            f"as_strided() of a tensor of shape {tuple(raw.shape)}, several of whose elements are one place in memory, "
+            "as expand(), unfold() and as_strided() make them, has no gradient: take it of a clone(), or of the tensor "
+            "that this is a view of"
+        )
     return {
         "size": tuple(size),
         "stride": tuple(stride),
