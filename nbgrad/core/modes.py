@@ -361,6 +361,12 @@ def tell_changed(changed: "Sequence[torch.Tensor]", what: str) -> None:
         observer.on_change(changed, what)
 
 
+def tell_detached(tensor: "Tensor", detached: "Tensor") -> None:
+    """Tell whoever observes that ``detached`` was cut from the graph of ``tensor``."""
+    for observer in _STATE.get().observers:
+        observer.on_detach(tensor, detached)
+
+
 def restoring(function: F) -> F:
     """``function``, and whatever it raises, the state is then what it was: Ctrl-C may hit a switch at work."""
 

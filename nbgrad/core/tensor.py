@@ -16,7 +16,7 @@ from nbgrad.core.base import TensorBase
 from nbgrad.core.contents import Contents, check_differentiable, dtype_name, owned, told
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import current, tell_changed
+from nbgrad.core.modes import current, tell_changed, tell_detached
 from nbgrad.core.node import Leaf, Node, Origin, Output
 
 
@@ -241,16 +241,14 @@ class Tensor(TensorBase, Contents, TensorMethods):
     def detach(self) -> "Tensor":
         """The same memory as a tensor without history: no gradient flows through it."""
         detached = Tensor(self._data.detach())
-        for observer in current().observers:
-            observer.on_detach(self, detached)
+        tell_detached(self, detached)
         return detached
 
     def detach_(self) -> "Tensor":
         """Cut this tensor itself from its history: it is now a leaf without a gradient. A view cannot, RuntimeError."""
         if isinstance(self._alias, View):
             raise RuntimeError("detach_() on a view, whose base keeps its history: use detach(), or detach_() the base")
-        for observer in current().observers:
-            observer.on_detach(self, self)
+        tell_detached(self, self)
         self._origin, self._needs_grad = None, False
         return self
 
