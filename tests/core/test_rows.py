@@ -246,7 +246,10 @@ def recorded(row: Op) -> Iterator[tuple[Sample, Node, Any]]:
     for sample in rows.samples(row):
         seeds = rows.seeds_for(row, sample)
         if seeds:
-            out = row(*ours(row, sample), **sample.settings)
+            given = ours(row, sample)
+            out = row(*given, **sample.settings)
+            if row.view and out is given[0]:  # it has nothing to do, and nothing is recorded
+                continue
             node = rows.live(row, out)[0].grad_fn
             assert node is not None
             yield sample, node, seeds if row.several else seeds[0]

@@ -32,7 +32,7 @@ def _steps(gates, states):
 def _of_weights(of_inputs, of_hidden, input, hx, biases):
     """The gradients of the weights from those of the gates before their activations, each (N, gates)."""
     i, h = of_inputs.transpose(0, 1), of_hidden.transpose(0, 1)
-    w_ih, w_hh = i @ input, h @ alike(hx, h)
+    w_ih, w_hh = i @ input.conj(), h @ alike(hx, h).conj()
     return w_ih, w_hh, *((of_inputs.sum(0), of_hidden.sum(0)) if biases is not None else (None, None))
 
 
@@ -54,7 +54,7 @@ def _simple(kind, activate, slope, formula):
     Shapes: input (N, I), hx (N, H), w_ih (H, I), w_hh (H, H), biases (H,); output (N, H).
     """
     kernel = getattr(torch, f"rnn_{kind}_cell")
-    row = op(formula=formula, samples=_steps(1, 1), reference=kernel, method=False)(step)
+    row = op(formula=formula, samples=_steps(1, 1), reference=kernel, holomorphic=False, method=False)(step)
 
     @row.joint_rule(
         input=r"\bar{a} W",
@@ -66,7 +66,7 @@ def _simple(kind, activate, slope, formula):
     )
     def _(g, needed, input, hx, w_ih, w_hh, b_ih_shape, out):
         made = slope(g, out)
-        of_states = (made @ w if wanted else None for w, wanted in zip((w_ih, w_hh), needed, strict=False))
+        of_states = (made @ w.conj() if wanted else None for w, wanted in zip((w_ih, w_hh), needed, strict=False))
         return *of_states, *_of_weights(made, made, input, hx, b_ih_shape)
 
     return row
@@ -82,6 +82,7 @@ rnn_relu_step = _simple("relu", torch.relu, lambda g, y: threshold_backward(g, y
     aux=("gates", "shown"),
     samples=_steps(4, 2),
     reference=lambda x, hx, cx, *weights: torch.lstm_cell(x, (hx, cx), *weights),
+    holomorphic=False,  # the kernels in the rules conjugate by themselves
     method=False,
 )
 def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
@@ -118,13 +119,13 @@ def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     if g_h is None:  # only the cell has a gradient
         of_c, of_o = g_c, o * 0
     else:
-        of_c = total(g_c, tanh_backward(alike(g_h * o, shown), shown))
-        of_o = sigmoid_backward(alike(g_h * shown, o), o)
-    of_i, of_f, of_g = (alike(of_c * factor, i) for factor in (g, cx, i))
+        of_c = total(g_c, tanh_backward(alike(g_h * o.conj(), shown), shown))
+        of_o = sigmoid_backward(alike(g_h * shown.conj(), o), o)
+    of_i, of_f, of_g = (alike(of_c * factor.conj(), i) for factor in (g, cx, i))
     made = cat((sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o), dim=1)
-    of_input, of_hx = (made @ w if wanted else None for w, wanted in zip((w_ih, w_hh), needed, strict=False))
+    of_input, of_hx = (made @ w.conj() if wanted else None for w, wanted in zip((w_ih, w_hh), needed, strict=False))
     of_weights = _of_weights(made, made, input, hx, b_ih)
-    return of_input, of_hx, (of_c * f if needed[2] else None), *of_weights
+    return of_input, of_hx, (of_c * f.conj() if needed[2] else None), *of_weights
 
 
 @op(
@@ -133,6 +134,7 @@ def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     aux=("gates", "shown"),
     samples=_steps(3, 1),
     reference=torch.gru_cell,
+    holomorphic=False,  # the kernels in the rules conjugate by themselves
     method=False,
 )
 def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
@@ -164,11 +166,11 @@ def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
         n = tanh(xn + r * shown)
     else:
         r, z, n = gates.chunk(3, 1)
-    kept = g * z
+    kept = g * z.conj()
     of_n = tanh_backward(alike(g - kept, n), n)
-    of_r = sigmoid_backward(of_n * shown, r)
-    of_z = sigmoid_backward(alike(g * (hx - n), z), z)
-    of_inputs, of_hidden = cat([of_r, of_z, of_n], dim=1), cat([of_r, of_z, of_n * r], dim=1)
-    of_input = of_inputs @ w_ih if needed[0] else None
-    of_hx = of_hidden @ w_hh + kept if needed[1] else None
+    of_r = sigmoid_backward(of_n * shown.conj(), r)
+    of_z = sigmoid_backward(alike(g * (hx - n).conj(), z), z)
+    of_inputs, of_hidden = cat([of_r, of_z, of_n], dim=1), cat([of_r, of_z, of_n * r.conj()], dim=1)
+    of_input = of_inputs @ w_ih.conj() if needed[0] else None
+    of_hx = of_hidden @ w_hh.conj() + kept if needed[1] else None
     return of_input, of_hx, *_of_weights(of_inputs, of_hidden, input, hx, b_ih)
