@@ -64,7 +64,7 @@ def _flat(x):
 def _weight_gradients(of_inputs, of_hidden, input, before, biases):
     """The gradients of input and weights from those of the gates before their activations, each (T, N, gates)."""
     i, h = _flat(of_inputs).transpose(0, 1), _flat(of_hidden).transpose(0, 1)
-    w_ih, w_hh = i @ _flat(input), h @ alike(_flat(before), h)
+    w_ih, w_hh = i @ _flat(input).conj(), h @ alike(_flat(before), h).conj()
     return w_ih, w_hh, *((i.sum(1), h.sum(1)) if biases is not None else (None, None))
 
 
@@ -107,6 +107,7 @@ def _simple(kind, activate, slope, words):
         outputs=("out", "h"),
         samples=_sequences(1, 1),
         reference=_rnn_again(kind),
+        holomorphic=False,  # the kernels in the rule conjugate by themselves
         method=False,
     )(layer)
 
@@ -126,10 +127,10 @@ def _simple(kind, activate, slope, words):
         for step in reversed(_order(len(hidden), reverse)):
             g = total(None if g_out is None else g_out[step], g)
             made[step] = slope(g, hidden[step])
-            g = made[step] @ w_hh
+            g = made[step] @ w_hh.conj()
         made = stack(made)
         of_weights = _weight_gradients(made, made, input, stack(before), b_ih_shape)
-        return (made @ w_ih if needed[0] else None), g, *of_weights
+        return (made @ w_ih.conj() if needed[0] else None), g, *of_weights
 
     return row
 
@@ -160,6 +161,7 @@ def _lstm_again(input, hx, cx, *weights, reverse=False):
     aux=("gates", "cells"),
     samples=_lstms,
     reference=_lstm_again,
+    holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
 def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False):
     """One layer of long short-term memory over a whole sequence.
@@ -218,18 +220,18 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
         if of_h is None:  # only the last cell has a gradient
             of_c, of_o = g_c, o * 0
         else:
-            of_h = of_h if w_hr is None else alike(of_h, w_hr) @ w_hr
-            of_c = total(g_c, tanh_backward(alike(of_h * o, bent), bent))
-            of_o = sigmoid_backward(alike(of_h * bent, o), o)
+            of_h = of_h if w_hr is None else alike(of_h, w_hr) @ w_hr.conj()
+            of_c = total(g_c, tanh_backward(alike(of_h * o.conj(), bent), bent))
+            of_o = sigmoid_backward(alike(of_h * bent.conj(), o), o)
         shown[step] = o * bent if w_hr is not None else None
-        of_i, of_f, of_g = (alike(of_c * factor, i) for factor in (g, cells_before[step], i))
+        of_i, of_f, of_g = (alike(of_c * factor.conj(), i) for factor in (g, cells_before[step], i))
         parts = sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o
         made[step] = cat(parts, dim=1)
-        g_h, g_c = made[step] @ w_hh, of_c * f
+        g_h, g_c = made[step] @ w_hh.conj(), of_c * f.conj()
     made = stack(made)
     of_weights = _weight_gradients(made, made, input, stack(before), b_ih)
     of_hr = _added_up(of_out, shown) if w_hr is not None and needed[7] else None
-    return (made @ w_ih if needed[0] else None), g_h, g_c, *of_weights, of_hr
+    return (made @ w_ih.conj() if needed[0] else None), g_h, g_c, *of_weights, of_hr
 
 
 def _by_onednn(input, w_hr):
@@ -256,7 +258,7 @@ def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
 
 def _added_up(gradients, states):
     """The gradient of a projection: the products over all steps, some of whose outputs may have no gradient."""
-    return total(*(None if g is None else g.t() @ alike(y, g) for g, y in zip(gradients, states, strict=True)))
+    return total(*(None if g is None else g.t() @ alike(y, g).conj() for g, y in zip(gradients, states, strict=True)))
 
 
 def _lstm_states(input, hx, cx, out, weights, reverse):
@@ -289,6 +291,7 @@ def _gru_again(input, hx, *weights, reverse=False):
     aux=("gates", "shown"),
     samples=_sequences(3, 1),
     reference=_gru_again,
+    holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
 def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
     """One layer of gated recurrent units over a whole sequence.
@@ -328,16 +331,16 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
     for step in reversed(_order(len(gates), reverse)):
         r, z, n = gates[step].chunk(3, 1)
         of_h = total(None if g_out is None else g_out[step], g_h)
-        kept = of_h * z
+        kept = of_h * z.conj()
         of_n = tanh_backward(alike(of_h - kept, n), n)
-        of_r = sigmoid_backward(of_n * shown[step], r)
-        of_z = sigmoid_backward(alike(of_h * (before[step] - n), z), z)
+        of_r = sigmoid_backward(of_n * shown[step].conj(), r)
+        of_z = sigmoid_backward(alike(of_h * (before[step] - n).conj(), z), z)
         of_inputs[step] = cat([of_r, of_z, of_n], dim=1)
-        of_hidden[step] = cat([of_r, of_z, of_n * r], dim=1)
-        g_h = of_hidden[step] @ w_hh + kept
+        of_hidden[step] = cat([of_r, of_z, of_n * r.conj()], dim=1)
+        g_h = of_hidden[step] @ w_hh.conj() + kept
     of_inputs, of_hidden = stack(of_inputs), stack(of_hidden)
     of_weights = _weight_gradients(of_inputs, of_hidden, input, stack(before), b_ih)
-    return (of_inputs @ w_ih if needed[0] else None), g_h, *of_weights
+    return (of_inputs @ w_ih.conj() if needed[0] else None), g_h, *of_weights
 
 
 def _gru_states(input, before, weights):
