@@ -142,6 +142,7 @@ def called_by_user() -> bool:
 
 
 _MACHINERY = {
-    f"{_PACKAGE}core{os.sep}{name}.py" for name in ("caller", "listener", "op", "row", "strict", "tensor", "unreached")
+    f"{_PACKAGE}core{os.sep}{name}.py"
+    for name in ("caller", "listener", "modes", "op", "row", "strict", "tensor", "unreached")
 }
 """What stands between a call of the user's and the code that asks who called."""
