@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from math import isclose, isnan
 from typing import NamedTuple
 
+import torch
+
 from nbgrad.core.changes import Changes
 from nbgrad.core.record import Record
 from nbgrad.core.stats import SMALL, Stats, countable, norms, summarise
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.update import read
 
 _ALIKE = 1e-4
 """Norms that differ by no more than this part are those of one gradient, summed in another order."""
@@ -33,24 +35,25 @@ class Since(NamedTuple):
 
 def since(records: Iterable[Record], changes: Changes) -> dict[int, Since]:
     """For each of the leaves among ``records`` to which something happened, by id, what."""
+    leaves = [(one, tensor) for one in records if one.leaf is not None and (tensor := one.leaf()) is not None]
+    # One without a gradient may be no leaf any more: a buffer that values with a history were written into.
+    grads = {one.id: tensor.grad for one, tensor in leaves if one.gradient is not None}
+    held = {id: grad.data for id, grad in grads.items() if grad is not None and countable(grad.data)}
+    sizes = read(norms(held))
     found: dict[int, Since] = {}
-    for record in records:
-        tensor = None if record.leaf is None else record.leaf()
-        if tensor is None:
-            continue
+    for record, tensor in leaves:
         change = changes.since_backward(tensor.data)
-        grad = _other(tensor.grad, record.gradient)
+        grad = _other(held.get(record.id), sizes.get(record.id, 0.0), record.gradient)
         if change is not None or grad is not None:
             what, place = (None, None) if change is None else (change[0], str(change[1]))
             found[record.id] = Since(what, place, grad)
     return found
 
 
-def _other(grad: Tensor | None, gradient: Stats | None) -> Stats | None:
-    """The statistics of a ``.grad`` whose norm is not that of ``gradient``."""
-    if grad is None or gradient is None or not countable(grad.data):
+def _other(grad: torch.Tensor | None, norm: float, gradient: Stats | None) -> Stats | None:
+    """The statistics of a ``.grad`` whose ``norm`` is not that of ``gradient``."""
+    if grad is None or gradient is None:
         return None
-    norm = norms({0: grad.data})[0].item() if grad.data.numel() else 0.0
     if isclose(norm, gradient.norm, rel_tol=_ALIKE) or (isnan(norm) and isnan(gradient.norm)):
         return None
-    return summarise(grad.data) if grad.data.numel() <= SMALL else Stats(tuple(grad.data.shape), norm)
+    return summarise(grad) if grad.numel() <= SMALL else Stats(tuple(grad.shape), norm)

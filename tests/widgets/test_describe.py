@@ -320,3 +320,14 @@ def test_gradients_that_flowed_and_were_not_kept_are_not_called_none() -> None:
     assert before == [None] * 2
     product = "product = mul"
     assert told == {("w", product): "not kept", ("x", product): None, (product, "sum"): "not kept"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_constant_that_became_a_result_is_not_asked_for_its_grad() -> None:
+    w = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        buffer = nbgrad.zeros(2)
+        before = buffer + w
+        buffer[0] = w[1]
+        (buffer * w + before).sum().backward()
+    assert graph.since == {}
