@@ -1,5 +1,7 @@
 """Convolutions of one to three dimensions, and the transposed ones: one kernel slides over its input."""
 
+from functools import lru_cache
+
 import torch
 
 from nbgrad.core.kernels import aten
@@ -204,27 +206,35 @@ def _(
     return to_g, to_input, to_weight
 
 
-def _kernel(g, input, weight, mask, stride, padding, dilation, groups, transposed, output_padding):
+def _kernel(g, input, weight, mask, *settings):
     """The kernel of torch, which knows batches and numbers for padding only."""
-    if g.is_complex():
-        return _complex(g, input, weight, mask, (stride, padding, dilation, groups, transposed, output_padding))
-    rank = weight.ndim - 2
-    batched = input.ndim == rank + 2
+    if g.dtype.is_complex:
+        return _complex(g, input, weight, mask, settings)
+    shape = weight.shape
+    batched = input.ndim == len(shape)
     if not batched:
         g, input = g.unsqueeze(0), input.unsqueeze(0)
-    beyond: list[int] = []
-    if isinstance(padding, str):
-        padding, beyond = _padding(padding, per_dim(dilation, rank), weight.shape[2:])
-        if any(beyond):  # "same" with an even kernel: one more after than before, as zeros of the input itself
-            input = _functional.pad(input, [size for more in reversed(beyond) for size in (0, more)])
-    sizes = [per_dim(value, rank) for value in (stride, padding, dilation, output_padding)]
-    geometry = (*sizes[:3], transposed, sizes[3], groups)
-    results = list(aten.convolution_backward(g, input, weight, [g.shape[1]], *geometry, mask))
-    if mask[0]:
+    geometry, beyond = _geometry(shape[2:], *settings)
+    if beyond:
+        input = _functional.pad(input, [size for more in reversed(beyond) for size in (0, more)])
+    results = aten.convolution_backward(g, input, weight, [g.shape[1]], *geometry, mask)
+    if mask[0] and not (batched and not beyond):
+        of_input = results[0]
         for dim, more in enumerate(beyond, 2):
-            results[0] = results[0].narrow(dim, 0, results[0].shape[dim] - more) if more else results[0]
-        results[0] = results[0] if batched else results[0].squeeze(0)
-    return asked(results, mask)
+            of_input = of_input.narrow(dim, 0, of_input.shape[dim] - more) if more else of_input
+        results = (of_input if batched else of_input.squeeze(0), *results[1:])
+    return results if False not in mask else asked(results, mask)
+
+
+@lru_cache(1024)  # a network has a few layers, and asks at every step
+def _geometry(kernel, stride, padding, dilation, groups, transposed, output_padding):
+    """What the kernel of torch takes; and for "same" with an even kernel, by how much more the end is padded."""
+    rank = len(kernel)
+    beyond: tuple[int, ...] = ()
+    if isinstance(padding, str):
+        padding, beyond = _padding(padding, per_dim(dilation, rank), kernel)
+    sizes = [per_dim(value, rank) for value in (stride, padding, dilation, output_padding)]
+    return (*sizes[:3], transposed, sizes[3], groups), beyond if any(beyond) else ()
 
 
 def _padding(padding, dilation, kernel):
