@@ -29,7 +29,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo write wheels opdb bench test tools lint types unit frontend notebooks save browser clean
+.PHONY: help setup compile lab demo kit write wheels opdb bench test tools lint types unit frontend notebooks save browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ lab: setup ## open JupyterLab on the tour
 
 demo: setup ## run the tour without a screen and write one self-contained HTML page
 	@$(PY) tools/demo.py $(TOUR) $(BUILD)/tour.html
+
+kit: setup ## write build/kit, all that computers without a network need: docs/teaching.md
+	@$(PY) -m tools.kit $(BUILD)/kit
 
 # The stamp is younger than the two files that say what to install: then there is nothing to do.
 $(STAMP): pyproject.toml constraints.txt

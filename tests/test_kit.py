@@ -1,0 +1,73 @@
+"""What tools/start.py does on a computer without a network: here with a kit whose packages do nothing but to tell."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+TELLS = "import sys; print('ran', {name!r}, *sys.argv[1:])\n"
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Path:
+    """A kit of one wheel, which has the modules that are run, and two lessons."""
+    folder = tmp_path / "kit"
+    (folder / "wheels").mkdir(parents=True)
+    (folder / "notebooks").mkdir()
+    for lesson in ("01_tour", "02_more"):
+        (folder / "notebooks" / f"{lesson}.ipynb").write_text("as it was")
+    (folder / "kinds.txt").write_text("Linux x86_64, Python 3.11\n")
+    (folder / "start.py").write_bytes((ROOT / "tools" / "start.py").read_bytes())
+    made = "nbgrad-1.0.dist-info"
+    with ZipFile(folder / "wheels" / "nbgrad-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("nbgrad/__main__.py", TELLS.format(name="nbgrad"))
+        for name in ("jupyter", "jupyterlab"):
+            wheel.writestr(f"{name}.py", TELLS.format(name=name))
+        wheel.writestr(f"{made}/METADATA", "Metadata-Version: 2.1\nName: nbgrad\nVersion: 1.0\nProvides-Extra: lab\n")
+        wheel.writestr(
+            f"{made}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{made}/RECORD", "")
+    return folder
+
+
+def start(kit: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(kit / "start.py"), "--folder", str(kit.parent / "home"), *arguments]
+    # The wheel's modules are to be seen, not those of the tree that is tested.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=own)
+
+
+def test_a_kit_is_installed_once_and_keeps_what_a_student_wrote(kit: Path) -> None:
+    first = start(kit, "--no-lab")
+    assert first.returncode == 0, first.stderr
+    assert "once" in first.stdout
+    assert "ran nbgrad doctor" in first.stdout.replace("'", "")
+    home = kit.parent / "home" / "notebooks"
+    assert sorted(lesson.name for lesson in home.iterdir()) == ["01_tour.ipynb", "02_more.ipynb"]
+
+    (home / "01_tour.ipynb").write_text("what a student wrote")
+    (home / "02_more.ipynb").unlink()
+    again = start(kit, "--ServerApp.port=1234")
+    assert again.returncode == 0, again.stderr
+    assert "once" not in again.stdout
+    assert "/lab/tree/01_tour.ipynb --ServerApp.port=1234" in again.stdout
+    assert (home / "01_tour.ipynb").read_text() == "what a student wrote"
+    assert (home / "02_more.ipynb").read_text() == "as it was"
+
+
+def test_a_kit_for_other_computers_says_so(kit: Path) -> None:
+    [wheel] = (kit / "wheels").iterdir()
+    wheel.rename(wheel.with_name("nbgrad-1.0-cp26-cp26-any.whl"))
+    refused = start(kit, "--no-lab")
+    assert refused.returncode != 0
+    assert "does not fit" in refused.stderr
+    assert "Linux x86_64, Python 3.11" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+    assert not (kit.parent / "home" / ".venv" / "complete").exists()  # so it is tried again

@@ -1,0 +1,82 @@
+"""Put all that computers without a network need into one folder, to carry there on a stick.
+
+    python -m tools.kit build/kit
+
+It needs a network and nbgrad's environment, on a computer of the same system and Python version as those that the kit
+is for: which packages there are depends on both. Of several kinds of computers, make it on one of each, into the same
+folder.
+"""
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.demo import build
+
+ROOT = Path(__file__).resolve().parents[1]
+
+README = """\
+nbgrad for a computer without a network: everything that is installed is in this folder.
+
+    python3 start.py        (on Windows: py start.py)
+
+installs nbgrad and JupyterLab into the folder nbgrad in your home folder, once, and opens the lessons there.
+It needs nothing but Python, of a version and system that this kit was made for:
+
+{kinds}
+
+The lessons as pages, to look at in any browser with nothing installed, are in the folder pages: their graphs are alive.
+"""
+
+
+def make(target: Path) -> None:
+    """Write the kit into the folder ``target``, or add what this kind of computer needs to what is there.
+
+    Raises:
+        subprocess.CalledProcessError: a package cannot be built or fetched, which pip has said.
+    """
+    wheels = target / "wheels"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    for old in wheels.glob(f"nbgrad-*{tag()}*.whl"):
+        old.unlink()
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT)], check=True)
+    # A source package would have to be built where the kit is used, which takes more packages, or a compiler.
+    fetched = ["--only-binary=:all:", "-c", str(ROOT / "constraints.txt"), "--find-links", str(wheels)]
+    subprocess.run([*pip, "download", *fetched, "--dest", str(wheels), "nbgrad[lab]"], check=True)
+    shutil.copy(ROOT / "tools" / "start.py", target)
+    (target / "notebooks").mkdir(exist_ok=True)
+    for lesson in sorted(ROOT.glob("notebooks/*.ipynb")):
+        shutil.copy(lesson, target / "notebooks")
+        print(f"running {lesson.name}", flush=True)
+        build(lesson, target / "pages" / f"{lesson.stem}.html")
+    kinds = target / "kinds.txt"
+    known = set(kinds.read_text("utf-8").splitlines()) if kinds.exists() else set()
+    kinds.write_text("\n".join(sorted(known | {kind()})) + "\n", "utf-8")
+    listed = "\n".join(f"    {one}" for one in kinds.read_text("utf-8").splitlines())
+    (target / "README.txt").write_text(README.format(kinds=listed), "utf-8")
+
+
+def kind() -> str:
+    """What this computer is, as far as packages differ: system, processor and version of Python."""
+    return f"{platform.system()} {platform.machine()}, Python {sys.version_info.major}.{sys.version_info.minor}"
+
+
+def tag() -> str:
+    """What the name of a wheel says of the Python that it was built for."""
+    return f"cp{sys.version_info.major}{sys.version_info.minor}"
+
+
+def main(target: str) -> None:
+    """Make the kit and say where it is."""
+    folder = Path(target)
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"fetching what {kind()} needs (torch is large: this takes minutes)", flush=True)
+    make(folder)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    print(f"{folder.resolve()}: {size >> 20} MiB. Copy it, and run start.py in it.")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
