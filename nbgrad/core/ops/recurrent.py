@@ -8,14 +8,25 @@ import torch
 
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
-from nbgrad.core.ops.activation import sigmoid, sigmoid_backward, tanh, tanh_backward
+from nbgrad.core.ops.activation import sigmoid, tanh
 from nbgrad.core.ops.joining import cat, stack
 from nbgrad.core.ops.joint import total
-from nbgrad.core.ops.rectifier import threshold_backward
+from nbgrad.core.ops.steps import (
+    SIMPLE,
+    alike,
+    drawn,
+    gru_again,
+    gru_ahead,
+    gru_back,
+    lstm_ahead,
+    lstm_back,
+    own,
+    weight_gradients,
+)
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
 
-_functional = torch.nn.functional
+_linear = torch.nn.functional.linear
 
 _LSTM = 2
 """The number that torch's kernels know it by."""
@@ -31,9 +42,8 @@ def _sequences(gates, states):
             (1, 1, True, True),
             (2, 0, True, False),
         ):
-            weights = [make(gates * 2, 3), make(gates * 2, 2)]
-            weights += [make(gates * 2), make(gates * 2)] if biased else []
-            yield Sample.of(make(steps, batch, 3), *(make(batch, 2) for _ in range(states)), *weights, reverse=reverse)
+            given = (make(steps, batch, 3), *(make(batch, 2) for _ in range(states)))
+            yield Sample.of(*given, *drawn(make, gates, biased), reverse=reverse)
 
     return samples
 
@@ -47,25 +57,13 @@ def _before(hidden, first, reverse):
     return [*hidden[1:], first] if reverse else [first, *hidden[:-1]]
 
 
-def own(state):
-    """A state that autocast leaves in its element type, as torch does on a CPU: only products with it are cast."""
-    return state.detach() if state.device.type == "cpu" else state
-
-
-def alike(x, other):
-    """In the element type of ``other``: under autocast a state may have another than the gates."""
-    return x if x.dtype is other.dtype else x.to(dtype=other.dtype)
-
-
 def _flat(x):
     return x.reshape((x.shape[0] * x.shape[1], x.shape[2]))
 
 
 def _weight_gradients(of_inputs, of_hidden, input, before, biases):
-    """The gradients of input and weights from those of the gates before their activations, each (T, N, gates)."""
-    i, h = _flat(of_inputs).transpose(0, 1), _flat(of_hidden).transpose(0, 1)
-    w_ih, w_hh = i @ _flat(input).conj(), h @ alike(_flat(before), h).conj()
-    return w_ih, w_hh, *((i.sum(1), h.sum(1)) if biases is not None else (None, None))
+    """The gradients of the weights from those of the gates before their activations, each (T, N, gates)."""
+    return weight_gradients(_flat(of_inputs), _flat(of_hidden), _flat(input), _flat(before), biases)
 
 
 # The simple one.
@@ -82,18 +80,19 @@ def _rnn_again(kind):
     return reference
 
 
-def _simple(kind, activate, slope, words):
+def _simple(kind, formula):
     """The row of a recurrent layer with one activation."""
+    activate, slope = SIMPLE[kind]
 
     def layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
-        gates = _functional.linear(input, w_ih, b_ih)
+        gates = _linear(input, w_ih, b_ih)
         out = [gates] * len(gates)
         for step in _order(len(gates), reverse):
-            hx = out[step] = activate(_functional.linear(hx, w_hh, b_hh).add_(gates[step]))
+            hx = out[step] = activate(_linear(hx, w_hh, b_hh).add_(gates[step]))
         return torch.stack(out), hx.clone()
 
     layer.__name__ = f"rnn_{kind}_layer"
-    layer.__doc__ = f"""One layer of a recurrent network with {words}, over a whole sequence.
+    layer.__doc__ = f"""One layer of a recurrent network with {kind}, over a whole sequence.
 
     Each state is made of the one before and of an input, by the same weights (Elman 1990). Its gradient is multiplied
     by these weights once for each step back, so it vanishes or explodes.
@@ -101,9 +100,7 @@ def _simple(kind, activate, slope, words):
     Shapes: input (T, N, I), hx (N, H), w_ih (H, I), w_hh (H, H), biases (H,); outputs (T, N, H) and (N, H).
     """
     row = op(
-        formula=rf"h_t = \{kind}(W x_t + b + U h_{{t-1}} + c)"
-        if kind == "tanh"
-        else r"h_t = \max(0, W x_t + U h_{t-1})",
+        formula=formula,
         outputs=("out", "h"),
         samples=_sequences(1, 1),
         reference=_rnn_again(kind),
@@ -135,8 +132,8 @@ def _simple(kind, activate, slope, words):
     return row
 
 
-rnn_tanh_layer = _simple("tanh", torch.tanh, tanh_backward, "tanh")
-rnn_relu_layer = _simple("relu", torch.relu, lambda g, y: threshold_backward(g, y, threshold=0), "relu")
+rnn_tanh_layer = _simple("tanh", r"h_t = \tanh(W x_t + b + U h_{t-1} + c)")
+rnn_relu_layer = _simple("relu", r"h_t = \max(0, W x_t + U h_{t-1})")
 
 
 # The long short-term memory.
@@ -180,16 +177,13 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
         return out, h.reshape(hx.shape), c.reshape(cx.shape), workspace, cx.new_empty(0)
     hx, cx = own(hx), own(cx)
-    gates = _functional.linear(input, w_ih, b_ih)
+    gates = _linear(input, w_ih, b_ih)
     out, cells = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
-        summed = _functional.linear(hx, w_hh, b_hh).add_(gates[step])
-        act = torch.sigmoid(summed, out=gates[step])
-        i, f, g, o = act.chunk(4, 1)
-        torch.tanh(summed.chunk(4, 1)[2], out=g)
-        cx = cells[step] = torch.addcmul(f * cx, i, g)
-        hx = o * torch.tanh(cx)
-        hx = out[step] = hx if w_hr is None else _functional.linear(hx, w_hr)
+        here = gates[step]
+        hx, cells[step] = lstm_ahead(_linear(hx, w_hh, b_hh).add_(here), cx, here)[:2]
+        cx = cells[step]
+        hx = out[step] = hx if w_hr is None else _linear(hx, w_hr)
     return torch.stack(out), hx.clone(), cx.clone(), gates, torch.stack(cells)
 
 
@@ -214,20 +208,13 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
     before, cells_before = _before(list(out.unbind(0)), hx, reverse), _before(cells, cx, reverse)
     made, shown, of_out = ([None] * len(cells) for _ in range(3))
     for step in reversed(_order(len(cells), reverse)):
-        i, f, g, o = gates[step].chunk(4, 1)
-        bent = tanh(cells[step])
+        parts, bent = gates[step].chunk(4, 1), tanh(cells[step])
         of_h = of_out[step] = total(None if g_out is None else g_out[step], g_h)
-        if of_h is None:  # only the last cell has a gradient
-            of_c, of_o = g_c, o * 0
-        else:
-            of_h = of_h if w_hr is None else alike(of_h, w_hr) @ w_hr.conj()
-            of_c = total(g_c, tanh_backward(alike(of_h * o.conj(), bent), bent))
-            of_o = sigmoid_backward(alike(of_h * bent.conj(), o), o)
-        shown[step] = o * bent if w_hr is not None else None
-        of_i, of_f, of_g = (alike(of_c * factor.conj(), i) for factor in (g, cells_before[step], i))
-        parts = sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o
-        made[step] = cat(parts, dim=1)
-        g_h, g_c = made[step] @ w_hh.conj(), of_c * f.conj()
+        if of_h is not None and w_hr is not None:
+            of_h = alike(of_h, w_hr) @ w_hr.conj()
+        made[step], of_c = lstm_back(of_h, g_c, parts, bent, cells_before[step])
+        shown[step] = parts[3] * bent if w_hr is not None else None
+        g_h, g_c = made[step] @ w_hh.conj(), of_c * parts[1].conj()
     made = stack(made)
     of_weights = _weight_gradients(made, made, input, stack(before), b_ih)
     of_hr = _added_up(of_out, shown) if w_hr is not None and needed[7] else None
@@ -301,16 +288,11 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
 
     Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
     """
-    hx, size = own(hx), hx.shape[1]
-    gates = _functional.linear(input, w_ih, b_ih)
+    hx, gates = own(hx), _linear(input, w_ih, b_ih)
     out, shown = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
-        hidden = _functional.linear(hx, w_hh, b_hh)
-        act, shown[step] = gates[step], hidden[:, 2 * size :]
-        act[:, : 2 * size].add_(hidden[:, : 2 * size]).sigmoid_()
-        r, z, n = act.chunk(3, 1)
-        n.addcmul_(r, shown[step]).tanh_()
-        hx = out[step] = (hx - n).mul_(z).add_(n)
+        hx, shown[step] = gru_ahead(gates[step], _linear(hx, w_hh, b_hh), hx)
+        out[step] = hx
     return torch.stack(out), hx.clone(), gates, torch.stack(shown)
 
 
@@ -325,30 +307,15 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
 def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, reverse):
     before = _before(list(out.unbind(0)), hx, reverse)
     if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
-        gates, shown = _gru_states(input, stack(before), (w_ih, w_hh, b_ih, b_hh))
+        *gates, shown = gru_again(input, stack(before), w_ih, w_hh, b_ih, b_hh)
+        gates = cat(gates, dim=2)
     gates, shown = gates.unbind(0), shown.unbind(0)
     of_inputs, of_hidden = [None] * len(gates), [None] * len(gates)
     for step in reversed(_order(len(gates), reverse)):
-        r, z, n = gates[step].chunk(3, 1)
         of_h = total(None if g_out is None else g_out[step], g_h)
-        kept = of_h * z.conj()
-        of_n = tanh_backward(alike(of_h - kept, n), n)
-        of_r = sigmoid_backward(of_n * shown[step].conj(), r)
-        of_z = sigmoid_backward(alike(of_h * (before[step] - n).conj(), z), z)
-        of_inputs[step] = cat([of_r, of_z, of_n], dim=1)
-        of_hidden[step] = cat([of_r, of_z, of_n * r.conj()], dim=1)
+        parts = gates[step].chunk(3, 1)
+        of_inputs[step], of_hidden[step], kept = gru_back(of_h, parts, shown[step], before[step])
         g_h = of_hidden[step] @ w_hh.conj() + kept
     of_inputs, of_hidden = stack(of_inputs), stack(of_hidden)
     of_weights = _weight_gradients(of_inputs, of_hidden, input, stack(before), b_ih)
     return (of_inputs @ w_ih.conj() if needed[0] else None), g_h, *of_weights
-
-
-def _gru_states(input, before, weights):
-    """The gates again, and what the reset gate is multiplied with, as recorded ops."""
-    w_ih, w_hh, b_ih, b_hh = weights
-    x, h = input @ w_ih.transpose(0, 1), alike(before, w_hh) @ w_hh.transpose(0, 1)
-    if b_ih is not None:
-        x, h = x + b_ih, h + b_hh
-    (xr, xz, xn), (hr, hz, hn) = x.chunk(3, 2), h.chunk(3, 2)
-    r = sigmoid(xr + hr)
-    return cat([r, sigmoid(xz + hz), tanh(xn + r * hn)], dim=2), hn

@@ -1,6 +1,7 @@
 """Single steps of recurrent networks: one row for each kind of cell, where torch records a dozen ops.
 
-What they do is what a layer of ``recurrent`` does at each step; a loop of one's own over time is made of these.
+A loop of one's own over time is made of these rows. The arithmetic of a step and of its gradients stands here for them
+and for the layers of ``recurrent``.
 """
 
 import torch
@@ -10,11 +11,31 @@ from nbgrad.core.ops.activation import sigmoid, sigmoid_backward, tanh, tanh_bac
 from nbgrad.core.ops.joining import cat
 from nbgrad.core.ops.joint import total
 from nbgrad.core.ops.rectifier import threshold_backward
-from nbgrad.core.ops.recurrent import alike, own
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
 
 _linear = torch.nn.functional.linear
+
+SIMPLE = {
+    "tanh": (torch.tanh, tanh_backward),
+    "relu": (torch.relu, lambda g, y: threshold_backward(g, y, threshold=0)),
+}
+"""The activations of a network without gates, each with its gradient from what it gave."""
+
+
+def own(state):
+    """A state that autocast leaves in its element type, as torch does on a CPU: only products with it are cast."""
+    return state.detach() if state.device.type == "cpu" else state
+
+
+def alike(x, other):
+    """In the element type of ``other``: under autocast a state may have another than the gates."""
+    return x if x.dtype is other.dtype else x.to(dtype=other.dtype)
+
+
+def drawn(make: Make, gates, biased):
+    """Weights for samples, from 3 numbers and a state of 2."""
+    return [make(gates * 2, 3), make(gates * 2, 2), *([make(gates * 2), make(gates * 2)] if biased else [])]
 
 
 def _steps(gates, states):
@@ -22,14 +43,13 @@ def _steps(gates, states):
 
     def samples(make: Make):
         for batch, biased in ((3, True), (2, False), (0, True)):
-            weights = [make(gates * 2, 3), make(gates * 2, 2)]
-            weights += [make(gates * 2), make(gates * 2)] if biased else []
-            yield Sample.of(make(batch, 3), *(make(batch, 2) for _ in range(states)), *weights)
+            given = (make(batch, 3), *(make(batch, 2) for _ in range(states)))
+            yield Sample.of(*given, *drawn(make, gates, biased))
 
     return samples
 
 
-def _of_weights(of_inputs, of_hidden, input, hx, biases):
+def weight_gradients(of_inputs, of_hidden, input, hx, biases):
     """The gradients of the weights from those of the gates before their activations, each (N, gates)."""
     i, h = of_inputs.transpose(0, 1), of_hidden.transpose(0, 1)
     w_ih, w_hh = i @ input.conj(), h @ alike(hx, h).conj()
@@ -42,8 +62,9 @@ def _summed(input, hx, w_ih, w_hh, b_ih, b_hh):
     return (x, h) if b_ih is None else (x + b_ih, h + b_hh)
 
 
-def _simple(kind, activate, slope, formula):
+def _simple(kind, formula):
     """The row of a step with one activation."""
+    activate, slope = SIMPLE[kind]
 
     def step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
         return activate(_linear(hx, w_hh, b_hh).add_(_linear(input, w_ih, b_ih)))
@@ -67,13 +88,38 @@ def _simple(kind, activate, slope, formula):
     def _(g, needed, input, hx, w_ih, w_hh, b_ih_shape, out):
         made = slope(g, out)
         of_states = (made @ w.conj() if wanted else None for w, wanted in zip((w_ih, w_hh), needed, strict=False))
-        return *of_states, *_of_weights(made, made, input, hx, b_ih_shape)
+        return *of_states, *weight_gradients(made, made, input, hx, b_ih_shape)
 
     return row
 
 
-rnn_tanh_step = _simple("tanh", torch.tanh, tanh_backward, r"\tanh(W x + b + U h + c)")
-rnn_relu_step = _simple("relu", torch.relu, lambda g, y: threshold_backward(g, y, threshold=0), r"\max(0, W x + U h)")
+rnn_tanh_step = _simple("tanh", r"\tanh(W x + b + U h + c)")
+rnn_relu_step = _simple("relu", r"\max(0, W x + U h)")
+
+
+def lstm_ahead(summed, cx, gates=None):
+    """Output, cell, gates and the tanh of the cell, from the gates ``summed`` and without their activations.
+
+    The activated ones are written into ``gates`` where that is given.
+    """
+    gates = torch.sigmoid(summed, out=gates)
+    i, f, g, o = gates.chunk(4, 1)
+    torch.tanh(summed.chunk(4, 1)[2], out=g)
+    c = torch.addcmul(f * cx, i, g)
+    shown = torch.tanh(c)
+    return o * shown, c, gates, shown
+
+
+def lstm_back(of_h, of_c, gates, shown, cx):
+    """The gradients of the gates before their activations and of the cell, from those of output and cell."""
+    i, f, g, o = gates
+    if of_h is None:  # only the cell has a gradient
+        of_o = o * 0
+    else:
+        of_c = total(of_c, tanh_backward(alike(of_h * o.conj(), shown), shown))
+        of_o = sigmoid_backward(alike(of_h * shown.conj(), o), o)
+    of_i, of_f, of_g = (alike(of_c * factor.conj(), i) for factor in (g, cx, i))
+    return cat((sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o), dim=1), of_c
 
 
 @op(
@@ -90,14 +136,7 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Shapes: input (N, I), hx and cx (N, H), w_ih (4 H, I), w_hh (4 H, H), biases (4 H,); outputs (N, H) and (N, H).
     """
-    hx, cx = own(hx), own(cx)
-    summed = _linear(hx, w_hh, b_hh).add_(_linear(input, w_ih, b_ih))
-    gates = torch.sigmoid(summed)
-    i, f, g, o = gates.chunk(4, 1)
-    torch.tanh(summed.chunk(4, 1)[2], out=g)
-    c = torch.addcmul(f * cx, i, g)
-    shown = torch.tanh(c)
-    return o * shown, c, gates, shown
+    return lstm_ahead(_linear(own(hx), w_hh, b_hh).add_(_linear(input, w_ih, b_ih)), own(cx))
 
 
 @lstm_step.joint_rule(
@@ -111,21 +150,43 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
 )
 def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
-        i, f, g, o = sum(_summed(input, hx, w_ih, w_hh, b_ih, b_hh)).chunk(4, 1)
+        x, h = _summed(input, hx, w_ih, w_hh, b_ih, b_hh)
+        i, f, g, o = (x + h).chunk(4, 1)
         i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
         shown = tanh(f * cx + i * g)
     else:
         i, f, g, o = gates.chunk(4, 1)
-    if g_h is None:  # only the cell has a gradient
-        of_c, of_o = g_c, o * 0
-    else:
-        of_c = total(g_c, tanh_backward(alike(g_h * o.conj(), shown), shown))
-        of_o = sigmoid_backward(alike(g_h * shown.conj(), o), o)
-    of_i, of_f, of_g = (alike(of_c * factor.conj(), i) for factor in (g, cx, i))
-    made = cat((sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o), dim=1)
+    made, of_c = lstm_back(g_h, g_c, (i, f, g, o), shown, cx)
     of_input, of_hx = (made @ w.conj() if wanted else None for w, wanted in zip((w_ih, w_hh), needed, strict=False))
-    of_weights = _of_weights(made, made, input, hx, b_ih)
-    return of_input, of_hx, (of_c * f.conj() if needed[2] else None), *of_weights
+    of_cx = of_c * f.conj() if needed[2] else None
+    return of_input, of_hx, of_cx, *weight_gradients(made, made, input, hx, b_ih)
+
+
+def gru_ahead(gates, hidden, hx):
+    """Output and what the reset gate is multiplied with; the gates, summed of the input alone, are made in place."""
+    size = hx.shape[1]
+    gates[:, : 2 * size].add_(hidden[:, : 2 * size]).sigmoid_()
+    r, z, n = gates.chunk(3, 1)
+    shown = hidden[:, 2 * size :]
+    n.addcmul_(r, shown).tanh_()
+    return (hx - n).mul_(z).add_(n), shown
+
+
+def gru_again(input, hx, *given):
+    """The three gates and what the reset gate is multiplied with, from input, state and weights as recorded ops."""
+    (xr, xz, xn), (hr, hz, shown) = (one.chunk(3, -1) for one in _summed(input, hx, *given))
+    r, z = sigmoid(xr + hr), sigmoid(xz + hz)
+    return r, z, tanh(xn + r * shown), shown
+
+
+def gru_back(of_h, gates, shown, hx):
+    """The gradients of what inputs and state gave the gates, and what the state gets past them."""
+    r, z, n = gates
+    kept = of_h * z.conj()
+    of_n = tanh_backward(alike(of_h - kept, n), n)
+    of_r = sigmoid_backward(of_n * shown.conj(), r)
+    of_z = sigmoid_backward(alike(of_h * (hx - n).conj(), z), z)
+    return cat([of_r, of_z, of_n], dim=1), cat([of_r, of_z, of_n * r.conj()], dim=1), kept
 
 
 @op(
@@ -142,13 +203,9 @@ def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Shapes: input (N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); output (N, H).
     """
-    hx, size = own(hx), hx.shape[1]
-    gates, hidden = _linear(input, w_ih, b_ih), _linear(hx, w_hh, b_hh)
-    gates[:, : 2 * size].add_(hidden[:, : 2 * size]).sigmoid_()
-    r, z, n = gates.chunk(3, 1)
-    shown = hidden[:, 2 * size :]
-    n.addcmul_(r, shown).tanh_()
-    return (hx - n).mul_(z).add_(n), gates, shown
+    hx, gates = own(hx), _linear(input, w_ih, b_ih)
+    h, shown = gru_ahead(gates, _linear(hx, w_hh, b_hh), hx)
+    return h, gates, shown
 
 
 @gru_step.joint_rule(
@@ -161,16 +218,10 @@ def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 )
 def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
-        (xr, xz, xn), (hr, hz, shown) = (one.chunk(3, 1) for one in _summed(input, hx, w_ih, w_hh, b_ih, b_hh))
-        r, z = sigmoid(xr + hr), sigmoid(xz + hz)
-        n = tanh(xn + r * shown)
+        *gates, shown = gru_again(input, hx, w_ih, w_hh, b_ih, b_hh)
     else:
-        r, z, n = gates.chunk(3, 1)
-    kept = g * z.conj()
-    of_n = tanh_backward(alike(g - kept, n), n)
-    of_r = sigmoid_backward(of_n * shown.conj(), r)
-    of_z = sigmoid_backward(alike(g * (hx - n).conj(), z), z)
-    of_inputs, of_hidden = cat([of_r, of_z, of_n], dim=1), cat([of_r, of_z, of_n * r.conj()], dim=1)
+        gates = gates.chunk(3, 1)
+    of_inputs, of_hidden, kept = gru_back(g, gates, shown, hx)
     of_input = of_inputs @ w_ih.conj() if needed[0] else None
     of_hx = of_hidden @ w_hh.conj() + kept if needed[1] else None
-    return of_input, of_hx, *_of_weights(of_inputs, of_hidden, input, hx, b_ih)
+    return of_input, of_hx, *weight_gradients(of_inputs, of_hidden, input, hx, b_ih)
