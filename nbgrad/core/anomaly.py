@@ -11,6 +11,7 @@ import torch
 
 from nbgrad.core import nonfinite
 from nbgrad.core.advice import name_of, place_of
+from nbgrad.core.base import raw_of
 from nbgrad.core.caller import Place, user_place, variable_name
 from nbgrad.core.changes import Changes
 from nbgrad.core.contents import dtype_name
@@ -128,7 +129,7 @@ class _Watch(Observer):
     ) -> None:
         """Raise unless ``op`` has only passed on what it was given."""
         kind = "nan" if nonfinite.holds("nan", out) else "inf"
-        values = [_raw(arg) for arg in args]
+        values = [raw_of(arg) for arg in args]
         for arg, value, input in zip(args, values, op.inputs, strict=False):
             if nonfinite.holds(kind, value) and (kind == "nan" or self._suspect(arg)):
                 raise told_of(self._given(op, kind, arg, value, input), op, args)
@@ -174,11 +175,11 @@ class _Watch(Observer):
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:  # noqa: ARG002
         self._incoming.pop(self._last, None)  # type: ignore[arg-type]  # None is no key: nothing is there to pop
         if isinstance(origin, Output):
-            self._incoming.setdefault(origin.node, {})[origin.index] = _raw(gradient)
+            self._incoming.setdefault(origin.node, {})[origin.index] = raw_of(gradient)
         elif isinstance(origin, Node):
-            self._incoming[origin] = {0: _raw(gradient)}
-        if self._check and not self._passed and not nonfinite.finite(_raw(gradient)):
-            self._sum(origin, _raw(gradient))
+            self._incoming[origin] = {0: raw_of(gradient)}
+        if self._check and not self._passed and not nonfinite.finite(raw_of(gradient)):
+            self._sum(origin, raw_of(gradient))
 
     def _sum(self, origin: Origin, gradient: torch.Tensor) -> None:
         """Raise for a gradient that no rule made bad: it was given, changed by a hook, or is a sum that overflowed."""
@@ -199,7 +200,7 @@ class _Watch(Observer):
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Any) -> None:
         self._last = node
-        full, end = _raw(gradient), _raw(reduced)
+        full, end = raw_of(gradient), raw_of(reduced)
         if not self._check or nonfinite.finite(end):
             return
         saved = list(node.saved) if isinstance(node.saved, tuple) else []
@@ -265,11 +266,7 @@ def _slope(node: Node, position: int, full: torch.Tensor, index: tuple[int, ...]
     for at, rule, needs in node.plan.rules:
         if at == position and result is None:
             result = unit if rule is None else rule(unit, *[node.saved[slot] for slot in needs])
-    return None if result is None else float(_raw(result)[index].item())
-
-
-def _raw(value: Any) -> Any:
-    return value._data if isinstance(value, Tensor) else value
+    return None if result is None else float(raw_of(result)[index].item())
 
 
 def _name(arg: Any) -> str | None:

@@ -6,3 +6,5 @@ cdef class TensorBase:
     cdef public object _origin
     cdef public object name
     cdef object __weakref__
+
+cpdef object raw_of(object value)

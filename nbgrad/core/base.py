@@ -1,6 +1,6 @@
 """What a tensor holds: the fields that every op reads and writes, apart so that they can be compiled."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -34,3 +34,8 @@ class TensorBase:
         self._grad = None
         self._alias = None
         self.name = None
+
+
+def raw_of(value: Any) -> Any:
+    """The torch tensor that ``value`` wraps; what is no ``Tensor`` comes back as it is."""
+    return value._data if isinstance(value, TensorBase) else value

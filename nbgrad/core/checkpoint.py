@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from nbgrad.core.autocast import Settings
+from nbgrad.core.base import raw_of
 from nbgrad.core.modes import Observer, Switch, current, recording
 from nbgrad.core.node import Deferred, Node
 from nbgrad.core.tensor import Tensor
@@ -182,7 +183,7 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
     while stack:
         value = stack.pop()
         if isinstance(value, Tensor | torch.Tensor):
-            yield value.data if isinstance(value, Tensor) else value
+            yield raw_of(value)
         elif isinstance(value, list | tuple):
             stack += value
         elif isinstance(value, dict):

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.base cimport TensorBase
+from nbgrad.core.base cimport raw_of
 
 cdef long long _FEW
 cdef long long _SMALL_BYTES
@@ -55,4 +55,3 @@ cdef long long _nbytes(object data)
 @cython.locals(count="long long")
 cpdef bint few(object shape)
 cdef long long _bytes(object data)
-cdef object _raw(object gradient)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.base import TensorBase
+from nbgrad.core.base import raw_of
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
 
@@ -287,7 +287,7 @@ class FrameRecorder:
 
     def gradient(self, seq: int, gradient: Any, leaf: bool = False) -> None:
         """The gradient of what ``seq`` made, or of the ``leaf`` that it is, arrived."""
-        self._kept.keep(seq, _GRADIENT, _raw(gradient), 0, leaf)
+        self._kept.keep(seq, _GRADIENT, raw_of(gradient), 0, leaf)
 
     def lone(self, seq: int) -> None:
         """That gradient is what the one rule gave that leads there."""
@@ -298,16 +298,16 @@ class FrameRecorder:
 
         ``receiver`` is the id of what that input came from, perhaps a ``leaf``; 0 where others may go by the same id.
         """
-        self._kept.keep(seq, position, _raw(gradient), receiver, leaf)
+        self._kept.keep(seq, position, raw_of(gradient), receiver, leaf)
 
     def stretched(self, seq: int, position: int, gradient: Any) -> None:
         """What that was before the sum, to show the sum where it is small."""
-        self._kept.keep(seq, _UNREDUCED - position, _raw(gradient))
+        self._kept.keep(seq, _UNREDUCED - position, raw_of(gradient))
 
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, or is given to the user, who may change it: clipping does."""
         self._leaves.append(seq)
-        self._leaves.append(_raw(gradient))
+        self._leaves.append(raw_of(gradient))
 
     def end(self, number: int, before: "FrameRecorder | Frame | None", watch: bool = True) -> None:
         """The backward is complete, the ``number``-th: what the user can change from now on are the ``.grad``.
@@ -353,11 +353,6 @@ class FrameRecorder:
         contributions = {key: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 2}
         unreduced = {key[:2]: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 3}
         return Frame(self.number, self.roots, gradients, contributions, self.reductions, unreduced)
-
-
-def _raw(gradient: Any) -> torch.Tensor:
-    """The torch tensor in a gradient, which is a ``Tensor`` when the backward records itself."""
-    return gradient._data if isinstance(gradient, TensorBase) else gradient
 
 
 def _pairs(flat: list[Any]) -> dict[int, torch.Tensor]:

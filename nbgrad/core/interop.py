@@ -15,6 +15,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map  # where torc
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
+from nbgrad.core.base import raw_of
 from nbgrad.core.binding import NO_OUT, TORCHS
 from nbgrad.core.grad import backward, grad
 from nbgrad.core.methods import TensorMethods
@@ -146,7 +147,7 @@ def _torch_function(
             args = (_constant(args[0]), *args[1:])
         return ours(*args, **_translated(function, ours, settings))
     if name in ABOUT:
-        result = function(*map(_raw, args), **{key: _raw(value) for key, value in settings.items()})
+        result = function(*_each(args, raw_of), **_each(settings, raw_of))
         return tensor(result, requires_grad=result.requires_grad) if isinstance(result, torch.Tensor) else result
     raise NotImplementedError(
         f"nbgrad has no op {_called(function)!r} yet: use t.data for the values without gradients"
@@ -232,10 +233,6 @@ def _is_default(function: Callable[..., Any], name: str, value: Any) -> bool:
 def _called(function: Callable[..., Any]) -> str:
     """Torch's name of a function, as ``torch.nn.functional.gelu``."""
     return str(resolve_name(function) or getattr(function, "__qualname__", function))
-
-
-def _raw(value: Any) -> Any:
-    return value.data if isinstance(value, Tensor) else value
 
 
 def _constant(value: torch.Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core import advice, engine
 from nbgrad.core.alias import View, part
-from nbgrad.core.base import TensorBase
+from nbgrad.core.base import TensorBase, raw_of
 from nbgrad.core.contents import Contents, check_differentiable, dtype_name, owned, told
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
@@ -43,7 +43,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
             return
         if not self.is_leaf:
             raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
-        self._data = Tensor(value._data if isinstance(value, Tensor) else value)._data.detach()
+        self._data = Tensor(raw_of(value))._data.detach()
         part(self)
         self._renew_leaf()
 
@@ -310,7 +310,7 @@ def tensor(
     Raises:
         RuntimeError: ``requires_grad`` with an element type that has no gradients, or CUDA where there is none.
     """
-    source = data.data if isinstance(data, Tensor) else data
+    source = raw_of(data)
     wanted = check_device(device) if device is not None else None
     if isinstance(source, torch.Tensor):
         raw = source.detach().to(wanted or source.device, dtype or source.dtype, copy=source is not data)

@@ -7,6 +7,7 @@ from typing import Any, Self, overload
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.container import pairs
 from nbgrad.nn.module import Module
@@ -16,10 +17,6 @@ from nbgrad.nn.parameter import Parameter
 def _as_parameter(value: Any) -> Any:
     """A tensor as a parameter; anything else as it is."""
     return Parameter(value) if isinstance(value, Tensor | torch.Tensor) and not isinstance(value, Parameter) else value
-
-
-def _raw(value: Any) -> Any:
-    return value.data if isinstance(value, Tensor) else value
 
 
 def _line(name: Any, value: Any, dtype: str) -> str:
@@ -206,7 +203,7 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_line(name, value, torch.typename(_raw(value))) for name, value in self.items())
+        return "\n".join(_line(name, value, torch.typename(raw_of(value))) for name, value in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002
         raise RuntimeError("ParameterDict should not be called.")

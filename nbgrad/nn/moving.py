@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.modes import current
 from nbgrad.core.tensor import Tensor, check_device
 from nbgrad.nn.parameter import Uninitialized
@@ -65,7 +66,7 @@ class Moving(Tree):
             TypeError: ``dtype`` has no gradients.
             RuntimeError: a CUDA device where there is none.
         """
-        args = tuple(arg.data if isinstance(arg, Tensor) else arg for arg in args)
+        args = tuple(raw_of(arg) for arg in args)
         parsed: Any = torch._C._nn._parse_to(*args, **kwargs)
         device, dtype, non_blocking, layout = parsed
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):

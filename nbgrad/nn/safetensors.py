@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.base import raw_of
 
 if TYPE_CHECKING:
     from nbgrad.nn.module import Module
@@ -41,7 +41,7 @@ def save_safetensors(
     first: dict[Any, str] = {}
     others: dict[str, str] = {}
     for name, value in state.items():
-        data = value.data if isinstance(value, Tensor) else value
+        data = raw_of(value)
         if not isinstance(data, torch.Tensor):
             raise ValueError(f"a file of safetensors holds tensors only, and {name} is {torch.typename(data)}")
         place = (data.data_ptr(), data.shape, data.stride(), data.dtype, str(data.device))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.modes import Observer, Switch, current, no_grad
 from nbgrad.core.node import Node
 from nbgrad.core.scopes import ModuleScope, Scope
@@ -200,7 +201,7 @@ class _Watch(Observer):
     def on_record(self, node: Node, *_: Any) -> None:
         saved = 0
         for value in _tensors(node.saved):
-            data = value.data if isinstance(value, Tensor) else value
+            data = raw_of(value)
             if _storage(data) not in self.known:
                 self.known[_storage(data)] = data.untyped_storage()  # kept, so that no other gets its address
                 saved += data.untyped_storage().nbytes()

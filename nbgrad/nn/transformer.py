@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.base import raw_of
 from nbgrad.nn import init
 from nbgrad.nn.attention import MultiheadAttention
 from nbgrad.nn.calling import misfit
@@ -39,7 +39,7 @@ def _is_causal(mask: Any, is_causal: bool | None, length: int) -> bool:
     """Whether the mask lets no position see a later one; ``is_causal`` says so, or None to look."""
     if is_causal is not None or mask is None:
         return bool(is_causal)
-    given = mask.data if isinstance(mask, Tensor) else mask
+    given = raw_of(mask)
     if not given.dtype.is_floating_point:
         given = torch.zeros(given.shape, device=given.device).masked_fill_(given, float("-inf"))
     causal = Transformer.generate_square_subsequent_mask(length, given.device, given.dtype)

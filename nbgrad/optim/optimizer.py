@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.modes import current, enable_grad
 from nbgrad.core.tensor import Tensor
 
@@ -228,4 +229,4 @@ def _fit(value: Any, param: Tensor, key: str, on_device: bool) -> Any:
 
 def raw(settings: dict[str, Any]) -> dict[str, Any]:
     """``settings`` with torch's tensors in the place of ours: a learning rate may be one."""
-    return {name: value.data if isinstance(value, Tensor) else value for name, value in settings.items()}
+    return {name: raw_of(value) for name, value in settings.items()}

@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
@@ -12,7 +13,6 @@ from nbgrad.core.ops.joint import total
 from nbgrad.core.ops.repeating import repeat_interleave
 from nbgrad.core.ops.softmax import softmax, softmax_backward
 from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
 
 _FLASH = 1
 """torch's number for the kernel that never holds all weights at once."""
@@ -179,7 +179,7 @@ def scaled_dot_product_attention(
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention takes attn_mask or is_causal, not both")
     if attn_mask is not None and attn_mask.dtype == torch.bool:
-        allowed = attn_mask.data if isinstance(attn_mask, Tensor) else attn_mask
+        allowed = raw_of(attn_mask)
         attn_mask = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
         attn_mask = attn_mask.masked_fill_(~allowed, -math.inf)
     if _fused(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
@@ -195,5 +195,5 @@ def _fused(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
     """Whether torch would run its fused kernel, and we have it as a row."""
     if query.device.type != "cpu" or getattr(attn_mask, "requires_grad", False) or enable_gqa:
         return False
-    q, k, v, mask = (one.data if isinstance(one, Tensor) else one for one in (query, key, value, attn_mask))
+    q, k, v, mask = (raw_of(one) for one in (query, key, value, attn_mask))
     return torch._fused_sdp_choice(q, k, v, mask, dropout_p, is_causal, scale=scale) == _FLASH

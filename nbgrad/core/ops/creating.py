@@ -6,6 +6,7 @@ from inspect import Parameter, Signature
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.binding import NO_OUT
 from nbgrad.core.modes import current
 from nbgrad.core.naming import PLACES
@@ -125,7 +126,7 @@ def _maker_like(name, takes, says):
     torchs = getattr(torch, name)
 
     def make(input, *args, **settings):
-        like = input.data if isinstance(input, Tensor) else input
+        like = raw_of(input)
         return _leaf(name, lambda *rest, **named: torchs(like, *rest, **named), args, settings)
 
     doc = f"{says}, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."

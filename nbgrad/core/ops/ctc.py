@@ -2,6 +2,7 @@
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.function import Function, once_differentiable
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.loss import code
@@ -50,7 +51,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     lengths, wanted = _numbers(input_lengths), _numbers(target_lengths)
     if not isinstance(log_probs, Tensor):
         return torch.nn.functional.ctc_loss(
-            log_probs, _raw(targets), _raw(input_lengths), _raw(target_lengths), blank, reduction, zero_infinity
+            log_probs, raw_of(targets), raw_of(input_lengths), raw_of(target_lengths), blank, reduction, zero_infinity
         )
     targets = targets if isinstance(targets, Tensor) else Tensor(targets)
     losses = CTCLoss.apply(logs, targets, lengths, wanted, blank, zero_infinity)
@@ -69,7 +70,3 @@ def _numbers(lengths):
     if isinstance(lengths, Tensor | torch.Tensor):
         return [int(number) for number in lengths.reshape(-1).tolist()]
     return [int(number) for number in lengths] if isinstance(lengths, list | tuple) else [int(lengths)]
-
-
-def _raw(value):
-    return value.data if isinstance(value, Tensor) else value

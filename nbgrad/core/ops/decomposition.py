@@ -10,6 +10,7 @@ from collections import namedtuple
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.complex import conj, imag, real_part
 from nbgrad.core.ops.diagonals import diag_embed, diagonal, tril
@@ -31,13 +32,9 @@ def diagonals(x):
     return diagonal(x, dim1=-2, dim2=-1)
 
 
-def _plain(x):
-    return x.data if isinstance(x, Tensor) else x
-
-
 def _check_phase(drift, name, vectors):
     """An error where the loss depends on the phase of complex vectors, which is left to chance."""
-    size = _plain(drift).abs()
+    size = raw_of(drift).abs()
     if not size.is_meta and size.numel() and not torch.allclose(size, torch.zeros_like(size), atol=1e-2):
         raise RuntimeError(
             f"{name}: the {vectors} of complex matrices are determined up to a factor exp(i phi), on which the loss "
@@ -236,7 +233,7 @@ def _without_the_rest(g, rest, part):
     """The gradient of the singular vectors that have a singular value; an error if another one matters."""
     if not rest.shape[-1] or not rest.shape[-2]:
         return g
-    used = _plain(rest).abs()
+    used = raw_of(rest).abs()
     if not used.is_meta and bool((used > 0).any()):
         raise RuntimeError(
             "linalg_svd: with full_matrices=True the further singular vectors of a matrix that is not square are any "

@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.arithmetic import abs
@@ -145,17 +146,17 @@ def cdist_backward(g, x1, x2, distances, *, p):
 def _(gradient, x1, x2, p):
     between = unsqueeze(x1, dim=-2) - unsqueeze(x2, dim=-3)
     length = linalg_vector_norm(between, ord=p, dim=-1, keepdim=True)
-    return (unsqueeze(gradient, dim=-2) * slope(torch.ones_like(_data(length)), between, length, p, -1)).sum(-1)
+    return (unsqueeze(gradient, dim=-2) * slope(torch.ones_like(raw_of(length)), between, length, p, -1)).sum(-1)
 
 
 @cdist_backward.rule("x1", r"\sum_j g_{ij} \, \nabla^2 \|x_i - y_j\|_p \, \bar{y}_i")
 def _(gradient, g, x1, x2, p):
-    return torch.zeros_like(_data(x1)) if p in (1, math.inf) else _bent_between(gradient, g, x1, x2, p).sum(-2)
+    return torch.zeros_like(raw_of(x1)) if p in (1, math.inf) else _bent_between(gradient, g, x1, x2, p).sum(-2)
 
 
 @cdist_backward.rule("x2", r"-\sum_i g_{ij} \, \nabla^2 \|x_i - y_j\|_p \, \bar{y}_i")
 def _(gradient, g, x1, x2, p):
-    return torch.zeros_like(_data(x2)) if p in (1, math.inf) else -_bent_between(gradient, g, x1, x2, p).sum(-3)
+    return torch.zeros_like(raw_of(x2)) if p in (1, math.inf) else -_bent_between(gradient, g, x1, x2, p).sum(-3)
 
 
 def _bent_between(gradient, g, x1, x2, p):
@@ -236,13 +237,13 @@ def pdist_backward(g, input, distances, *, p):
 @pdist_backward.rule("g", r"\langle \bar{y}_i - \bar{y}_j, \nabla \|x_i - x_j\|_p \rangle")
 def _(gradient, input, p):
     between, change, length, _ = _pairs(input, gradient, p)
-    return (change * slope(torch.ones_like(_data(length)), between, length, p, -1)).sum(-1)
+    return (change * slope(torch.ones_like(raw_of(length)), between, length, p, -1)).sum(-1)
 
 
 @pdist_backward.rule("input", r"\sum_j g_{ij} \, \nabla^2 \|x_i - x_j\|_p (\bar{y}_i - \bar{y}_j)")
 def _(gradient, g, input, p):
     if p in (1, math.inf):
-        return torch.zeros_like(_data(input))
+        return torch.zeros_like(raw_of(input))
     between, change, length, (first, second) = _pairs(input, gradient, p)
     each = unsqueeze(g, dim=-1) * _bent(between, change, length, p)
     shape = tuple(input.shape)
@@ -254,7 +255,3 @@ def _pairs(input, gradient, p):
     numbers = torch.triu_indices(input.shape[0], input.shape[0], 1, device=input.device).unbind()
     between, change = (getitem(x, index=(numbers[0],)) - getitem(x, index=(numbers[1],)) for x in (input, gradient))
     return between, change, linalg_vector_norm(between, ord=p, dim=-1, keepdim=True), numbers
-
-
-def _data(x):
-    return x.data if isinstance(x, Tensor) else x

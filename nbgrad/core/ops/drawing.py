@@ -7,6 +7,7 @@ from inspect import Parameter, Signature
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.op import OPS, install, named, op
 from nbgrad.core.ops.assignment import copy
@@ -81,7 +82,7 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     Shapes: output as input, with the last dimension of size ``num_samples``. Raises RuntimeError for more of them than
     can be drawn without ``replacement``.
     """
-    return Tensor(torch.multinomial(_raw(input), num_samples, replacement, generator=generator))
+    return Tensor(torch.multinomial(raw_of(input), num_samples, replacement, generator=generator))
 
 
 install("multinomial", multinomial)
@@ -102,18 +103,14 @@ _FILLS = {
 """torch's methods that draw every element anew: what they take, and what they draw."""
 
 
-def _raw(value):
-    return value.data if isinstance(value, Tensor) else value
-
-
 def _fill(name, takes, says):
     """The method of that name: what torch draws, copied, under its own name."""
     twin = InPlace(copy, torch.Tensor.copy_, OPS)
     twin.row.name = name
 
     def fill(self, *args, generator=None, **settings):
-        raw = {key: _raw(value) for key, value in settings.items()}
-        drawn = getattr(torch.empty_like(self.data), name)(*map(_raw, args), generator=generator, **raw)
+        raw = {key: raw_of(value) for key, value in settings.items()}
+        drawn = getattr(torch.empty_like(self.data), name)(*map(raw_of, args), generator=generator, **raw)
         return twin.run((self, drawn), {})
 
     if takes:

@@ -4,9 +4,9 @@ import math
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.op import op
 from nbgrad.core.samples import SHAPES, Make, Sample
-from nbgrad.core.tensor import Tensor
 
 
 def _noises(make: Make):
@@ -54,7 +54,7 @@ def _drop(name, input, p, training, inplace, *, features=0, alpha=False):
         raise ValueError(f"{name}: the probability p must be between 0 and 1, not {p}")
     if not training or p == 0 or not input.numel():
         return input
-    raw = input.data if isinstance(input, Tensor) else input
+    raw = raw_of(input)
     if raw.ndim < features:
         raise RuntimeError(f"{name} needs an input of shape (N, C, ...), not {tuple(raw.shape)}")
     noise = _noise(raw, p, features, alpha)

@@ -2,12 +2,12 @@
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.joint import spread, total
 from nbgrad.core.samples import SHAPES, Make, Sample
-from nbgrad.core.tensor import Tensor
 
 _functional = torch.nn.functional
 
@@ -71,8 +71,8 @@ def embedding_backward(g, input, *, num_weights, padding_idx=-1, scale_grad_by_f
 def _(gradient, input, num_weights, padding_idx, scale_grad_by_freq):
     found = embedding_row(input, gradient)
     if scale_grad_by_freq:
-        counts = (input.data if isinstance(input, Tensor) else input).flatten().bincount(minlength=num_weights)
-        found = found / counts[input.data if isinstance(input, Tensor) else input].unsqueeze(-1)
+        numbers = raw_of(input)
+        found = found / numbers.flatten().bincount(minlength=num_weights)[numbers].unsqueeze(-1)
     return found if padding_idx < 0 else where((input == padding_idx).unsqueeze(-1), 0.0, found)
 
 
@@ -100,7 +100,7 @@ def _padding(padding_idx, weight):
 
 def _shorten(input, weight, max_norm, norm_type):
     if max_norm is not None:
-        numbers, rows = (one.data if isinstance(one, Tensor) else one for one in (input, weight))
+        numbers, rows = (raw_of(one) for one in (input, weight))
         with torch.no_grad():
             torch.embedding_renorm_(rows, numbers.contiguous(), max_norm, norm_type)
 
@@ -319,7 +319,7 @@ def embedding_bag(
         raise ValueError("embedding_bag takes a matrix of numbers, or a vector and offsets")
     if mode == "max" and scale_grad_by_freq:
         raise ValueError("embedding_bag: scale_grad_by_freq does not go with mode 'max'")
-    numbers = input.data if isinstance(input, Tensor) else input
+    numbers = raw_of(input)
     if numbers.ndim == 2:
         step = max(numbers.shape[1], 1)
         offsets = torch.arange(0, numbers.shape[0] * step, step, dtype=numbers.dtype, device=numbers.device)

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.ops.adding import baddbmm
 from nbgrad.core.ops.attention import scaled_dot_product_attention
 from nbgrad.core.ops.dropout import dropout
@@ -13,7 +14,6 @@ from nbgrad.core.ops.linalg import bmm, linear
 from nbgrad.core.ops.padding import constant_pad_nd
 from nbgrad.core.ops.softmax import softmax
 from nbgrad.core.ops.splitting import chunk, split
-from nbgrad.core.tensor import Tensor
 
 
 def multi_head_attention_forward(
@@ -242,7 +242,7 @@ def _as_numbers(mask, name, dtype):
         return mask
     if mask.dtype is not torch.bool:
         raise AssertionError(f"only bool and floating types of {name} are supported, not {mask.dtype}")
-    hidden = mask.data if isinstance(mask, Tensor) else mask
+    hidden = raw_of(mask)
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
 
 

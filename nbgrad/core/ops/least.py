@@ -2,10 +2,10 @@
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.solving import BATCHES, adjoint, is_vector
 from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
 
 _linalg = torch.linalg
 
@@ -30,12 +30,8 @@ def linalg_pinv(A, *, rcond=None, hermitian=False, atol=None, rtol=None):
     Shapes: (..., n, m) gives (..., m, n). Raises RuntimeError for fewer than two dimensions.
     """
     if rcond is not None:
-        return _linalg.pinv(A, _plain(rcond), hermitian)
-    return _linalg.pinv(A, atol=_plain(atol), rtol=_plain(rtol), hermitian=hermitian)
-
-
-def _plain(value):
-    return value.data if isinstance(value, Tensor) else value
+        return _linalg.pinv(A, raw_of(rcond), hermitian)
+    return _linalg.pinv(A, atol=raw_of(atol), rtol=raw_of(rtol), hermitian=hermitian)
 
 
 @linalg_pinv.rule(
@@ -154,8 +150,8 @@ def linalg_matrix_rank(A, *, tol=None, hermitian=False, atol=None, rtol=None):
     Shapes: (..., n, m) gives (...), whole numbers. Raises RuntimeError for fewer than two dimensions.
     """
     if tol is not None:
-        return _linalg.matrix_rank(A, _plain(tol), hermitian)
-    return _linalg.matrix_rank(A, atol=_plain(atol), rtol=_plain(rtol), hermitian=hermitian)
+        return _linalg.matrix_rank(A, raw_of(tol), hermitian)
+    return _linalg.matrix_rank(A, atol=raw_of(atol), rtol=raw_of(rtol), hermitian=hermitian)
 
 
 install("pinverse", pinverse)

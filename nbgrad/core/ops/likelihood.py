@@ -5,14 +5,14 @@ import warnings
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.ops.activation import logsigmoid
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.classification import cross_entropy
 from nbgrad.core.ops.linalg import linear
 from nbgrad.core.ops.logarithms import exp, log, xlogy
-from nbgrad.core.ops.loss import code, reduced
+from nbgrad.core.ops.loss import code, reduced, warned
 from nbgrad.core.ops.shape import clone, unsqueeze
-from nbgrad.core.strict import unpaired, warn_unpaired
 from nbgrad.core.tensor import Tensor
 
 
@@ -56,12 +56,6 @@ def linear_cross_entropy(
     )
 
 
-def _warned(name, input, target):
-    """A warning where (N, 1) meets (N,): torch stretches both here without a word."""
-    if unpaired(input, target):
-        warn_unpaired(name, *(one.data if isinstance(one, Tensor) else one for one in (input, target)))
-
-
 def kl_div(input, target, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of predicted log probabilities from probabilities: how much the target knows more.
 
@@ -71,7 +65,7 @@ def kl_div(input, target, reduction="mean", log_target=False):
     Shapes: input and target broadcast; output (), or that shape with ``reduction="none"``. ``reduction="batchmean"``
     divides by the size of the batch, as the definition has it; "mean" divides by the number of elements and warns.
     """
-    _warned("kl_div", input, target)
+    warned("kl_div", input, target)
     if reduction == "mean":
         warnings.warn(
             "kl_div: reduction='mean' divides by the number of elements; what the definition has is 'batchmean'",
@@ -91,7 +85,7 @@ def poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-8, reduct
 
     Shapes: input and target broadcast; output (), or that shape with ``reduction="none"``.
     """
-    _warned("poisson_nll_loss", input, target)
+    warned("poisson_nll_loss", input, target)
     code(reduction)
     loss = exp(input) - target * input if log_input else input - target * log(input + eps)
     if full:
@@ -111,12 +105,12 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     one dimension. Output (), or the broadcast shape with ``reduction="none"``. Raises ValueError for another shape of
     var and for a negative variance.
     """
-    _warned("gaussian_nll_loss", input, target)
+    warned("gaussian_nll_loss", input, target)
     code(reduction)
-    raw = input.data if isinstance(input, Tensor) else input
+    raw = raw_of(input)
     if isinstance(var, float):
         var = torch.full_like(raw, var)
-    if ((var.data if isinstance(var, Tensor) else var) < 0).any():
+    if (raw_of(var) < 0).any():
         raise ValueError("gaussian_nll_loss: var has negative entries")
     var = clone(_variances(var, tuple(input.shape)))
     (var.data if isinstance(var, Tensor) else var.detach()).clamp_(min=eps)

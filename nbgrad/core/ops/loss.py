@@ -4,11 +4,12 @@ import math
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.samples import Make, Sample
-from nbgrad.core.strict import warn_unpaired
+from nbgrad.core.strict import unpaired, warn_unpaired
 
 _nn = torch.nn.functional
 
@@ -75,6 +76,12 @@ def with_settings(samples, *changes):
         yield from (Sample(drawn[-1].args, {**drawn[-1].settings, **change}) for change in changes)
 
     return more
+
+
+def warned(name, input, target):
+    """A warning where (N, 1) meets (N,): torch stretches both here without a word."""
+    if unpaired(input, target):
+        warn_unpaired(name, *(raw_of(one) for one in (input, target)))
 
 
 def _paired(name, input, target):

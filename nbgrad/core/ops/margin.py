@@ -2,15 +2,7 @@
 
 from nbgrad.core.ops.choosing import clamp_min, minimum, where
 from nbgrad.core.ops.distance import cosine_of, pairwise_distance
-from nbgrad.core.ops.loss import code, reduced
-from nbgrad.core.strict import unpaired, warn_unpaired
-from nbgrad.core.tensor import Tensor
-
-
-def _warned(name, input, target):
-    """A warning where (N, 1) meets (N,): torch stretches both here without a word."""
-    if unpaired(input, target):
-        warn_unpaired(name, *(one.data if isinstance(one, Tensor) else one for one in (input, target)))
+from nbgrad.core.ops.loss import code, reduced, warned
 
 
 def hinge_embedding_loss(input, target, margin=1.0, reduction="mean"):
@@ -20,7 +12,7 @@ def hinge_embedding_loss(input, target, margin=1.0, reduction="mean"):
 
     Shapes: input and target broadcast; output (), or that shape with ``reduction="none"``.
     """
-    _warned("hinge_embedding_loss", input, target)
+    warned("hinge_embedding_loss", input, target)
     apart = where(target != 1, clamp_min(margin - input, 0), 0.0)
     return reduced(apart + where(target != -1, input, 0.0), reduction)
 

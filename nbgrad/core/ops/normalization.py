@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.op import op
 from nbgrad.core.ops.averaging import avg_pool2d
 from nbgrad.core.ops.joint import spread
@@ -17,7 +18,6 @@ from nbgrad.core.ops.normalizing import (
 from nbgrad.core.ops.norms import linalg_vector_norm
 from nbgrad.core.ops.padding import pad
 from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
 
 _functional = torch.nn.functional
 _AFFINE = {"weight": r"\sum \bar{y} \odot \hat{x}", "bias": r"\sum \bar{y}"}
@@ -258,7 +258,7 @@ def instance_norm(
         raise ValueError(f"instance_norm needs more than one value in a channel, not {tuple(input.shape)}")
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("instance_norm needs running_mean and running_var where use_input_stats=False")
-    buffers = [one.data if isinstance(one, Tensor) else one for one in (running_mean, running_var)]
+    buffers = [raw_of(one) for one in (running_mean, running_var)]
     wide = [None if one is None else one.repeat(batch) for one in buffers]
     weight, bias = (
         None if one is None else one.unsqueeze(0).expand((batch, channels)).reshape((-1,)) for one in (weight, bias)

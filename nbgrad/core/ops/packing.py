@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.ops.joining import stack
 from nbgrad.core.ops.padding import constant_pad_nd
 from nbgrad.core.ops.picking import index_select
 from nbgrad.core.ops.scatter import index_copy
-from nbgrad.core.tensor import Tensor
 
 
 def pack_padded(input: Any, lengths: Any, batch_first: bool = False) -> tuple[Any, torch.Tensor]:
@@ -20,7 +20,7 @@ def pack_padded(input: Any, lengths: Any, batch_first: bool = False) -> tuple[An
     Raises:
         RuntimeError: the lengths are not sorted, a length is not positive, or their number is not the batch size.
     """
-    sizes = lengths.data if isinstance(lengths, Tensor) else lengths
+    sizes = raw_of(lengths)
     padded = input.transpose(0, 1) if batch_first else input
     steps, batch = padded.shape[:2]
     _check_lengths(sizes, batch, steps)

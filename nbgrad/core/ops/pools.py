@@ -4,10 +4,10 @@ from math import inf, prod
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.ops import averaging, pooling
 from nbgrad.core.ops.joint import per_dim, step
 from nbgrad.core.ops.rectifier import relu
-from nbgrad.core.tensor import Tensor
 
 _WITH_INDICES = (
     pooling.max_pool1d_with_indices,
@@ -118,7 +118,7 @@ def _max_unpool(rank):
             raise ValueError(f"max_unpool{rank}d: output_size {size} must be within a stride of {usual}")
         if min(size) < 0:
             raise ValueError(f"max_unpool{rank}d: with these settings the output would have the size {size}")
-        raw = indices.data if isinstance(indices, Tensor) else indices
+        raw = raw_of(indices)
         return pooling.max_unpool(input, raw, size=tuple(size))
 
     unpool.__name__ = f"max_unpool{rank}d"

@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.shape import reshape, sum_to_size
 from nbgrad.core.samples import Make, Sample, alike, at, unary, varied
-from nbgrad.core.tensor import Tensor
 
 _nn: Any = torch._C._nn
 _torch: Any = torch  # its functions that change their input return it
@@ -248,7 +248,7 @@ def rrelu_(input, lower=1 / 8, upper=1 / 3, training=False):
     """In place: rrelu, which is a product with the slopes drawn, and a leaky relu where none are drawn."""
     if not training:
         return leaky_relu.in_place(input, negative_slope=(lower + upper) / 2)
-    raw = input.data if isinstance(input, Tensor) else input
+    raw = raw_of(input)
     noise = torch.empty_like(raw)
     aten.rrelu_with_noise(raw, noise, lower, upper, training)
     return input.mul_(noise)

@@ -7,13 +7,13 @@ from operator import mul
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.joining import stack
 from nbgrad.core.ops.joint import asked, spread, total
 from nbgrad.core.ops.scatter import scatter_add
 from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
@@ -164,7 +164,7 @@ def _bilinear(x, size, padding, align):
 
     A tap is a place, whether it is inside, and its weight with the first and the second derivative of that.
     """
-    raw = x.data if isinstance(x, Tensor) else x
+    raw = raw_of(x)
     place, slope = _unnormalized(raw, size, align)
     place, slope = _bounded(place, slope, size, padding, align)
     low = place.floor()
@@ -175,7 +175,7 @@ def _bilinear(x, size, padding, align):
 
 def _bicubic(x, size, padding, align):
     """The same with the four taps of a cubic convolution; here each tap is bounded by itself, not the place."""
-    raw = x.data if isinstance(x, Tensor) else x
+    raw = raw_of(x)
     place, slope = _unnormalized(raw, size, align)
     low = place.floor()
     f = x * slope + (place - low - raw * slope)

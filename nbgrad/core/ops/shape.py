@@ -5,11 +5,11 @@ from math import prod
 import torch
 
 from nbgrad.core.alias import View
+from nbgrad.core.base import raw_of
 from nbgrad.core.binding import bind
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.op import OPS, install, op
 from nbgrad.core.samples import SHAPES, Make, Sample, unary
-from nbgrad.core.tensor import Tensor
 
 
 def _reshapes(make: Make):
@@ -227,7 +227,7 @@ def _(g):
 
 def contiguous(input, memory_format=torch.contiguous_format):
     """The tensor laid out in memory in the order of its elements: itself if it is, a copy otherwise."""
-    raw = input.data if isinstance(input, Tensor) else input
+    raw = raw_of(input)
     return input if raw.is_contiguous(memory_format=memory_format) else clone(input, memory_format=memory_format)
 
 

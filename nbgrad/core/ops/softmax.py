@@ -4,6 +4,7 @@ import warnings
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.op import op
 from nbgrad.core.samples import Make, Sample, along_a_dim
 from nbgrad.core.tensor import Tensor
@@ -120,7 +121,7 @@ def gumbel_softmax(logits, tau=1.0, hard=False, eps=1e-10, dim=-1):
     """
     if eps != 1e-10:
         warnings.warn("gumbel_softmax: eps is deprecated and has no effect", stacklevel=2)
-    raw = logits.data if isinstance(logits, Tensor) else logits
+    raw = raw_of(logits)
     noise = -torch.empty_like(raw, memory_format=torch.legacy_contiguous_format).exponential_().log()
     soft = softmax((logits + noise) / tau, dim=dim)
     if not hard:

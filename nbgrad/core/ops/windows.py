@@ -4,12 +4,12 @@ from math import prod
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.contents import overlaps
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.op import OPS, install, op
 from nbgrad.core.ops.shape import turned
 from nbgrad.core.samples import SHAPES, Make, Sample
-from nbgrad.core.tensor import Tensor
 
 
 def _windows(make: Make):
@@ -116,7 +116,7 @@ def as_strided(input, size, stride, storage_offset=None):
 
 
 def _seen(input, size, stride, storage_offset):
-    raw = input.data if isinstance(input, Tensor) else input
+    raw = raw_of(input)
     if getattr(input, "requires_grad", False) and overlaps(raw):
         raise NotImplementedError(
             f"as_strided() of a tensor of shape {tuple(raw.shape)}, several of whose elements are one place in memory, "

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.ops import index_select
 from nbgrad.core.ops.packing import pack_padded, pad_packed, pad_sequence
-from nbgrad.core.tensor import Tensor
 
 
 class _Packed(NamedTuple):
@@ -38,7 +38,7 @@ class PackedSequence(_Packed):
         sorted_indices: Any = None,
         unsorted_indices: Any = None,
     ) -> Self:
-        sizes, order, back = (_raw(one) for one in (batch_sizes, sorted_indices, unsorted_indices))
+        sizes, order, back = (raw_of(one) for one in (batch_sizes, sorted_indices, unsorted_indices))
         if sizes is None or sizes.device.type != "cpu":
             raise ValueError("batch_sizes should be a tensor of integers on the CPU")
         return super().__new__(cls, data, sizes, order, invert_permutation(order) if back is None else back)
@@ -77,7 +77,7 @@ class PackedSequence(_Packed):
 
 def invert_permutation(permutation: Any) -> torch.Tensor | None:
     """The permutation that undoes ``permutation``: (0, 1, 2) again when one follows the other."""
-    order = _raw(permutation)
+    order = raw_of(permutation)
     return None if order is None else order.argsort()
 
 
@@ -97,7 +97,7 @@ def pack_padded_sequence(
     Raises:
         RuntimeError: the lengths are not sorted, a length is not positive, or their number is not the batch size.
     """
-    sizes = torch.as_tensor(_raw(lengths), dtype=torch.int64)
+    sizes = torch.as_tensor(raw_of(lengths), dtype=torch.int64)
     order = None
     if not enforce_sorted:
         sizes, order = sizes.sort(descending=True)
@@ -136,7 +136,7 @@ def pad_packed_sequence(
 def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
     """The sequences in a padded batch, each with its own length."""
     several = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [one[:length] for one, length in zip(several, _raw(lengths).tolist(), strict=True)]
+    return [one[:length] for one, length in zip(several, raw_of(lengths).tolist(), strict=True)]
 
 
 def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
@@ -153,7 +153,3 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
 def in_order(states: Any, permutation: torch.Tensor | None) -> Any:
     """States (layers, N, H) of a recurrent network with the batch in another order."""
     return states if permutation is None else index_select(states, 1, permutation)
-
-
-def _raw(value: Any) -> Any:
-    return value.data if isinstance(value, Tensor) else value
