@@ -51,9 +51,14 @@ def outside() -> Iterator[None]:
         yield
 
 
+def is_own(function: Callable[..., Any]) -> bool:
+    """Whether ``function`` is nbgrad's: one in a decorator of nbgrad's still says where it was defined."""
+    return (getattr(function, "__module__", None) or "").partition(".")[0] == __name__.partition(".")[0]
+
+
 def foreign(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, run ``outside`` if it is not nbgrad's own."""
-    if (function.__module__ or "").partition(".")[0] == __name__.partition(".")[0]:
+    if is_own(function):
         return function
 
     @wraps(function)

@@ -11,6 +11,7 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
 
 from nbgrad.core.caller import Place, user_place
+from nbgrad.core.dispatch import is_own
 from nbgrad.core.modes import State, Switch, current, set_state
 
 
@@ -137,9 +138,8 @@ class _Placed:
         self.module = ref(module)
         self.above = above
         self.label = _label(module, None if above is None else above())
-        forward: Any = type(module).forward  # in a decorator of nbgrad's it still says where it was defined
-        own = not module._runs_functions and str(getattr(forward, "__module__", "")).startswith("nbgrad.")
-        self.forward: Callable[..., Any] | None = forward if own else None
+        forward: Callable[..., Any] = type(module).forward
+        self.forward = forward if is_own(forward) and not module._runs_functions else None
 
 
 _known: dict[int, _Placed] = {}
