@@ -167,20 +167,22 @@ class AutogradGraph(Listener, Queries):
         return [record for record in records if record.id not in deleted] if deleted else list(records)
 
     def failure(self, error: BaseException) -> Failure | None:
-        """Where ``error`` was raised, if it was the last error of an op or a backward in this graph.
-
-        What a backward did before it raised is shown from then on, in the place of the last one that was complete; the
-        history stays that of the complete ones.
-        """
+        """Where ``error`` was raised, if it was the last error of an op or a backward in this graph."""
         found = self._failure
-        if found is None or found.seq != number_of(error):
-            return None
-        if found.frame is not None:
+        return found._replace(message=str(error)) if found is not None and found.seq == number_of(error) else None
+
+    def show_failure(self, error: BaseException) -> Failure | None:
+        """The same, and what a backward did before it raised is what the graph shows from then on.
+
+        It takes the place of the last backward that was complete; the history stays that of the complete ones.
+        """
+        found = self.failure(error)
+        if found is not None and found.frame is not None:
             if self._failed and self._ended is None:
                 self._ended = self.history
                 self._records = self._failed
             self._notes.frame = found.frame
-        return found._replace(message=str(error))
+        return found
 
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.

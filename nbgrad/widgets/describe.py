@@ -44,7 +44,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
 
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """
-    failure = None if error is None else graph.failure(error)
+    failure = None if error is None else graph.show_failure(error)
     since = graph.since
     facts = [Fact.of(record, since.get(record.id)) for record in graph.records]
     ids = {fact.id: f"n{at}" for at, fact in enumerate(facts)}

@@ -752,12 +752,14 @@ def test_a_backward_that_raised_after_others_is_what_is_shown_and_they_stay_the_
     assert [record.op.name for record in graph.records if record.op] == (["mul", "exp", "sum"] if same else ["sum"])
     failure = graph.failure(caught.value)
     assert failure is not None
+    assert graph.frame is before, "to ask shows nothing"
+    assert graph.show_failure(caught.value) == failure
     assert graph.frame is not before
     assert [record.op.name for record in graph.records if record.op] == ["mul", "exp", "sum"]
     arrived = {record.op.name: record.gradient is not None for record in graph.records if record.op}
     assert arrived == {"mul": False, "exp": True, "sum": True}
     assert failure.id == graph.records[1].id
-    assert graph.failure(caught.value) == failure, "asked again it says the same"
+    assert graph.show_failure(caught.value) == failure, "asked again it says the same"
     assert list(graph.history) == history, "the backwards that ended"
     assert [frame.number for frame in history] == [1]
 
