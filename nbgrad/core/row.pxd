@@ -27,7 +27,7 @@ cdef class Op:
     cpdef bint _bound(self, Py_ssize_t missing, dict settings) except -1
     @cython.locals(missing=Py_ssize_t)
     cpdef object call(self, tuple args, dict settings)
-    @cython.locals(observer=Observer, state=State, values=list, edges=list)
+    @cython.locals(observer=Observer, state=State, values=list, edges=list, recorded=bint)
     cpdef object run(self, tuple args, dict settings)
     cpdef list _versions(self, tuple saved)
     @cython.locals(position=Py_ssize_t, needs=object, ours=bint, foreign=bint, tensor=TensorBase)

@@ -245,7 +245,7 @@ class Op:
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
-        recorded = needs and not state.inference and recording(state)
+        recorded = bool(needs) and not state.inference and recording(state)
         if recorded and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
             self._unwrap(args, values, edges)
@@ -266,8 +266,8 @@ class Op:
             tell(state.observers, self, args, settings, result, node)
         if self.simple:
             output = made(result, node)
-            return link(output, args[0], self, settings, recording(state)) if self.view else output
-        return self._outputs(node, args, result, settings, recorded=recording(state))
+            return link(output, args[0], self, settings, recorded or recording(state)) if self.view else output
+        return self._outputs(node, args, result, settings, recorded=recorded or recording(state))
 
     def _outputs(
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool
