@@ -1,0 +1,134 @@
+"""The statistics of tensors, of one and of many at once."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from nbgrad.core import stats as stats_module
+from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64])
+def test_statistics_of_numbers(dtype: torch.dtype) -> None:
+    stats = summarise(torch.tensor([[3, -4], [0, 1]], dtype=dtype))
+    assert (stats.shape, stats.low, stats.high, stats.mean) == ((2, 2), -4.0, 3.0, 0.0)
+    assert stats.norm == pytest.approx(math.sqrt(26))
+    assert (stats.nan, stats.inf, stats.values) == (0, 0, [[3, -4], [0, 1]])
+
+
+def test_statistics_of_truth_values_and_of_nothing() -> None:
+    assert summarise(torch.tensor([True, False])).mean == 0.5
+    nothing = summarise(torch.zeros(0, 3))
+    assert (nothing.norm, nothing.low, nothing.high, nothing.mean, nothing.values) == (0.0, None, None, None, [])
+
+
+def test_nan_and_inf_are_counted_and_left_out() -> None:
+    stats = summarise(torch.tensor([1.0, math.nan, math.inf, -math.inf, 3.0]))
+    assert (stats.nan, stats.inf) == (1, 2)
+    assert (stats.low, stats.high, stats.mean) == (1.0, 3.0, 2.0)
+    assert summarise(torch.tensor([math.nan])).low is None
+
+
+def test_the_numbers_of_many_tensors_are_kept_as_they_lie_in_memory() -> None:
+    one, other = summarise_all({1: torch.tensor([1.0, 2.0]), 2: torch.tensor([3.0, 4.0])}).values()
+    assert (one.raw, other.raw) == tuple(np.float32([[1, 2], [3, 4]])[row].tobytes() for row in range(2))
+    assert one == summarise(torch.tensor([1.0, 2.0]))
+    assert one != replace(other, norm=one.norm, low=one.low, high=one.high, mean=one.mean)
+    assert eval(repr(one), {"Stats": lambda **shown: shown})["values"] == [1.0, 2.0]
+    array = other.array
+    assert array is not None
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 5
+
+
+def test_values_are_kept_of_small_tensors_only() -> None:
+    assert summarise(torch.zeros(SMALL)).values == [0.0] * SMALL
+    assert summarise(torch.zeros(SMALL + 1)).values is None
+
+
+MANY = [
+    torch.tensor([3.0, -4.0]),
+    torch.tensor([math.nan, 1.0]),
+    torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
+    torch.tensor([math.inf, -math.inf]),
+    torch.tensor([[3.0, -4.0]]),
+    torch.tensor([3 + 4j, 0j]),
+    torch.tensor([5, -7]),
+    torch.tensor([complex(0, math.nan), 2j]),
+    torch.tensor(2.5),
+    torch.tensor(math.nan),
+    torch.tensor([1e200, -1e200], dtype=torch.float64),  # finite, and their norm is not
+    torch.zeros(2, 0),
+    torch.zeros(2, 0, dtype=torch.complex64),
+    torch.arange(2.0 * SMALL).sin(),
+    torch.arange(2.0 * SMALL).cos(),
+    torch.arange(2.0 * SMALL).log(),  # begins with -inf
+    torch.arange(2.0 * SMALL),
+    torch.full((2 * SMALL,), 7.0),
+    torch.full((2 * SMALL,), math.nan),
+    torch.ones(4).expand(3, 4).t(),
+    torch.ones(4, 3),
+]
+
+
+def summaries(tensors: list[torch.Tensor]) -> list[Stats]:
+    found = summarise_all(dict(enumerate(tensors)))
+    assert found.keys() == set(range(len(tensors)))
+    return [found[place] for place in range(len(tensors))]
+
+
+def test_the_statistics_of_many_are_those_of_each_and_in_order() -> None:
+    found = summaries([*MANY, *reversed(MANY)])
+    for data, stats, again in zip(MANY, found[: len(MANY)], found[: -len(MANY) - 1 : -1], strict=True):
+        assert repr(stats) == repr(again) == repr(summarise(data))  # repr: a NaN is no NaN
+        numbers = (data.abs() if data.is_complex() else data).double().flatten()
+        sound = numbers[numbers.isfinite()]
+        assert stats.shape == data.shape
+        assert stats.norm == pytest.approx(float(numbers.norm()), nan_ok=True)
+        expected = (sound.min(), sound.max(), sound.mean()) if len(sound) else (None, None, None)
+        assert [stats.low, stats.high, stats.mean] == [
+            one if one is None else pytest.approx(float(one)) for one in expected
+        ]
+        assert (stats.nan, stats.inf) == (int(numbers.isnan().sum()), int(numbers.isinf().sum()))
+        assert stats.magnitudes == data.is_complex()
+        small = data.numel() <= SMALL
+        assert repr(stats.values) == repr(data.tolist() if small else None)
+        shown = not small and len(sound)
+        assert stats.counts == (tuple(torch.histc(sound, 20).int().tolist()) if shown else None)
+
+
+def test_a_histogram_of_the_largest_numbers_that_there_are() -> None:
+    most = torch.finfo(torch.float64).max
+    stats = summarise(torch.linspace(-1, 1, 2000, dtype=torch.float64) * most)
+    assert (stats.low, stats.high) == (-most, most)
+    assert stats.counts == (100,) * 20
+
+
+def test_a_histogram_of_many_numbers_is_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_module, "_AT_ONCE", 1000)
+    data = torch.sin(torch.arange(10_500.0)).reshape(3, 3500)
+    data[1, 3] = torch.inf
+    for one, stats in zip(data, summaries(list(data)), strict=True):
+        assert stats.counts == tuple(torch.histc(one[one.isfinite()].double(), 20).int().tolist())
+
+
+def test_the_statistics_of_many_large_tensors_are_worked_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_module, "_TOGETHER", 5000)
+    tensors = [torch.full((2000,), float(value)) for value in range(7)]
+    assert [stats.mean for stats in summaries(tensors)] == list(range(7))
+    assert [stats.mean for stats in summaries([torch.ones(6000), torch.zeros(6000)])] == [1.0, 0.0]
+    assert summaries([]) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+@pytest.mark.parametrize("size", [1e-30, 1e-25, 1.0, 1e25, math.inf, 0.0])
+def test_the_norm_of_numbers_whose_squares_single_precision_does_not_have(size: float, dtype: torch.dtype) -> None:
+    data = torch.full((10_000,), size, dtype=dtype)
+    found = norms({1: data, 2: data[:1], 3: torch.full((2,), math.nan, dtype=dtype)})
+    assert float(found[1]) == pytest.approx(100 * float(data[0].real), rel=1e-5, abs=0)
+    assert float(found[2]) == pytest.approx(float(data[0].real), rel=1e-5, abs=0)
+    assert math.isnan(found[3])
+    assert all(norm.ndim == 0 for norm in found.values())
