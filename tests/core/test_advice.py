@@ -18,6 +18,7 @@ from nbgrad.core.strict import BroadcastError
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.core.unreached import Unreached
 from tests.core.programs import Library, agree, both_raise
+from tests.core.tasks import finished
 
 
 def leaf(*values: Any) -> Tensor:
@@ -573,7 +574,7 @@ def test_a_switch_around_a_coroutine_holds_while_it_runs_and_in_no_other_task() 
         await asyncio.sleep(0)
         return await task, nbgrad.is_grad_enabled()
 
-    assert asyncio.run(both()) == ([False, False], True)
+    assert finished(both()) == ([False, False], True)
 
 
 def test_a_switch_around_what_it_cannot_hold_for_says_so() -> None:

@@ -14,6 +14,7 @@ import nbgrad
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import Observer, Switch, current
 from nbgrad.core.tensor import Tensor, tensor
+from tests.core.tasks import finished
 
 THREADS = 8
 
@@ -94,7 +95,7 @@ def test_eight_interleaved_tasks_record_as_if_alone() -> None:
     async def main() -> list[Any]:
         return list(await asyncio.gather(*(train_in_turns(seed) for seed in range(THREADS))))
 
-    assert asyncio.run(main()) == [train(seed) for seed in range(THREADS)]
+    assert finished(main()) == [train(seed) for seed in range(THREADS)]
 
 
 def test_threads_with_tasks_record_as_if_alone() -> None:

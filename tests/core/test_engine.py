@@ -21,6 +21,7 @@ from nbgrad.core.samples import unary
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import Library, Program, agree, both_raise, garbage
+from tests.core.tasks import finished
 
 every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 
@@ -788,7 +789,7 @@ def test_interleaved_tasks_do_not_mix() -> None:
     async def main() -> list[Any]:
         return await asyncio.gather(*(train_in_turns(seed) for seed in range(8)))
 
-    assert asyncio.run(main()) == [train(seed) for seed in range(8)]
+    assert finished(main()) == [train(seed) for seed in range(8)]
 
 
 # Devices.

@@ -22,6 +22,7 @@ from nbgrad.core.modes import Observer, current, set_state
 from nbgrad.core.record import Record
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.programs import garbage
+from tests.core.tasks import finished
 
 
 def here() -> int:
@@ -559,7 +560,7 @@ def test_a_closed_graph_takes_nothing_from_a_task_that_outlives_it() -> None:
         go.set()
         return graph, await task
 
-    graph, still_attached = asyncio.run(main())
+    graph, still_attached = finished(main())
     assert still_attached == 1, "the task has the state that it began with"
     assert (graph.records, graph.backwards) == ([], 0)
     assert not graph._ops

@@ -13,6 +13,7 @@ from nbgrad.core.modes import current, set_state
 from nbgrad.core.scopes import Scope
 from nbgrad.core.tensor import tensor
 from tests.core.programs import Library, agree, both_raise
+from tests.core.tasks import finished
 
 
 def nesting(lib: Library) -> tuple[Any, ...]:
@@ -238,7 +239,7 @@ def test_inference_does_not_leak_into_another_task() -> None:
         inside, done = asyncio.Event(), asyncio.Event()
         return await asyncio.gather(infers(inside, done), trains(inside, done))
 
-    assert asyncio.run(main()) == [True, False]
+    assert finished(main()) == [True, False]
 
 
 def test_what_a_call_sets_outlives_a_scope_but_not_a_block_that_sets_it() -> None:
