@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import chains, imports, memory, mlp, networks, view, watching  # noqa: F401  # each adds its cases
 from benchmarks.case import CASES, Case
-from benchmarks.report import facts, markdown
+from benchmarks.report import Report
 
 OUTPUT = Path("build")
 
@@ -103,10 +103,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("the spread of the times needs --rounds 2 or more")
     if options.processes < 1:
         parser.error("--processes is to be 1 or more")
-    options.start = not options.cases or "start" in options.cases
-    options.memory = not options.cases or "memory" in options.cases
-    options.view = not options.cases or "view" in options.cases
-    options.cases = [known[name] for name in known if not options.cases or name in options.cases]
+    options.tables = [name for name in tables if not options.cases or name in options.cases]
+    options.cases = [known[name] for name in options.tables if name in known]
     return options
 
 
@@ -116,18 +114,20 @@ def main(arguments: list[str]) -> int:
     if options.child is not None:
         child(options.cases, options.child[0], options.rounds, options.child[1])
         return 0
-    cases, rounds = options.cases, options.rounds
+    cases, rounds, tables = options.cases, options.rounds, options.tables
     numbers = options.threads if cases else []
-    measured = {threads: in_processes(cases, threads, rounds, options.processes) for threads in numbers}
-    starting = imports.times(rounds) if options.start else {}
-    peaks = memory.peaks() if options.memory else {}
-    pictures = view.all_sent(rounds) if options.view else {}
-    text = markdown(cases, measured, starting, rounds, peaks, pictures)
+    report = Report(
+        cases,
+        rounds,
+        {threads: in_processes(cases, threads, rounds, options.processes) for threads in numbers},
+        starting=imports.times(rounds) if "start" in tables else {},
+        peaks=memory.peaks() if "memory" in tables else {},
+        pictures=view.all_sent(rounds) if "view" in tables else {},
+    )
+    text = report.markdown()
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "bench.md").write_text(text)
-    (options.output / "bench.json").write_text(
-        json.dumps(facts(cases, measured, starting, rounds, peaks, pictures), indent=2) + "\n"
-    )
+    (options.output / "bench.json").write_text(json.dumps(report.facts(), indent=2) + "\n")
     print(text)
     return 0
 

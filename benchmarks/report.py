@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import platform
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import imports, memory, view
@@ -57,75 +58,81 @@ def section(title: str, per: str, reference: str, times: Times, absent: Absent) 
     return "\n".join(lines)
 
 
-def markdown(
-    cases: list[Case],
-    measured: dict[int, dict[str, Any]],
-    starting: Times,
-    rounds: int,
-    peaks: memory.Peaks,
-    pictures: view.Pictures,
-) -> str:
-    """Everything."""
-    parts = [
-        "# Benchmarks",
-        f"Medians of {rounds} rounds, in each of which every contender has a turn. A ratio is taken within a round; "
-        "what is given is the median of the ratios. Versions: "
-        + ", ".join(f"{name} {version}" for name, version in versions().items())
-        + ".",
-    ]
-    for threads, found in measured.items():
-        parts.append(f"## {threads} thread{'s' if threads > 1 else ''}")
-        parts += [
-            section(case.title, case.per, case.reference, found[case.name]["times"], found[case.name]["absent"])
-            for case in cases
-        ]
-    if peaks:
-        parts.append(memory.markdown(peaks))
-    if pictures:
-        parts.append(view.markdown(pictures))
-    if starting:
-        parts += ["## Start", section(imports.TITLE, "", imports.REFERENCE, starting, {})]
-    return "\n\n".join(parts) + "\n"
-
-
-def facts(
-    cases: list[Case],
-    measured: dict[int, dict[str, Any]],
-    starting: Times,
-    rounds: int,
-    peaks: memory.Peaks,
-    pictures: view.Pictures,
-) -> dict[str, Any]:
-    """The ratios and what they are of: nothing that only says how fast this machine is."""
-
-    def compared(reference: str, times: Times) -> dict[str, Any]:
-        if reference not in times:
-            return {}
-        spreads = {name: ratios(taken, times[reference]) for name, taken in times.items() if name != reference}
-        return {
-            name: {"ratio": round(spread.middle, 3), "half_within": [round(spread.low, 3), round(spread.high, 3)]}
-            for name, spread in spreads.items()
-        }
-
+def compared(reference: str, times: Times) -> dict[str, Any]:
+    """How many times the reference's time the others take; nothing where it did not run."""
+    if reference not in times:
+        return {}
+    spreads = {name: ratios(taken, times[reference]) for name, taken in times.items() if name != reference}
     return {
-        "versions": versions(),
-        "rounds": rounds,
-        "memory": {name: {library: one._asdict() for library, one in by.items()} for name, by in peaks.items()},
-        "view": {
-            name: {"ops": one.ops, "payload": one.payload, "output": one.output, "kept": one.kept}
-            for name, one in pictures.items()
-        },
-        "start": {"reference": imports.REFERENCE, "compared": compared(imports.REFERENCE, starting)},
-        "threads": {
-            str(threads): {
-                case.name: {
-                    "title": case.title,
-                    "reference": case.reference,
-                    "compared": compared(case.reference, found[case.name]["times"]),
-                    "absent": found[case.name]["absent"],
-                }
-                for case in cases
-            }
-            for threads, found in measured.items()
-        },
+        name: {"ratio": round(spread.middle, 3), "half_within": [round(spread.low, 3), round(spread.high, 3)]}
+        for name, spread in spreads.items()
     }
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one run measured.
+
+    Attributes:
+        cases: whose times were taken.
+        rounds: how many turns each contender had.
+        measured: by the number of threads and the name of a case, the times of each contender and who was absent.
+        starting: the times of the parts of a start.
+        peaks: the memory of a step.
+        pictures: of each graph what it takes to show it.
+    """
+
+    cases: list[Case]
+    rounds: int
+    measured: dict[int, dict[str, Any]]
+    starting: Times
+    peaks: memory.Peaks
+    pictures: view.Pictures
+
+    def markdown(self) -> str:
+        """Everything."""
+        parts = [
+            "# Benchmarks",
+            f"Medians of {self.rounds} rounds, in each of which every contender has a turn. A ratio is taken within a "
+            "round; what is given is the median of the ratios. Versions: "
+            + ", ".join(f"{name} {version}" for name, version in versions().items())
+            + ".",
+        ]
+        for threads, found in self.measured.items():
+            parts.append(f"## {threads} thread{'s' if threads > 1 else ''}")
+            parts += [
+                section(case.title, case.per, case.reference, found[case.name]["times"], found[case.name]["absent"])
+                for case in self.cases
+            ]
+        if self.peaks:
+            parts.append(memory.markdown(self.peaks))
+        if self.pictures:
+            parts.append(view.markdown(self.pictures))
+        if self.starting:
+            parts += ["## Start", section(imports.TITLE, "", imports.REFERENCE, self.starting, {})]
+        return "\n\n".join(parts) + "\n"
+
+    def facts(self) -> dict[str, Any]:
+        """The ratios and what they are of: nothing that only says how fast this machine is."""
+        return {
+            "versions": versions(),
+            "rounds": self.rounds,
+            "memory": {name: {who: one._asdict() for who, one in by.items()} for name, by in self.peaks.items()},
+            "view": {
+                name: {"ops": one.ops, "payload": one.payload, "output": one.output, "kept": one.kept}
+                for name, one in self.pictures.items()
+            },
+            "start": {"reference": imports.REFERENCE, "compared": compared(imports.REFERENCE, self.starting)},
+            "threads": {
+                str(threads): {
+                    case.name: {
+                        "title": case.title,
+                        "reference": case.reference,
+                        "compared": compared(case.reference, found[case.name]["times"]),
+                        "absent": found[case.name]["absent"],
+                    }
+                    for case in self.cases
+                }
+                for threads, found in self.measured.items()
+            },
+        }
