@@ -18,7 +18,7 @@ from nbgrad.core.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.caller import user_place
 from nbgrad.core.contents import memory_of
 from nbgrad.core.dispatch import BelowAutograd, outside
-from nbgrad.core.hooks import Hooks, run_accumulated, run_after, run_before
+from nbgrad.core.hooks import Hooks, Table, run_accumulated, run_after, run_before
 from nbgrad.core.modes import Observer, Switch, current, restoring
 from nbgrad.core.node import Deferred, Freed, Leaf, Node, Origin, Output
 
@@ -237,8 +237,8 @@ class Walk:
         plan = node.plan
         values = plan.unpack(node) if self.create_graph else saved
         useful, edges = self.useful, node.edges
-        after = node.hooks is not None and node.hooks.after
         given = self._jointly(node, gradient, values) if plan.joined else []
+        after = node.hooks.after if node.hooks is not None else None
         for position, rule, needs in plan.rules:
             if useful is not None and edges[position] not in useful:
                 continue
@@ -253,13 +253,13 @@ class Walk:
             elif result is not None:
                 self._hand_on(node, position, gradient, result)
         if after or given:
-            self._hand_all(node, gradient, given)
+            self._hand_all(node, gradient, given, after)
 
-    def _hand_all(self, node: Node, gradient: Any, given: list[tuple[int, Any]]) -> None:
-        """Give each input of ``node`` what is ``given`` for it, after the hooks that ask for all of it."""
-        if node.hooks is not None and node.hooks.after:
+    def _hand_all(self, node: Node, gradient: Any, given: list[tuple[int, Any]], after: Table | None) -> None:
+        """Give each input of ``node`` what is ``given`` for it, with the hooks that ask for all of it run before."""
+        if after:
             with outside():
-                given = list(run_after(node, node.hooks.after, gradient, given, create_graph=self.create_graph))
+                given = list(run_after(node, after, gradient, given, create_graph=self.create_graph))
             self._show(gradient, *[result for _, result in given])
         for position, result in given:
             self._hand_on(node, position, gradient, result)
