@@ -4,6 +4,8 @@ A loop of one's own over time is made of these rows. The arithmetic of a step an
 and for the layers of ``recurrent``.
 """
 
+from typing import Any
+
 import torch
 
 from nbgrad.core.op import op
@@ -16,7 +18,7 @@ from nbgrad.core.tensor import Tensor
 
 _linear = torch.nn.functional.linear
 
-SIMPLE = {
+SIMPLE: dict[str, tuple[Any, Any]] = {
     "tanh": (torch.tanh, tanh_backward),
     "relu": (torch.relu, lambda g, y: threshold_backward(g, y, threshold=0)),
 }
