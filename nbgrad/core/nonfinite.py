@@ -91,7 +91,9 @@ def operands(op: Op, named: list[tuple[str, Any]], index: tuple[int, ...], shape
             yield Operand(name, (), value)
 
 
-_MIXING = ("linalg", "conv", "attention", "recurrent")
+_MIXING = {
+    *("attention", "convolution", "distance", "factors", "linalg", "matrices", "recurrent", "solving", "steps"),
+}
 """Families in which an element of the output comes from many of the input, also where the shapes are equal."""
 
 

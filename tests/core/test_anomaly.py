@@ -98,6 +98,24 @@ def test_what_a_whole_tensor_makes_is_told_by_its_range() -> None:
     assert "operands: a of shape (2, 2), from -2.0 to 3e+38; a of shape (2, 2), from -2.0 to 3e+38" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        (lambda x, w: torch.nn.functional.conv2d(x, w, padding=1), (1, 1, 3, 3)),
+        (lambda x, w: torch.rnn_relu_cell(x, x, w, w), (2, 2)),
+        (lambda x, w: torch.cdist(x, -w, p=3), (2, 2)),
+    ],
+    ids=["conv2d", "rnn_relu_cell", "cdist"],
+)
+def test_where_many_numbers_make_one_no_single_ones_are_named_even_if_all_shapes_are_alike(
+    call: Callable[[Tensor, Tensor], Any], shape: tuple[int, ...]
+) -> None:
+    x, w = tensor(torch.full(shape, 1e30), requires_grad=True), tensor(torch.full(shape, 1e30))
+    text = str(caught(lambda: call(x, w)))
+    assert f"x of shape {shape}, from 1e+30 to 1e+30" in text
+    assert "[0, 0" not in text.partition("operands")[2].partition("\n")[0]
+
+
 def test_an_overflow_on_the_way_is_told() -> None:
     try:
 
