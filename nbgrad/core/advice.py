@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.caller import Place, variable_name
+from nbgrad.core.contents import differentiable, dtype_name
 from nbgrad.core.modes import current
 from nbgrad.core.node import Freed, Leaf, Node, Origin, Output
 
@@ -28,13 +29,24 @@ def place_of(node: Node | Output) -> Place | None:
     return getattr(node.node if isinstance(node, Output) else node, "place", None)
 
 
-def without_gradient() -> RuntimeError:
-    """The error of a backward from a tensor that needs no gradient."""
-    text = (
-        "backward() on a tensor that needs no gradient: nothing it was computed from has requires_grad=True, or it "
-        "was cut off on the way, by no_grad(), detach() or an op that has no gradient, such as argmax, a "
-        "comparison or long(). Make the inputs with nbgrad.tensor(..., requires_grad=True)."
-    )
+def without_gradient(data: torch.Tensor) -> RuntimeError:
+    """The error of a backward from a tensor with ``data`` that needs no gradient."""
+    observers = current().observers
+    cuts = [cut for observer in observers for cut in observer.path_ends(data)]
+    text = "backward() on a tensor that needs no gradient: "
+    if cuts:
+        ends, remedies = dict.fromkeys(cut.end for cut in cuts), dict.fromkeys(cut.remedy for cut in cuts)
+        text += f"the path to what it was computed from ends at {', and at '.join(ends)}. {' '.join(remedies)}"
+    else:
+        text += (
+            "nothing it was computed from has requires_grad=True, or it was cut off on the way, by no_grad(), "
+            "detach(), .data, item(), numpy() or an op that has no gradient, such as argmax, a comparison or long(). "
+            "Make the inputs with nbgrad.tensor(..., requires_grad=True)."
+        )
+        if not differentiable(data.dtype):
+            text += f" It is of type {dtype_name(data.dtype)}, which has no gradients."
+        if not observers:
+            text += " Inside nbgrad.AutogradGraph() or a %%autograd cell this says which op cut it off on which line."
     if not torch.is_grad_enabled():
         text += " Here torch.no_grad() or torch.set_grad_enabled(False) holds, inside of which nothing is recorded."
     return RuntimeError(text)

@@ -50,6 +50,7 @@ cdef extern from *:
 cdef class Place:
     cdef object _code
     cdef int _offset
+    cpdef bint same(self, Place other)
 
 cdef dict _OURS
 

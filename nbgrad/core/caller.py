@@ -1,11 +1,14 @@
 """Where in the user's code something happens, and what the variables there are called."""
 
+import ast
 import linecache
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from inspect import CO_OPTIMIZED
+from itertools import islice
 from pathlib import Path
 from sys import _getframe, getrefcount
 from types import CodeType, FrameType
@@ -47,6 +50,25 @@ class Place:
     def text(self) -> str:
         """The line itself; empty where Python does not know it, as in code given to ``exec``."""
         return linecache.getline(self.file, self.line).strip()
+
+    def same(self, other: "Place") -> bool:
+        """Whether both are one instruction."""
+        return self._code is other._code and self._offset == other._offset
+
+    @property
+    def called(self) -> str | None:
+        """The name of the function or method that is called there; None for an operator, and where it is not known."""
+        first, last, start, end = next(islice(self._code.co_positions(), self._offset // 2, None))
+        if first is None or last is None:
+            return None
+        lines = [linecache.getline(self.file, line).encode() for line in range(first, last + 1)]
+        lines[-1] = lines[-1][:end]
+        with suppress(SyntaxError):
+            function = getattr(
+                ast.parse(b"".join(lines)[start:].decode(errors="replace"), mode="eval").body, "func", None
+            )
+            return getattr(function, "attr", None) or getattr(function, "id", None)
+        return None
 
     def __str__(self) -> str:
         where = f"line {self.line} of the cell" if self.cell else f"{_shortened(self.file)}:{self.line}"
@@ -143,6 +165,6 @@ def called_by_user() -> bool:
 
 _MACHINERY = {
     f"{_PACKAGE}core{os.sep}{name}.py"
-    for name in ("caller", "listener", "modes", "op", "row", "strict", "tensor", "unreached")
+    for name in ("caller", "listener", "modes", "op", "row", "strict", "tensor", "uses")
 }
 """What stands between a call of the user's and the code that asks who called."""

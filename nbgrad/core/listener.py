@@ -22,8 +22,8 @@ from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, R
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
 from nbgrad.core.tensor import Tensor
-from nbgrad.core.unreached import Uses
 from nbgrad.core.update import UpdateRecorder
+from nbgrad.core.uses import Cut, Uses
 
 _RAW = (torch.Tensor, np.ndarray)
 
@@ -47,13 +47,13 @@ class Listener(Observer):
         self.closed = False
         self._budget = budget
         self._frames = history
-        self._uses = Uses()
         self._changes = Changes()
         self._forget()
 
     def _forget(self) -> None:
         """Begin with nothing."""
         self._notes = Notes()
+        self._uses = Uses()
         self._ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
         self._outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
         self._constants: dict[Any, tuple[ref[Any], int]] = {}
@@ -153,14 +153,18 @@ class Listener(Observer):
         op: Op,
         args: tuple[Any, ...],
         settings: dict[str, Any],  # noqa: ARG002
-        results: tuple[Any, ...],  # noqa: ARG002
+        results: tuple[Any, ...],
         node: Node | None,
     ) -> None:
-        """Remember where a path ends because an op was not recorded."""
-        if node is None and not self.closed:
+        """Remember where a path ends because an op was not recorded, or one of its results has no gradient."""
+        if (node is None or len(results) > 1) and not self.closed:
             state = current()
-            if not state.walking:
-                self._uses.unrecorded(op, args, enabled=recording(state))
+            if state.walking:
+                return
+            if node is None:
+                self._uses.unrecorded(op, args, results, enabled=recording(state))
+            elif op.shown > 1:
+                self._uses.beside(op, results)
 
     def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
         """Remember where the user's code stopped, if this is the end of it."""
@@ -177,10 +181,10 @@ class Listener(Observer):
             facts = (op.name if op else "leaf", str(error), record_id(origin), (), None, user_place())
             self._failure = Failure(*facts, self._running.frame(), number_of(error, new=True))
 
-    def on_detach(self, tensor: Tensor, detached: Tensor) -> None:  # noqa: ARG002
+    def on_detach(self, tensor: Tensor, detached: Tensor, what: str) -> None:
         """Remember that a path ends."""
         if not self.closed:
-            self._uses.detached(tensor)
+            self._uses.detached(tensor, detached, what)
 
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         """Remember who changed data in place, for the message of a backward that needs them as they were."""
@@ -199,6 +203,13 @@ class Listener(Observer):
     def change_of(self, data: torch.Tensor) -> str | None:
         """Who brought ``data`` to their version."""
         return self._changes.find(data)
+
+    def path_ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
+        """Where the paths end along which ``data`` were computed; a backward from them was asked for."""
+        if self.closed:
+            return ()
+        self._uses.refused = True
+        return self._uses.ends(data)
 
     def backward_begun(self) -> tuple[int, str] | None:
         """The number of the backward that begins now, and the name of the graph."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nbgrad.core.row import Op
     from nbgrad.core.scopes import Scope
     from nbgrad.core.tensor import Tensor
+    from nbgrad.core.uses import Cut
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,8 +62,8 @@ class Observer:
     def on_backward_error(self, origin: "Origin", error: Exception) -> None:
         """The backward raised ``error`` when it came to ``origin``."""
 
-    def on_detach(self, tensor: "Tensor", detached: "Tensor") -> None:
-        """``detached`` was cut from the graph of ``tensor``."""
+    def on_detach(self, tensor: "Tensor", detached: "Tensor", what: str) -> None:
+        """``what``, as "detach()", has cut ``detached`` from the graph of ``tensor``."""
 
     def on_change(self, changed: "Sequence[torch.Tensor]", what: str) -> None:
         """``what``, an in-place method or an optimizer, has changed the data of each tensor in ``changed``."""
@@ -85,6 +86,10 @@ class Observer:
     def change_of(self, data: "torch.Tensor") -> str | None:  # noqa: ARG002
         """What made ``data`` the version that they are now, and where."""
         return None
+
+    def path_ends(self, data: "torch.Tensor") -> "tuple[Cut, ...]":  # noqa: ARG002
+        """Where the paths of gradients end along which ``data`` were computed, from which no backward can start."""
+        return ()
 
 
 def tell(
@@ -361,10 +366,10 @@ def tell_changed(changed: "Sequence[torch.Tensor]", what: str) -> None:
         observer.on_change(changed, what)
 
 
-def tell_detached(tensor: "Tensor", detached: "Tensor") -> None:
-    """Tell whoever observes that ``detached`` was cut from the graph of ``tensor``."""
+def tell_detached(tensor: "Tensor", detached: "Tensor", what: str) -> None:
+    """Tell whoever observes that ``what`` has cut ``detached`` from the graph of ``tensor``."""
     for observer in _STATE.get().observers:
-        observer.on_detach(tensor, detached)
+        observer.on_detach(tensor, detached, what)
 
 
 def restoring(function: F) -> F:

@@ -241,14 +241,14 @@ class Tensor(TensorBase, Contents, TensorMethods):
     def detach(self) -> "Tensor":
         """The same memory as a tensor without history: no gradient flows through it."""
         detached = Tensor(self._data.detach())
-        tell_detached(self, detached)
+        tell_detached(self, detached, "detach()")
         return detached
 
     def detach_(self) -> "Tensor":
         """Cut this tensor itself from its history: it is now a leaf without a gradient. A view cannot, RuntimeError."""
         if isinstance(self._alias, View):
             raise RuntimeError("detach_() on a view, whose base keeps its history: use detach(), or detach_() the base")
-        tell_detached(self, self)
+        tell_detached(self, self, "detach_()")
         self._origin, self._needs_grad = None, False
         return self
 
@@ -367,7 +367,7 @@ def check_device(device: torch.device | str | int) -> torch.device:
 def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_graph: bool) -> Any:
     """The gradient that a backward starts from at ``output``: a ``Tensor`` with ``create_graph``, else a raw tensor."""
     if not output.requires_grad:
-        raise advice.without_gradient()
+        raise advice.without_gradient(output.data)
     if gradient is None:
         if output.numel() != 1:
             raise RuntimeError(

@@ -1,20 +1,21 @@
 """Tensors that a backward gave no gradient, and for each where the path from the loss to it breaks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import ref
 
 import torch
 
+from nbgrad.core import ops
 from nbgrad.core.advice import name_of
-from nbgrad.core.caller import Place, called_by_user, user_place
+from nbgrad.core.caller import Place
 from nbgrad.core.contents import memory_of
-from nbgrad.core.modes import current
-from nbgrad.core.node import Leaf, Origin, Output, record_id
-from nbgrad.core.row import Op
+from nbgrad.core.node import record_id
+from nbgrad.core.ops import calling
 from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.core.tensor import Tensor
+from nbgrad.core.uses import Cut, Uses
 
 if TYPE_CHECKING:
     from nbgrad.core.record import Ran, Record
@@ -51,58 +52,6 @@ Break = tuple[str, str, Place | None]
 """A kind of ``Unreached``, its reason and its place."""
 
 
-class Uses:
-    """What a graph remembers of uses that its record has not: those without history, and what a backward reached.
-
-    Attributes:
-        reached: the ids of everything that the last backward reached.
-    """
-
-    def __init__(self) -> None:
-        self.reached: Sequence[int] = ()
-        self._breaks: dict[int, tuple[ref[Any], Break, Scope | None]] = {}
-
-    def unrecorded(self, op: Op, args: tuple[Any, ...], *, enabled: bool) -> None:
-        """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
-        for arg in args:
-            if isinstance(arg, Tensor) and arg.requires_grad:
-                place = user_place()
-                if enabled:
-                    why = f"{op.name} has no gradient"
-                    self._note(arg.origin, ("no gradient", f"used by {op.name} at {place}, and {why}", place))
-                else:
-                    self._note(arg.origin, ("no_grad", f"used by {op.name} inside no_grad(), at {place}", place))
-
-    def detached(self, tensor: Tensor) -> None:
-        """The user has detached ``tensor``."""
-        if tensor.requires_grad and called_by_user():
-            place = user_place()
-            self._note(tensor.origin, ("detached", f"cut off by detach() at {place}", place))
-
-    def _note(self, origin: Origin, found: Break) -> None:
-        if len(self._breaks) >= _MOST:
-            self._breaks = {seq: known for seq, known in self._breaks.items() if known[0]() is not None}
-        key = origin.node if isinstance(origin, Output) else origin
-        self._breaks.setdefault(record_id(origin), (ref(key), found, current().scope))
-
-    def breaks(self) -> dict[int, Break]:
-        """Where the path to what was used without history breaks, by the id of the tensor that was used."""
-        return {seq: found for seq, (_, found, _) in self._breaks.items()}
-
-    def scopes(self) -> dict[int, Scope | None]:
-        """The scope of that use, by the same ids."""
-        return {seq: scope for seq, (_, _, scope) in self._breaks.items()}
-
-    def leaves(self) -> "dict[int, ref[Any]]":
-        """The leaves among what was used without history, by id."""
-        origins = [known() for known, _, _ in self._breaks.values()]
-        return {origin.seq: origin.ref for origin in origins if isinstance(origin, Leaf)}
-
-
-_MOST = 4096
-"""How many uses without history are remembered before those of tensors that are gone are dropped."""
-
-
 class Fact(NamedTuple):
     """An op of the record, as far as paths need it: its name, the ids of what its inputs came from, where it ran."""
 
@@ -110,6 +59,14 @@ class Fact(NamedTuple):
     sources: tuple[int, ...]
     place: Place | None
     scope: Scope | None
+
+    @property
+    def what(self) -> str:
+        """The function that the user called, which may have run several ops; of a block and an operator the op."""
+        scope, called = self.scope, None if self.place is None else self.place.called
+        block = isinstance(scope, ModuleScope) and scope.kind.__module__.startswith("nbgrad.")
+        known = called is not None and any(hasattr(one, called) for one in (ops, calling, Tensor))
+        return called if called is not None and known and not block else self.name
 
 
 class Paths:
@@ -145,7 +102,8 @@ class Paths:
     ) -> None:
         self._facts = facts
         self._reached = set(uses.reached)
-        self._breaks = uses.breaks()
+        self._cuts = uses.cuts()
+        self._refused = uses.refused
         self._used_in = uses.scopes()
         self._backwards = backwards
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
@@ -194,14 +152,15 @@ class Paths:
         """Where the path to ``tensor`` breaks, looking from it towards the loss."""
         if not tensor.requires_grad:
             return "frozen", "its requires_grad is False", None
-        if not self._backwards:
+        if not self._backwards and not self._refused:
             return "no backward", "no backward has run in this graph", None
         waiting = [record_id(tensor.origin)]
         seen = set(waiting)
         for seq in waiting:  # grows while it is walked: nearest first
-            if seq in self._breaks and seq not in self._reached:
-                kind, reason, place = self._breaks[seq]
-                return kind, self._through(seq, reason), place
+            cut = self._cuts.get(seq) if seq not in self._reached else None
+            # What a function of nbgrad's looked at besides is no end where it made something of the same tensor.
+            if cut is not None and not (cut.inside and seq in self._consumers):
+                return cut.kind, self._through(seq, cut), cut.place
             for consumer in self._consumers.get(seq, ()):
                 if consumer not in seen:
                     seen.add(consumer)
@@ -213,20 +172,25 @@ class Paths:
         if len(path) == 1:
             constant = self._facts.get(self._constants.get(memory_of(tensor.data), 0))
             if constant is not None:
-                reason = f"{constant.name} at {constant.place} uses its memory, but as a constant: made with .data?"
+                reason = f"{constant.what} at {constant.place} uses its memory, but as a constant: made with .data?"
                 return "detached", reason, constant.place
             return "unused", "no op in this graph uses it", None
         for seq in path[1:]:
             if seq in self._reached:
                 fact = self._facts[seq]
-                reason = f"{fact.name} at {fact.place} leads to the loss, but gives this input no gradient"
+                reason = f"{fact.what} at {fact.place} leads to the loss, but gives this input no gradient"
                 return "no gradient", reason, fact.place
         last = self._facts[path[-1]]
-        return "elsewhere", f"it ends at {last.name} at {last.place}, which does not lead to the loss", last.place
+        return "elsewhere", f"it ends at {last.what} at {last.place}, which does not lead to the loss", last.place
 
-    def _through(self, seq: int, reason: str) -> str:
+    def _through(self, seq: int, cut: Cut) -> str:
+        """What ``cut`` off the result of ``seq``; of what the function at its place made on the way nothing is said."""
         fact = self._facts.get(seq)
-        return reason if fact is None else f"the result of {fact.name} is {reason}"
+        return (
+            str(cut)
+            if fact is None or (fact.place is not None and fact.place.same(cut.place))
+            else f"the result of {fact.what} is {cut}"
+        )
 
 
 def named_tensors(of: Any) -> list[tuple[str | None, Tensor]]:

@@ -109,9 +109,7 @@ def _what(fact: Fact) -> str:
 
 
 def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
-    if not graph.backwards:
-        return []
-    missing = graph.unreached()
+    missing = [one for one in graph.unreached() if one.kind != "no backward"]
     found = [
         Problem(kind="unreached", text=f"No gradient reached {one}", node=ids.get(one.id or 0))
         for one in missing[:_MOST]

@@ -1,0 +1,189 @@
+"""Uses of tensors that leave no history, and so nothing in the record of a graph: where the path of a gradient ends."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import ref
+
+import torch
+
+from nbgrad.core.caller import Place, called_by_user, user_place
+from nbgrad.core.contents import differentiable, dtype_name
+from nbgrad.core.modes import current
+from nbgrad.core.node import Leaf, Origin, Output, record_id
+from nbgrad.core.row import Op
+from nbgrad.core.scopes import Scope
+from nbgrad.core.tensor import Tensor
+
+
+class Cut(NamedTuple):
+    """Where a path ends.
+
+    Attributes:
+        kind: "no_grad", "detached", "no gradient", or "frozen".
+        what: the op, or "detach()".
+        place: the user's line that ran it.
+        inside: whether nbgrad ran it, in a function or block that the user called.
+        lack: what has no gradient, where that is not the op as such.
+        name: of the parameters that are frozen.
+    """
+
+    kind: str
+    what: str
+    place: Place
+    inside: bool
+    lack: str | None = None
+    name: str = ""
+
+    def __str__(self) -> str:
+        """What has become of the tensor that was used."""
+        if self.kind == "detached":
+            return f"cut off by {self.what} at {self.place}"
+        if self.kind == "no_grad":
+            return f"used by {self.user} inside no_grad(), at {self.place}"
+        return f"used by {self.user} at {self.place}, and {self._why()}"
+
+    @property
+    def end(self) -> str:
+        """The same of what was computed in this way, which has no gradient."""
+        if self.kind == "no_grad":
+            return f"{self.user} inside no_grad(), at {self.place}"
+        if self.kind == "no gradient":
+            return f"{self.user} at {self.place}: {self._why()}"
+        if self.kind == "frozen":
+            are = "are" if " and " in self.name else "is"
+            return f"{self.what} at {self.place}, where {self.name} {are} frozen (requires_grad=False)"
+        return f"{self.what} at {self.place}"
+
+    @property
+    def user(self) -> str:
+        """What the user called: the op, or a function or block that runs it."""
+        called = self.place.called if self.inside else None
+        return f"{called}()" if called and called != self.what else self.what
+
+    def _why(self) -> str:
+        if self.lack is not None:
+            return f"{self.lack} has no gradient"
+        return f"the {self.what} in it has no gradient" if self.user != self.what else f"{self.what} has no gradient"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        if self.kind == "detached":
+            return f"Leave out {self.what} where a gradient is to flow."
+        if self.kind == "no_grad":
+            return "Run that outside of no_grad()."
+        if self.kind == "frozen":
+            return "Let it learn with requires_grad_()."
+        return (
+            "Learn from something smooth in its place, such as softmax for argmax, sigmoid for a comparison or "
+            "cross_entropy for the share of right answers."
+        )
+
+
+class Uses:
+    """What a graph remembers of uses that its record has not: those without history, and what a backward reached.
+
+    Attributes:
+        reached: the ids of everything that the last backward reached.
+        refused: whether a backward was asked for that could not begin, before any that could.
+    """
+
+    def __init__(self) -> None:
+        self.reached: Sequence[int] = ()
+        self.refused = False
+        self._cuts: dict[int, tuple[ref[Any], Cut, Scope | None]] = {}
+        self._ends: dict[int, tuple[ref[torch.Tensor], tuple[Cut, ...]]] = {}  # by the id of what a path ended in
+
+    def unrecorded(self, op: Op, args: tuple[Any, ...], results: tuple[Any, ...], *, enabled: bool) -> None:
+        """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
+        cut: Cut | None = None
+        before: dict[Cut, None] = {}
+        frozen: list[str] = []
+        made = [id(result) for result in results]
+        for arg in args:
+            if not isinstance(arg, Tensor) or id(arg._data) in made:
+                continue  # what is changed in place is no use of it
+            if arg.requires_grad:
+                cut = cut or _cut(op, results, enabled=enabled)
+                self._note(arg.origin, cut)
+            elif type(arg) is not Tensor and arg.kind == "parameter":
+                frozen.append(arg.name or "a parameter")
+            elif self._ends:
+                before.update(dict.fromkeys(self.ends(arg._data)))
+        if frozen and cut is None:
+            before[Cut("frozen", op.name, *_where(), name=" and ".join(dict.fromkeys(frozen)))] = None
+        if cut is not None or before:
+            self._end(results, (*before,) if cut is None else (cut,))
+
+    def beside(self, op: Op, results: tuple[Any, ...]) -> None:
+        """``op`` was recorded: those of its results that have no gradient, as the positions of maxima."""
+        if flat := [one for at, one in enumerate(results[: op.shown]) if at not in op.live]:
+            self._end(flat, (_cut(op, flat, enabled=True),))
+
+    def detached(self, tensor: Tensor, detached: Tensor, what: str) -> None:
+        """``what`` the user has called, or a function of nbgrad's, cut ``detached`` from ``tensor``."""
+        if not tensor.requires_grad and tensor is not detached:
+            if before := self.ends(tensor._data):
+                self._end([detached._data], before)
+            return
+        cut = Cut("detached", what, *_where())
+        self._end([detached._data], (cut,))
+        if not cut.inside and tensor.requires_grad:
+            self._note(tensor.origin, cut)
+
+    def ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
+        """Where the paths of gradients ended that ``data`` were computed along; empty where none is known."""
+        known, cuts = self._ends.get(id(data), (None, ()))
+        return cuts if known is not None and known() is data else ()
+
+    def _end(self, results: Sequence[Any], cuts: tuple[Cut, ...]) -> None:
+        if len(self._ends) >= _MOST:
+            self._ends = {key: end for key, end in self._ends.items() if end[0]() is not None}
+        for result in results:
+            if isinstance(result, torch.Tensor):
+                self._ends[id(result)] = (ref(result), cuts[:_TOLD])
+
+    def _note(self, origin: Origin, cut: Cut) -> None:
+        if len(self._cuts) >= _MOST:
+            self._cuts = {seq: known for seq, known in self._cuts.items() if known[0]() is not None}
+        key = origin.node if isinstance(origin, Output) else origin
+        self._cuts.setdefault(record_id(origin), (ref(key), cut, current().scope))
+
+    def cuts(self) -> dict[int, Cut]:
+        """Where the path to what was used without history ends, by the id of the tensor that was used."""
+        return {seq: found for seq, (_, found, _) in self._cuts.items()}
+
+    def scopes(self) -> dict[int, Scope | None]:
+        """The scope of that use, by the same ids."""
+        return {seq: scope for seq, (_, _, scope) in self._cuts.items()}
+
+    def leaves(self) -> "dict[int, ref[Any]]":
+        """The leaves among what was used without history, by id."""
+        origins = [known() for known, _, _ in self._cuts.values()]
+        return {origin.seq: origin.ref for origin in origins if isinstance(origin, Leaf)}
+
+
+_MOST = 4096
+"""How many uses without history are remembered before those of tensors that are gone are dropped."""
+
+_TOLD = 3
+"""So many ends of paths are told of at most."""
+
+
+def _where() -> tuple[Place, bool]:
+    """The user's line that runs now, and whether nbgrad runs something in what is called there."""
+    scope = current().scope
+    if scope is not None and scope.place is not None:
+        return scope.place, True
+    return user_place(), not called_by_user()
+
+
+def _cut(op: Op, results: Sequence[Any], *, enabled: bool) -> Cut:
+    """``op`` has run on what needs a gradient, and its ``results`` need none."""
+    if not enabled:
+        return Cut("no_grad", op.name, *_where())
+    first, lack = results[0] if results else None, None
+    if op.differentiable and isinstance(first, torch.Tensor):
+        flat = not differentiable(first.dtype)
+        lack = f"the {dtype_name(first.dtype)} that it gives" if flat else "what it was used as"
+    return Cut("no gradient", op.name, *_where(), lack)

@@ -1,0 +1,164 @@
+"""Where the path of a gradient ends: what a backward says that cannot begin, and ``graph.unreached()``."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.nn.functional import mse_loss
+from nbgrad.widgets.describe import describe
+
+W = nn.Parameter([[1.0, 2.0], [3.0, 5.0]])
+W.name = "W"
+
+
+def net(*, frozen: bool = False) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)).requires_grad_(not frozen)
+
+
+def by_argmax() -> Tensor:
+    best = (W * 2).argmax()
+    return best.float() * 2
+
+
+def by_comparison() -> Tensor:
+    right = (W * 2) > 1
+    return right.float().mean()
+
+
+def by_long() -> Tensor:
+    whole = W.long()
+    return (whole * 0.5).sum()
+
+
+def by_positions() -> Tensor:
+    places = W.max(0).indices
+    return places.double().mean()
+
+
+def by_no_grad() -> Tensor:
+    with nbgrad.no_grad():
+        scaled = W * 2
+    return (scaled * nbgrad.ones(2)).sum()
+
+
+def by_a_net_in_no_grad() -> Tensor:
+    model = net()
+    with nbgrad.no_grad():
+        out = model(nbgrad.ones(3, 2))
+    return mse_loss(out, nbgrad.zeros(3, 1))
+
+
+def by_detach() -> Tensor:
+    cut = (W * 2).detach()
+    return (cut * cut).detach().sum()
+
+
+def by_freezing() -> Tensor:
+    hidden = net(frozen=True)(nbgrad.ones(3, 2))
+    return hidden.mean()
+
+
+def by_a_change_in_no_grad() -> Tensor:
+    kept = nbgrad.zeros(2)
+    with nbgrad.no_grad():
+        kept.add_(W.sum(0))
+    return kept.sum()
+
+
+ENDS: dict[Callable[[], Tensor], tuple[str, str, str]] = {
+    by_argmax: ("argmax", "best = (W * 2).argmax()", "argmax has no gradient. Learn from something smooth"),
+    by_comparison: ("gt", "right = (W * 2) > 1", "gt has no gradient. Learn from something smooth"),
+    by_long: ("long()", "whole = W.long()", "the int64 that it gives has no gradient. Learn"),
+    by_positions: ("max()", "places = W.max(0).indices", "the int64 that it gives has no gradient. Learn"),
+    by_no_grad: ("mul inside no_grad(),", "scaled = W * 2", "Run that outside of no_grad()."),
+    by_a_net_in_no_grad: ("model() inside no_grad(),", "out = model(nbgrad.ones(3, 2))", "Run that outside of"),
+    by_detach: ("detach()", "cut = (W * 2).detach()", "Leave out detach() where"),
+    by_freezing: ("linear", "hidden = net(frozen=True)(nbgrad.ones(3, 2))", "requires_grad_()"),
+    by_a_change_in_no_grad: ("sum inside no_grad(),", "kept.add_(W.sum(0))", "Run that outside of no_grad()."),
+}
+
+
+@pytest.mark.parametrize("run", ENDS, ids=lambda run: run.__name__)
+def test_a_backward_that_cannot_begin_names_the_op_and_the_line(run: Callable[[], Tensor]) -> None:
+    op, line, then = ENDS[run]
+    with nbgrad.AutogradGraph(), pytest.raises(RuntimeError) as raised:
+        run().backward()
+    text = str(raised.value)
+    assert re.search(rf"ends at {re.escape(op)} at tests/core/test_cut_paths.py:\d+, `{re.escape(line)}`", text), text
+    assert then in text
+    with pytest.raises(RuntimeError, match="nothing it was computed from has requires_grad=True, or it was cut off"):
+        run().backward()
+
+
+def test_frozen_parameters_are_named() -> None:
+    with nbgrad.AutogradGraph(), pytest.raises(RuntimeError, match=r"where weight and bias are frozen \(requires_grad"):
+        by_freezing().backward()
+
+
+def test_what_was_not_seen_is_not_guessed() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        number = tensor((W * 2).sum().item())
+        with pytest.raises(RuntimeError, match=r"nothing it was computed from has requires_grad=True, or .* item\(\)"):
+            number.backward()
+    assert [found.kind for found in graph.unreached([W])] == ["elsewhere"]
+
+
+def test_outside_of_a_graph_the_message_says_how_to_see_more() -> None:
+    with pytest.raises(RuntimeError, match=r"of type int64, .* Inside nbgrad.AutogradGraph\(\) or a %%autograd cell"):
+        nbgrad.ones(2, dtype=torch.int64).sum().backward()
+
+
+@pytest.mark.parametrize("run", [by_argmax, by_no_grad, by_detach], ids=lambda run: run.__name__)
+def test_unreached_knows_where_it_ended_when_a_backward_was_refused(run: Callable[[], Tensor]) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        loss = run()
+        (found,) = graph.unreached([W])
+        assert found.kind == "no backward"
+        with pytest.raises(RuntimeError):
+            loss.backward()
+        (found,) = graph.unreached([W])
+    assert graph.unreached([W]) == [found]
+    assert ENDS[run][1] in found.reason
+    assert [problem["text"] for problem in describe(graph)["problems"]] == [f"No gradient reached {found}"]
+
+
+def test_a_loss_that_was_only_looked_at_is_not_called_cut_off() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        loss = (W * W).sum()
+        assert loss.detach() > 0
+    assert [found.kind for found in graph.unreached([W])] == ["no backward"]
+    assert describe(graph)["problems"] == []
+
+
+# Functions of nbgrad's that run several ops.
+
+
+def reason(run: Callable[[], object]) -> str:
+    with nbgrad.AutogradGraph() as graph:
+        kept = run()
+        tensor(1.0, requires_grad=True).backward()
+        (found,) = graph.unreached([W])
+    assert kept is not None
+    return found.reason
+
+
+def test_the_function_that_was_called_is_named_and_not_an_op_in_it() -> None:
+    assert re.fullmatch(
+        r"it ends at logdet at tests/.*logdet\(W\)\),`, which does not lead to the loss",
+        reason(lambda: nbgrad.logdet(W)),
+    )
+    assert "it ends at exp at" in reason(lambda: (W * 2).logdet().exp())
+    assert "the result of logdet is cut off by detach() at" in reason(lambda: W.logdet().detach())
+    assert "the result of logdet is used by gt at" in reason(lambda: W.logdet() > 0)
+
+
+def test_an_operator_and_a_block_are_named_by_the_op() -> None:
+    layer, function = nn.Linear(2, 2), nbgrad.exp
+    assert "it ends at mul at" in reason(lambda: W * 2)
+    assert "it ends at linear at" in reason(lambda: layer(W))
+    assert "it ends at exp at" in reason(lambda: function(W))
