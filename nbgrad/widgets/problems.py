@@ -11,6 +11,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Edge, Problem
 from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.silent import silent
 
 _MOST = 20
 
@@ -18,6 +19,7 @@ _MOST = 20
 def problems(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], edges: list[Edge]) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one."""
     found = [*_beginnings(facts, ids), *_unreached(graph, ids)]
+    found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in silent(facts)]
     warned = dict.fromkeys(
         (edge["reduction"]["warning"], edge["target"])
         for edge in edges

@@ -1,0 +1,116 @@
+"""Activations that let no gradient through: every number, or most units, lie where the function is flat."""
+
+from collections import deque
+from collections.abc import Iterator
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+
+from nbgrad.core.stats import Stats
+from nbgrad.widgets.facts import Fact
+
+_FLAT = ("relu", "relu6", "threshold", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink")
+"""The activations that have a slope of exactly 0 on a part of the line."""
+
+_CHANNELS = ("conv", "batch_norm", "instance_norm", "group_norm")
+"""Ops beginning so give units along the second dimension, and those of the next line along the last one."""
+
+_FEATURES = ("linear", "matmul", "addmm", "layer_norm", "rms_norm", "attention", "scaled_dot_product")
+
+_FEW = 8
+"""With fewer numbers all of them may be off by chance."""
+
+_SAMPLES = 16
+"""With fewer samples so may a sound unit: which numbers it sees changes from batch to batch."""
+
+_SHARE = 0.75
+"""Of a sound layer some units are off for a whole batch, but not as large a part as this."""
+
+
+def silent(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
+    """The activations of layers that let no gradient through in the last backward, and what is to be said of each.
+
+    One that is part of a loss, as in max(0, 1 - score), is off where all is well: it is none of a layer.
+    """
+    made = {fact.id: fact for fact in facts}
+    ahead = _leading_to_learned(facts)
+    known: dict[Any, list[tuple[Fact, str]]] = {}
+    for fact in facts:
+        if fact.op is None or fact.op.name not in _FLAT or fact.gradient is None or not fact.inputs:
+            continue
+        source, passed = made.get(fact.inputs[0].source or 0), fact.inputs[0].gradient
+        if source is None or passed is None or not (fact.id in ahead or _takes_learned(source, made)):
+            continue
+        if told := _told(fact, source, fact.gradient, passed, made):
+            known.setdefault((fact.op.name, fact.file, fact.line, fact.scope and fact.scope.path()), []).append(
+                (fact, told)
+            )
+    for first, *others in known.values():
+        again = f" So it is in {len(others):,} more of its calls there." if others else ""
+        yield first[0], f"{first[1]}{again}"
+
+
+def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> str | None:
+    if fact.op is None or not 0 < gradient.norm < inf:
+        return None
+    what = f"{fact.op.name} ({fact.name})" if fact.name else fact.op.name
+    remedy = "Try a smaller learning rate, another initialisation, or leaky_relu."
+    if passed.norm == 0:
+        if prod(passed.shape) < _FEW:
+            return None
+        return (
+            f"{what} let no gradient through: all of its inputs, of shape {passed.shape}, to which a gradient came lie "
+            f"where it is flat, so what is before it learns nothing here. {remedy}"
+        )
+    off, units, samples = _off(source, gradient, passed, made)
+    if samples < _SAMPLES or off < _SHARE * units or units < _FEW:
+        return None
+    return (
+        f"{off} of the {units} units of {what} let no gradient through: each lies where it is flat for all {samples} "
+        f"samples, so what is before it learns nothing by them. {remedy}"
+    )
+
+
+def _off(source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> tuple[int, int, int]:
+    """How many units let nothing through, of how many, for how many samples; 0 where the numbers were not kept."""
+    came, went = gradient.array, passed.array
+    unit = _unit(source, made)
+    if came is None or went is None or unit is None or came.shape != went.shape or came.ndim < 2:
+        return 0, 0, 0
+    others = tuple(dim for dim in range(came.ndim) if dim != unit % came.ndim)
+    off = np.any(came != 0, axis=others) & ~np.any(went != 0, axis=others)
+    return int(off.sum()), len(off), came.size // len(off) if len(off) else 0
+
+
+def _unit(fact: Fact | None, made: dict[int, Fact]) -> int | None:
+    """The dimension along which its units lie: of the layer that made it, or of the nearest before that."""
+    waiting, seen = deque([fact]), set[int]()
+    while waiting:
+        one = waiting.popleft()
+        if one is None or one.op is None or one.id in seen:
+            continue
+        seen.add(one.id)
+        if one.op.name.startswith(_CHANNELS):
+            return 1
+        if one.op.name.startswith(_FEATURES):
+            return -1
+        waiting.extend(made.get(taken.source or 0) for taken in one.inputs)
+    return None
+
+
+def _takes_learned(fact: Fact, made: dict[int, Fact]) -> bool:
+    return any(_is_learned(made.get(taken.source or 0)) for taken in fact.inputs)
+
+
+def _is_learned(fact: Fact | None) -> bool:
+    return fact is not None and fact.kind in ("parameter", "leaf")
+
+
+def _leading_to_learned(facts: list[Fact]) -> set[int]:
+    """The ops whose result goes into an op that takes something learned besides, or into what leads to one."""
+    made, found = {fact.id: fact for fact in facts}, set[int]()
+    for fact in reversed(facts):
+        if fact.op is not None and (fact.id in found or _takes_learned(fact, made)):
+            found.update(taken.source for taken in fact.inputs if taken.source is not None)
+    return found
