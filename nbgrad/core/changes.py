@@ -47,6 +47,11 @@ class Changes:
         found = self._found(data)
         return None if found is None else f"{found[0]} at {found[1]}"
 
+    def memories(self) -> set[int]:
+        """Where the memory of every tensor is that is known to have been changed, whatever became of it since."""
+        kept = [tensor for held, _, _ in self._last.values() for one in held if (tensor := one()) is not None]
+        return {*self._alone, *map(memory_of, kept)}
+
     def since_backward(self, data: Any) -> tuple[str, Place] | None:
         """The same and where, if no backward has ended since."""
         found = self._found(data)

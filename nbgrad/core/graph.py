@@ -191,11 +191,22 @@ class AutogradGraph(Listener, Queries):
             module: look at its parameters, used or not; also a dict, pairs of name and tensor, or tensors. Default: the
                 leaves that ops in this graph used.
         """
-        paths = self._paths if self._paths is not None else self._make_paths()
-        return paths.unreached(None if module is None else named_tensors(module))
+        return self._known_paths().unreached(None if module is None else named_tensors(module))
+
+    def unheld(self) -> list[tuple[int, str]]:
+        """The parameters that the last backward gave a gradient, which no optimizer holds and nothing here changed.
+
+        Returns:
+            For each the id of its record, and with its shape what the module calls it that the user called.
+        """
+        return self._known_paths().unheld()
+
+    def _known_paths(self) -> Paths:
+        return self._paths if self._paths is not None else self._make_paths()
 
     def _make_paths(self) -> Paths:
-        return Paths.of(self._ops, self._outer, self._constants, self._uses, self._backwards)
+        changed = self._changes.memories()
+        return Paths.of(self._ops, self._outer, self._constants, self._uses, changed, self._backwards)
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)

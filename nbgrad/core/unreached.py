@@ -15,6 +15,7 @@ from nbgrad.core.node import record_id
 from nbgrad.core.ops import calling
 from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.core.tensor import Tensor
+from nbgrad.core.update import OPTIMIZERS
 from nbgrad.core.uses import Cut, Uses
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Paths:
         facts: the ops of the record, by id.
         tensors: the leaves and constants of the record, weakly, by id.
         uses: what the record has not.
+        changed: where the memory of tensors is that were changed in place.
         backwards: how many ran.
     """
 
@@ -86,6 +88,7 @@ class Paths:
         outer: "dict[int, Record]",
         constants: dict[Any, tuple[ref[Any], int]],
         uses: Uses,
+        changed: set[int],
         backwards: int,
     ) -> Self:
         """Those of a graph: its ops, what no op in it made, and its constants by their memory."""
@@ -95,16 +98,22 @@ class Paths:
         }
         tensors = {id: record._thing for id, record in outer.items()}
         tensors.update({id: raw for raw, id in constants.values() if isinstance(raw(), torch.Tensor)})
-        return cls(facts, tensors, uses, backwards)
+        return cls(facts, tensors, uses, changed, backwards)
 
     def __init__(
-        self, facts: dict[int, Fact], tensors: "dict[int, ref[Any] | None]", uses: Uses, backwards: int
+        self,
+        facts: dict[int, Fact],
+        tensors: "dict[int, ref[Any] | None]",
+        uses: Uses,
+        changed: set[int],
+        backwards: int,
     ) -> None:
         self._facts = facts
         self._reached = set(uses.reached)
         self._cuts = uses.cuts()
         self._refused = uses.refused
         self._used_in = uses.scopes()
+        self._changed = changed
         self._backwards = backwards
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
@@ -131,9 +140,28 @@ class Paths:
             if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
         ]
 
+    def unheld(self) -> list[tuple[int, str]]:
+        """The parameters that the last backward reached, which no optimizer holds and nothing has changed, by id."""
+        held = {id(one) for optimizer in OPTIMIZERS for group in optimizer.param_groups for one in group["params"]}
+        found = {seq: tensor for seq in sorted(self._reached) if (tensor := self._tensor(seq)) is not None}
+        return [
+            (seq, f"{self._called(tensor)} {tuple(tensor.shape)}")
+            for seq, tensor in found.items()
+            if tensor.kind == "parameter" and id(tensor) not in held and memory_of(tensor.data) not in self._changed
+        ]
+
+    def _tensor(self, seq: int) -> Tensor | None:
+        """The leaf with that id, if it still exists and learns."""
+        found = self._leaves[seq]() if seq in self._leaves else None
+        return found if isinstance(found, Tensor) and found.requires_grad else None
+
+    def _called(self, tensor: Tensor) -> str | None:
+        return self._path(tensor) or name_of(tensor.origin)
+
     def _missing(self, name: str | None, tensor: Tensor) -> Unreached:
-        called = name or self._path(tensor) or name_of(tensor.origin)
-        return Unreached(called, tuple(tensor.shape), *self._why(tensor), record_id(tensor.origin))
+        return Unreached(
+            name or self._called(tensor), tuple(tensor.shape), *self._why(tensor), record_id(tensor.origin)
+        )
 
     def _path(self, tensor: Tensor) -> str | None:
         """What the module calls a parameter that the user called; there are many of the name ``weight`` below it."""

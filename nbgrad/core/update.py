@@ -1,7 +1,8 @@
 """How far an optimizer moved the parameters, next to how large they were: the update-to-weight ratio."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 import torch
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from nbgrad.core.tensor import Tensor
 
 CPU = torch.device("cpu")
+
+OPTIMIZERS: "WeakSet[Any]" = WeakSet()
+"""Every optimizer that exists."""
 
 
 class Update(NamedTuple):

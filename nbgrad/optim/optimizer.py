@@ -10,6 +10,7 @@ import torch
 from nbgrad.core.base import raw_of
 from nbgrad.core.modes import current, enable_grad
 from nbgrad.core.tensor import Tensor
+from nbgrad.core.update import OPTIMIZERS
 
 Tensors = list[torch.Tensor] | tuple[torch.Tensor, ...]
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
@@ -62,6 +63,7 @@ class Optimizer(torch.optim.Optimizer):
                 "nn.ModuleList; nor is a tensor: assign nn.Parameter(tensor). Or was model.parameters() used up before?"
             )
         super().__init__(given, raw(defaults))
+        OPTIMIZERS.add(self)
 
     def add_param_group(self, param_group: Any) -> None:
         """Let the optimizer change more parameters, such as those of a layer that was frozen so far.

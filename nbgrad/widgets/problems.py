@@ -18,7 +18,7 @@ _MOST = 20
 
 def problems(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], edges: list[Edge]) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one."""
-    found = [*_beginnings(facts, ids), *_unreached(graph, ids)]
+    found = [*_beginnings(facts, ids), *_unreached(graph, ids), *_unheld(graph, facts, ids)]
     found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in silent(facts)]
     warned = dict.fromkeys(
         (edge["reduction"]["warning"], edge["target"])
@@ -112,11 +112,26 @@ def _what(fact: Fact) -> str:
 
 def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
     missing = [one for one in graph.unreached() if one.kind != "no backward"]
-    found = [
-        Problem(kind="unreached", text=f"No gradient reached {one}", node=ids.get(one.id or 0))
-        for one in missing[:_MOST]
-    ]
-    if len(missing) > _MOST:
-        left = f"and {len(missing) - _MOST:,} more that no gradient reached"
-        found.append(Problem(kind="unreached", text=left, node=None))
-    return found
+    found = [Problem(kind="unreached", text=f"No gradient reached {one}", node=ids.get(one.id or 0)) for one in missing]
+    return _some(found, "that no gradient reached")
+
+
+def _unheld(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> list[Problem]:
+    """What got a gradient and no optimizer holds, where a step of one has moved other parameters since."""
+    if not any(fact.kind == "parameter" and fact.since and _is_step(fact.since.what) for fact in facts):
+        return []
+    told = "got a gradient, but no optimizer holds it: give it to one, or freeze it with requires_grad_(False)"
+    found = [Problem(kind="warning", text=f"{what} {told}", node=ids.get(id)) for id, what in graph.unheld()]
+    return _some(found, "that no optimizer holds")
+
+
+def _is_step(what: str | None) -> bool:
+    return what is not None and what.endswith(".step()")
+
+
+def _some(found: list[Problem], what: str) -> list[Problem]:
+    """The first ones of ``found``, and how many more there are."""
+    if len(found) <= _MOST:
+        return found
+    left = f"and {len(found) - _MOST:,} more {what}"
+    return [*found[:_MOST], Problem(kind=found[0]["kind"], text=left, node=None)]

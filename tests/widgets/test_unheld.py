@@ -1,0 +1,125 @@
+"""Parameters that get gradients and are in no optimizer, as findings of a picture."""
+
+from collections.abc import Callable
+from types import FunctionType
+
+import pytest
+
+import nbgrad
+from nbgrad import nn, optim
+from nbgrad.widgets.describe import describe
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(2, 3), nn.Linear(3, 1)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        return self.fc2(self.fc1(x).tanh())
+
+
+def texts(graph: nbgrad.AutogradGraph) -> list[str]:
+    return [problem["text"] for problem in describe(graph)["problems"]]
+
+
+TOLD = "got a gradient, but no optimizer holds it: give it to one, or freeze it with requires_grad_(False)"
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_parameter_that_no_optimizer_holds_is_a_finding(steps: int) -> None:
+    net = Net()
+    optimizer = optim.SGD([*net.fc1.parameters(), net.fc2.bias], lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            net(nbgrad.ones(4, 2)).sum().backward()
+            assert texts(graph) == [], "the step may still come"
+            optimizer.step()
+            assert texts(graph) == [f"fc2.weight (1, 3) {TOLD}"]
+    (problem,) = describe(graph)["problems"]
+    assert problem["text"] == f"fc2.weight (1, 3) {TOLD}"
+    (node,) = [node for node in describe(graph)["nodes"] if node["id"] == problem["node"]]
+    assert node["label"][0] == "weight"
+    optimizer.add_param_group({"params": net.fc2.weight})
+    assert texts(graph) == []
+
+
+def test_a_module_and_a_parameter_that_were_forgotten_are_told_of() -> None:
+    net, read, scale = Net(), nn.Linear(1, 1, bias=False), nn.Parameter([2.0])
+    optimizer = optim.Adam(net.parameters())
+    with nbgrad.AutogradGraph() as graph:
+        (read(net(nbgrad.ones(4, 2))) * scale).sum().backward()
+        optimizer.step()
+    assert texts(graph) == [f"Linear.weight (1, 1) {TOLD}", f"scale (1,) {TOLD}"]
+
+
+def test_of_many_the_first_are_told_of() -> None:
+    net = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(30)])
+    optimizer = optim.SGD(net[0].parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        net(nbgrad.ones(4, 2)).sum().backward()
+        optimizer.step()
+    found = texts(graph)
+    assert len(found) == 21
+    assert found[-1] == "and 9 more that no optimizer holds"
+
+
+def trained(prepare: Callable[[Net], object]) -> list[str]:
+    """The findings of a step of the first layer alone, after ``prepare``."""
+    net = Net()
+    kept = prepare(net)
+    optimizer = optim.SGD(net.fc1.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        net(nbgrad.ones(4, 2)).sum().backward()
+        if isinstance(kept, FunctionType):
+            kept()
+        optimizer.step()
+    return texts(graph)
+
+
+def by_hand(net: Net) -> Callable[[], None]:
+    def update() -> None:
+        for parameter in net.fc2.parameters():
+            parameter.data -= 0.1 * parameter.grad.data
+
+    return update
+
+
+def in_no_grad(net: Net) -> Callable[[], None]:
+    def update() -> None:
+        with nbgrad.no_grad():
+            for parameter in net.fc2.parameters():
+                parameter -= 0.1 * parameter.grad
+
+    return update
+
+
+def test_what_learns_in_another_way_is_no_finding() -> None:
+    assert len(trained(lambda _: None)) == 2
+    assert trained(lambda net: net.fc2.requires_grad_(False)) == []
+    assert trained(lambda net: optim.SGD(net.fc2.parameters(), lr=0.1)) == [], "one for another cell"
+    assert trained(by_hand) == []
+    assert trained(in_no_grad) == []
+
+
+def test_a_step_of_an_optimizer_that_is_gone_since_counts() -> None:
+    net = Net()
+    kept = optim.SGD(net.fc1.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for optimizer in (kept, optim.SGD(net.fc2.parameters(), lr=0.1)):
+            net(nbgrad.ones(4, 2)).sum().backward()
+            optimizer.step()
+        del optimizer
+        net(nbgrad.ones(4, 2)).sum().backward()
+        kept.step()
+    assert texts(graph) == []
+
+
+def test_a_tensor_that_is_optimized_through_a_network_leaves_that_alone() -> None:
+    net, x = Net(), nbgrad.ones(4, 2, requires_grad=True)
+    optimizer = optim.SGD([x], lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        net(x).sum().backward()
+        optimizer.step()
+    assert texts(graph) == []
