@@ -11,6 +11,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Edge, Problem
 from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.plain import plain
 from nbgrad.widgets.silent import silent
 
 _MOST = 20
@@ -18,8 +19,11 @@ _MOST = 20
 
 def problems(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], edges: list[Edge]) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one."""
-    found = [*_beginnings(facts, ids), *_unreached(graph, ids), *_unheld(graph, facts, ids)]
-    found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in silent(facts)]
+    unseen = list(plain(facts))
+    found = [*_beginnings(facts, ids), *_unreached(graph, ids)]
+    found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
+    told = [*silent(facts), *[(fact, text) for fact, text, _ in unseen]]
+    found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in told]
     warned = dict.fromkeys(
         (edge["reduction"]["warning"], edge["target"])
         for edge in edges
@@ -116,12 +120,13 @@ def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
     return _some(found, "that no gradient reached")
 
 
-def _unheld(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> list[Problem]:
-    """What got a gradient and no optimizer holds, where a step of one has moved other parameters since."""
+def _unheld(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], told: set[int]) -> list[Problem]:
+    """What got a gradient and no optimizer holds, where a step of one has moved others since; but what is ``told``."""
     if not any(fact.kind == "parameter" and fact.since and _is_step(fact.since.what) for fact in facts):
         return []
-    told = "got a gradient, but no optimizer holds it: give it to one, or freeze it with requires_grad_(False)"
-    found = [Problem(kind="warning", text=f"{what} {told}", node=ids.get(id)) for id, what in graph.unheld()]
+    words = "got a gradient, but no optimizer holds it: give it to one, or freeze it with requires_grad_(False)"
+    missing = [(id, what) for id, what in graph.unheld() if id not in told]
+    found = [Problem(kind="warning", text=f"{what} {words}", node=ids.get(id)) for id, what in missing]
     return _some(found, "that no optimizer holds")
 
 

@@ -1,0 +1,125 @@
+"""Modules and parameters that were used out of a plain list or dict, in which their module does not see them."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from nbgrad.core.node import record_id
+from nbgrad.core.scopes import ModuleScope, Scope, path_below
+from nbgrad.core.update import OPTIMIZERS
+from nbgrad.nn.module import Module
+from nbgrad.nn.parameter import Parameter
+from nbgrad.widgets.facts import Fact
+
+_INSIDE = 10_000
+"""Of a container so many elements are looked at: it may hold all words of a language."""
+
+_DEPTH = 3
+"""Lists in lists are looked through, so many."""
+
+
+_CONTAINERS = (list, tuple, dict)
+
+
+class Found(NamedTuple):
+    """Where something stands: the module, its attribute, the kind of container and how to get at it from there."""
+
+    module: Module
+    attribute: str
+    container: type[Any]
+    way: str
+
+
+def plain(facts: list[Fact]) -> Iterator[tuple[Fact, str, set[int]]]:
+    """What was found, told once for each container, at the first box of it, and the ids of its parameters."""
+    held = {id(one) for optimizer in OPTIMIZERS for group in optimizer.param_groups for one in group["params"]}
+    told: dict[tuple[int, str], list[tuple[Fact, Found, Module | Parameter]]] = {}
+    for fact, one, around in _used(facts):
+        if not around or any(_knows(module, one) for module in around):
+            continue
+        if all(id(parameter) in held or not parameter.requires_grad for parameter in _learned(one)):
+            continue
+        if (found := next((where for module in around for where in _inside(module, one)), None)) is not None:
+            told.setdefault((id(found.module), found.attribute), []).append((fact, found, one))
+    for group in told.values():
+        (fact, found, one), *others = group
+        what, kind = ("parameter", "Parameter") if isinstance(one, Parameter) else (type(one).__name__, "Module")
+        proper = f"nn.{kind}{'Dict' if issubclass(found.container, dict) else 'List'}"
+        ids = {record_id(each._origin) for _, _, one in group for each in _learned(one) if each._origin is not None}
+        name, more = type(found.module).__name__, f" and of {len(others):,} more" if others else ""
+        yield (
+            fact,
+            f"{name}.{found.attribute} is a plain {found.container.__name__}, so {name}.parameters() knows nothing of "
+            f"the {what} in {found.attribute}{found.way}{more}: no optimizer that is made of it changes what they "
+            f"learn, and no state_dict has it. Make it an {proper}",
+            ids,
+        )
+
+
+def _learned(one: Module | Parameter) -> list[Parameter]:
+    return [one] if isinstance(one, Parameter) else list(one.parameters())
+
+
+def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, list[Module]]]:
+    """Each module that was called and each parameter that was used, the first fact of it, and the modules around."""
+    scopes: dict[Scope, Fact] = {}
+    for fact in facts:
+        scope = fact.scope
+        while scope is not None and scope not in scopes:
+            scopes[scope] = fact
+            scope = scope.parent
+    parameters = {fact.id: fact for fact in facts if fact.kind == "parameter"}
+    seen: set[int] = set()
+    for scope, first in scopes.items():
+        around = _modules(scope)
+        if not around or id(around[0]) in seen:
+            continue
+        seen.add(id(around[0]))
+        yield first, around[0], around[1:]
+        for one, _ in _contents(around[0]):
+            origin = one._origin if isinstance(one, Parameter) else None
+            used = None if origin is None else parameters.get(record_id(origin))
+            if used is not None:
+                yield used, one, around
+
+
+def _modules(scope: Scope) -> list[Module]:
+    """The modules that were called there, innermost first, if the scope is that of one that still exists."""
+    if not isinstance(scope, ModuleScope) or scope.module() is None:
+        return []
+    found: list[Any] = []
+    above: Scope | None = scope
+    while above is not None:
+        found += [above.module()] if isinstance(above, ModuleScope) else []
+        above = above.parent
+    return [module for module in found if isinstance(module, Module)]
+
+
+def _knows(module: Module, one: Module | Parameter) -> bool:
+    """Whether ``one`` is among the modules, or the parameters, of ``module``."""
+    if isinstance(one, Parameter):
+        return any(known is one for known in module.parameters())
+    return path_below(module, one) is not None
+
+
+def _inside(module: Module, one: Module | Parameter) -> Iterator[Found]:
+    """Where ``module`` has ``one`` in a container of Python's."""
+    return (where for held, where in _contents(module) if held is one)
+
+
+def _contents(module: Module) -> Iterator[tuple[Any, Found]]:
+    """What is in the containers of Python's that ``module`` has."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, _CONTAINERS) and name != "_roles":
+            for one, way in _elements(value, _DEPTH):
+                yield one, Found(module, name, type(value), way)
+
+
+def _elements(container: Any, depth: int) -> Iterator[tuple[Any, str]]:
+    pairs = container.items() if isinstance(container, dict) else enumerate(container)
+    for key, one in islice(pairs, _INSIDE):
+        if isinstance(one, Module | Parameter):
+            yield one, f"[{key!r}]"
+        elif depth > 1 and isinstance(one, _CONTAINERS):
+            for inner, way in _elements(one, depth - 1):
+                yield inner, f"[{key!r}]{way}"
