@@ -3,6 +3,7 @@
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from nbgrad.core.caller import called_by_user, user_frame, variable_name
@@ -67,14 +68,16 @@ class _Strict(Observer):
 def _strict_text(
     op: "Op", args: tuple[Any, ...], given: dict[int, Shape], stretched: dict[int, Shape], result: Shape
 ) -> str:
-    names = {position: _name(args[position]) or op.inputs[position] for position in given}
+    names = {
+        position: _called(args[position], position, "operand" if op.arity == 2 else "argument") for position in given
+    }
     listed = " and ".join(f"{names[position]} of shape {shape}" for position, shape in given.items())
     full = {position: (*result, *given[position][len(shape) :]) for position, shape in stretched.items()}
-    remedy = " and ".join(f"{names[p]}.expand({', '.join(map(str, shape))})" for p, shape in full.items())
-    those = " and ".join(names[position] for position in stretched)
+    remedy = " and ".join(names[p].after(f".expand({', '.join(map(str, shape))})") for p, shape in full.items())
+    those = " and ".join(str(names[position]) for position in stretched)
     text = f"strict_broadcast: {op.name} of {listed} would stretch {those} to {result}. If that is meant, write"
     text = f"{text} {remedy}"
-    pair = [(_Called(names[p], ""), given[p]) for p in given][:2]
+    pair = [(names[position], shape) for position, shape in given.items()][:2]
     return f"{text}; {_paired(*pair)}" if len(stretched) > 1 else f"{text}."
 
 
@@ -99,8 +102,7 @@ def warn_unpaired(op: str, input: Any, target: Any) -> None:
     if result is None:
         return
     kind = "operand" if op == "sub" else "argument"
-    first = _Called(_name(input, raw=True), f"the first {kind}")
-    second = _Called(_name(target, raw=True), f"the second {kind}")
+    first, second = _called(input, 0, kind, raw=True), _called(target, 1, kind, raw=True)
     pairs = _paired((first, a), (second, b))
     warn_here(f"{op} compares {first} of shape {a} with {second} of shape {b}, which broadcast to {result}: {pairs}")
 
@@ -152,8 +154,13 @@ def _broadcast(*shapes: Shape) -> Shape | None:
 
 
 def _ndim(value: Any) -> int:
-    return value.ndim if isinstance(value, TensorMethods | torch.Tensor) else 0  # type: ignore[union-attr]
+    return value.ndim if isinstance(value, TensorMethods | torch.Tensor | np.ndarray) else 0  # type: ignore[union-attr]
 
 
-def _name(value: Any, *, raw: bool = False) -> str | None:
-    return variable_name(lambda tensor: (tensor._data if raw else tensor) is value)
+def _called(value: Any, position: int, kind: str, *, raw: bool = False) -> _Called:
+    name = variable_name(lambda tensor: (tensor._data if raw else tensor) is value)
+    own = getattr(value, "name", None) if isinstance(value, TensorMethods) else None
+    return _Called(name or own, f"the {_ORDINALS[position]} {kind}")
+
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -368,8 +369,38 @@ def test_strict_broadcast_looks_at_the_batch_of_a_matrix_product() -> None:
 def test_strict_broadcast_checks_what_is_not_recorded_and_the_backward_of_torchs_shapes() -> None:
     with nbgrad.strict_broadcast(), nbgrad.no_grad(), pytest.raises(BroadcastError):
         tensor(torch.ones(2, 1)) * tensor(torch.ones(2, 3))
-    with nbgrad.strict_broadcast(), pytest.raises(BroadcastError, match=re.escape("a.squeeze(-1) or b.unsqueeze(-1)")):
+    with nbgrad.strict_broadcast(), pytest.raises(BroadcastError, match=re.escape(PAIRED)):
         nbgrad.sub(*[tensor(torch.ones(shape)) for shape in ((4, 1), (4,))])
+
+
+PAIRED = ".squeeze(-1) on the first operand or .unsqueeze(-1) on the second operand"
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+
+    def forward(self, b: Tensor) -> Tensor:
+        return b * self.scale
+
+
+b, raw, array = tensor(torch.ones(2)), torch.ones(2, 2), np.ones((2, 2))
+
+NAMED: dict[str, tuple[Callable[[], Any], str]] = {
+    "raw first": (lambda: raw + b, "the first operand of shape (2, 2) and b of shape (2,) would stretch b to"),
+    "raw second": (lambda: b + raw, "b of shape (2,) and the second operand of shape (2, 2) would stretch b to"),
+    "an array": (lambda: array + b, "the first operand of shape (2, 2) and b of shape (2,) would stretch b to"),
+    "an expression": (lambda: raw + b * 1, "write .expand(2, 2) on the second operand."),
+    "a parameter": (lambda: Scaled()(tensor(raw)), "mul of b of shape (2, 2) and scale of shape (2,) would stretch"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_strict_broadcast_gives_no_name_that_the_user_has_not(name: str) -> None:
+    run, expected = NAMED[name]
+    with nbgrad.strict_broadcast(), pytest.raises(BroadcastError, match=re.escape(expected)):
+        run()
 
 
 def test_strict_broadcast_leaves_shapes_that_do_not_fit_to_the_op() -> None:
