@@ -146,9 +146,9 @@ class _Watch(Observer):
         raise told_of(AnomalyError(lines, cause, phase="forward", kind=kind, **facts), op, args)
 
     def _suspect(self, arg: Any) -> bool:
-        """Whether an Inf in ``arg`` is unlikely to be meant: it is learned, or was computed before anybody looked."""
+        """Whether an Inf in ``arg`` is unlikely to be meant: it is a parameter or learned, or older than this."""
         if not isinstance(arg, Tensor) or not arg.requires_grad:
-            return False
+            return isinstance(arg, Tensor) and arg.kind == "parameter" and nonfinite.unmeant(arg.data)
         return isinstance(arg.origin, Leaf) or not self._first or arg.origin.seq < self._first
 
     def _given(self, op: Op, kind: str, arg: Any, value: Any, input: str) -> AnomalyError:

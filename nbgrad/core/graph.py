@@ -201,6 +201,13 @@ class AutogradGraph(Listener, Queries):
         """
         return self._known_paths().unheld()
 
+    def spoiled(self) -> list[str]:
+        """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.
+
+        All others that hold one have a record, whose ``value`` counts them.
+        """
+        return self._known_paths().spoiled({record.id for record in self.records})
+
     def _known_paths(self) -> Paths:
         return self._paths if self._paths is not None else self._make_paths()
 

@@ -56,6 +56,11 @@ def passed_on(kind: str, values: Iterable[Any], settings: dict[str, Any]) -> boo
     return any(holds(kind, value) for value in (*values, *settings.values()))
 
 
+def unmeant(value: torch.Tensor) -> bool:
+    """Whether the Inf in a parameter is no part of a mask, which is 0 besides."""
+    return holds("inf", value) and bool(value[value.isfinite()].any())
+
+
 def first(kind: str, value: torch.Tensor) -> tuple[int, ...]:
     """The index of the first element that is a "nan" or an "inf"."""
     return tuple(_mask(kind, value).nonzero()[0].tolist())

@@ -1,21 +1,23 @@
 """Tensors that a backward gave no gradient, and for each where the path from the loss to it breaks."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import ref
 
 import torch
 
-from nbgrad.core import ops
+from nbgrad.core import nonfinite, ops
 from nbgrad.core.advice import name_of
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import memory_of
 from nbgrad.core.node import record_id
 from nbgrad.core.ops import calling
 from nbgrad.core.scopes import ModuleScope, Scope
+from nbgrad.core.stats import norms
 from nbgrad.core.tensor import Tensor
-from nbgrad.core.update import OPTIMIZERS
+from nbgrad.core.update import OPTIMIZERS, read
 from nbgrad.core.uses import Cut, Uses
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ class Paths:
         self._cuts = uses.cuts()
         self._refused = uses.refused
         self._used_in = uses.scopes()
+        self._frozen = list(uses.frozen.values())
         self._changed = changed
         self._backwards = backwards
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
@@ -140,6 +143,25 @@ class Paths:
             if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
         ]
 
+    def spoiled(self, shown: Container[int]) -> list[str]:
+        """The frozen parameters that ops without history used and that hold a NaN or an Inf, but those ``shown``.
+
+        One of zeros and Inf is a mask, and meant.
+        """
+        used = [(one, cut, scope) for held, cut, scope in self._frozen if (one := held()) is not None]
+        sizes = read(norms({at: one.data for at, (one, *_) in enumerate(used)}))
+        found = []
+        for at, (one, cut, scope) in enumerate(used):
+            if isfinite(sizes.get(at, 0.0)) or (one._origin is not None and record_id(one._origin) in shown):
+                continue
+            bad = "NaN" if nonfinite.holds("nan", one.data) else "Inf" if nonfinite.unmeant(one.data) else None
+            if bad is not None:
+                name = _path(one, scope) or one.name or "a parameter"
+                found.append(
+                    f"{bad} is in {name} {tuple(one.shape)}, which is frozen: {cut.what} at {cut.place} uses it"
+                )
+        return found
+
     def unheld(self) -> list[tuple[int, str]]:
         """The parameters that the last backward reached, which no optimizer holds and nothing has changed, by id."""
         held = {id(one) for optimizer in OPTIMIZERS for group in optimizer.param_groups for one in group["params"]}
@@ -156,25 +178,17 @@ class Paths:
         return found if isinstance(found, Tensor) and found.requires_grad else None
 
     def _called(self, tensor: Tensor) -> str | None:
-        return self._path(tensor) or name_of(tensor.origin)
+        return _path(tensor, self._scope(tensor)) or name_of(tensor.origin)
 
     def _missing(self, name: str | None, tensor: Tensor) -> Unreached:
         return Unreached(
             name or self._called(tensor), tuple(tensor.shape), *self._why(tensor), record_id(tensor.origin)
         )
 
-    def _path(self, tensor: Tensor) -> str | None:
-        """What the module calls a parameter that the user called; there are many of the name ``weight`` below it."""
+    def _scope(self, tensor: Tensor) -> Scope | None:
+        """Where the tensor was used first."""
         id = record_id(tensor.origin)
-        scope = self._facts[self._consumers[id][0]].scope if id in self._consumers else self._used_in.get(id)
-        found = None
-        while scope is not None:
-            module = scope.module() if isinstance(scope, ModuleScope) else None
-            for name, one in () if module is None else module.named_parameters():
-                if one is tensor:
-                    found = name if "." in name else f"{scope.label.partition(' ')[0]}.{name}"
-            scope = scope.parent
-        return found
+        return self._facts[self._consumers[id][0]].scope if id in self._consumers else self._used_in.get(id)
 
     def _why(self, tensor: Tensor) -> Break:
         """Where the path to ``tensor`` breaks, looking from it towards the loss."""
@@ -219,6 +233,18 @@ class Paths:
             if fact is None or (fact.place is not None and fact.place.same(cut.place))
             else f"the result of {fact.what} is {cut}"
         )
+
+
+def _path(tensor: Tensor, scope: Scope | None) -> str | None:
+    """What the module calls a parameter that the user called; there are many of the name ``weight`` below it."""
+    found = None
+    while scope is not None:
+        module = scope.module() if isinstance(scope, ModuleScope) else None
+        for name, one in () if module is None else module.named_parameters():
+            if one is tensor:
+                found = name if "." in name else f"{scope.label.partition(' ')[0]}.{name}"
+        scope = scope.parent
+    return found
 
 
 def named_tensors(of: Any) -> list[tuple[str | None, Tensor]]:

@@ -86,11 +86,13 @@ class Uses:
     Attributes:
         reached: the ids of everything that the last backward reached.
         refused: whether a backward was asked for that could not begin, before any that could.
+        frozen: the parameters that ops without history used, by their id as an object, each with its first use.
     """
 
     def __init__(self) -> None:
         self.reached: Sequence[int] = ()
         self.refused = False
+        self.frozen: dict[int, tuple[ref[Any], Cut, Scope | None]] = {}
         self._cuts: dict[int, tuple[ref[Any], Cut, Scope | None]] = {}
         self._ends: dict[int, tuple[ref[torch.Tensor], tuple[Cut, ...]]] = {}  # by the id of what a path ended in
 
@@ -98,7 +100,7 @@ class Uses:
         """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
         cut: Cut | None = None
         before: dict[Cut, None] = {}
-        frozen: list[str] = []
+        frozen: list[Tensor] = []
         made = [id(result) for result in results]
         for arg in args:
             if not isinstance(arg, Tensor) or id(arg._data) in made:
@@ -107,11 +109,16 @@ class Uses:
                 cut = cut or _cut(op, results, enabled=enabled)
                 self._note(arg.origin, cut)
             elif type(arg) is not Tensor and arg.kind == "parameter":
-                frozen.append(arg.name or "a parameter")
+                frozen.append(arg)
             elif self._ends:
                 before.update(dict.fromkeys(self.ends(arg._data)))
-        if frozen and cut is None:
-            before[Cut("frozen", op.name, *_where(), name=" and ".join(dict.fromkeys(frozen)))] = None
+        if frozen:
+            names = dict.fromkeys(one.name or "a parameter" for one in frozen)
+            use = Cut("frozen", op.name, *_where(), name=" and ".join(names))
+            before[use] = None
+            for one in frozen:
+                if (known := self.frozen.get(id(one))) is None or known[0]() is not one:
+                    self.frozen[id(one)] = (ref(one), use, current().scope)
         if cut is not None or before:
             self._end(results, (*before,) if cut is None else (cut,))
 

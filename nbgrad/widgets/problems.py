@@ -20,7 +20,9 @@ _MOST = 20
 def problems(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], edges: list[Edge]) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one."""
     unseen = list(plain(facts))
-    found = [*_beginnings(facts, ids), *_unreached(graph, ids)]
+    spoiled = graph.spoiled()
+    found = [Problem(kind="nan", text=text, node=None) for text in spoiled]
+    found += [*_beginnings(facts, ids, hidden=bool(spoiled)), *_unreached(graph, ids)]
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
     told = [*silent(facts), *[(fact, text) for fact, text, _ in unseen]]
     found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in told]
@@ -39,11 +41,20 @@ def _bad(stats: Stats | None) -> str | None:
     return "NaN" if stats.nan else "Inf" if stats.inf else None
 
 
-def _beginnings(facts: list[Fact], ids: dict[int, str]) -> list[Problem]:
-    """The first values that are not finite, and the first gradients: not those that only pass them on."""
+def _beginnings(facts: list[Fact], ids: dict[int, str], *, hidden: bool) -> list[Problem]:
+    """The first values that are not finite, and the first gradients: not those that only pass them on.
+
+    Args:
+        facts: of the graph.
+        ids: of the nodes.
+        hidden: whether one began where nothing is recorded: a constant that is gone may have held it.
+    """
+    found = list(_forward_beginnings(facts)) or list(_backward_beginnings(facts))
+    gone = {fact.id for fact in facts if hidden and fact.kind == "constant" and fact.value is None}
     return [
         Problem(kind="nan", text=text, node=ids[fact.id])
-        for fact, text in list(_forward_beginnings(facts)) or _backward_beginnings(facts)
+        for fact, text in found
+        if gone.isdisjoint(taken.source or 0 for taken in fact.inputs)
     ]
 
 

@@ -1,7 +1,7 @@
 """The findings of a graph: what is wrong in it, or probably not meant."""
 
 from collections.abc import Callable
-from math import inf, nan
+from math import inf, isnan, nan
 
 import pytest
 import torch
@@ -94,3 +94,23 @@ def test_a_parameter_of_a_module_called_alone_bears_its_class() -> None:
     net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 1, bias=False), nbgrad.nn.Linear(2, 1, bias=False))
     (text,) = found(lambda: net[0](nbgrad.ones(3, 2)).detach() + net[1](nbgrad.ones(3, 2)))
     assert text.startswith("No gradient reached Linear.weight (1, 2): the result of linear is cut off by detach()")
+
+
+@pytest.mark.parametrize("bad", [inf, nan])
+@pytest.mark.parametrize("size", [2, 40])
+def test_a_frozen_parameter_that_is_not_finite_is_named_where_nothing_is_recorded(bad: float, size: int) -> None:
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(size, size), nbgrad.nn.Linear(size, 1))
+    net[0].requires_grad_(False).weight.data[0, 0] = bad
+    (text,) = found(lambda: net(nbgrad.ones(99, size)))
+    assert text.startswith(f"{'NaN' if isnan(bad) else 'Inf'} is in 0.weight ({size}, {size}), which is frozen: linear")
+    with nbgrad.detect_anomaly(), pytest.raises(nbgrad.AnomalyError, match="'weight', an input, holds"):
+        net(nbgrad.ones(99, size))
+    net[0].requires_grad_(True)
+    assert found(lambda: net(nbgrad.ones(99, size)))[0].endswith("begins here, in the forward of parameter (weight)")
+
+
+def test_a_frozen_parameter_that_is_a_mask_is_meant() -> None:
+    mask = nbgrad.nn.Parameter(torch.full((3, 3), -inf).triu(1), requires_grad=False)
+    assert found(lambda: softmax(scores(1, 2, 3) + (mask * 1)[0], -1)) == []
+    with nbgrad.detect_anomaly():
+        softmax(scores(1, 2, 3) + mask[2], -1)
