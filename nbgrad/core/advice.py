@@ -49,6 +49,8 @@ def without_gradient(data: torch.Tensor) -> RuntimeError:
             text += " Inside nbgrad.AutogradGraph() or a %%autograd cell this says which op cut it off on which line."
     if not torch.is_grad_enabled():
         text += " Here torch.no_grad() or torch.set_grad_enabled(False) holds, inside of which nothing is recorded."
+    elif not current().grad_enabled:
+        text += " Here no_grad() or set_grad_enabled(False) holds, inside of which nothing is recorded."
     return RuntimeError(text)
 
 

@@ -68,9 +68,8 @@ class _Strict(Observer):
 def _strict_text(
     op: "Op", args: tuple[Any, ...], given: dict[int, Shape], stretched: dict[int, Shape], result: Shape
 ) -> str:
-    names = {
-        position: _called(args[position], position, "operand" if op.arity == 2 else "argument") for position in given
-    }
+    kind = "operand" if op.arity == 2 else "argument"
+    names = {position: _called(args[position], position, kind) for position in given}
     listed = " and ".join(f"{names[position]} of shape {shape}" for position, shape in given.items())
     full = {position: (*result, *given[position][len(shape) :]) for position, shape in stretched.items()}
     remedy = " and ".join(names[p].after(f".expand({', '.join(map(str, shape))})") for p, shape in full.items())
