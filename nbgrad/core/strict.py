@@ -9,7 +9,7 @@ import torch
 from nbgrad.core.caller import called_by_user, user_frame, variable_name
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.misuse import told_of
-from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.core.modes import Observer, Switch, current, is_grad_enabled
 
 if TYPE_CHECKING:
     from nbgrad.core.row import Op
@@ -112,6 +112,24 @@ def warn_one_class(op: str, input: Any, target: Any) -> None:
         f"{op} has scores of shape {tuple(input.shape)} for targets of shape {tuple(target.shape)}: with one class the "
         "loss is always 0. Give a score for each of two classes, or use a loss that takes one number, such as mse_loss "
         "with targets of the scores' shape."
+    )
+
+
+def warn_copied(shape: Shape) -> None:
+    """Warn, once per line, that the values of a tensor with a gradient go on without it; what nbgrad runs does so."""
+    if is_grad_enabled() and called_by_user():
+        warn_here(
+            f"nbgrad.tensor() of a tensor of shape {shape} that needs a gradient copies its values, and no gradient "
+            "flows through it: use the tensor itself, or t.clone() for a copy; write t.detach().clone() if that is "
+            "meant, with .requires_grad_() for a leaf of its own"
+        )
+
+
+def warn_number() -> None:
+    """The same of a tensor that becomes a number in a list."""
+    warn_here(
+        "a tensor that needs a gradient becomes a number in the list for nbgrad.tensor(), and no gradient flows "
+        "through it: pass t.detach() if that is meant"
     )
 
 

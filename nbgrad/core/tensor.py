@@ -18,6 +18,7 @@ from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current, tell_changed, tell_detached
 from nbgrad.core.node import Leaf, Node, Origin, Output
+from nbgrad.core.strict import warn_copied, warn_number
 
 
 class Tensor(TensorBase, Contents, TensorMethods):
@@ -298,7 +299,8 @@ def tensor(
 ) -> Tensor:
     """Make a tensor from numbers, (nested) lists, a numpy array, a torch tensor or a ``Tensor``.
 
-    A torch tensor shares its memory; everything else is copied.
+    A torch tensor shares its memory; everything else is copied. No gradient flows back through it: of a tensor that
+    needs one that is warned of, once per line.
 
     Args:
         data: the values.
@@ -319,6 +321,9 @@ def tensor(
         with torch.inference_mode() if state.inference else nullcontext():
             raw = _made(source, dtype, wanted or state.device)
     result = Tensor(raw)
+    if isinstance(data, Tensor) and data.requires_grad:
+        tell_detached(data, result, "tensor()")
+        warn_copied(tuple(data.shape))
     result.requires_grad = requires_grad
     return result
 
@@ -345,11 +350,7 @@ def numbers(source: Any) -> Any:
             "are numbers. Pass t.tolist() for the values of a larger one."
         )
     if source.requires_grad:
-        warnings.warn(
-            "a tensor that needs a gradient becomes a number in the list for nbgrad.tensor(), and no gradient flows "
-            "through it: pass t.detach() if that is meant",
-            stacklevel=3,
-        )
+        warn_number()
     return source.item()
 
 

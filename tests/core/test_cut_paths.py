@@ -1,6 +1,7 @@
 """Where the path of a gradient ends: what a backward says that cannot begin, and ``graph.unreached()``."""
 
 import re
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -58,6 +59,12 @@ def by_detach() -> Tensor:
     return (cut * cut).detach().sum()
 
 
+def by_copying() -> Tensor:
+    with pytest.warns(UserWarning, match="copies its values"):
+        copied = tensor(W * 2)
+    return copied.sum()
+
+
 def by_freezing() -> Tensor:
     hidden = net(frozen=True)(nbgrad.ones(3, 2))
     return hidden.mean()
@@ -78,6 +85,7 @@ ENDS: dict[Callable[[], Tensor], tuple[str, str, str]] = {
     by_no_grad: ("mul inside no_grad(),", "scaled = W * 2", "Run that outside of no_grad()."),
     by_a_net_in_no_grad: ("model() inside no_grad(),", "out = model(nbgrad.ones(3, 2))", "Run that outside of"),
     by_detach: ("detach()", "cut = (W * 2).detach()", "Leave out detach() where"),
+    by_copying: ("tensor()", "copied = tensor(W * 2)", "Leave out tensor() where"),
     by_freezing: ("linear", "hidden = net(frozen=True)(nbgrad.ones(3, 2))", "requires_grad_()"),
     by_a_change_in_no_grad: ("sum inside no_grad(),", "kept.add_(W.sum(0))", "Run that outside of no_grad()."),
 }
@@ -162,3 +170,36 @@ def test_an_operator_and_a_block_are_named_by_the_op() -> None:
     assert "it ends at mul at" in reason(lambda: W * 2)
     assert "it ends at linear at" in reason(lambda: layer(W))
     assert "it ends at exp at" in reason(lambda: function(W))
+
+
+# nbgrad.tensor() of a tensor.
+
+
+@pytest.mark.parametrize("needs", [False, True])
+def test_a_copy_of_a_tensor_that_needs_a_gradient_warns_once_for_a_line_as_torch_does(needs: bool) -> None:
+    with pytest.warns(UserWarning, match="sourceTensor.detach"):
+        torch.tensor(torch.ones(2, requires_grad=True) * 2, requires_grad=needs)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for source in (W, W * 2, W * 3):
+            made = tensor(source, requires_grad=needs)
+            assert (made.requires_grad, made.tolist()) == (needs, source.tolist())
+    (found,) = caught
+    assert found.filename == __file__
+    assert str(found.message) == (
+        "nbgrad.tensor() of a tensor of shape (2, 2) that needs a gradient copies its values, and no gradient flows "
+        "through it: use the tensor itself, or t.clone() for a copy; write t.detach().clone() if that is meant, with "
+        ".requires_grad_() for a leaf of its own"
+    )
+
+
+def test_a_copy_that_cuts_nothing_is_silent() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tensor(W.detach(), requires_grad=True)
+        tensor(W.data)
+        nn.Parameter(W)
+        with nbgrad.no_grad():
+            tensor(W)
+        nbgrad.jacobian(lambda x: x * 2, W)
+        assert nbgrad.gradcheck(lambda x: x * 2, W.detach().double().requires_grad_())
