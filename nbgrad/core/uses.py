@@ -113,14 +113,21 @@ class Uses:
             elif self._ends:
                 before.update(dict.fromkeys(self.ends(arg._data)))
         if frozen:
-            names = dict.fromkeys(one.name or "a parameter" for one in frozen)
-            use = Cut("frozen", op.name, *_where(), name=" and ".join(names))
-            before[use] = None
-            for one in frozen:
-                if (known := self.frozen.get(id(one))) is None or known[0]() is not one:
-                    self.frozen[id(one)] = (ref(one), use, current().scope)
+            before[self._frozen_use(op, frozen)] = None
         if cut is not None or before:
             self._end(results, (*before,) if cut is None else (cut,))
+
+    def _frozen_use(self, op: Op, frozen: list[Tensor]) -> Cut:
+        """Where the ``frozen`` parameters were used first: a loop uses the same ones in every step."""
+        known = self.frozen.get(id(frozen[0]))
+        if known is not None and known[0]() is frozen[0]:
+            return known[1]
+        names = dict.fromkeys([one.name or "a parameter" for one in frozen])
+        if len(self.frozen) >= _MOST:
+            self.frozen = {key: kept for key, kept in self.frozen.items() if kept[0]() is not None}
+        use = Cut("frozen", op.name, *_where(), name=" and ".join(names))
+        self.frozen.update({id(one): (ref(one), use, current().scope) for one in frozen})
+        return use
 
     def beside(self, op: Op, results: tuple[Any, ...]) -> None:
         """``op`` was recorded: those of its results that have no gradient, as the positions of maxima."""
