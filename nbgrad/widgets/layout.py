@@ -231,7 +231,8 @@ def _stacking(description: Description, scope_of: dict[str, str | None]) -> list
             if earlier:
                 # One pair for each module says enough. More pull lines across each other, and one for each enclosing
                 # scope makes graphviz a hundred times slower.
-                pairs.setdefault((max(earlier, key=position.__getitem__), scope_of[node["id"]]), node["id"])
+                last = max(earlier, key=lambda source: (source in made, position[source]))
+                pairs.setdefault((last, scope_of[node["id"]]), node["id"])
                 break
     return [(before, after) for (before, _), after in pairs.items()]
 

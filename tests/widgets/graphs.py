@@ -36,6 +36,25 @@ def trained(steps: int = 12, blocks: int = 3) -> Description:
     return describe(graph)
 
 
+def recurrent(steps: int = 8) -> Description:
+    """One cell on one input after the other, each of them made just before it is read."""
+    cell = nn.RNNCell(3, 4)
+    with nbgrad.AutogradGraph("recurrent") as graph:
+        state = nbgrad.tensor(torch.zeros(2, 4))
+        for _ in range(steps):
+            state = cell(nbgrad.tensor(torch.ones(2, 3)), state)
+        state.sum().backward()
+    return describe(graph)
+
+
+def unwatched() -> Description:
+    """A backward of which no gradient was kept, with one input that needs none."""
+    with nbgrad.AutogradGraph("unwatched", watch=False) as graph:
+        a, b = nbgrad.tensor([1.0, 2.0], requires_grad=True), nbgrad.tensor([3.0, 4.0])
+        (a * b).sum().backward()
+    return describe(graph)
+
+
 def descent() -> Description:
     """Three backwards from one number, whose gradient is always the same."""
     w = nbgrad.tensor(2.0, requires_grad=True)
@@ -56,6 +75,27 @@ def shared(uses: int) -> Description:
         for factor in range(2, uses + 1):
             y = y + x * factor
         y.backward()
+    return describe(graph)
+
+
+class Wordy(nn.Module):
+    """A module whose parts have long names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.the_first_of_all_convolutions_of_this_network = nn.Conv2d(12, 4, 3)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        return self.the_first_of_all_convolutions_of_this_network(x)
+
+
+def wordy() -> Description:
+    """Long names, long shapes and long numbers."""
+    x = nbgrad.tensor(torch.randn(16, 12, 14, 14), requires_grad=True)
+    bias_of_every_channel = nbgrad.tensor(torch.randn(1, 12, 1, 1), requires_grad=True)
+    with nbgrad.AutogradGraph("wordy") as graph:
+        scaled_by_a_number_that_makes_it_small = (x + bias_of_every_channel) * 1.2345e-30
+        Wordy()(scaled_by_a_number_that_makes_it_small).sum().backward()
     return describe(graph)
 
 

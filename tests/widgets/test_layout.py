@@ -16,6 +16,7 @@ from nbgrad.widgets.fold import ASKED, drawable
 from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.keep import HUB
 from nbgrad.widgets.layout import NODES, dot_source, lay_out
+from tests.widgets import graphs
 
 
 def apart(one: Box, other: Box) -> bool:
@@ -86,6 +87,15 @@ def test_modules_that_follow_each_other_share_a_column(stack: Any) -> None:
     assert len(blocks) == 4
     assert all(upper["y"] + upper["height"] <= lower["y"] for upper, lower in pairwise(blocks))
     assert max(box["x"] for box in blocks) - min(box["x"] for box in blocks) < 100
+
+
+def test_steps_of_a_recurrent_cell_stand_below_each_other() -> None:
+    picture = lay_out(graphs.recurrent())
+    where = picture["layout"]
+    cells = list(where["scopes"].values())
+    assert len(cells) == 8
+    assert all(upper["y"] + upper["height"] <= lower["y"] for upper, lower in pairwise(cells))
+    assert where["width"] < 4 * cells[0]["width"]
 
 
 def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
