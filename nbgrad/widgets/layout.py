@@ -18,7 +18,7 @@ from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Pic
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
 from nbgrad.widgets.fold import ASKED, detailed, shaped
 from nbgrad.widgets.folding import Folding, first_folding
-from nbgrad.widgets.lettering import text_width
+from nbgrad.widgets.lettering import WIDER, text_width
 from nbgrad.widgets.runs import scope_path
 
 NODES = 300
@@ -30,6 +30,9 @@ WHOLE = 1200
 HEAD_SIZE, LINE_SIZE, MARK_SIZE, SCOPE_SIZE, LABEL_SIZE = 13.0, 11.0, 11.0, 11.0, 10.0
 HEAD_HEIGHT, LINE_HEIGHT, RULE_HEIGHT, LABEL_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 18.0, 12.0, 20.0
 _PAD_X, _PAD_Y, _EDGE = 14.0, 8.0, 10.0
+BEHIND = 5.0
+"""So much of the boxes behind a folded one is seen: they are a part of it, or they would cover the arrows to it."""
+
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
 _ABOVE = 6.0  # how much higher a label stands over a wire that runs sideways: there are two wires
 _NAMED = 3
@@ -250,17 +253,19 @@ def node_size(node: Node) -> tuple[float, float]:
     if node["kind"] == "leaf":
         widest += 10  # its round ends
     height = HEAD_HEIGHT + LINE_HEIGHT * len(lines) + 2 * _PAD_Y
+    behind = BEHIND if node["kind"] == "folded" else 0.0
     if node["rule"] is not None:
         height += RULE_HEIGHT
-        widest = max(widest, text_width(node["rule"], LINE_SIZE))
-    return max(56.0, round(widest + 2 * _PAD_X)), height
+        widest = max(widest, text_width(node["rule"], LINE_SIZE, bold=True))
+    return max(56.0, round(max(widest + 2 * _PAD_X, widest * WIDER + _PAD_X))) + behind, height + behind
 
 
 def mark_size(edge: Edge) -> tuple[float, float]:
     """Return the width and height of what stands on an edge with a reduction, in pixels: its label and the mark."""
     assert edge["reduction"] is not None
     label = text_width(edge["label"], LABEL_SIZE) + 10
-    return round(max(label, text_width(mark_text(edge), MARK_SIZE) + 18)), LABEL_HEIGHT + 2 + MARK_HEIGHT
+    text = text_width(mark_text(edge), MARK_SIZE) * WIDER
+    return round(max(label, text + _PAD_X)), LABEL_HEIGHT + 2 + MARK_HEIGHT
 
 
 def mark_text(edge: Edge) -> str:

@@ -12,7 +12,11 @@ FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 _MARGIN = 1.06
 _BOLD = 1.07
-_SENTENCE = 1.12  # where DejaVu Sans is the only font of the list, a sentence is so much longer than measured here
+WIDER = 1.12
+"""Where DejaVu Sans is the only font of the list, a line is so much longer than measured here."""
+
+ADJUST = "ch-width .556"
+"""The ``font-size-adjust`` that makes of any font one as wide as Helvetica, where a browser draws."""
 
 # Advance widths in thousandths of the font size, from Adobe's published font metrics for Helvetica.
 _WIDTHS = {
@@ -97,7 +101,7 @@ def _advance(character: str) -> int:
 
 def wrap(text: str, size: float, width: float) -> list[str]:
     """Break a sentence into lines no wider than ``width`` pixels in any font; a word that is too long is cut."""
-    width /= _SENTENCE
+    width /= WIDER
     rows: list[str] = []
     for word in text.split():
         if rows and text_width(f"{rows[-1]} {word}", size) <= width:

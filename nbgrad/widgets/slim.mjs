@@ -33,6 +33,10 @@ const CUTS = {
     // Zooms that take time, and the double click that starts one: a double click folds a module.
     cut(/^  function (?:schedule|dblclicked)\([^]*?^  \}\n/gm),
     cut(/^ +\.on\("dblclick\.zoom", dblclicked\)\n/gm),
+    // So two taps are two taps: they would be handed on to the double click, which nobody hears any more.
+    cut(/^      if \(g\.taps === 2\) \{[^]*?^      \}\n/gm),
+    cut(/^ +if \((?:touchstarting|g\.taps < 2)\).*\n/gm),
+    cut(/, g\.taps = [^;]+(?=;)|^    this\.taps = 0;\n|^      touch(?:starting|first),\n|,\n      tapDistance = 10(?=;)/gm),
     cut(/^ +schedule\(collection, transform, point, event\);\n/gm),
     cut(/^import .* from 'd3-interpolate';\n/gm),
     cut(/\n +\.style\("-webkit-tap-highlight-color", .*\)(?=;\n)/gm), // graph.css says so

@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.widgets.description import Box, Edge, Node, Picture, Scope
 from nbgrad.widgets.layout import (
+    BEHIND,
     HEAD_HEIGHT,
     HEAD_SIZE,
     LABEL_SIZE,
@@ -21,7 +22,7 @@ from nbgrad.widgets.layout import (
     label_lines,
     mark_text,
 )
-from nbgrad.widgets.lettering import FONT, text_width, wrap
+from nbgrad.widgets.lettering import ADJUST, FONT, text_width, wrap
 from nbgrad.widgets.wires import beside, path, short as _n, tip, tip_points
 
 PNG_WIDTH = 1200
@@ -107,7 +108,7 @@ def svg(picture: Picture) -> str:
         f'style="max-width:100%;height:auto" font-family="{FONT}">'
     )
     card = _rect({"x": 0.5, "y": 0.5, "width": width - 1, "height": y - 1}, 8, "card")
-    return "\n".join([head, f"<style>{_dark_style()}</style>", card, *rows, "</svg>", ""])
+    return "\n".join([head, f"<style>{_STYLE}{_dark_style()}</style>", card, *rows, "</svg>", ""])
 
 
 def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
@@ -233,6 +234,8 @@ def _node(node: Node, box: Box) -> Iterator[str]:
     kind = node["kind"]
     title = f"{node['label'][0]} ({LEGEND[kind]})"
     yield f"<g>{_title(title)}"
+    if kind == "folded":
+        box = {**box, "width": box["width"] - BEHIND, "height": box["height"] - BEHIND}
     if node["root"]:
         yield _rect(box, 4, "root", 2.5)
         yield _marker(box["x"] + 15, box["y"] + 17)
@@ -266,8 +269,8 @@ def _shape(kind: str, box: Box) -> list[str]:
         }  # fmt: skip
         return [_rect(box, 8, kind), _rect(inner, 5, kind, 0.8)]
     if kind == "folded":
-        behind: Box = {**box, "x": box["x"] + 3, "y": box["y"] + 3}
-        return [_rect(behind, 4, kind), _rect(box, 4, kind)]
+        boxes: list[Box] = [{**box, "x": box["x"] + by, "y": box["y"] + by} for by in (BEHIND, BEHIND / 2, 0)]
+        return [_rect(one, 4, kind) for one in boxes]
     if kind in ("leaf", "outside"):
         dots = ' stroke-dasharray="1.5 3" stroke-linecap="round"' if kind == "outside" else ""
         return [_rect(box, min(26, box["height"] / 2) if kind == "leaf" else 8, kind, 1.4, dots)]
@@ -386,3 +389,10 @@ def _dark_style() -> str:
     rules += [".nbgs-halo{stroke:#1a2029}"]
     rules += [f".nbgs-root-sign{{fill:{_PAINTS['root'].dark_stroke}}}"]
     return f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
+
+
+_STYLE = (
+    f".nbgrad-static text{{font-size-adjust:{ADJUST}}}"
+    "@media print{.nbgrad-static:not(:root){max-width:100%!important;max-height:95vh;break-inside:avoid}}"
+)
+"""Letters as wide as they were measured, and the whole on one page of paper."""

@@ -11,6 +11,7 @@ import nbgrad
 from benchmarks import panning
 from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description import Description
 from nbgrad.widgets.folding import Folding, folded_below
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
@@ -536,6 +537,24 @@ def test_it_fits_its_host(opened: Any) -> None:
     screenshot(tab, "view_narrow")
 
 
+def test_the_table_says_of_a_gradient_what_the_picture_says(opened: Any) -> None:
+    def gradients(description: Description) -> list[str]:
+        tab = opened(page(lay_out(description), "table"))
+        tab.get_by_test_id("nbgrad-as-table").click()
+        return tab.get_by_test_id("nbgrad-table").locator("tbody td:nth-of-type(4)").all_inner_texts()
+
+    assert gradients(graphs.unwatched()) == ["not kept", "none", "not kept", "not kept"]
+    uses = gradients(graphs.shared(7))
+    assert "∇ 28 in all" in uses
+    assert "none" not in uses
+    folded = graphs.trained(1, 1)
+    shown = lay_out(folded, folding=Folding(frozenset({"s0"})))
+    tab = opened(page(shown, "folded"))
+    tab.get_by_test_id("nbgrad-as-table").click()
+    row = tab.get_by_test_id("nbgrad-table").get_by_role("row", name=re.compile("^Sequential"))
+    expect(row).to_contain_text("(16, 3), norm")
+
+
 @pytest.mark.parametrize(("graph", "where"), [(graphs.stopped, "matmul"), (graphs.changed, "mul")])
 def test_where_the_cell_stopped_is_drawn(opened: Any, graph: Any, where: str) -> None:
     tab = opened(page(lay_out(graph()), "stopped"))
@@ -557,6 +576,7 @@ def test_the_uses_of_a_shared_leaf_say_that_they_are_one_tensor(opened: Any) -> 
     expect(uses).to_have_count(7)
     expect(uses.nth(2)).to_contain_text("use 3 of 7")
     expect(uses.nth(2)).to_contain_text("∇ 28 in all")
+    tab.get_by_test_id("nbgrad-fit").click()
     uses.nth(2).click()
     expect(tab.locator(".nbg-same")).to_have_count(7)
     expect(tab.locator(".nbg-on.nbg-leaf")).to_have_count(7)

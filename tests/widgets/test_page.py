@@ -2,15 +2,19 @@
 
 import base64
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from nbgrad.widgets.description import Description, Picture
+from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.lettering import FONT
 from nbgrad.widgets.packing import packed, unpacked
 from nbgrad.widgets.page import fragment, page, runtime
+from nbgrad.widgets.svg import svg
 from tests.widgets import graphs
 
 # --- the text of the page ------------------------------------------------------------------------------------------
@@ -52,6 +56,7 @@ def test_a_click_opens_the_details_and_escape_closes_them(opened: Any, mlp: Desc
     expect(tab.get_by_test_id("nbgrad-node")).to_have_count(len(mlp["nodes"]))
     details = tab.get_by_test_id("nbgrad-details")
     expect(details).to_be_hidden()
+    tab.get_by_test_id("nbgrad-fit").click()
     before = transform(tab)
     node(tab, "n4").click()
     expect(details).to_be_visible()
@@ -163,6 +168,7 @@ def test_the_reductions_are_one_click_away(opened: Any, mlp: Description) -> Non
 @pytest.mark.browser
 def test_hovering_shows_the_neighbours(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
+    tab.get_by_test_id("nbgrad-fit").click()
     node(tab, "n4").hover()
     expect(tab.locator(".nbg-node.nbg-on")).to_have_count(4)  # itself, what it takes, who takes it
     expect(tab.locator(".nbg-edge.nbg-on")).to_have_count(3)
@@ -219,6 +225,7 @@ def test_several_pictures_live_in_one_page(opened: Any, small: Description, mlp:
     tab = opened(f"<!DOCTYPE html><meta charset='utf-8'><body>{body}</body>")
     expect(tab.get_by_test_id("nbgrad-view")).to_have_count(2)
     second = tab.get_by_test_id("nbgrad-view").nth(1)
+    second.get_by_test_id("nbgrad-fit").click()
     second.locator('[data-node-id="n4"]').click()
     expect(second.get_by_test_id("nbgrad-details")).to_be_visible()
     expect(tab.get_by_test_id("nbgrad-view").first.get_by_test_id("nbgrad-details")).to_be_hidden()
@@ -245,7 +252,6 @@ window.listeners = listeners;
 
 def notebook(picture: Picture) -> str:
     """Imitate a cell's outputs, with the module's default export under a name of its own."""
-    from nbgrad.widgets.svg import svg
     from nbgrad.widgets.view import STATIC
 
     script = (STATIC / "graph.js").read_text(encoding="utf-8")
@@ -316,6 +322,93 @@ def test_a_page_says_at_once_which_numbers_it_does_not_have(opened: Any) -> None
     expect(panel.get_by_role("button", name="All numbers")).to_have_count(0)
 
 
+# What stands in a box is written in 11 px at a scale of 1.
+SCALE = "e => Number(/scale\\((.*)\\)/.exec(e.getAttribute('transform'))[1])"
+INSIDE = """e => {
+    const [one, stage] = [e, e.closest('.nbg-stage')].map(one => one.getBoundingClientRect());
+    return one.left >= stage.left && one.right <= stage.right && one.top >= stage.top && one.bottom <= stage.bottom;
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("direction", ["TB", "LR"])
+@pytest.mark.parametrize("screen", [(1366, 768), (1920, 1080)])
+def test_what_is_seen_first_can_be_read(opened: Any, stack: Any, screen: Any, direction: Any) -> None:
+    descriptions = [graphs.shared(2), graphs.trained(1, 1), graphs.vanishing(), graphs.recurrent(), stack(250)]
+    whole = 0
+    for description in descriptions:
+        # A cell of a notebook is as wide as its window, less what is beside it.
+        content = f"<meta charset='utf-8'><body>{fragment(lay_out(description, direction=direction))}{runtime()}</body>"
+        tab = opened(content)
+        tab.set_viewport_size({"width": screen[0] - 390, "height": screen[1]})
+        tab.reload()
+        tab.get_by_test_id("nbgrad-node").first.wait_for(state="attached")
+        layer = tab.locator(".nbg-stage > g")
+        expect(layer).to_have_attribute("transform", re.compile("scale"))
+        assert 11 * layer.evaluate(SCALE) >= 9.85
+        assert tab.locator(".nbg-root").first.evaluate(INSIDE)
+        seen = layer.evaluate(INSIDE)
+        expect(tab.locator(".nbg-status")).to_be_visible(visible=not seen)
+        whole += seen
+        tab.get_by_test_id("nbgrad-fit").click()
+        assert layer.evaluate(INSIDE)
+        tab.close()
+    assert 0 < whole < len(descriptions)
+
+
+@pytest.mark.browser
+def test_two_taps_on_a_screen_raise_nothing(browser: Browser, small: Description, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(page(lay_out(small), "touched"), encoding="utf-8")
+    context = browser.new_context(has_touch=True)
+    tab = context.new_page()
+    errors: list[str] = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.goto(file.as_uri())
+    stage = tab.locator(".nbg-stage")
+    for _ in range(2):
+        stage.tap(position={"x": 30, "y": 30})
+    node(tab, "n2").tap()
+    expect(tab.get_by_test_id("nbgrad-details").locator("h3")).to_have_text("mul")
+    context.close()
+    assert errors == []
+
+
+@pytest.mark.browser
+def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> None:
+    for direction in ("TB", "LR"):
+        tab = opened(page(lay_out(stack(60), direction=direction), "paper"))
+        node(tab, tab.locator(".nbg-root").get_attribute("data-node-id") or "").click()
+        tab.set_viewport_size({"width": 718, "height": 1047})  # what A4 has within its margins
+        tab.emulate_media(media="print")
+        assert tab.locator(".nbg-stage > g").evaluate(INSIDE)
+        assert tab.locator(".nbg-stage").evaluate("e => e.getBoundingClientRect().bottom <= innerHeight")
+        assert tab.locator(".nbg-stage").evaluate("e => e.getBoundingClientRect().bottom") <= tab.get_by_test_id(
+            "nbgrad-details"
+        ).evaluate("e => e.getBoundingClientRect().top")
+        expect(tab.get_by_role("toolbar")).to_be_hidden()
+        tab.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("font", ["DejaVu Sans", "Liberation Sans"])
+def test_letters_of_any_font_stay_in_their_boxes(opened: Any, font: str) -> None:
+    described = graphs.wordy()
+    picture = lay_out(described, folding=folded_below(described, 1))
+    still = f"<meta charset='utf-8'><i data-testid='nbgrad-node'></i>{svg(picture)}"
+    for content in (page(picture, "fonts"), still):
+        tab = opened(content.replace(FONT, font).replace(FONT.replace(", ", ",").replace("'", ""), font))
+        wide = """all => all.map(e => {
+            const box = e.parentNode.querySelector('rect, polygon');
+            return box ? e.getComputedTextLength() / box.getBBox().width : 0;
+        })"""
+        shares = tab.locator("svg g:has(> rect) > text").evaluate_all(wide)
+        assert len(shares) > 10
+        assert max(shares) < 0.97
+        tab.close()
+
+
+@pytest.mark.browser
 def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -> None:
     picture = lay_out(stack(250))
     tab = opened(page(picture, "large"))

@@ -5,7 +5,7 @@ import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransfor
 import { FAR } from "./cull";
 import type { Box } from "./description";
 
-const READABLE = 0.4; // below this scale a label is no text any more
+const READABLE = 0.9; // at this scale the lines of a box, and all but the labels of wires, are 10 pixels high
 
 interface Zoomed {
   transform: ZoomTransform;
@@ -16,7 +16,7 @@ export class Camera {
   readonly #zoom: ZoomBehavior<SVGSVGElement, unknown>;
   moving = false; // by hand, just now
   #size: [number, number] = [1, 1]; // of the drawing
-  #width = 0; // of the stage when it was last looked at; 0 before it is in the page
+  #seen: [number, number] = [0, 0]; // the stage when it was last looked at; 0 before it is in the page
 
   constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform, moving: boolean) => void, rests: () => void) {
     this.#zoom = zoom<SVGSVGElement, unknown>()
@@ -41,18 +41,18 @@ export class Camera {
     select(this.stage).on(".zoom", null);
   }
 
-  /** Another drawing is shown: the whole of it if it can be read so, else the place `start`. */
-  look(size: [number, number], start: Box | undefined): void {
+  /** Another drawing is shown: the whole of it if it can be read so, else what is around `start`; whether that is a part. */
+  look(size: [number, number], start: Box | undefined): boolean {
     this.#size = size;
-    const [width, height] = this.#room();
-    if (!width || !height) return;
-    this.#width = width;
+    const [width, height] = (this.#seen = this.#room());
+    if (!width || !height) return false;
     this.fit();
-    if (this.#fitted().k >= READABLE || !start) return;
-    const k = Math.min(1, Math.max(READABLE, 0.95 * Math.max(width / size[0], height / size[1])));
-    // In the middle if there is room for all of it, else so that `start` stands near the end.
-    const place = (room: number, whole: number, end: number) => (whole * k <= room ? (room - whole * k) / 2 : Math.min(20, room - 40 - end * k));
-    this.#set(place(width, size[0], start.x + start.width), place(height, size[1], start.y + start.height), k);
+    if (this.#fitted().k >= READABLE || !start) return false;
+    const k = Math.min(1, Math.max(READABLE, width / size[0], height / size[1]));
+    // As near to the middle as can be without a gap beside the drawing.
+    const place = (room: number, whole: number, middle: number) => (whole * k <= room ? (room - whole * k) / 2 : Math.max(room - whole * k, Math.min(0, room / 2 - middle * k)));
+    this.#set(place(width, size[0], start.x + start.width / 2), place(height, size[1], start.y + start.height / 2), k);
+    return true;
   }
 
   /** Another drawing is shown, in which `box` stands where the reader last saw it. */
@@ -71,15 +71,15 @@ export class Camera {
     this.#zoom.scaleBy(select(this.stage), factor);
   }
 
-  /** The stage has become wider or narrower: what was seen whole still is, else what was in the middle stays there. */
+  /** The stage has another size: what was seen whole still is, else what was in the middle stays there. */
   resized(first: () => void): void {
-    const [width] = this.#room();
-    if (!width || width === this.#width) return;
-    if (!this.#width) return first();
-    const [at, was] = [zoomTransform(this.stage), this.#fitted(this.#width)];
+    const [[width, height], [w, h]] = [this.#room(), this.#seen];
+    if (!width || (width === w && height === h)) return;
+    if (!w) return first();
+    const [at, was] = [zoomTransform(this.stage), this.#fitted(w, h)];
+    this.#seen = [width, height];
     if (Math.abs(at.k - was.k) + Math.abs(at.x - was.x) < 1e-3) this.fit();
-    else this.#zoom.translateBy(select(this.stage), (width - this.#width) / 2 / at.k, 0);
-    this.#width = width;
+    else this.#zoom.translateBy(select(this.stage), (width - w) / 2 / at.k, (height - h) / 2 / at.k);
   }
 
   reveal(box: Box, panel: HTMLElement): void {
@@ -98,8 +98,8 @@ export class Camera {
     return [this.stage.clientWidth, this.stage.clientHeight];
   }
 
-  #fitted(width = this.stage.clientWidth): ZoomTransform {
-    const [height, [w, h]] = [this.stage.clientHeight, this.#size];
+  #fitted(width = this.stage.clientWidth, height = this.stage.clientHeight): ZoomTransform {
+    const [w, h] = this.#size;
     const k = Math.min(1.25, width / w, height / h);
     return zoomIdentity.translate((width - w * k) / 2, (height - h * k) / 2).scale(k);
   }

@@ -117,7 +117,9 @@ const meaning = (node: GraphNode): string => MEANING[node.kind] + (node.root ? "
 export const spoken = (node: GraphNode): string =>
   `${[...node.label, ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
 
-function nodeGroup(node: GraphNode, box: Box): SVGGElement {
+function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
+  const behind = node.kind === "folded" ? 5 : 0; // so much of the boxes behind it is seen
+  const box = { ...whole, width: whole.width - behind, height: whole.height - behind };
   const group = svg("g", {
     class: `nbg-node nbg-${node.kind} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
     role: "button", tabindex: -1, label: spoken(node), testid: "node", "data-node-id": node.id,

@@ -73,7 +73,7 @@ export function folded(base: Picture, closed: Set<string>): Picture {
       if (!scope || !around) continue;
       const inside = description.nodes.filter((other) => where.get(other.id) === stand);
       nodes.push(standIn(stand, scope, inside));
-      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * scope.folds.length) + 28), 47];
+      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * scope.folds.length) + 33), 52];
       const [x, y] = [around.x + (around.width - width) / 2, around.y + (around.height - height) / 2];
       boxes[stand] = { x, y, width, height };
     }

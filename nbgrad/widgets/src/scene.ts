@@ -28,6 +28,7 @@ export class Scene {
     this.paint = new Paint(stage, picture, this.drawing);
     this.cull = new Cull(this.drawing, layout);
     stage.replaceChildren(this.drawing.layer);
+    stage.setAttribute("style", `--nbg-w:${layout.width}px;--nbg-h:${layout.height}px`); // for a page of paper
     const { nodes, marks, edges, scopes } = this.drawing;
     const holds = new Map(description.nodes.map((node) => [node.id, node.holds]));
     for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => view.node(id), holds.get(id));

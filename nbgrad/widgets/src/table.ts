@@ -18,10 +18,12 @@ export function tableOf(description: Description, choose: (id: string) => void):
       const reduction = edge.reduction ? `; gradient summed ${edge.reduction.text}` : "";
       return html("div", {}, `${edge.input ? `${edge.input}: ` : ""}${name(description, edge.source)} ${edge.label}${reduction}`);
     });
+    const back = description.edges.find((edge) => edge.source === node.id && edge.gradient !== null)?.gradient;
+    const gradient = node.gradient?.facts ?? node.rule ?? back ?? (node.root ? "not kept" : "none");
     body.append(
       html("tr", {},
         html("th", { scope: "row" }, go), html("td", {}, MEANING[node.kind]), html("td", {}, scopePath(description, node.scope)),
-        html("td", {}, ...list), html("td", {}, node.gradient?.facts ?? "none"),
+        html("td", {}, ...list), html("td", {}, gradient),
         html("td", {}, node.badges.map((badge) => badge.text).join("; "))),
     );
   }

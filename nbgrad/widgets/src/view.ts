@@ -57,7 +57,9 @@ export class View implements Touched, Keyed, Tools {
     );
     this.#draw();
     this.#timeline.replace(description.history);
-    this.root.style.setProperty("--nbg-height", `${Math.min(640, Math.max(320, this.scene.size[1] + 40))}px`);
+    // As much of a screen as is left beside what a notebook and its browser have around a cell.
+    const room = Math.min(900, Math.max(480, screen.height - 240));
+    this.root.style.setProperty("--nbg-height", `${Math.min(room, Math.max(320, this.scene.size[1] + 40))}px`);
     this.#keys = new Keys(this, [this.#player, this.#timeline]);
     this.#listen();
     this.#watcher = new ResizeObserver(() => this.#camera.resized(() => this.#begin()));
@@ -322,7 +324,8 @@ export class View implements Touched, Keyed, Tools {
   #firstLook(): void {
     const { nodes } = this.scene.description;
     const roots = nodes.filter((node) => node.root || node.kind === "failed");
-    this.#camera.look(this.scene.size, this.scene.box((roots[roots.length - 1] ?? nodes[0])?.id ?? ""));
+    const part = this.#camera.look(this.scene.size, this.scene.box((roots[roots.length - 1] ?? nodes[0])?.id ?? ""));
+    if (part) this.#say("Here is a part of the graph. Drag to see more; Fit shows all of it.");
   }
 
   #wants(event: Event): boolean {
