@@ -29,7 +29,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit write wheels opdb bench test tools lint types unit frontend notebooks save browser clean
+.PHONY: help setup compile lab demo kit write images wheels opdb bench test tools lint types unit frontend notebooks save browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md and docs/parity.md
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
+
+images: setup ## write the pictures of the documentation anew, docs/images: after a change of the front end
+	@$(PY) -m tools.write_images
 
 wheels: ## build a wheel for every Python of PYTHONS that is there, into dist/
 	@for python in $(PYTHONS); do rm -rf $(BUILD)/lib* $(BUILD)/bdist*; \

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.lab.harness import ROOT, SCREENSHOTS, LabServer, NotebookPage
+from tests.lab.harness import ROOT, LabServer, NotebookPage
 
 pytestmark = pytest.mark.browser
 
@@ -41,7 +41,6 @@ def test_the_tour_runs_and_its_graphs_are_alive(lab: NotebookPage, lab_server: L
         expect(lab.output(cell, output - 1)).to_be_hidden()
 
     smallest = lab.output(*shown[0])
-    smallest.screenshot(path=SCREENSHOTS / "first_graph.png")
     view = smallest.get_by_test_id("nbgrad-view")
     assert marks_of(view) == ["broadcast reduction (2, 3) -> (3,): sum dim 0"]
     bias = details_of(view, "c")

@@ -141,6 +141,14 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     expect(details(tab)).to_contain_text("Incoming gradient")
     expect(details(tab)).to_contain_text("Local rule")
     expect(tab.locator(".nbg-edge.nbg-current")).to_have_count(len(described["steps"][meeting]["given"]))
+    expect(tab.locator(".nbg-status")).to_be_hidden()  # nor is a part said to be one any more
+    inside = """e => {
+        const [one, stage] = [e, e.closest('.nbg-stage')].map(one => one.getBoundingClientRect());
+        return one.top < stage.bottom && one.bottom > stage.top;
+    }"""
+    leads_to = tab.locator(".nbg-node.nbg-done", has_text="linear").nth(1)  # the layer before; the other is far away
+    assert leads_to.evaluate(inside)
+    assert tab.locator(".nbg-node.nbg-current").evaluate(inside)
     screenshot(tab, "view_steps")
     slider.focus()
     tab.keyboard.press("Escape")

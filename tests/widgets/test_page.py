@@ -352,6 +352,7 @@ def test_what_is_seen_first_can_be_read(opened: Any, stack: Any, screen: Any, di
         whole += seen
         tab.get_by_test_id("nbgrad-fit").click()
         assert layer.evaluate(INSIDE)
+        expect(tab.locator(".nbg-status")).to_be_hidden()
         tab.close()
     assert 0 < whole < len(descriptions)
 

@@ -136,6 +136,6 @@ export function differencePanel(description: Description, a: number, b: number):
     add(`${where && `${where} › `}${names[at]}`, node);
   });
   for (const one of description.hidden.learned) add(one.label, one);
-  parts.push(html("h4", {}, "Gradient norms"), html("div", { class: "nbg-scroll", tabindex: 0 }, html("table", { class: "nbg-heat nbg-norms", testid: "norms" }, body)));
+  parts.push(html("h4", {}, "Gradient norms"), html("table", { class: "nbg-heat nbg-norms", testid: "norms" }, body));
   return parts;
 }

@@ -14,6 +14,8 @@ import { Scene, type Touched } from "./scene";
 import { tableOf } from "./table";
 import { differencePanel, Timeline } from "./timeline";
 
+const PART = "Here is a part of the graph. Drag to see more; Fit shows all of it.";
+
 export class View implements Touched, Keyed, Tools {
   readonly root = html("div", { class: "nbgrad nbg-both", testid: "view", role: "group" });
   readonly inquiry: Inquiry;
@@ -192,7 +194,6 @@ export class View implements Touched, Keyed, Tools {
   #choose(element: SVGGElement, content: Node[]): void {
     this.chosen?.classList.remove("nbg-chosen");
     this.chosen = element;
-    this.#status.hidden = this.#pathFrom === null;
     element.classList.add("nbg-chosen");
     this.#open(content);
     this.reveal(this.scene.boxOf(element));
@@ -202,6 +203,7 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #open(content: Node[]): void {
+    this.#status.hidden = this.#pathFrom === null;
     this.#panel.replaceChildren(closeButton(() => this.#close()), ...content);
     this.#showPanel(true);
     this.#panel.scrollTop = 0;
@@ -282,7 +284,10 @@ export class View implements Touched, Keyed, Tools {
     else this.#table.focus();
   };
   scale = (factor: number): void => this.#camera.scale(factor);
-  fit = (): void => this.#camera.fit();
+  fit = (): void => {
+    this.#camera.fit();
+    if (this.#status.textContent === PART) this.#status.hidden = true;
+  };
 
   turn = (): void => {
     const direction = this.base.direction === "TB" ? "LR" : "TB";
@@ -309,6 +314,8 @@ export class View implements Touched, Keyed, Tools {
     this.scene.paint.step(step, at);
     if (!step) return this.#close();
     this.#open(stepPanel(this.scene.description, step));
+    // First where it leads to, so that as much of the way there is in sight as there is room for.
+    for (const { edge } of step.given) this.reveal(this.scene.box(this.scene.edge(edge)?.source ?? ""));
     this.reveal(this.scene.box(step.node));
   }
 
@@ -325,7 +332,7 @@ export class View implements Touched, Keyed, Tools {
     const { nodes } = this.scene.description;
     const roots = nodes.filter((node) => node.root || node.kind === "failed");
     const part = this.#camera.look(this.scene.size, this.scene.box((roots[roots.length - 1] ?? nodes[0])?.id ?? ""));
-    if (part) this.#say("Here is a part of the graph. Drag to see more; Fit shows all of it.");
+    if (part) this.#say(PART);
   }
 
   #wants(event: Event): boolean {
