@@ -230,7 +230,9 @@ def _edges(facts: list[Fact], ids: dict[int, str], unkept: set[int]) -> list[Edg
                 "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",
-                "reduction": None if undone is None else reduction(undone, taken, suspicion(fact, shapes, taken)),
+                "reduction": None
+                if undone is None
+                else reduction(undone, taken, source, fact, suspicion(fact, shapes, taken)),
             }
             edges.append(edge)
     return edges

@@ -36,7 +36,8 @@ def with_failure(
             source = ids.get(operand.id or 0)
             if source is None:
                 source = f"n{len(nodes) + 1}"
-                nodes.append(_node(source, kind_of(operand.kind, operand.name), _operand_label(operand), []))
+                known = [Detail(term="shape and dtype", text=operand.what)]
+                nodes.append(_node(source, kind_of(operand.kind, operand.name), _operand_label(operand), known))
             edges.append(_edge(f"e{len(edges)}", source, where, operand))
         details = [Detail(term=one.input, text=one.what) for one in given]
         if failure.place is not None:

@@ -256,7 +256,8 @@ def node_size(node: Node) -> tuple[float, float]:
     behind = BEHIND if node["kind"] == "folded" else 0.0
     if node["rule"] is not None:
         height += RULE_HEIGHT
-        widest = max(widest, text_width(node["rule"], LINE_SIZE, bold=True))
+        earlier = f"∇ norm {max(node['norms'], key=len, default='')}"  # an earlier frame stands in the same box
+        widest = max(widest, *(text_width(text, LINE_SIZE, bold=True) for text in (node["rule"], earlier)))
     return max(56.0, round(max(widest + 2 * _PAD_X, widest * WIDER + _PAD_X))) + behind, height + behind
 
 

@@ -26,7 +26,7 @@ class ReductionRest(NamedTuple):
     """Of what they are written.
 
     Attributes:
-        name: of the input that was broadcast.
+        name: what the input that was broadcast is called.
         undone: the sum that undid it.
         incoming, reduced: the gradient before and after it.
     """
@@ -53,8 +53,8 @@ class ReductionRest(NamedTuple):
         }
 
 
-def reduction(undone: Undone, taken: Input, warning: str | None) -> ReductionOutline:
-    """The outline of the sum that undid the broadcast of one input."""
+def reduction(undone: Undone, taken: Input, source: Fact, fact: Fact, warning: str | None) -> ReductionOutline:
+    """The outline of the sum that undid the broadcast of ``source``, which is the input ``taken`` of ``fact``."""
     return ReductionOutline(
         text=str(undone),
         dims=list(undone.dims),
@@ -64,8 +64,16 @@ def reduction(undone: Undone, taken: Input, warning: str | None) -> ReductionOut
         incoming=None,
         reduced=None,
         warning=warning,
-        rest=ReductionRest(taken.name, undone, taken.unreduced, taken.gradient),
+        rest=ReductionRest(_called(taken, source, fact), undone, taken.unreduced, taken.gradient),
     )
+
+
+def _called(taken: Input, source: Fact, fact: Fact) -> str:
+    """An input as the user calls it, who may have given the name that the op has for it to another tensor."""
+    whose = source.name or ("" if source.op is None else f"the result of {source.op.name}")
+    if not whose or whose == taken.name or fact.op is None:
+        return taken.name
+    return f"{whose}, the {taken.name} of {fact.op.name},"
 
 
 def suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> str | None:
@@ -89,7 +97,7 @@ def suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> str | 
 
 def is_loss(fact: Fact) -> bool:
     """Whether the op of a record is a loss."""
-    return fact.op is not None and fact.op.name.endswith("_loss")
+    return fact.op is not None and fact.op.name.endswith(("_loss", "cross_entropy", "cross_entropy_with_logits"))
 
 
 class _Shaped:

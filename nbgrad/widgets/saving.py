@@ -42,7 +42,7 @@ def saved_by(facts: list[Fact]) -> dict[int, Saved]:
         plan = plans.get((fact.op, uses))
         if plan is None:
             plan = plans[fact.op, uses] = _plan(fact.op, uses)
-        size = sum([size_of[sources[at]] for at in plan.inputs])
+        size = sum([size_of[source] for source in {sources[at] for at in plan.inputs}])  # x in x * x is kept once
         found[fact.id] = Saved(plan.names, size + (size_of[fact.id] if plan.result else 0), plan.whole)
     return found
 

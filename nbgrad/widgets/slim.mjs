@@ -17,7 +17,10 @@ const CUTS = {
     cut(/^  \[Symbol\.iterator\]: selection_iterator\n/gm),
     cut(/^    if \(on\) for \(.*, o; .*\n[^]*?^    return;\n/gm), // what on() answers where it is only asked
   ],
-  "d3-drag": [cut(/^DragEvent\.prototype\.on = [^]*?^\};\n/gm)],
+  "d3-drag": [
+    cut(/^DragEvent\.prototype\.on = [^]*?^\};\n/gm),
+    cut(/ else \{\n    root\.[^]*?^  \}(?=\n)/gm), // browsers that know no selectstart, and nothing newer either
+  ],
   "d3-dispatch": [
     cut(/^  copy: [^]*?^  \},\n/gm),
     cut(/^  apply: [^]*?^  \}\n/gm),

@@ -10,9 +10,11 @@ import torch
 
 import nbgrad
 from nbgrad.core.op import OPS
+from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import Description, Edge, Node
 from nbgrad.widgets.wording import number
+from tests.widgets import graphs
 
 
 def biased() -> nbgrad.AutogradGraph:
@@ -101,6 +103,37 @@ def test_what_an_op_saved_is_what_its_node_holds() -> None:
             ), text
 
 
+def test_what_an_op_keeps_twice_is_counted_once() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        (x * x).sum().backward()
+    assert detail(node(describe(graph), "mul"), "saved for the backward") == "b, a: 12 B"
+
+
+def test_what_an_op_that_raised_was_given_says_what_it_is() -> None:
+    assert detail(node(graphs.stopped(), "w"), "shape and dtype") == "(2, 1) float32"
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "cross_entropy", "binary_cross_entropy_with_logits"])
+def test_a_loss_is_said_to_be_one(name: str) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([[0.5, 0.25]], requires_grad=True)
+        getattr(functional, name)(x, nbgrad.tensor([[1.0, 0.0]])).backward()
+    assert detail(node(describe(graph), name), "what") == "a loss"
+
+
+def test_what_was_broadcast_is_called_as_the_user_calls_it() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        a, b = nbgrad.tensor([[1.0], [2.0]], requires_grad=True), nbgrad.tensor([3.0, 4.0, 5.0], requires_grad=True)
+        y = b - a
+        z = y * a.exp()
+        z.sum().backward()
+    described = describe(graph)
+    words = [one["reduction"]["words"] for one in described["edges"] if one["reduction"] is not None]
+    called = [text.removeprefix("In the forward, ").partition(" of shape")[0] for text in words]
+    assert called == ["b, the a of sub,", "a, the b of sub,", "the result of exp, the b of mul,"]
+
+
 def test_the_reduction_is_a_fact_of_its_edge() -> None:
     described = describe(biased())
     reduction = edge(described, "b", "y = add")["reduction"]
@@ -108,6 +141,7 @@ def test_the_reduction_is_a_fact_of_its_edge() -> None:
     assert (reduction["text"], reduction["dims"], reduction["terms"]) == ("(4, 1) -> (1,): sum dim 0", [0], 4)
     assert reduction["sums"] == ["grad[0] = 2 + 2 + 2 + 2 = 8"]
     assert "adds 4 numbers for each one that is kept" in reduction["words"]
+    assert reduction["words"].startswith("In the forward, b of shape (1,) was repeated along dim 0")
     assert reduction["incoming"] is not None
     assert reduction["incoming"]["cells"] == ["2", "2", "2", "2"]
     assert reduction["reduced"] is not None

@@ -84,6 +84,17 @@ def test_a_reduction_that_nobody_meant_carries_a_warning(opened: Any) -> None:
     screenshot(tab, "view_reduction")
 
 
+def test_reductions_that_are_called_alike_say_where_they_are(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "reductions"))
+    tab.get_by_test_id("nbgrad-reductions").click()
+    listed = details(tab).locator("li small:first-of-type").all_inner_texts()
+    assert len(set(listed)) == len(listed) == 4
+    assert listed[1] == "bias → linear in Sequential › 1 (Block) › wide (Linear)"
+    details(tab).locator("li").last.get_by_role("button").click()
+    sums = details(tab).get_by_test_id("nbgrad-sums")
+    assert sums.evaluate("e => e.scrollWidth <= e.clientWidth"), "what is added up is seen to its end"
+
+
 def test_the_inspector_tells_everything_of_an_op(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.trained(1, 1)), "inspector"))
     tab.get_by_test_id("nbgrad-fit").click()
@@ -647,7 +658,7 @@ def test_what_is_seen_whole_stays_so_beside_a_panel(opened: Any) -> None:
 
 def test_the_tools_fit_into_one_row_of_a_cell(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.trained(12, 1)), "tools"))
-    tab.set_viewport_size({"width": 990, "height": 800})
+    tab.set_viewport_size({"width": 958, "height": 800})  # a cell beside JupyterLab's files, 1,366 pixels wide
     heights = tab.locator(".nbg-tools > :not([hidden])").evaluate_all("all => all.map(e => e.getBoundingClientRect())")
     middles = [round(box["y"] + box["height"] / 2) for box in heights]
     assert max(middles) - min(middles) <= 2

@@ -15,7 +15,7 @@ from nbgrad.widgets.engine import EngineMissing, LayoutTimeout
 from nbgrad.widgets.fold import ASKED, drawable
 from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.keep import HUB
-from nbgrad.widgets.layout import NODES, dot_source, lay_out
+from nbgrad.widgets.layout import NODES, dot_source, lay_out, node_size
 from tests.widgets import graphs
 
 
@@ -96,6 +96,13 @@ def test_steps_of_a_recurrent_cell_stand_below_each_other() -> None:
     assert len(cells) == 8
     assert all(upper["y"] + upper["height"] <= lower["y"] for upper, lower in pairwise(cells))
     assert where["width"] < 4 * cells[0]["width"]
+
+
+def test_an_earlier_gradient_has_room_where_a_later_one_stands(small: Description) -> None:
+    first = small["nodes"][0]
+    width, _ = node_size(first)
+    wide, _ = node_size({**first, "norms": ["0.5", "1.234e-05"]})
+    assert wide > width
 
 
 def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:

@@ -20,7 +20,8 @@ function colour(level: string | undefined): string {
 
 function table(look: Look): HTMLElement {
   const body = html("tbody");
-  const columns = look.columns === look.cells.length ? Math.min(5, look.columns) : look.columns; // a vector is wrapped
+  const wide = 6.7 * Math.max(...look.cells.map((cell) => cell.length)) + 13; // of a cell, in a panel of 288 pixels
+  const columns = look.columns === look.cells.length ? Math.min(5, Math.floor(288 / wide)) : look.columns; // a vector is wrapped
   for (let at = 0; at < look.cells.length; at += columns) {
     const row = html("tr");
     for (let column = at; column < Math.min(at + columns, look.cells.length); column++)

@@ -107,8 +107,9 @@ export function reductionsPanel(description: Description, select: Selection): No
     go.addEventListener("click", choose);
     list.append(html("li", {}, go));
   };
+  const inside = (id: string) => scopePath(description, description.nodes.find((node) => node.id === id)?.scope ?? null);
   for (const edge of description.edges)
-    if (edge.reduction) add(edge.reduction, `${name(description, edge.source)} → ${name(description, edge.target)}`, () => select.mark(edge.id));
+    if (edge.reduction) add(edge.reduction, [`${name(description, edge.source)} → ${name(description, edge.target)}`, inside(edge.target)].filter(Boolean).join(" in "), () => select.mark(edge.id));
   for (const one of description.hidden.reductions)
     add(one, `${one.ends}, ${one.many > 1 ? `${one.many} times ` : ""}inside ${name(description, one.node)}`, () => select.node(one.node));
   const none = "No gradient of what is drawn was summed down.";
