@@ -90,7 +90,7 @@ export class Camera {
     const [x, y] = [x0 + (box.x + box.width / 2) * k, y0 + (box.y + box.height / 2) * k];
     const [mx, my] = [Math.min(80, width / 4), Math.min(60, height / 4)];
     const shift = (at: number, half: number, margin: number, end: number) =>
-      at >= half && at <= end - half ? 0 : Math.min(Math.max(at, margin), end - margin) - at;
+      at >= half && at <= end - half ? 0 : Math.min(Math.max(at, margin, half + 8), end - Math.max(margin, half + 8)) - at;
     const [dx, dy] = [shift(x, (box.width / 2) * k, mx, width), shift(y, (box.height / 2) * k, my, height)];
     if (dx || dy) this.#zoom.translateBy(select(this.stage), dx / k, dy / k);
   }
