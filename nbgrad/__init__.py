@@ -13,7 +13,16 @@ from torch import (
     manual_seed as manual_seed,
 )
 
-from nbgrad import fft as fft, func as func, linalg as linalg, nn as nn, optim as optim, special as special
+from nbgrad import (
+    amp as amp,
+    autograd as autograd,
+    fft as fft,
+    func as func,
+    linalg as linalg,
+    nn as nn,
+    optim as optim,
+    special as special,
+)
 from nbgrad.core.anomaly import AnomalyError as AnomalyError, detect_anomaly as detect_anomaly
 from nbgrad.core.autocast import autocast as autocast
 from nbgrad.core.check import (
@@ -24,17 +33,11 @@ from nbgrad.core.check import (
 from nbgrad.core.checkpoint import checkpoint as checkpoint
 from nbgrad.core.compilation import compiled as compiled
 from nbgrad.core.function import Function as Function, once_differentiable as once_differentiable
-from nbgrad.core.functional import (
-    hessian as hessian,
-    hvp as hvp,
-    jacobian as jacobian,
-    jvp as jvp,
-    vhp as vhp,
-    vjp as vjp,
-)
+from nbgrad.core.functional import hvp as hvp, jvp as jvp, vhp as vhp, vjp as vjp
 from nbgrad.core.grad import backward as backward, grad as grad
 from nbgrad.core.graph import AutogradGraph as AutogradGraph
 from nbgrad.core.interop import from_dlpack as from_dlpack, from_numpy as from_numpy
+from nbgrad.core.jacobian import hessian as hessian, jacobian as jacobian
 from nbgrad.core.modes import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
@@ -108,7 +111,6 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
         import torch
 
         hint = {
-            "autograd": ": what torch has there is nbgrad.grad, nbgrad.backward and nbgrad.Function",
             "distributions": ": use torch.distributions itself, with Distribution.set_default_validate_args(False)",
             "is_tensor": ": ask isinstance(x, nbgrad.Tensor)",
         }.get(name, "")

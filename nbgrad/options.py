@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from nbgrad.core.contents import check_device
 from nbgrad.core.history import FRAMES, HistoryRecorder
 from nbgrad.core.spelling import nearest
-from nbgrad.core.tensor import check_device
 
 View = Literal["graph", "steps", "flow", "text", "none"]
 Direction = Literal["TB", "LR"]

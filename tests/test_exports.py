@@ -152,7 +152,6 @@ def test_an_in_place_twin_is_exported_where_torch_has_it() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("autograd", "nbgrad.grad, nbgrad.backward and nbgrad.Function"),
         ("poisson", "torch.poisson"),
         ("save", "torch.save"),
         ("device", "torch.device"),

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbgrad.core.foreign import check_asker
+
 
 def dtype_name(dtype: torch.dtype) -> str:
     """What messages and pictures call an element type: float32, not torch.float32."""
@@ -16,6 +18,17 @@ def told(name: str, value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
     return f"{name} = {value!r}"
+
+
+def check_device(device: torch.device | str | int) -> torch.device:
+    """The device by that name or number, or an error that says that this machine has none."""
+    wanted = torch.device(device)
+    if wanted.type == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(
+            f"device {str(wanted)!r} was asked for, but torch finds no CUDA device on this machine: "
+            "use device='cpu', or install a CUDA build of torch and a driver"
+        )
+    return wanted
 
 
 def memory_of(data: torch.Tensor) -> int:
@@ -129,8 +142,18 @@ class Contents:
         return self._data.is_meta
 
     @property
+    def _is_param(self) -> bool:
+        """What torch's Parameter marks a tensor with that it is given."""
+        return False
+
+    @_is_param.setter
+    def _is_param(self, _value: bool) -> None:
+        raise TypeError("torch.nn.Parameter(t) wraps torch's own tensors: nbgrad.nn.Parameter(t) is that for nbgrad's")
+
+    @property
     def is_sparse(self) -> bool:
         """Whether only the elements that are not 0 are kept."""
+        check_asker()  # torch's gradcheck does first of all
         return self._data.is_sparse
 
     def get_device(self) -> int:

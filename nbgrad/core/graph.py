@@ -12,6 +12,7 @@ import torch
 
 from nbgrad.core.caller import tensor_variables, user_frame
 from nbgrad.core.collecting import uncollected
+from nbgrad.core.contents import check_device
 from nbgrad.core.frame import Frame, FrameRecorder
 from nbgrad.core.history import FRAMES, History
 from nbgrad.core.listener import Listener
@@ -20,7 +21,6 @@ from nbgrad.core.queries import Queries
 from nbgrad.core.record import Failure, Ran, Record, number_of
 from nbgrad.core.since import Since, since
 from nbgrad.core.stats import summarise_all
-from nbgrad.core.tensor import check_device
 from nbgrad.core.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.update import Update
 

@@ -11,6 +11,7 @@ import torch
 from nbgrad.core.alias import View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
 from nbgrad.core.contents import overlaps
+from nbgrad.core.foreign import check_function
 from nbgrad.core.misuse import explained, told_of
 from nbgrad.core.modes import Switch, current, recording, tell_changed
 from nbgrad.core.tensor import Tensor
@@ -68,6 +69,8 @@ class InPlace:
         enabled = recording(state)
         needs = row._unwrap(args, values, edges if enabled else None)
         plan = None
+        if needs and not enabled:
+            check_function(row.name, state)
         if enabled:
             try:
                 _check(target, row, needs)

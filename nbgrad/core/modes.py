@@ -162,8 +162,7 @@ _torch_records = torch.is_grad_enabled
 def recording(state: State) -> bool:
     """Whether ops record their history in ``state``.
 
-    torch's own ``no_grad`` counts too: its distributions draw samples in it, and its ``autograd.Function`` runs a
-    forward in it whose backward nbgrad does not know.
+    torch's own ``no_grad`` counts too: its distributions draw samples in it.
     """
     return state.grad_enabled and _torch_records()
 

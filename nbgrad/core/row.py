@@ -21,6 +21,7 @@ from nbgrad.core.base import TensorBase
 from nbgrad.core.binding import bind
 from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
+from nbgrad.core.foreign import check_function
 from nbgrad.core.misuse import INFERENCE, check_foreign, explained
 from nbgrad.core.modes import current, recording, tell
 from nbgrad.core.node import Node, Output, next_seq
@@ -245,7 +246,7 @@ class Op:
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
-        recorded = bool(needs) and not state.inference and recording(state)
+        recorded = bool(needs) and not state.inference and (recording(state) or check_function(self.name, state))
         if recorded and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
             self._unwrap(args, values, edges)
@@ -325,8 +326,7 @@ class Op:
             if not result:
                 return None
             out = result[self.live[0]]
-        dtype = out.dtype
-        key = needs
+        dtype, key = out.dtype, needs
         if dtype not in REAL:
             if not differentiable(dtype):
                 return None
@@ -338,8 +338,7 @@ class Op:
             if plan is None:
                 return None
         node = Node.__new__(Node)
-        node.op = self
-        node.plan = plan
+        node.op, node.plan = self, plan
         node.settings = {**self.defaults, **settings} if settings else self.defaults
         if plan.usual is None or settings:
             node.saved = plan.save(values, result if isinstance(result, tuple) else (result,), node.settings)

@@ -13,7 +13,8 @@ from torch.utils.hooks import RemovableHandle
 from nbgrad.core import advice, engine
 from nbgrad.core.alias import View, part
 from nbgrad.core.base import TensorBase, raw_of
-from nbgrad.core.contents import Contents, check_differentiable, dtype_name, owned, told
+from nbgrad.core.contents import Contents, check_device, check_differentiable, dtype_name, owned, told
+from nbgrad.core.foreign import check_asker, check_function
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current, tell_changed, tell_detached
@@ -110,6 +111,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
 
         A tensor that an op made gets none unless it asks with ``retain_grad()``.
         """
+        check_asker()
         if self._grad is None and not self.is_leaf and not self.retains_grad:
             warnings.warn(
                 f"the .grad of a tensor made by {self.grad_fn} is asked for, but only leaves keep their gradients: "
@@ -241,6 +243,8 @@ class Tensor(TensorBase, Contents, TensorMethods):
 
     def detach(self) -> "Tensor":
         """The same memory as a tensor without history: no gradient flows through it."""
+        if self._needs_grad:
+            check_function("detach", current())
         detached = Tensor(self._data.detach())
         tell_detached(self, detached, "detach()")
         return detached
@@ -255,6 +259,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
 
     def __iter__(self) -> Iterator["Tensor"]:
         if self._data.ndim == 0:
+            check_asker()
             raise TypeError("iteration over a 0-d tensor: use t.item() for its value")
         return (self[index] for index in range(len(self._data)))
 
@@ -352,17 +357,6 @@ def numbers(source: Any) -> Any:
     if source.requires_grad:
         warn_number()
     return source.item()
-
-
-def check_device(device: torch.device | str | int) -> torch.device:
-    """The device by that name or number, or an error that says that this machine has none."""
-    wanted = torch.device(device)
-    if wanted.type == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError(
-            f"device {str(wanted)!r} was asked for, but torch finds no CUDA device on this machine: "
-            "use device='cpu', or install a CUDA build of torch and a driver"
-        )
-    return wanted
 
 
 def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_graph: bool) -> Any:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import torch
 
 from nbgrad.core.base import raw_of
+from nbgrad.core.contents import check_device
 from nbgrad.core.modes import current
-from nbgrad.core.tensor import Tensor, check_device
+from nbgrad.core.tensor import Tensor
 from nbgrad.nn.parameter import Uninitialized
 from nbgrad.nn.tree import Tree
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbgrad.core.contents import check_device
 from nbgrad.core.modes import current
-from nbgrad.core.tensor import Tensor, check_device, tensor
+from nbgrad.core.tensor import Tensor, tensor
 
 
 def _shared(data: Any) -> torch.Tensor:

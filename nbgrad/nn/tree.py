@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbgrad.core.foreign import check_asker
 from nbgrad.core.scopes import forget_paths
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.parameter import Buffer, Parameter
@@ -149,6 +150,7 @@ class Tree:
 
     def modules(self) -> "Iterator[Module]":
         """This module and every one below it, a shared one once."""
+        check_asker()
         return (module for _, module in self.named_modules())
 
     def named_children(self) -> "Iterator[tuple[str, Module]]":
@@ -171,6 +173,7 @@ class Tree:
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Every parameter, a shared one once: what an optimizer is given."""
+        check_asker()
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_buffers(

@@ -138,7 +138,7 @@ class Optimizer(torch.optim.Optimizer):
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            held = [(param, grad.data) for param in group["params"] if (grad := param.grad) is not None]
+            held = [(param, grad.data) for param in group["params"] if (grad := param._grad) is not None]
             if held:
                 params, grads = [param for param, _ in held], [grad for _, grad in held]
                 self._observed(params, partial(self.update, params, self._dense(grads), group))

@@ -293,23 +293,6 @@ def test_data_take_our_values(program: Program) -> None:
     agree(program)
 
 
-def test_a_function_of_torchs_own_autograd_is_cut_off_and_not_differentiated_otherwise() -> None:
-    class Rounded(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return x.round() * 2
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> Any:
-            return gradients[0]
-
-    x = tensor([0.3, 1.7], requires_grad=True)
-    y: Any = Rounded.apply(x)
-    assert (y.tolist(), y.requires_grad) == ([0.0, 4.0], False)
-    with pytest.raises(RuntimeError, match="needs no gradient"):
-        y.sum().backward()
-
-
 def test_a_backward_where_torch_records_nothing_says_so() -> None:
     x = tensor([0.3, 1.7], requires_grad=True)
     with torch.no_grad(), pytest.raises(RuntimeError, match=r"Here torch\.no_grad\(\) or .* holds"):

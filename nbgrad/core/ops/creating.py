@@ -8,11 +8,12 @@ import torch
 
 from nbgrad.core.base import raw_of
 from nbgrad.core.binding import NO_OUT
+from nbgrad.core.contents import check_device
 from nbgrad.core.modes import current
 from nbgrad.core.naming import PLACES
 from nbgrad.core.op import install, named
 from nbgrad.core.ops import drawing
-from nbgrad.core.tensor import Tensor, check_device, numbers, tensor
+from nbgrad.core.tensor import Tensor, numbers, tensor
 
 _MADE = {
     "arange": ("*ends", "The numbers from ``start`` (0) up to ``end``, without it, ``step`` (1) apart"),

@@ -1,0 +1,42 @@
+"""What ``torch.autograd`` has, under the names there: most of it is ``nbgrad``'s own too."""
+
+from typing import TYPE_CHECKING, Any
+
+from nbgrad.autograd import function as function, functional as functional
+from nbgrad.core.anomaly import detect_anomaly as detect_anomaly, set_detect_anomaly as set_detect_anomaly
+from nbgrad.core.check import (
+    GradcheckError as GradcheckError,
+    gradcheck as gradcheck,
+    gradgradcheck as gradgradcheck,
+)
+from nbgrad.core.function import Function as Function
+from nbgrad.core.grad import backward as backward, grad as grad
+from nbgrad.core.modes import (
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
+)
+from nbgrad.core.spelling import suggesting
+from nbgrad.core.tensor import Tensor, tensor
+
+
+class _AnyTensor(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Tensor)
+
+
+class Variable(metaclass=_AnyTensor):
+    """``Variable(t)`` is a tensor with the memory of ``t``, which every tensor is; programs of before torch 0.4 say so.
+
+    Args:
+        data: a tensor, of nbgrad or torch.
+        requires_grad: whether a backward gives it a gradient.
+    """
+
+    def __new__(cls, data: Any, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]  # as torch's does
+        return tensor(data.data, requires_grad=requires_grad)
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+    __getattr__ = suggesting(globals())

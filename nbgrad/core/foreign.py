@@ -1,0 +1,69 @@
+"""torch's own utilities that get what is nbgrad's: those that would do nothing to it, or fail in riddles, are an error.
+
+They are plain Python and ask no ``__torch_function__``, so all that there is to see of them is who asks.
+"""
+
+from sys import _getframe, modules
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from nbgrad.core.modes import State
+
+TWINS = {
+    "torch.amp.grad_scaler": "amp",
+    "torch.autograd.gradcheck": "autograd",
+    "torch.nn.utils.clip_grad": "nn.utils",
+    "torch.optim.swa_utils": "optim.swa_utils",
+}
+"""torch's modules that work on torch's own tensors alone; beside them where torch and nbgrad have their functions."""
+
+
+def check_asker() -> None:
+    """Raise where what called the caller is in one of these modules.
+
+    Raises:
+        TypeError: it is; the message names nbgrad's function.
+    """
+    frame: FrameType | None = _getframe(2)
+    place = TWINS.get(frame.f_globals.get("__name__", "")) if frame is not None else None
+    if place is None:
+        return
+    name, public = "", modules[f"torch.{place}"]
+    while not hasattr(public, name) and frame is not None:  # helpers and comprehensions run for what torch shows
+        name, frame = frame.f_code.co_qualname.partition(".")[0].lstrip("_"), frame.f_back
+    raise TypeError(
+        f"torch.{place}.{name} works on torch's own tensors and modules alone: nbgrad.{place}.{name} is the one for "
+        "nbgrad's"
+    )
+
+
+def check_function(op: str, state: "State") -> bool:
+    """False, but where torch runs the forward of a ``torch.autograd.Function``, whose backward nbgrad cannot run.
+
+    Args:
+        op: what is about to run unrecorded, on a tensor that needs a gradient.
+        state: what is switched on.
+
+    Raises:
+        RuntimeError: it does, and the gradient would be lost; the message says what to write instead.
+    """
+    # Only there both kinds of recording are off, torch's and that of its forward mode, and inference is not on.
+    elsewhere = torch._C._is_fwd_grad_enabled() or torch.is_grad_enabled() or torch.is_inference_mode_enabled()
+    if elsewhere or not state.grad_enabled:
+        return False
+    frame: FrameType | None = _getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+            raise RuntimeError(
+                f"{op}() inside torch.utils.checkpoint.checkpoint, which as a rule is a torch.autograd.Function: "
+                "gradients of nbgrad's tensors would be lost. Write nbgrad.checkpoint(...), or pass use_reentrant=False"
+            )
+        frame = frame.f_back
+    raise RuntimeError(
+        f"{op}() on an nbgrad tensor inside a torch.autograd.Function, whose backward nbgrad cannot run: the gradient "
+        "would be lost. Derive the class from nbgrad.autograd.Function, which has the same methods, or pass "
+        "apply() t.detach()"
+    )

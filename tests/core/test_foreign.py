@@ -1,0 +1,209 @@
+"""torch's own utilities on what is nbgrad's: they work, or an error names nbgrad's, and none is wrong in silence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import swa_utils
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+import nbgrad
+from nbgrad import nn
+from tests.core.programs import Library, agree
+
+
+def model() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+
+
+def grown() -> nn.Sequential:
+    """A model whose parameters have gradients."""
+    made = model()
+    made(nbgrad.tensor([[1.0, 2.0], [3.0, 5.0]])).square().sum().backward()
+    return made
+
+
+def x(*values: float) -> nbgrad.Tensor:
+    return nbgrad.tensor(values, dtype=nbgrad.float64, requires_grad=True)
+
+
+BATCHES = [nbgrad.tensor([[1.0, 2.0], [3.0, 5.0]])]
+REFUSED: dict[str, Callable[[], Any]] = {
+    "nn.utils.clip_grad_norm_": lambda: torch.nn.utils.clip_grad_norm_(grown().parameters(), 0.5),
+    "nn.utils.clip_grad_value_": lambda: torch.nn.utils.clip_grad_value_(grown().parameters(), 0.5),
+    "nn.utils.clip_grads_with_norm_": lambda: torch.nn.utils.clip_grads_with_norm_(
+        grown().parameters(), 0.5, torch.tensor(3.0)
+    ),
+    "optim.swa_utils.AveragedModel": lambda: swa_utils.AveragedModel(model()).update_parameters(model()),
+    "optim.swa_utils.update_bn": lambda: swa_utils.update_bn(BATCHES, model()),
+    "amp.GradScaler": lambda: torch.amp.GradScaler("cpu").scale(model()(BATCHES[0]).sum()),
+    "autograd.gradcheck": lambda: torch.autograd.gradcheck(nbgrad.exp, (x(1.0, 2.0),)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_utility_of_torchs_that_cannot_work_names_nbgrads(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^torch\.{name} works on torch's own .*: nbgrad\.{name} is the one"):
+        REFUSED[name]()
+    ours: Any = nbgrad
+    for part in name.split("."):
+        ours = getattr(ours, part)
+    assert callable(ours)
+
+
+def test_a_second_gradient_is_not_checked_by_torch_either() -> None:
+    with pytest.raises(TypeError, match=r"nbgrad\.autograd\.gradcheck is the one"):
+        torch.autograd.gradgradcheck(nbgrad.exp, (x(1.0, 2.0),))
+
+
+def test_torchs_parameter_of_our_tensor_names_nbgrads() -> None:
+    with pytest.raises(TypeError, match=r"nbgrad\.nn\.Parameter\(t\)"):
+        torch.nn.Parameter(nbgrad.ones(2))
+    assert not isinstance(nbgrad.ones(2), torch.nn.Parameter)
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, t: Any) -> Any:
+        ctx.save_for_backward(t)
+        return t * t
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (t,) = ctx.saved_tensors
+        return 2 * t * gradients[0]
+
+
+class Apart(torch.autograd.Function):
+    @staticmethod
+    def forward(t: Any) -> Any:
+        return t.detach().sin()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+
+class Dirty(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, t: Any) -> Any:
+        ctx.mark_dirty(t)
+        return t.mul_(2)
+
+
+@pytest.mark.parametrize(("function", "op"), [(Square, "mul"), (Apart, "detach"), (Dirty, "mul")])
+def test_a_function_of_torchs_is_an_error_and_not_a_gradient_less(function: Any, op: str) -> None:
+    with pytest.raises(
+        RuntimeError, match=rf"^{op}_?\(\) .*inside a torch\.autograd\.Function.*nbgrad\.autograd\.Func"
+    ):
+        function.apply(x(1.0, 2.0) * 1)
+
+
+def test_a_function_of_torchs_runs_on_what_needs_no_gradient() -> None:
+    for given in (x(1.0, 2.0).detach(), nbgrad.tensor([1.0, 2.0])):
+        assert Square.apply(given).tolist() == [1.0, 4.0]
+    with nbgrad.no_grad():
+        assert Square.apply(x(3.0)).tolist() == [9.0]
+
+
+def test_no_grad_of_torchs_is_no_function() -> None:
+    t = x(1.0, 2.0)
+    for switch in (torch.no_grad(), torch.inference_mode(), torch.set_grad_enabled(False)):
+        with switch:
+            assert not (t * 2).requires_grad
+            assert t.detach().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.filterwarnings("ignore:(None of the inputs|torch.utils.checkpoint)")
+@pytest.mark.parametrize("given", [{"use_reentrant": True}, {}])
+def test_torchs_reentrant_checkpoint_names_nbgrads(given: Any) -> None:
+    for run in (lambda t: checkpoint(nbgrad.exp, t, **given), lambda t: checkpoint_sequential(model(), 2, t, **given)):
+        with pytest.raises(RuntimeError, match=r"nbgrad\.checkpoint\(\.\.\.\), or pass use_reentrant=False"):
+            run(nbgrad.ones(3, 2, requires_grad=True))
+
+
+def a_checkpoint_of_torchs(lib: Library) -> tuple[Any, ...]:
+    t = lib.leaf(0.5, 2.0)
+    checkpoint(lambda v: lib.ops.exp(v) * t, t, use_reentrant=False).sum().backward()
+    return (t.grad,)
+
+
+def set_and_forgotten(lib: Library) -> tuple[Any, ...]:
+    t, raised = lib.leaf(-1.0, 4.0), []
+    anomalies = lib.ops.autograd.set_detect_anomaly
+
+    def raises() -> bool:
+        try:
+            lib.ops.sqrt(t).sum().backward()
+        except RuntimeError:
+            return True
+        return False
+
+    for mode in (True, False):
+        anomalies(mode)
+        raised.append(raises())
+    with anomalies(True):
+        raised.append(raises())
+        with anomalies(False):
+            raised.append(raises())
+        raised.append(raises())
+    return *raised, raises()
+
+
+def of_before(lib: Library) -> tuple[Any, ...]:
+    variable = lib.ops.autograd.Variable
+    t = lib.constant(1.0, 2.0)
+    seen, learned = variable(t), variable(t, requires_grad=True)
+    t[0] = 5.0
+    (learned * seen).sum().backward()
+    known = isinstance(t, variable), isinstance(3, variable)
+    return seen, seen.requires_grad, learned, learned.is_leaf, learned.grad, *known
+
+
+def under_the_names_of_autograd(lib: Library) -> tuple[Any, ...]:
+    found, autograd = [], lib.ops.autograd
+    t = lib.leaf(0.5, 2.0)
+    found += autograd.grad(t.exp().sum(), t)
+    autograd.backward(t.exp().sum())
+    with autograd.no_grad(), autograd.enable_grad():
+        found.append((t * 2).requires_grad)
+    with autograd.set_grad_enabled(False):
+        found.append((t * 2).requires_grad)
+    with autograd.inference_mode(), autograd.set_grad_enabled(False):
+        found.append((t * 2).requires_grad)
+    found.append(autograd.gradcheck(lib.ops.exp, (t,)))
+    found.append(autograd.gradgradcheck(lib.ops.exp, (t,)))
+    for settings in ({"vectorize": True}, {"strategy": "forward-mode", "vectorize": True}, {"strict": True}):
+        found.append(autograd.functional.jacobian(lib.ops.exp, t, **settings))
+    for settings in ({"vectorize": True}, {"outer_jacobian_strategy": "forward-mode", "vectorize": True}):
+        found.append(autograd.functional.hessian(lambda v: lib.ops.exp(v).prod(), t, **settings))
+    found += autograd.functional.vjp(lib.ops.exp, t, lib.constant(1.0, 2.0))
+    return *found, t.grad
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning", "ignore:Anomaly Detection has been enabled")
+@pytest.mark.parametrize(
+    "program",
+    [a_checkpoint_of_torchs, of_before, under_the_names_of_autograd, set_and_forgotten],
+    ids=lambda program: program.__name__,
+)
+def test_names_of_torchs_do_what_they_do_there(program: Any) -> None:
+    agree(program)
+
+
+def test_a_strategy_that_there_is_not_is_an_error() -> None:
+    for run in (
+        lambda: nbgrad.jacobian(nbgrad.exp, x(1.0), strategy="sideways"),
+        lambda: nbgrad.hessian(nbgrad.sum, x(1.0), outer_jacobian_strategy="sideways"),
+    ):
+        with pytest.raises(AssertionError, match='"reverse-mode" or "forward-mode"'):
+            run()
+
+
+def test_what_is_in_autograd_is_what_nbgrad_has_of_that_name() -> None:
+    for module in (nbgrad.autograd, nbgrad.amp):
+        for name, value in vars(module).items():
+            if not name.startswith("_") and hasattr(nbgrad, name) and name not in {"Tensor", "functional"}:
+                assert getattr(nbgrad, name) is value
