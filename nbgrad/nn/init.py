@@ -7,7 +7,7 @@ nor explodes with depth. Each function fills its tensor in place and returns it;
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 import torch
 from torch.nn import init as torchs
@@ -34,6 +34,17 @@ def _on_tensor(fill: Callable[Concatenate[torch.Tensor, P], torch.Tensor]) -> Ca
 
 
 calculate_gain = torchs.calculate_gain
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """How many numbers each output is made of, and in how many outputs each input is, as programs ask torch for."""
+    return torchs._calculate_fan_in_and_fan_out(tensor.data)
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: Literal["fan_in", "fan_out"]) -> int:
+    """The one of the two that ``mode`` names."""
+    return torchs._calculate_correct_fan(tensor.data, mode)
+
 
 constant_ = _on_tensor(torchs.constant_)
 zeros_ = _on_tensor(torchs.zeros_)

@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import (
     ReduceLROnPlateau,
     SequentialLR,
     StepLR,
+    _LRScheduler,  # noqa: F401  # what schedules of before torch 2.0 derive from
 )
 
 __all__ = [

@@ -7,6 +7,12 @@ from nbgrad.nn.utils.clipping import (
     clip_grads_with_norm_ as clip_grads_with_norm_,
     get_total_norm as get_total_norm,
 )
+from nbgrad.nn.utils.renewing import (
+    remove_spectral_norm as remove_spectral_norm,
+    remove_weight_norm as remove_weight_norm,
+    spectral_norm as spectral_norm,
+    weight_norm as weight_norm,
+)
 from nbgrad.nn.utils.vectors import (
     parameters_to_vector as parameters_to_vector,
     vector_to_parameters as vector_to_parameters,
