@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from nbgrad.core import ops
 from nbgrad.core.inplace import InPlace
+from nbgrad.core.ops import calling
 from nbgrad.core.row import Op
 from tools.created import CREATED
 
@@ -230,10 +231,10 @@ TYPES = {
     "scale_factor": "float | Sequence[float] | None",
     "sections": INTS,
     "shape": INT,
+    "size_average": "bool | None",
     "shifts": INTS,
     "side": "str | None",
     "size": INT,
-    "sizes": INT,
     "source_dims": INTS,
     "spacing": "float | Sequence[float | Array] | None",
     "sparsity": FLOAT,
@@ -323,6 +324,11 @@ EXCEPTIONS = {
     ("roll", "dims"): INTS,
     ("rot90", "dims"): "Sequence[int]",
     ("scatter", "reduce"): "str | None",
+    **{
+        (name, "reduce"): "bool | None"
+        for name, function in vars(calling).items()
+        if "size_average" in str(getattr(function, "__signature__", ""))
+    },
     ("scatter", "src"): "Operand | None",
     ("scatter", "value"): "Number | None",
     ("swish", "beta"): "float | Array",
@@ -506,7 +512,7 @@ _NEW = "dtype: torch.dtype | None = None, device: torch.device | str | None = No
 _PLACE = "device: torch.device | str | int | None = None, dtype: torch.dtype | None = None"
 _HOW = "non_blocking: bool = False, copy: bool = False, *, memory_format: torch.memory_format = torch.preserve_format"
 _MEDIAN = [("", "Tensor"), ("dim: int, keepdim: bool = False", "ValuesAndIndices")]
-_EXTREME = [*_MEDIAN, ("dim: Tensor | torch.Tensor", "Tensor")]
+_EXTREME = [*_MEDIAN, ("dim: Tensor | torch.Tensor", "Tensor"), ("*, other: Tensor | torch.Tensor", "Tensor")]
 WAYS = {
     "__getitem__": [("index: Any", "Tensor")],
     "__setitem__": [("index: Any, value: Operand", "None")],
@@ -524,13 +530,20 @@ WAYS = {
     ],
     "type_as": [("other: Tensor | torch.Tensor", "Tensor")],
     **{f"new_{kind}": [(f"*size: int | Sequence[int], {_NEW}", "Tensor")] for kind in ("empty", "ones", "zeros")},
+    "new": [("*args: Any, device: torch.device | str | None = None", "Tensor")],
     "new_full": [(f"size: Sequence[int], fill_value: Number, *, {_NEW}", "Tensor")],
     "new_tensor": [(f"data: Any, *, {_NEW}", "Tensor")],
+    "tile": [("*repeats: int | Sequence[int]", "Tensor"), ("*, dims: Sequence[int]", "Tensor")],
     "zero_": [("", "Tensor")],
 }
 """Functions that choose what they do by how they are called: what each way takes after the tensor, and gives."""
 
-METHODS = {"where": [("condition: Tensor | torch.Tensor, other: Operand", "Tensor")]}
+METHODS = {
+    "view": [
+        (takes, "Tensor") for takes in ("*size: int | Sequence[int]", "dtype: torch.dtype", "*, size: Sequence[int]")
+    ],
+    "where": [("condition: Tensor | torch.Tensor, other: Operand", "Tensor")],
+}
 """Such methods whose function has another order of arguments."""
 
 

@@ -1,1 +1,1 @@
-# Compiled as it stands.
+cpdef bint unbound(object value) except -1

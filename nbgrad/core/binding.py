@@ -1,7 +1,11 @@
 """How the arguments of a call become the inputs and the settings of a row."""
 
+import warnings
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
+
+from nbgrad.core.base import TensorBase
+from nbgrad.core.caller import user_place
 
 if TYPE_CHECKING:
     from nbgrad.core.row import Op
@@ -26,6 +30,8 @@ def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tu
     if op.arity < 0:
         op, args = _of_its_length(op, args, settings)
     arity = op.arity
+    if len(args) == arity + 1 and op.name.rstrip("_") in _SCALED:
+        args = _in_order(op, args)
     extra = args[arity:]
     tensors = _inputs(op, args[:arity], settings)
     if settings.pop("out", None) is not None:
@@ -40,11 +46,54 @@ def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tu
     for name, value in settings.items():
         if name not in op.defaults:
             raise TypeError(f"{op.name}() got an unexpected argument {name!r}: {_usage(op)}")
-        if isinstance(value, list):
-            settings[name] = tuple(value)
+        if unbound(value):
+            settings[name] = _plain(op, name, value)
     if missing := [name for name, value in op.defaults.items() if value is Parameter.empty and name not in settings]:
         raise TypeError(f"{op.name}() needs {', '.join(map(repr, missing))}: {_usage(op)}")
     return tuple(tensors), settings, op
+
+
+_SCALED = {"add": "alpha", "addcdiv": "value", "addcmul": "value", "sub": "alpha"}
+"""What torch once took after the first tensor: a number that the others are multiplied by."""
+
+
+def _in_order(op: "Op", args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``args`` with such a number where it stands now, as ``x.add_(-rate, g)`` has it, with torch's warning."""
+    first, number, *others = args
+    if not isinstance(number, int | float | complex):
+        return args
+    place, last = user_place(), f"{_SCALED[op.name.rstrip('_')]}={number!r}"
+    text = f"{op.name}() takes the number that it multiplies by last: write {op.name}(..., {last})"
+    warnings.warn_explicit(text, UserWarning, place.file, place.line)
+    return (first, *others, number)
+
+
+def unbound(value: Any) -> bool:
+    """Whether a setting is not yet as rows take them: a list, or a tensor, or a tuple with one in it."""
+    if isinstance(value, TensorBase):
+        return True
+    if type(value) is tuple:
+        for one in value:  # any() takes a generator, which compiled functions do not have
+            if isinstance(one, TensorBase):
+                return True
+    return isinstance(value, list)
+
+
+def _plain(op: "Op", name: str, value: Any) -> Any:
+    """A setting as rows take them: a tuple for a list, and a number for a tensor that holds one, as torch has it.
+
+    A rule reads the setting later, when the tensor may have been changed.
+    """
+    if isinstance(value, list | tuple):
+        return tuple([_plain(op, name, one) for one in value])
+    if not isinstance(value, TensorBase):
+        return value
+    data: Any = value._data
+    if data.ndim:
+        raise TypeError(f"{op.name}(): {name} is a tensor of shape {tuple(data.shape)}, and no number: {_usage(op)}")
+    if value._needs_grad:
+        raise TypeError(f"{op.name}(): {name} needs a gradient, which would be lost in a setting: pass t.item()")
+    return data.item()
 
 
 def _inputs(op: "Op", given: tuple[Any, ...], settings: dict[str, Any]) -> list[Any]:

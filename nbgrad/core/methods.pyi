@@ -506,7 +506,7 @@ class TensorMethods(Conversions):
         """In place: two to the power of each element."""
     def exp_(self) -> Tensor:
         """In place: the exponential function, elementwise."""
-    def expand(self, *sizes: int | Sequence[int]) -> Tensor:
+    def expand(self, *size: int | Sequence[int]) -> Tensor:
         """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size."""
     def expand_as(self, other: Array) -> Tensor:
         """Dimensions of size 1, and new leading ones, stretched to the shape of another tensor."""
@@ -815,6 +815,9 @@ class TensorMethods(Conversions):
     @overload
     def max(self, dim: Tensor | torch.Tensor) -> Tensor:
         """The maximum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
+    @overload
+    def max(self, *, other: Tensor | torch.Tensor) -> Tensor:
+        """The maximum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
     def maximum(self, b: Array) -> Tensor:
         """The larger of a and b, elementwise, broadcasting; NaN where either is NaN."""
     def mean(
@@ -835,6 +838,9 @@ class TensorMethods(Conversions):
         """The minimum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
     @overload
     def min(self, dim: Tensor | torch.Tensor) -> Tensor:
+        """The minimum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
+    @overload
+    def min(self, *, other: Tensor | torch.Tensor) -> Tensor:
         """The minimum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
     def minimum(self, other: Operand) -> Tensor:
         """The smaller of two, elementwise, broadcasting; NaN where either is NaN."""
@@ -906,6 +912,8 @@ class TensorMethods(Conversions):
         """The tensor with its sign changed."""
     def negative_(self) -> Tensor:
         """In place: the tensor with its sign changed."""
+    def new(self, *args: Any, device: torch.device | str | None = None) -> Tensor:
+        """A tensor of a shape with whatever is in its memory, or of the numbers in a list, with the element type and on the device of this one unless told otherwise."""
     def new_empty(
         self,
         *size: int | Sequence[int],
@@ -1219,7 +1227,11 @@ class TensorMethods(Conversions):
         """Parts of a tensor along ``dim``: as many as asked for, of sizes that differ by at most one; or cut at indices."""
     def threshold_(self, threshold: float, value: float) -> Tensor:
         """In place: the input where it exceeds ``threshold``, ``value`` elsewhere."""
-    def tile(self, *dims: int) -> Tensor:
+    @overload
+    def tile(self, *repeats: int | Sequence[int]) -> Tensor:
+        """Copies of a tensor put side by side; dimensions that no number is given for are not repeated."""
+    @overload
+    def tile(self, *, dims: Sequence[int]) -> Tensor:
         """Copies of a tensor put side by side; dimensions that no number is given for are not repeated."""
     @overload
     def to(
@@ -1336,7 +1348,14 @@ class TensorMethods(Conversions):
         """Variance of all elements, or over ``dim`` (a number or a tuple of numbers)."""
     def vdot(self, other: Array) -> Tensor:
         """Product of two vectors, the first of them conjugated: the length of a complex vector, squared, is real so."""
-    def view(self, *size: int, dtype: torch.dtype | None = None) -> Tensor:
+    @overload
+    def view(self, *size: int | Sequence[int]) -> Tensor:
+        """The same memory in another shape, or with its bits read as another element type."""
+    @overload
+    def view(self, dtype: torch.dtype) -> Tensor:
+        """The same memory in another shape, or with its bits read as another element type."""
+    @overload
+    def view(self, *, size: Sequence[int]) -> Tensor:
         """The same memory in another shape, or with its bits read as another element type."""
     def view_as(self, other: Array) -> Tensor:
         """The same memory in the shape of another tensor."""

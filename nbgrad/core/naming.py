@@ -15,6 +15,9 @@ import torch
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.row import Op
 
+_FUNCTIONS = (torch, torch.nn.functional)
+"""Where torch keeps functions under the names of their rows."""
+
 PLACES: dict[str, Any] = {"fft": torch.fft, "linalg": torch.linalg, "special": torch.special}
 """Where torch keeps a function whose row carries the place in its name, as linalg_det."""
 
@@ -36,7 +39,8 @@ def found(package: str, path: Iterable[str], without: str, decided: dict[str, An
             continue
         for name, value in vars(import_module(f"{package}.{info.name}")).items():
             if isinstance(value, Op):
-                rows.setdefault(value.name, value)
+                for known, row in {value.name: value, **_twins(value.name, value), **_twins(name, value)}.items():
+                    rows.setdefault(known, row)
             if name.startswith("_") or not torch_has(name):
                 continue
             if isinstance(value, Op | InPlace):
@@ -48,10 +52,16 @@ def found(package: str, path: Iterable[str], without: str, decided: dict[str, An
     return rows | functions | decided
 
 
+def _twins(name: str, row: Op) -> dict[str, InPlace]:
+    """The in-place twin of a row under the name that torch has it as a function by, if it does."""
+    there = row._in_place is not None and any(callable(getattr(one, f"{name}_", None)) for one in _FUNCTIONS)
+    return {f"{name}_": row.in_place} if there else {}
+
+
 def torch_has(name: str) -> bool:
     """Whether torch has a function or a method that the table would call so."""
     place, _, rest = name.partition("_")
-    places = (torch, torch.nn.functional, torch.Tensor)
+    places = (*_FUNCTIONS, torch.Tensor)
     return any(callable(getattr(one, name, None)) for one in places) or callable(getattr(PLACES.get(place), rest, None))
 
 

@@ -18,7 +18,7 @@ import torch
 from nbgrad.core.alias import Part, link
 from nbgrad.core.autocast import any_enabled, cast, may_cast
 from nbgrad.core.base import TensorBase
-from nbgrad.core.binding import bind
+from nbgrad.core.binding import bind, unbound
 from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
 from nbgrad.core.foreign import check_function
@@ -230,7 +230,7 @@ class Op:
         if missing < 0 or missing > self.optional:
             return False
         for name, value in settings.items():
-            if name not in self.defaults or isinstance(value, list):
+            if name not in self.defaults or unbound(value):
                 return False
         return not self.required or settings.keys() >= self.required
 

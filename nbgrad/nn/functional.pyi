@@ -3,6 +3,8 @@
 Written by tools/write_functions.py from the op table: change that instead.
 """
 
+import torch
+
 from nbgrad.core.methods import Array, Number
 from nbgrad.core.ops import (
     adaptive_avg_pool1d as adaptive_avg_pool1d,
@@ -21,7 +23,6 @@ from nbgrad.core.ops import (
     avg_pool3d as avg_pool3d,
     batch_norm as batch_norm,
     bilinear as bilinear,
-    binary_cross_entropy as binary_cross_entropy,
     celu_ as celu_,
     channel_shuffle as channel_shuffle,
     conv1d as conv1d,
@@ -30,9 +31,7 @@ from nbgrad.core.ops import (
     conv_transpose1d as conv_transpose1d,
     conv_transpose2d as conv_transpose2d,
     conv_transpose3d as conv_transpose3d,
-    cosine_embedding_loss as cosine_embedding_loss,
     cosine_similarity as cosine_similarity,
-    cross_entropy as cross_entropy,
     ctc_loss as ctc_loss,
     dropout as dropout,
     dropout1d as dropout1d,
@@ -55,21 +54,17 @@ from nbgrad.core.ops import (
     gumbel_softmax as gumbel_softmax,
     hardshrink as hardshrink,
     hardtanh_ as hardtanh_,
-    hinge_embedding_loss as hinge_embedding_loss,
     instance_norm as instance_norm,
     interpolate as interpolate,
-    kl_div as kl_div,
     layer_norm as layer_norm,
     leaky_relu_ as leaky_relu_,
     linear as linear,
     linear_cross_entropy as linear_cross_entropy,
     local_response_norm as local_response_norm,
-    log_softmax as log_softmax,
     logsigmoid as logsigmoid,
     lp_pool1d as lp_pool1d,
     lp_pool2d as lp_pool2d,
     lp_pool3d as lp_pool3d,
-    margin_ranking_loss as margin_ranking_loss,
     max_pool1d as max_pool1d,
     max_pool1d_with_indices as max_pool1d_with_indices,
     max_pool2d as max_pool2d,
@@ -80,9 +75,6 @@ from nbgrad.core.ops import (
     max_unpool2d as max_unpool2d,
     max_unpool3d as max_unpool3d,
     multi_head_attention_forward as multi_head_attention_forward,
-    multilabel_margin_loss as multilabel_margin_loss,
-    multilabel_soft_margin_loss as multilabel_soft_margin_loss,
-    nll_loss as nll_loss,
     normalize as normalize,
     one_hot as one_hot,
     pad as pad,
@@ -90,7 +82,6 @@ from nbgrad.core.ops import (
     pdist as pdist,
     pixel_shuffle as pixel_shuffle,
     pixel_unshuffle as pixel_unshuffle,
-    poisson_nll_loss as poisson_nll_loss,
     prelu as prelu,
     relu_ as relu_,
     rms_norm as rms_norm,
@@ -98,17 +89,12 @@ from nbgrad.core.ops import (
     scaled_dot_product_attention as scaled_dot_product_attention,
     selu_ as selu_,
     sigmoid as sigmoid,
-    smooth_l1_loss as smooth_l1_loss,
-    soft_margin_loss as soft_margin_loss,
-    softmax as softmax,
-    softmin as softmin,
     softplus as softplus,
     softshrink as softshrink,
     softsign as softsign,
     tanh as tanh,
     tanhshrink as tanhshrink,
     threshold_ as threshold_,
-    triplet_margin_loss as triplet_margin_loss,
     triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,
     unfold as unfold,
     upsample as upsample,
@@ -243,8 +229,33 @@ __all__ = [
     "upsample",
 ]
 
+def binary_cross_entropy(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """How badly probabilities predict a yes or no: minus the log of the probability given to what is true.
+
+    Scores before their sigmoid are better given to binary_cross_entropy_with_logits, which loses no precision. The
+    logarithms count as at least -100.
+
+    Shapes: input and target alike, between 0 and 1; weight broadcasts to them. Output (), or as input with
+    ``reduction="none"``. Raises ValueError where input and target differ in shape.
+    """
+
 def binary_cross_entropy_with_logits(
-    input: Array, target: Array, weight: Array | None = None, reduction: str = "mean", pos_weight: Array | None = None
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: str = "mean",
+    pos_weight: Array | None = None,
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
 ) -> Tensor:
     """The row of that name in torch's order of arguments, the weight of the positive answers last."""
 
@@ -254,6 +265,46 @@ def celu(input: Array, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
     So the gradient has no jump at 0 (Barron 2017, https://arxiv.org/abs/1704.07483).
 
     Shapes: output as input. Raises RuntimeError where alpha is 0.
+    """
+
+def cosine_embedding_loss(
+    input1: Array,
+    input2: Array,
+    target: Array,
+    margin: float = 0.0,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """One minus the cosine of two vectors where the target is 1, what exceeds ``margin`` of it where it is -1.
+
+    Embeddings of sentences and faces are compared by angle.
+
+    Shapes: inputs (D,) with target (), or (N, D) with (N,); output (), or as target with ``reduction="none"``. Raises
+    RuntimeError for others.
+    """
+
+def cross_entropy(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    ignore_index: int | None = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """How badly scores predict classes: minus the log of the probability that softmax gives the right one.
+
+    The loss of classification and of language models. Its gradient is as simple as can be: the probabilities minus the
+    truth. ``label_smoothing`` spreads a part of the target over all classes (Szegedy et al. 2015,
+    https://arxiv.org/abs/1512.00567).
+
+    Shapes: input (C,), (N, C) or (N, C, d1, ...) scores; target class numbers of that shape without C, or probabilities
+    of that shape; weight (C,). Output (), or as the class numbers with ``reduction="none"``. Raises IndexError for a
+    class number out of range. Warns where there is one class, whose loss is always 0.
     """
 
 def elu(input: Array, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
@@ -289,6 +340,22 @@ def hardtanh(input: Array, min_val: float = -1.0, max_val: float = 1.0, inplace:
     Shapes: output as input. Raises ValueError where min_val exceeds max_val.
     """
 
+def hinge_embedding_loss(
+    input: Array,
+    target: Array,
+    margin: float = 1.0,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """The input itself where the target is 1, how far it falls short of ``margin`` where the target is -1.
+
+    With a distance as input it brings pairs that belong together near and keeps others apart.
+
+    Shapes: input and target broadcast; output (), or that shape with ``reduction="none"``.
+    """
+
 def huber_loss(
     input: Array, target: Array, reduction: str = "mean", delta: float = 1.0, weight: Array | None = None
 ) -> Tensor:
@@ -299,7 +366,33 @@ def huber_loss(
     Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
     """
 
-def l1_loss(input: Array, target: Array, reduction: str = "mean", weight: Array | None = None) -> Tensor:
+def kl_div(
+    input: Array,
+    target: Array,
+    reduction: str = "mean",
+    log_target: bool = False,
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """Kullback-Leibler divergence of predicted log probabilities from probabilities: how much the target knows more.
+
+    Distillation (Hinton et al. 2015, https://arxiv.org/abs/1503.02531) and variational inference minimize it.
+    ``input`` holds logarithms; so does ``target`` with ``log_target``.
+
+    Shapes: input and target broadcast; output (), or that shape with ``reduction="none"``. ``reduction="batchmean"``
+    divides by the size of the batch, as the definition has it; "mean" divides by the number of elements and warns.
+    """
+
+def l1_loss(
+    input: Array,
+    target: Array,
+    reduction: str = "mean",
+    weight: Array | None = None,
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
     """Mean absolute error between a prediction and its target; ``weight`` says how much each element counts.
 
     Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
@@ -313,6 +406,30 @@ def leaky_relu(input: Array, negative_slope: float = 0.01, inplace: bool = False
     Shapes: output as input.
     """
 
+def log_softmax(input: Array, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    """Logarithm of softmax along ``dim``, computed without overflow.
+
+    Cross entropy is built on it.
+
+    Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
+    """
+
+def margin_ranking_loss(
+    input1: Array,
+    input2: Array,
+    target: Array,
+    margin: float = 0.0,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """How far input1 falls short of leading input2 by ``margin``, where the target is 1; the reverse where it is -1.
+
+    Shapes: inputs and target of one rank, broadcast; output (), or that shape with ``reduction="none"``. Raises
+    RuntimeError where the ranks differ.
+    """
+
 def mish(input: Array, inplace: bool = False) -> Tensor:
     """The input times tanh of its softplus, elementwise: a smooth relative of relu with a dip below 0.
 
@@ -321,16 +438,99 @@ def mish(input: Array, inplace: bool = False) -> Tensor:
     Shapes: output as input.
     """
 
-def mse_loss(input: Array, target: Array, reduction: str = "mean", weight: Array | None = None) -> Tensor:
+def mse_loss(
+    input: Array,
+    target: Array,
+    reduction: str = "mean",
+    weight: Array | None = None,
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
     """Mean squared error between a prediction and its target; ``weight`` says how much each element counts.
 
     Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
     """
 
 def multi_margin_loss(
-    input: Array, target: Array, p: float = 1, margin: float = 1.0, weight: Array | None = None, reduction: str = "mean"
+    input: Array,
+    target: Array,
+    p: float = 1,
+    margin: float = 1.0,
+    weight: Array | None = None,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
 ) -> Tensor:
     """The row of that name in torch's order of arguments, the weights of the classes after the settings."""
+
+def multilabel_margin_loss(
+    input: Array,
+    target: Array,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """How far the scores of the right classes fall short of leading each of the others by 1.
+
+    Shapes: input (C,) or (N, C), target alike: the numbers of the right classes, ended by -1. Output (), or (N,) with
+    ``reduction="none"``.
+    """
+
+def multilabel_soft_margin_loss(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """Binary cross entropy of scores, averaged over classes: for inputs that may have several labels at once.
+
+    Shapes: input and target (C,) or (N, C), target of zeros and ones; weight broadcasts to them. Output (), or (N,)
+    with ``reduction="none"``.
+    """
+
+def nll_loss(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    ignore_index: int | None = -100,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """Minus the log probability of the right class, where ``input`` holds log probabilities.
+
+    After log_softmax it is cross entropy. The mean is weighted by the weights of the targets' classes; targets of
+    ``ignore_index`` count nothing.
+
+    Shapes: input (C,), (N, C) or (N, C, d1, ...); target class numbers of that shape without C; weight (C,). Output (),
+    or as the target with ``reduction="none"``. Raises IndexError for a class number out of range.
+    """
+
+def poisson_nll_loss(
+    input: Array,
+    target: Array,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float | None = 1e-08,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """Minus the log-likelihood of counts under Poisson distributions with the predicted rates.
+
+    The loss of counting: photons, clicks, spikes. ``input`` holds logarithms of rates with ``log_input``. ``full`` adds
+    Stirling's approximation of what does not depend on the input; ``eps`` keeps the logarithm of a rate finite.
+
+    Shapes: input and target broadcast; output (), or that shape with ``reduction="none"``.
+    """
 
 def relu(input: Array, inplace: bool = False) -> Tensor:
     """The rectified linear unit: x where it is positive, 0 elsewhere.
@@ -372,10 +572,77 @@ def silu(input: Array, inplace: bool = False) -> Tensor:
     Shapes: output as input.
     """
 
+def smooth_l1_loss(
+    input: Array,
+    target: Array,
+    reduction: str = "mean",
+    beta: Number = 1.0,
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """Squared error for errors below ``beta``, absolute error beyond it.
+
+    Detectors fit their boxes with it (Girshick 2015, https://arxiv.org/abs/1504.08083): an outlier pulls no harder than
+    1, and near 0 the gradient vanishes smoothly.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
+    """
+
+def soft_margin_loss(
+    input: Array,
+    target: Array,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """The logistic loss of scores against signs: binary cross entropy where the answers are -1 and 1.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
+    """
+
+def softmax(input: Array, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    """Turns scores along ``dim`` into probabilities: positive numbers that add up to 1.
+
+    Attention weighs its values with it, classifiers make class probabilities with it. With ``dtype`` it computes in
+    that element type, so that scores of half precision lose nothing on the way.
+
+    Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
+    """
+
+def softmin(input: Array, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    """Turns costs along ``dim`` into probabilities: softmax of minus the input, so that the smallest weighs most.
+
+    Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
+    """
+
 def threshold(input: Array, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """The input where it exceeds ``threshold``, ``value`` elsewhere.
 
     Relu is the one with both 0.
 
     Shapes: output as input.
+    """
+
+def triplet_margin_loss(
+    anchor: Array,
+    positive: Array,
+    negative: Array,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float | None = 1e-06,
+    swap: bool = False,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+) -> Tensor:
+    """How far a negative example falls short of being ``margin`` farther from an anchor than a positive one.
+
+    Face recognition learns its embedding so (Schroff et al. 2015, https://arxiv.org/abs/1503.03832). With ``swap`` the
+    negative's distance from the positive counts where it is smaller.
+
+    Shapes: all (D,) or (N, D), broadcast; output (), or (N,) with ``reduction="none"``. Raises ValueError for a margin
+    that is not positive.
     """

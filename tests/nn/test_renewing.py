@@ -1,4 +1,4 @@
-"""Weights that a hook makes anew before each forward, next to torch's: the first ``weight_norm`` and ``spectral_norm``."""
+"""Weights that a hook makes anew before each forward, next to torch's: its first ``weight_norm``, ``spectral_norm``."""
 
 from typing import Any
 

@@ -37,6 +37,15 @@ def abs(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def abs_(input: Array) -> Tensor:
+    """In place: absolute value, elementwise.
+
+    L1 losses and L1 regularization (the lasso, Tibshirani 1996) add it up: their pull does not weaken near 0, so
+    weights become exactly 0. At 0 the gradient is 0, as torch has it.
+
+    Shapes: output as input.
+    """
+
 def absolute(input: Array) -> Tensor:
     """Absolute value, elementwise.
 
@@ -55,8 +64,25 @@ def acos(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def acos_(input: Array) -> Tensor:
+    """In place: the angle in radians whose cosine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends.
+
+    It gives the angle between unit vectors, to which ArcFace (Deng et al. 2018, https://arxiv.org/abs/1801.07698)
+    adds its margin.
+
+    Shapes: output as input.
+    """
+
 def acosh(input: Array) -> Tensor:
     """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
+
+    The distance of two points in hyperbolic space is one.
+
+    Shapes: output as input.
+    """
+
+def acosh_(input: Array) -> Tensor:
+    """In place: inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
 
     The distance of two points in hyperbolic space is one.
 
@@ -181,6 +207,12 @@ def addmv(input: Array, mat: Array, vec: Array, beta: Number = 1, alpha: Number 
     Shapes: (n, k) and (k,), input broadcasts to (n,). Raises RuntimeError where they do not fit.
     """
 
+def addmv_(input: Array, mat: Array, vec: Array, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """In place: the product of a matrix and a vector, added to the input, each with a factor.
+
+    Shapes: (n, k) and (k,), input broadcasts to (n,). Raises RuntimeError where they do not fit.
+    """
+
 def addr(input: Array, vec1: Array, vec2: Array, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """The outer product of two vectors, added to the input, each with a factor.
 
@@ -295,8 +327,25 @@ def arccos(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def arccos_(input: Array) -> Tensor:
+    """In place: the angle in radians whose cosine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends.
+
+    It gives the angle between unit vectors, to which ArcFace (Deng et al. 2018, https://arxiv.org/abs/1801.07698)
+    adds its margin.
+
+    Shapes: output as input.
+    """
+
 def arccosh(input: Array) -> Tensor:
     """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
+
+    The distance of two points in hyperbolic space is one.
+
+    Shapes: output as input.
+    """
+
+def arccosh_(input: Array) -> Tensor:
+    """In place: inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
 
     The distance of two points in hyperbolic space is one.
 
@@ -311,8 +360,24 @@ def arcsin(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def arcsin_(input: Array) -> Tensor:
+    """In place: the angle in radians whose sine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends.
+
+    It gives the latitude of a direction.
+
+    Shapes: output as input.
+    """
+
 def arcsinh(input: Array) -> Tensor:
     """Inverse hyperbolic sine, elementwise: like a logarithm far from 0, like the identity near it.
+
+    It tames data with long tails on both sides.
+
+    Shapes: output as input.
+    """
+
+def arcsinh_(input: Array) -> Tensor:
+    """In place: inverse hyperbolic sine, elementwise: like a logarithm far from 0, like the identity near it.
 
     It tames data with long tails on both sides.
 
@@ -335,8 +400,24 @@ def arctan2(input: Array, other: Operand) -> Tensor:
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
 
+def arctan_(input: Array) -> Tensor:
+    """In place: the angle in radians whose tangent each element is: squeezes any number into (-pi/2, pi/2).
+
+    It bounds a score as tanh does, with flatter tails.
+
+    Shapes: output as input.
+    """
+
 def arctanh(input: Array) -> Tensor:
     """Inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
+
+    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
+
+    Shapes: output as input.
+    """
+
+def arctanh_(input: Array) -> Tensor:
+    """In place: inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
 
     Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
 
@@ -407,8 +488,24 @@ def asin(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def asin_(input: Array) -> Tensor:
+    """In place: the angle in radians whose sine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends.
+
+    It gives the latitude of a direction.
+
+    Shapes: output as input.
+    """
+
 def asinh(input: Array) -> Tensor:
     """Inverse hyperbolic sine, elementwise: like a logarithm far from 0, like the identity near it.
+
+    It tames data with long tails on both sides.
+
+    Shapes: output as input.
+    """
+
+def asinh_(input: Array) -> Tensor:
+    """In place: inverse hyperbolic sine, elementwise: like a logarithm far from 0, like the identity near it.
 
     It tames data with long tails on both sides.
 
@@ -431,8 +528,24 @@ def atan2(input: Array, other: Operand) -> Tensor:
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
 
+def atan_(input: Array) -> Tensor:
+    """In place: the angle in radians whose tangent each element is: squeezes any number into (-pi/2, pi/2).
+
+    It bounds a score as tanh does, with flatter tails.
+
+    Shapes: output as input.
+    """
+
 def atanh(input: Array) -> Tensor:
     """Inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
+
+    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
+
+    Shapes: output as input.
+    """
+
+def atanh_(input: Array) -> Tensor:
+    """In place: inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
 
     Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
 
@@ -701,6 +814,14 @@ def ceil(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def ceil_(input: Array) -> Tensor:
+    """In place: the next whole number above, elementwise.
+
+    It counts the batches that a data set fills.
+
+    Shapes: output as input.
+    """
+
 def celu(input: Array, alpha: Number = 1.0) -> Tensor:
     """An elu whose slope is 1 on both sides of 0 whatever ``alpha`` is.
 
@@ -756,8 +877,26 @@ def clamp(input: Array, min: Operand | None = None, max: Operand | None = None) 
     a tensor.
     """
 
+def clamp_(input: Array, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """In place: each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
+
+    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between and at
+    the bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max.
+
+    Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
+    a tensor.
+    """
+
 def clamp_max(input: Array, max: Operand) -> Tensor:
     """Each element moved down to ``max``, a number or a tensor that broadcasts.
+
+    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has it.
+
+    Shapes: input and max broadcast to the output. Raises RuntimeError where they do not.
+    """
+
+def clamp_max_(input: Array, max: Operand) -> Tensor:
+    """In place: each element moved down to ``max``, a number or a tensor that broadcasts.
 
     Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has it.
 
@@ -772,8 +911,26 @@ def clamp_min(input: Array, min: Operand) -> Tensor:
     Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
     """
 
+def clamp_min_(input: Array, min: Operand) -> Tensor:
+    """In place: each element moved up to ``min``, a number or a tensor that broadcasts.
+
+    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has it.
+
+    Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
+    """
+
 def clip(input: Array, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
+
+    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between and at
+    the bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max.
+
+    Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
+    a tensor.
+    """
+
+def clip_(input: Array, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """In place: each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
     Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between and at
     the bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max.
@@ -828,6 +985,12 @@ def conj(input: Array) -> Tensor:
 
 def conj_physical(input: Array) -> Tensor:
     """The complex conjugate, computed: ``conj`` only marks the tensor to be read so.
+
+    Shapes: output as input.
+    """
+
+def conj_physical_(input: Array) -> Tensor:
+    """In place: the complex conjugate, computed: ``conj`` only marks the tensor to be read so.
 
     Shapes: output as input.
     """
@@ -968,8 +1131,24 @@ def cos(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def cos_(input: Array) -> Tensor:
+    """In place: cosine of angles in radians, elementwise.
+
+    Learning rates that fall along a cosine, and rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864).
+
+    Shapes: output as input.
+    """
+
 def cosh(input: Array) -> Tensor:
     """Hyperbolic cosine, elementwise.
+
+    The log-cosh loss is smooth at 0 and grows like an absolute value.
+
+    Shapes: output as input.
+    """
+
+def cosh_(input: Array) -> Tensor:
+    """In place: hyperbolic cosine, elementwise.
 
     The log-cosh loss is smooth at 0 and grows like an absolute value.
 
@@ -1104,6 +1283,14 @@ def deg2rad(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def deg2rad_(input: Array) -> Tensor:
+    """In place: degrees as radians, elementwise.
+
+    Rotations that augment images are given in degrees and computed in radians.
+
+    Shapes: output as input.
+    """
+
 def det(A: Array) -> Tensor:
     """The determinant of square matrices: the factor by which they change volumes.
 
@@ -1219,6 +1406,15 @@ def dropout3d(input: Array, p: float = 0.5, training: bool = True, inplace: bool
     """Switches whole channels of volumes off: see feature_dropout.
 
     Shapes: input (N, C, D, H, W) or (C, D, H, W), output as input.
+    """
+
+def dropout_(input: Array, noise: Array) -> Tensor:
+    """In place: the input times noise drawn before, which is 0 where a number is dropped and makes up for it elsewhere.
+
+    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). What is dropped
+    gets no gradient.
+
+    Shapes: noise broadcasts to input, output as input.
     """
 
 def dsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
@@ -1356,8 +1552,24 @@ def erf(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def erf_(input: Array) -> Tensor:
+    """In place: the error function, elementwise: twice the area under a bell curve from 0.
+
+    The GELU activation (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415) weighs its input by it.
+
+    Shapes: output as input.
+    """
+
 def erfc(input: Array) -> Tensor:
     """One minus the error function, elementwise, exact also where that is nearly 0.
+
+    The tails of a normal distribution are this.
+
+    Shapes: output as input.
+    """
+
+def erfc_(input: Array) -> Tensor:
+    """In place: one minus the error function, elementwise, exact also where that is nearly 0.
 
     The tails of a normal distribution are this.
 
@@ -1388,22 +1600,46 @@ def exp2(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
-def expand(x: Array, sizes: Sequence[int]) -> Tensor:
+def exp2_(input: Array) -> Tensor:
+    """In place: two to the power of each element.
+
+    Hardware computes it faster than the exponential of base e, so fast attention kernels use it.
+
+    Shapes: output as input.
+    """
+
+def exp_(x: Array) -> Tensor:
+    """In place: the exponential function, elementwise.
+
+    Softmax turns scores into positive numbers with it. It is its own derivative, so large values have large gradients.
+
+    Shapes: output as x.
+    """
+
+def expand(x: Array, size: Sequence[int]) -> Tensor:
     """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size.
 
     Broadcasting does this silently; its gradient sums over what was stretched.
 
-    Shapes: output as ``sizes``. Raises RuntimeError where a dimension that is not 1 would change.
+    Shapes: output as ``size``. Raises RuntimeError where a dimension that is not 1 would change.
     """
 
 def expand_as(input: Array, other: Array) -> Tensor:
     """Dimensions of size 1, and new leading ones, stretched to the shape of another tensor."""
 
-def expand_copy(x: Array, *, sizes: int) -> Tensor:
+def expand_copy(x: Array, *, size: int) -> Tensor:
     """What ``expand`` gives, in memory of its own."""
 
 def expm1(input: Array) -> Tensor:
     """The exponential minus 1, elementwise, exact also near 0.
+
+    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) is this for negative numbers.
+
+    Shapes: output as input.
+    """
+
+def expm1_(input: Array) -> Tensor:
+    """In place: the exponential minus 1, elementwise, exact also near 0.
 
     The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) is this for negative numbers.
 
@@ -1717,8 +1953,24 @@ def fill(input: Array, value: Operand) -> Tensor:
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
 
+def fill_(input: Array, value: Operand) -> Tensor:
+    """In place: a tensor like the input, every element of which is the value.
+
+    ``x.fill_(0)`` clears a buffer. What was there before gets the gradient 0.
+
+    Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
+    """
+
 def fix(input: Array) -> Tensor:
     """The whole part, elementwise: rounded towards 0.
+
+    It is what a conversion to an integer does.
+
+    Shapes: output as input.
+    """
+
+def fix_(input: Array) -> Tensor:
+    """In place: the whole part, elementwise: rounded towards 0.
 
     It is what a conversion to an integer does.
 
@@ -1753,6 +2005,14 @@ def float_power(input: Array, exponent: Operand) -> Tensor:
 
 def floor(input: Array) -> Tensor:
     """The next whole number below, elementwise.
+
+    It makes the index of a bin from a number.
+
+    Shapes: output as input.
+    """
+
+def floor_(input: Array) -> Tensor:
+    """In place: the next whole number below, elementwise.
 
     It makes the index of a bin from a number.
 
@@ -1803,6 +2063,14 @@ def fold(
 
 def frac(input: Array) -> Tensor:
     """What is left of each element without its whole part, with the sign of the element.
+
+    Positions within a period come from it; between its steps its slope is 1.
+
+    Shapes: output as input.
+    """
+
+def frac_(input: Array) -> Tensor:
+    """In place: what is left of each element without its whole part, with the sign of the element.
 
     Positions within a period come from it; between its steps its slope is 1.
 
@@ -1911,6 +2179,15 @@ def gaussian_nll_loss(
 
 def gcd(input: Array, other: Operand) -> Tensor:
     """The greatest common divisor of whole numbers, elementwise, broadcasting; it has no gradient.
+
+    Strides that meet in a convolution are found with it.
+
+    Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
+    numbers.
+    """
+
+def gcd_(input: Array, other: Operand) -> Tensor:
+    """In place: the greatest common divisor of whole numbers, elementwise, broadcasting; it has no gradient.
 
     Strides that meet in a convolution are found with it.
 
@@ -2213,6 +2490,14 @@ def i0(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def i0_(input: Array) -> Tensor:
+    """In place: the modified Bessel function of order 0, elementwise.
+
+    The von Mises distribution of angles is scaled by it, and Kaiser windows of audio models are made of it.
+
+    Shapes: output as input.
+    """
+
 def igamma(input: Array, other: Operand) -> Tensor:
     """The regularized lower incomplete gamma function of shape ``input`` at ``other``, elementwise.
 
@@ -2248,6 +2533,15 @@ def index_fill(input: Array, dim: int, index: Array, value: Operand) -> Tensor:
 
 def index_put(input: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Tensor:
     """Input with the elements at ``indices`` replaced by ``values``, in torch's order of arguments."""
+
+def index_put_(input: Array, values: Operand, indices: Sequence[Array | None], accumulate: bool = False) -> Tensor:
+    """In place: input with the elements at ``indices``, one tensor for each dimension, replaced by values, or values added.
+
+    It is ``x[indices] = values`` without the change in place. Repeated places add up with ``accumulate``.
+
+    Shapes: values broadcasts to what the indices pick, output as input. Raises IndexError where an index is out of
+    range.
+    """
 
 def index_reduce(
     input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
@@ -2441,6 +2735,15 @@ def layer_norm(
 
 def lcm(input: Array, other: Operand) -> Tensor:
     """The least common multiple of whole numbers, elementwise, broadcasting; it has no gradient.
+
+    Rhythms of different lengths meet again after it.
+
+    Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
+    numbers.
+    """
+
+def lcm_(input: Array, other: Operand) -> Tensor:
+    """In place: the least common multiple of whole numbers, elementwise, broadcasting; it has no gradient.
 
     Rhythms of different lengths meet again after it.
 
@@ -2865,8 +3168,24 @@ def log10(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def log10_(input: Array) -> Tensor:
+    """In place: logarithm to base 10, elementwise; NaN for negative numbers, -inf at 0.
+
+    Decibels and the signal-to-noise ratio of images are made with it.
+
+    Shapes: output as input.
+    """
+
 def log1p(input: Array) -> Tensor:
     """Logarithm of 1 plus each element, exact also near 0.
+
+    Counts with a long tail are put in with it, as it leaves 0 at 0.
+
+    Shapes: output as input.
+    """
+
+def log1p_(input: Array) -> Tensor:
+    """In place: logarithm of 1 plus each element, exact also near 0.
 
     Counts with a long tail are put in with it, as it leaves 0 at 0.
 
@@ -2879,6 +3198,22 @@ def log2(input: Array) -> Tensor:
     An entropy comes out in bits with it.
 
     Shapes: output as input.
+    """
+
+def log2_(input: Array) -> Tensor:
+    """In place: logarithm to base 2, elementwise; NaN for negative numbers, -inf at 0.
+
+    An entropy comes out in bits with it.
+
+    Shapes: output as input.
+    """
+
+def log_(x: Array) -> Tensor:
+    """In place: natural logarithm, elementwise; NaN for negative x, -inf at 0.
+
+    Losses take the logarithm of a probability: a confident mistake costs much, and its gradient is large.
+
+    Shapes: output as x.
     """
 
 def log_softmax(input: Array, dim: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -2950,6 +3285,15 @@ def logical_xor(input: Array, other: Operand) -> Tensor:
 
 def logit(input: Array, eps: float | None = None) -> Tensor:
     """The logarithm of the odds of a probability, elementwise: the inverse of sigmoid; NaN outside [0, 1].
+
+    Scores are made of probabilities with it. With ``eps`` the input is moved into [eps, 1 - eps] first, and beyond
+    these bounds the gradient is 0.
+
+    Shapes: output as input.
+    """
+
+def logit_(input: Array, eps: float | None = None) -> Tensor:
+    """In place: the logarithm of the odds of a probability, elementwise: the inverse of sigmoid; NaN outside [0, 1].
 
     Scores are made of probabilities with it. With ``eps`` the input is moved into [eps, 1 - eps] first, and beyond
     these bounds the gradient is 0.
@@ -3146,6 +3490,10 @@ def max(input: Array, dim: int, keepdim: bool = False) -> ValuesAndIndices:
 def max(input: Array, dim: Tensor | torch.Tensor) -> Tensor:
     """The maximum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
 
+@overload
+def max(input: Array, *, other: Tensor | torch.Tensor) -> Tensor:
+    """The maximum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
+
 def max_pool1d(
     input: Array,
     kernel_size: int | Sequence[int],
@@ -3302,6 +3650,10 @@ def min(input: Array, dim: int, keepdim: bool = False) -> ValuesAndIndices:
 
 @overload
 def min(input: Array, dim: Tensor | torch.Tensor) -> Tensor:
+    """The minimum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
+
+@overload
+def min(input: Array, *, other: Tensor | torch.Tensor) -> Tensor:
     """The minimum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
 
 def minimum(input: Array, other: Operand) -> Tensor:
@@ -3463,6 +3815,16 @@ def nan_to_num(
     Shapes: output as input.
     """
 
+def nan_to_num_(
+    input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """In place: naN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given.
+
+    It keeps one bad sample from spoiling a batch. What was replaced gets the gradient 0.
+
+    Shapes: output as input.
+    """
+
 def nanmean(
     input: Array, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
@@ -3516,8 +3878,24 @@ def neg(x: Array) -> Tensor:
     Shapes: output as x.
     """
 
+def neg_(x: Array) -> Tensor:
+    """In place: the tensor with its sign changed.
+
+    A likelihood to be made large becomes, with a minus sign, a loss to be made small.
+
+    Shapes: output as x.
+    """
+
 def negative(x: Array) -> Tensor:
     """The tensor with its sign changed.
+
+    A likelihood to be made large becomes, with a minus sign, a loss to be made small.
+
+    Shapes: output as x.
+    """
+
+def negative_(x: Array) -> Tensor:
+    """In place: the tensor with its sign changed.
 
     A likelihood to be made large becomes, with a minus sign, a loss to be made small.
 
@@ -3810,6 +4188,14 @@ def rad2deg(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def rad2deg_(input: Array) -> Tensor:
+    """In place: radians as degrees, elementwise.
+
+    Errors of predicted angles are reported in degrees.
+
+    Shapes: output as input.
+    """
+
 def rand(
     *size: int | Sequence[int],
     generator: torch.Generator | None = None,
@@ -3938,6 +4324,14 @@ def real(input: Array) -> Tensor:
 
 def reciprocal(input: Array) -> Tensor:
     """One over each element; infinite at 0.
+
+    Multiplying by it once is cheaper than dividing many times.
+
+    Shapes: output as input.
+    """
+
+def reciprocal_(input: Array) -> Tensor:
+    """In place: one over each element; infinite at 0.
 
     Multiplying by it once is cheaper than dividing many times.
 
@@ -4131,6 +4525,14 @@ def round(input: Array, decimals: int = 0) -> Tensor:
     Shapes: output as input.
     """
 
+def round_(input: Array, decimals: int = 0) -> Tensor:
+    """In place: the nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``.
+
+    Quantization rounds weights to the numbers that few bits can hold.
+
+    Shapes: output as input.
+    """
+
 def row_stack(tensors: Sequence[Array]) -> Tensor:
     """Tensors put below each other: vectors become rows."""
 
@@ -4147,6 +4549,14 @@ def rrelu_(input: Array, lower: float = 0.125, upper: float = 0.3333333333333333
 
 def rsqrt(input: Array) -> Tensor:
     """One over the square root, elementwise; NaN for negative numbers, infinite at 0.
+
+    Normalization layers multiply by it instead of dividing by a standard deviation.
+
+    Shapes: output as input.
+    """
+
+def rsqrt_(input: Array) -> Tensor:
+    """In place: one over the square root, elementwise; NaN for negative numbers, infinite at 0.
 
     Normalization layers multiply by it instead of dividing by a standard deviation.
 
@@ -4273,6 +4683,15 @@ def sigmoid(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def sigmoid_(input: Array) -> Tensor:
+    """In place: the logistic function, elementwise: squeezes any number into (0, 1).
+
+    It makes a probability of a score and a gate of an LSTM. Its gradient is at most 1/4, so a deep stack of sigmoids
+    shrinks gradients layer by layer.
+
+    Shapes: output as input.
+    """
+
 def sign(input: Array) -> Tensor:
     """-1, 0 or 1 as each element is negative, zero or positive.
 
@@ -4307,6 +4726,15 @@ def sin(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def sin_(input: Array) -> Tensor:
+    """In place: sine of angles in radians, elementwise.
+
+    The positions of a transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) are coded in sines and
+    cosines, and networks of sines (Sitzmann et al. 2020, https://arxiv.org/abs/2006.09661) hold images and shapes.
+
+    Shapes: output as input.
+    """
+
 def sinc(input: Array) -> Tensor:
     """Normalized sine over its angle, elementwise: 1 at 0, 0 at every other whole number.
 
@@ -4316,8 +4744,25 @@ def sinc(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def sinc_(input: Array) -> Tensor:
+    """In place: normalized sine over its angle, elementwise: 1 at 0, 0 at every other whole number.
+
+    Ideal low-pass filters have this shape: SincNet (Ravanelli and Bengio 2018, https://arxiv.org/abs/1808.00158)
+    learns their cut-offs.
+
+    Shapes: output as input.
+    """
+
 def sinh(input: Array) -> Tensor:
     """Hyperbolic sine, elementwise.
+
+    Embeddings in hyperbolic space (Nickel and Kiela 2017, https://arxiv.org/abs/1705.08039) measure with it.
+
+    Shapes: output as input.
+    """
+
+def sinh_(input: Array) -> Tensor:
+    """In place: hyperbolic sine, elementwise.
 
     Embeddings in hyperbolic space (Nickel and Kiela 2017, https://arxiv.org/abs/1705.08039) measure with it.
 
@@ -4652,6 +5097,14 @@ def sqrt(x: Array) -> Tensor:
     Shapes: output as x.
     """
 
+def sqrt_(x: Array) -> Tensor:
+    """In place: square root, elementwise; NaN for negative x.
+
+    Standard deviations and norms end with it. Its gradient is infinite at 0.
+
+    Shapes: output as x.
+    """
+
 def square(input: Array) -> Tensor:
     """The square, elementwise: the power of 2, under which name it is recorded.
 
@@ -4836,8 +5289,24 @@ def tan(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def tan_(input: Array) -> Tensor:
+    """In place: tangent of angles in radians, elementwise.
+
+    A camera's field of view becomes its focal length with it.
+
+    Shapes: output as input.
+    """
+
 def tanh(input: Array) -> Tensor:
     """Hyperbolic tangent, elementwise: squeezes any number into (-1, 1).
+
+    The activation of recurrent networks. Far from 0 it is flat, so its gradient vanishes there.
+
+    Shapes: output as input.
+    """
+
+def tanh_(input: Array) -> Tensor:
+    """In place: hyperbolic tangent, elementwise: squeezes any number into (-1, 1).
 
     The activation of recurrent networks. Far from 0 it is flat, so its gradient vanishes there.
 
@@ -4882,7 +5351,12 @@ def threshold_(input: Array, threshold: float, value: float) -> Tensor:
     Shapes: output as input.
     """
 
-def tile(input: Array, *dims: int) -> Tensor:
+@overload
+def tile(input: Array, *repeats: int | Sequence[int]) -> Tensor:
+    """Copies of a tensor put side by side; dimensions that no number is given for are not repeated."""
+
+@overload
+def tile(input: Array, *, dims: Sequence[int]) -> Tensor:
     """Copies of a tensor put side by side; dimensions that no number is given for are not repeated."""
 
 @overload
@@ -5108,6 +5582,14 @@ def trunc(input: Array) -> Tensor:
     Shapes: output as input.
     """
 
+def trunc_(input: Array) -> Tensor:
+    """In place: the whole part, elementwise: rounded towards 0.
+
+    It is what a conversion to an integer does.
+
+    Shapes: output as input.
+    """
+
 def unbind(input: Array, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices of a tensor along ``dim``, without that dimension: what ``stack`` undoes.
 
@@ -5255,6 +5737,14 @@ def where(condition: Array, input: Operand | None = None, other: Operand | None 
 
 def xlogy(input: Array, other: Operand) -> Tensor:
     """The input times the logarithm of the other, elementwise, broadcasting; 0 wherever the input is 0.
+
+    Entropies and cross entropies are sums of it: an outcome of probability 0 adds nothing, not NaN.
+
+    Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
+    """
+
+def xlogy_(input: Array, other: Operand) -> Tensor:
+    """In place: the input times the logarithm of the other, elementwise, broadcasting; 0 wherever the input is 0.
 
     Entropies and cross entropies are sums of it: an outcome of probability 0 adds nothing, not NaN.
 

@@ -1,7 +1,17 @@
-"""What torch.nn.functional calls otherwise than a row: with ``inplace=True``, or with weights of single elements."""
+"""What torch.nn.functional calls otherwise than a row: with ``inplace=True``, weights of single elements, or old names.
 
-from inspect import Parameter, Signature, signature
+The old names are those of arguments that torch still takes, with a warning.
+"""
 
+import warnings
+from inspect import Parameter, Signature, isfunction, signature
+
+import torch
+from torch.nn._reduction import legacy_get_string
+from torch.nn.functional import _get_softmax_dim  # type: ignore[attr-defined]  # its choice, and its words
+
+from nbgrad.core import ops
+from nbgrad.core.op import named
 from nbgrad.core.ops import arithmetic, binary, exponential, gates, loss, piecewise, ranking, rectifier
 from nbgrad.core.ops.loss import code
 
@@ -51,7 +61,7 @@ def mse_loss(input, target, reduction="mean", weight=None):
     """
     if weight is None:
         return loss.mse_loss(input, target, reduction=reduction)
-    return _weighted(loss.mse_loss(input, target, reduction="none"), input, weight, reduction)
+    return _weighted((input - target) ** 2, input, weight, reduction)
 
 
 def l1_loss(input, target, reduction="mean", weight=None):
@@ -60,7 +70,7 @@ def l1_loss(input, target, reduction="mean", weight=None):
     Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
     """
     if weight is not None:
-        return _weighted(l1_loss(input, target, reduction="none"), input, weight, reduction)
+        return _weighted(arithmetic.abs(input - target), input, weight, reduction)
     if input.is_complex() or target.is_complex():
         return loss.reduced(arithmetic.abs(input - target), reduction)
     return loss.l1_loss(input, target, reduction=reduction)
@@ -99,3 +109,39 @@ def _weighted(losses, input, weight, reduction):
     if reduction == "none":
         return weighted
     return weighted.sum() / weight.sum() if reduction == "mean" else weighted.sum()
+
+
+def _choosing(function, name):
+    """The function without ``dim``, where torch chooses one by the number of dimensions, with a warning."""
+
+    def chosen(input, dim=None, _stacklevel=3, dtype=None):
+        if dim is None:
+            dim = _get_softmax_dim(name, input.ndim, _stacklevel + 1)
+        return function(input, dim=dim, dtype=dtype)
+
+    return named(chosen, name, signature(chosen), function.__doc__)
+
+
+softmax = _choosing(ops.softmax, "softmax")
+log_softmax = _choosing(ops.log_softmax, "log_softmax")
+softmin = _choosing(ops.softmin, "softmin")
+
+
+def _of_before(function, name):
+    """The loss with torch's old names of a reduction: ``size_average=False`` for a sum, ``reduce=False`` for "none"."""
+
+    def taking(*args, size_average=None, reduce=None, **settings):
+        if size_average is not None or reduce is not None:
+            settings["reduction"] = now = legacy_get_string(size_average, reduce, emit_warning=False)
+            text = f"size_average and reduce args will be deprecated, please use reduction={now!r} instead."
+            warnings.warn(text, stacklevel=2)
+        return function(*args, **settings)
+
+    shown = [one.replace(kind=Parameter.POSITIONAL_OR_KEYWORD) for one in signature(function).parameters.values()]
+    old = [Parameter(word, Parameter.KEYWORD_ONLY, default=None) for word in ("size_average", "reduce")]
+    return named(taking, name, Signature([*shown, *old]), function.__doc__)
+
+
+for _name, _torchs in vars(torch.nn.functional).items():
+    if isfunction(_torchs) and "size_average" in signature(_torchs).parameters:
+        globals()[_name] = _of_before(globals().get(_name) or getattr(ops, _name), _name)

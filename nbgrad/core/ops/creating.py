@@ -64,6 +64,7 @@ _LIKE = {
 """Those that make one of the shape of another."""
 
 _NEW = {
+    "new": "A tensor of a shape with whatever is in its memory, or of the numbers in a list",
     "new_empty": "A tensor of a shape with whatever is in its memory",
     "new_full": "A tensor of a shape filled with one value",
     "new_ones": "A tensor of ones of a shape",

@@ -284,18 +284,20 @@ nanmedian_of_all = _of_all(
 # torch's names, each for the forms that it has.
 
 
-def max(input, dim=None, keepdim=False):
+def max(input, dim=None, keepdim=False, *, other=None):
     """The maximum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
-    if dim is None:
-        return max_of_all(input)
-    return max_along(input, dim=dim, keepdim=keepdim) if isinstance(dim, int) else maximum(input, dim)
+    if isinstance(dim, int):
+        return max_along(input, dim=dim, keepdim=keepdim)
+    other = dim if other is None else other
+    return max_of_all(input) if other is None else maximum(input, other)
 
 
-def min(input, dim=None, keepdim=False):
+def min(input, dim=None, keepdim=False, *, other=None):
     """The minimum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
-    if dim is None:
-        return min_of_all(input)
-    return min_along(input, dim=dim, keepdim=keepdim) if isinstance(dim, int) else minimum(input, dim)
+    if isinstance(dim, int):
+        return min_along(input, dim=dim, keepdim=keepdim)
+    other = dim if other is None else other
+    return min_of_all(input) if other is None else minimum(input, other)
 
 
 def median(input, dim=None, keepdim=False):

@@ -164,7 +164,7 @@ def broadcast_tensors(*tensors):
     """Tensors stretched to the shape that they have in common by broadcasting."""
     tensors = _listed(tensors)
     shape = torch.broadcast_shapes(*[tuple(one.shape) for one in tensors])
-    return tuple(one if one.shape == shape else expand(one, sizes=tuple(shape)) for one in tensors)
+    return tuple(one if one.shape == shape else expand(one, size=tuple(shape)) for one in tensors)
 
 
 def meshgrid(*tensors, indexing="ij"):
@@ -184,7 +184,7 @@ def meshgrid(*tensors, indexing="ij"):
 
     def along(position, vector):
         shape = tuple(size if i == position else 1 for i, size in zip(order, sizes, strict=True))
-        return expand(reshape(vector, shape=shape), sizes=sizes)
+        return expand(reshape(vector, shape=shape), size=sizes)
 
     return tuple(along(position, vector) for position, vector in enumerate(vectors))
 

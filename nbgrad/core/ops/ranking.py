@@ -114,7 +114,7 @@ def _(gradient, g, input, target, weight, p, margin, reduction):
     if reduction == "none":
         share = unsqueeze(share, dim=-1)
     if weight is not None:
-        share = share * gather_along(expand(weight, sizes=tuple(input.shape)), numbers, dim=-1)
+        share = share * gather_along(expand(weight, size=tuple(input.shape)), numbers, dim=-1)
     change = where(leads, gradient - gather_along(gradient, numbers, dim=-1), 0.0) * share
     return change - gather_backward(change.sum(-1, True), numbers, dim=-1, shape=tuple(input.shape))
 

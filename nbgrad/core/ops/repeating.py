@@ -43,9 +43,10 @@ def _(g, input_shape, repeats):
     return g.reshape(apart).sum(copies).reshape(tuple(input_shape))
 
 
-def tile(input, *dims):
+def tile(input, *repeats, dims=None):
     """Copies of a tensor put side by side; dimensions that no number is given for are not repeated."""
-    numbers = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    given = repeats if dims is None else (dims,)
+    numbers = tuple(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else given
     return repeat(input, repeats=(1,) * (len(input.shape) - len(numbers)) + tuple(numbers))
 
 

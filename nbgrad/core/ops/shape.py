@@ -89,43 +89,43 @@ def view_dtype(x, *, dtype):
     return x.view(dtype)
 
 
-def _view(self, *size, dtype=None):
+def _view(self, *shape, dtype=None, **size):
     """The same memory in another shape, or with its bits read as another element type."""
-    if len(size) == 1 and isinstance(size[0], torch.dtype):
-        dtype = size[0]
-    return view(self, *size) if dtype is None else view_dtype(self, dtype=dtype)
+    if len(shape) == 1 and isinstance(shape[0], torch.dtype):
+        dtype = shape[0]
+    return view(self, *shape, **size) if dtype is None else view_dtype(self, dtype=dtype)
 
 
 install("view", _view)
 
 
 def _expansions(make: Make):
-    yield Sample.of(make(), sizes=(2, 3))
-    yield Sample.of(make(3), sizes=(2, 3))
-    yield Sample.of(make(2, 1), sizes=(2, 4))
-    yield Sample.of(make(2, 1, 3), sizes=(5, 2, -1, 3))
-    yield Sample.of(make(2, 2, 1, 3), sizes=(2, 2, 4, 3))
-    yield Sample.of(make(1, 2, 2, 1, 2), sizes=(3, 2, 2, 2, 2))
-    yield Sample.of(make(2, 0, 1), sizes=(2, 0, 3))
-    yield Sample.of(make(1), sizes=(0,))
-    yield Sample.of(make(2, 3), sizes=(2, 3))
+    yield Sample.of(make(), size=(2, 3))
+    yield Sample.of(make(3), size=(2, 3))
+    yield Sample.of(make(2, 1), size=(2, 4))
+    yield Sample.of(make(2, 1, 3), size=(5, 2, -1, 3))
+    yield Sample.of(make(2, 2, 1, 3), size=(2, 2, 4, 3))
+    yield Sample.of(make(1, 2, 2, 1, 2), size=(3, 2, 2, 2, 2))
+    yield Sample.of(make(2, 0, 1), size=(2, 0, 3))
+    yield Sample.of(make(1), size=(0,))
+    yield Sample.of(make(2, 3), size=(2, 3))
 
 
 @op(
     formula=r"x \text{ stretched to shape } s",
-    variadic="sizes",
+    variadic="size",
     samples=_expansions,
-    reference=lambda x, sizes: x.expand(sizes),
+    reference=lambda x, size: x.expand(size),
     view=True,
 )
-def expand(x, *, sizes):
+def expand(x, *, size):
     """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size.
 
     Broadcasting does this silently; its gradient sums over what was stretched.
 
-    Shapes: output as ``sizes``. Raises RuntimeError where a dimension that is not 1 would change.
+    Shapes: output as ``size``. Raises RuntimeError where a dimension that is not 1 would change.
     """
-    return x.expand(sizes)
+    return x.expand(size)
 
 
 @expand.rule("x", r"\sum \bar{y} \text{ over what was stretched}")
@@ -282,17 +282,17 @@ def reshape_as(input, other):
 
 def expand_as(input, other):
     """Dimensions of size 1, and new leading ones, stretched to the shape of another tensor."""
-    return expand(input, sizes=tuple(other.shape))
+    return expand(input, size=tuple(other.shape))
 
 
 def broadcast_to(input, size):
     """Dimensions of size 1, and new leading ones, stretched to ``size``."""
-    return expand(input, sizes=tuple(size))
+    return expand(input, size=tuple(size))
 
 
 def _broadcast_to(self, *sizes, size=()):
     """Dimensions of size 1, and new leading ones, stretched to ``size``, a tuple or separate numbers."""
-    return expand(self, sizes=tuple(size)) if not sizes else expand(self, *sizes)
+    return expand(self, size=tuple(size)) if not sizes else expand(self, *sizes)
 
 
 install("broadcast_to", _broadcast_to)
