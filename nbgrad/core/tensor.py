@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from copy import deepcopy
 from threading import RLock
 from typing import Any
 from weakref import ref
@@ -275,19 +276,25 @@ class Tensor(TensorBase, Contents, TensorMethods):
             raise RuntimeError(
                 f"only a leaf can be copied or pickled, not the result of {self.grad_fn}: use y.detach() or y.clone()"
             )
-        return _rebuilt, (type(self), self._data, self._needs_grad, self.name, self._grad)
+        return _rebuilt, (type(self), self._data, self._needs_grad, self.name)
 
-    # numpy's operators leave the work to ours: array * x is a Tensor with its history.
-    __array_priority__ = 1000
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
+        """A copy with its gradient, which a pickle does not have: that is how torch has both."""
+        rebuild, fields = self.__reduce_ex__(4)
+        memo[id(self)] = twin = rebuild(*deepcopy(fields, memo))
+        twin._grad = deepcopy(self._grad, memo)
+        return twin  # type: ignore[no-any-return]  # a Tensor
+
+    __array_priority__ = 1000  # numpy's operators leave the work to ours: array * x is a Tensor with its history
 
     # Elementwise comparison comes from the table; identity is what a dict or a set of tensors needs.
     __hash__ = object.__hash__
 
 
-def _rebuilt(kind: type[Tensor], data: torch.Tensor, needs: bool, name: str | None, grad: Tensor | None) -> Tensor:
+def _rebuilt(kind: type[Tensor], data: torch.Tensor, needs: bool, name: str | None) -> Tensor:
     made = kind.__new__(kind)
     Tensor.__init__(made, data, needs)
-    made.name, made._grad = name, grad
+    made.name = name
     return made
 
 
@@ -345,7 +352,7 @@ def numbers(source: Any) -> Any:
     Raises:
         ValueError: a tensor holds several numbers, or none.
     """
-    if isinstance(source, list | tuple):
+    if isinstance(source, list | tuple) and not isinstance(source, torch.Size):
         return [numbers(one) for one in source]
     if not isinstance(source, Tensor):
         return source

@@ -48,6 +48,8 @@ class Parameter(Tensor):
         if self._grad is not None:
             self._grad = Tensor(change(self._grad.data))
 
+    __deepcopy__ = None  # type: ignore[assignment]  # it is copied as it is pickled
+
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Copies and pickles have the data, the name and the user's attributes, but as in torch no gradient."""
         return type(self), (self.data, self.requires_grad), (vars(self) or None, {"name": self.name})
@@ -69,6 +71,8 @@ class Buffer(Tensor):
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         super().__init__(_shared(data))
         self.persistent = persistent
+
+    __deepcopy__ = None  # type: ignore[assignment]  # it is copied as it is pickled
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Copies and pickles have the data and the name."""

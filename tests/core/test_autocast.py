@@ -158,6 +158,38 @@ def test_a_cast_is_an_op_of_the_graph() -> None:
     assert [value.dtype for value in saved] == [torch.bfloat16], "the rule would not see what the kernel saw"
 
 
+MADE_OF_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "attention": lambda lib, x: lib.nn.functional.scaled_dot_product_attention(x, x, value=x),
+    "causal attention": lambda lib, x: lib.nn.functional.scaled_dot_product_attention(x, x * 1, x, is_causal=True),
+    "vecdot": lambda lib, x: lib.linalg.vecdot(x, y=x),
+    "kl_div": lambda lib, x: lib.nn.functional.kl_div(x, x.abs(), reduction="batchmean"),
+    "poisson_nll_loss": lambda lib, x: lib.nn.functional.poisson_nll_loss(x, x.abs()),
+    "margin_ranking_loss": lambda lib, x: lib.nn.functional.margin_ranking_loss(x, 2 * x, target=x.sign()),
+    "hinge_embedding_loss": lambda lib, x: lib.nn.functional.hinge_embedding_loss(x, x.sign()),
+    "triplet_margin_loss": lambda lib, x: lib.nn.functional.triplet_margin_loss(x, 2 * x, 1.5 * x, margin=4.0),
+    "quantile": lambda lib, x: lib.quantile(x, 0.3),
+    "pinverse": lambda lib, x: lib.pinverse(x[0, 0]),
+    "mse_loss": lambda lib, x: lib.nn.functional.mse_loss(x, 2 * x, weight=x.abs()),
+    "l1_loss": lambda lib, x: lib.nn.functional.l1_loss(x, 2 * x, weight=x.abs()),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", MADE_OF_OPS)
+def test_a_function_made_of_ops_is_cast_as_torchs_one(name: str, dtype: torch.dtype) -> None:
+    raw, found = torch.randn(2, 2, 4, 3).to(dtype), []
+    for lib in (nbgrad, torch):
+        x: Any = lib.tensor(raw) if lib is nbgrad else raw.clone()  # type: ignore[attr-defined]
+        x.requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = MADE_OF_OPS[name](lib, x)
+        y.float().sum().backward()
+        found.append((plain(y), plain(x.grad)))
+    for mine, yours in zip(*found, strict=True):
+        assert mine.dtype is yours.dtype
+        rows.close(mine, yours, name, 4e-2)
+
+
 def test_nothing_is_cast_where_autocast_is_off() -> None:
     w = tensor(torch.randn(3, 3), requires_grad=True)
     for quiet in (nbgrad.autocast("cpu", enabled=False), nbgrad.autocast("cpu", torch.float16)):

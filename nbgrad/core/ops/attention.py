@@ -7,6 +7,7 @@ import torch
 from nbgrad.core.base import raw_of
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
+from nbgrad.core.ops.casting import as_one
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.dropout import dropout
 from nbgrad.core.ops.joint import total
@@ -163,6 +164,7 @@ def _causal(query, key):
     return later.triu(1)
 
 
+@as_one(torch.nn.functional.scaled_dot_product_attention)
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
 ):

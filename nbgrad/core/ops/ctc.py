@@ -4,6 +4,7 @@ import torch
 
 from nbgrad.core.base import raw_of
 from nbgrad.core.function import Function, once_differentiable
+from nbgrad.core.ops.casting import as_one
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.loss import code
 from nbgrad.core.ops.shape import squeeze, unsqueeze
@@ -35,6 +36,7 @@ class CTCLoss(Function):
         return Tensor(gradient), None, None, None, None, None
 
 
+@as_one(torch.nn.functional.ctc_loss)
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """Minus the log-likelihood of label sequences, over all ways to spread them in time (Graves et al. 2006).
 

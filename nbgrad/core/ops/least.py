@@ -4,6 +4,7 @@ import torch
 
 from nbgrad.core.base import raw_of
 from nbgrad.core.op import install, op
+from nbgrad.core.ops.casting import as_one
 from nbgrad.core.ops.solving import BATCHES, adjoint, is_vector
 from nbgrad.core.samples import Make, Sample
 
@@ -58,6 +59,7 @@ def of_pinv(g, A, inverse):
     return -adjoint(inside @ inverse) + (gradient - A @ inside) @ inverse @ turned + beside - (beside @ inverse) @ A
 
 
+@as_one(torch.pinverse)
 def pinverse(input, rcond=1e-15):
     """The pseudoinverse of matrices: the inverse on what they do not send to 0."""
     return linalg_pinv(input, rcond=rcond)

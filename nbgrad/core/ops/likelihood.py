@@ -7,6 +7,7 @@ import torch
 
 from nbgrad.core.base import raw_of
 from nbgrad.core.ops.activation import logsigmoid
+from nbgrad.core.ops.casting import as_one
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.classification import cross_entropy
 from nbgrad.core.ops.linalg import linear
@@ -56,6 +57,7 @@ def linear_cross_entropy(
     )
 
 
+@as_one(torch.nn.functional.kl_div)
 def kl_div(input, target, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of predicted log probabilities from probabilities: how much the target knows more.
 
@@ -69,7 +71,7 @@ def kl_div(input, target, reduction="mean", log_target=False):
     if reduction == "mean":
         warnings.warn(
             "kl_div: reduction='mean' divides by the number of elements; what the definition has is 'batchmean'",
-            stacklevel=2,
+            stacklevel=3,
         )
     loss = exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
     if reduction != "batchmean":
@@ -77,6 +79,7 @@ def kl_div(input, target, reduction="mean", log_target=False):
     return loss.sum() / input.shape[0] if len(input.shape) else loss.sum()
 
 
+@as_one(torch.nn.functional.poisson_nll_loss)
 def poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-8, reduction="mean"):
     """Minus the log-likelihood of counts under Poisson distributions with the predicted rates.
 

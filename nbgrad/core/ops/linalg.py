@@ -5,6 +5,7 @@ from math import prod
 import torch
 
 from nbgrad.core.op import install, op
+from nbgrad.core.ops.casting import as_one
 from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample
 
@@ -248,6 +249,7 @@ def kron(input, other):
     return (left * right).reshape(tuple(a * b for a, b in zip(first, second, strict=True)))
 
 
+@as_one(torch.linalg.vecdot)
 def vecdot(x, y, dim=-1):
     """Products of vectors along ``dim``, those of x conjugated, the other dimensions broadcasting."""
     return (conjugate(x) * y).sum(dim)

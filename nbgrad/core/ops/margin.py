@@ -1,10 +1,14 @@
 """Losses with a margin: nothing to learn where the right answer leads the others by enough."""
 
+import torch
+
+from nbgrad.core.ops.casting import as_one
 from nbgrad.core.ops.choosing import clamp_min, minimum, where
 from nbgrad.core.ops.distance import cosine_of, pairwise_distance
 from nbgrad.core.ops.loss import code, reduced, warned
 
 
+@as_one(torch.nn.functional.hinge_embedding_loss)
 def hinge_embedding_loss(input, target, margin=1.0, reduction="mean"):
     """The input itself where the target is 1, how far it falls short of ``margin`` where the target is -1.
 
@@ -17,6 +21,7 @@ def hinge_embedding_loss(input, target, margin=1.0, reduction="mean"):
     return reduced(apart + where(target != -1, input, 0.0), reduction)
 
 
+@as_one(torch.nn.functional.margin_ranking_loss)
 def margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
     """How far input1 falls short of leading input2 by ``margin``, where the target is 1; the reverse where it is -1.
 
@@ -29,6 +34,7 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
     return reduced(clamp_min(-target * (input1 - input2) + margin, 0), reduction)
 
 
+@as_one(torch.nn.functional.cosine_embedding_loss)
 def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction="mean"):
     """One minus the cosine of two vectors where the target is 1, what exceeds ``margin`` of it where it is -1.
 
@@ -45,6 +51,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction="mean"):
     return reduced(alike + where(target == -1, clamp_min(cosine - margin, 0), 0.0), reduction)
 
 
+@as_one(torch.nn.functional.triplet_margin_loss)
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction="mean"):
     """How far a negative example falls short of being ``margin`` farther from an anchor than a positive one.
 

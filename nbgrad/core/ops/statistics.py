@@ -6,6 +6,7 @@ import torch
 
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.arithmetic import lerp
+from nbgrad.core.ops.casting import as_one
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.indexing import gather_along
 from nbgrad.core.ops.reduction import count_of, kept, reductions, stretched
@@ -149,6 +150,7 @@ def _(g_std, g_mean, input, std, dim, unbiased, keepdim, correction):
 # Quantiles: sorted, then one or two of the elements; composed of other rows, as torch's own are.
 
 
+@as_one(torch.quantile)
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """The values below which the parts q of the elements lie, of all or along ``dim``; NaN where one is NaN.
 
@@ -159,6 +161,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     return _quantile("quantile", input, q, dim, keepdim, interpolation)
 
 
+@as_one(torch.nanquantile)
 def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """The quantiles of what is not NaN, with the settings of ``quantile``; NaN where there is nothing."""
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation)

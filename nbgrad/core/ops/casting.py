@@ -1,0 +1,45 @@
+"""What autocast casts for functions that are made of ops here and are one in torch, which has one policy for them."""
+
+import warnings
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+import torch
+
+from nbgrad.core.autocast import any_enabled, cast, switched_off
+from nbgrad.core.tensor import Tensor
+
+
+class _One:
+    """How torch's function is called: with so many arguments by position, and with tensors by these names."""
+
+    def __init__(self, function: Callable[..., Any], count: int, names: tuple[str, ...]) -> None:
+        self.function, self.count, self.names = function, count, names
+
+    def forward(self, *values: Any, **settings: Any) -> Any:
+        named = dict(zip(self.names, values[self.count :], strict=True))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the call that it stands for warns
+            return self.function(*values[: self.count], **named, **settings)
+
+
+def as_one(torchs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function made of ops: under autocast its tensors are cast as those of ``torchs``, and no others."""
+    called = cache(lambda count, names: _One(torchs, count, names))
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def casting(*args: Any, **settings: Any) -> Any:
+            if not any_enabled():
+                return function(*args, **settings)
+            names = tuple(name for name, value in settings.items() if isinstance(value, Tensor | torch.Tensor))
+            given = (*args, *(settings.pop(name) for name in names))
+            values = [value.data if isinstance(value, Tensor) else value for value in given]
+            given = cast(called(len(args), names), given, values, settings)
+            with switched_off():
+                return function(*given[: len(args)], **dict(zip(names, given[len(args) :], strict=True)), **settings)
+
+        return casting
+
+    return decorate
