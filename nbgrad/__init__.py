@@ -24,6 +24,7 @@ from nbgrad import (
     special as special,
 )
 from nbgrad.core.anomaly import AnomalyError as AnomalyError, detect_anomaly as detect_anomaly
+from nbgrad.core.arrays import from_numpy as from_numpy
 from nbgrad.core.autocast import autocast as autocast
 from nbgrad.core.check import (
     GradcheckError as GradcheckError,
@@ -36,7 +37,7 @@ from nbgrad.core.function import Function as Function, once_differentiable as on
 from nbgrad.core.functional import hvp as hvp, jvp as jvp, vhp as vhp, vjp as vjp
 from nbgrad.core.grad import backward as backward, grad as grad
 from nbgrad.core.graph import AutogradGraph as AutogradGraph
-from nbgrad.core.interop import from_dlpack as from_dlpack, from_numpy as from_numpy
+from nbgrad.core.interop import from_dlpack as from_dlpack
 from nbgrad.core.jacobian import hessian as hessian, jacobian as jacobian
 from nbgrad.core.modes import (
     enable_grad as enable_grad,

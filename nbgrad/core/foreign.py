@@ -40,6 +40,14 @@ def check_asker() -> None:
     )
 
 
+def in_function() -> bool:
+    """Whether torch runs the forward of a ``torch.autograd.Function``: both its kinds of recording are off only there.
+
+    Inference switches them off too, and says so.
+    """
+    return not (torch._C._is_fwd_grad_enabled() or torch.is_grad_enabled() or torch.is_inference_mode_enabled())
+
+
 def check_function(op: str, state: "State") -> bool:
     """False, but where torch runs the forward of a ``torch.autograd.Function``, whose backward nbgrad cannot run.
 
@@ -50,9 +58,7 @@ def check_function(op: str, state: "State") -> bool:
     Raises:
         RuntimeError: it does, and the gradient would be lost; the message says what to write instead.
     """
-    # Only there both kinds of recording are off, torch's and that of its forward mode, and inference is not on.
-    elsewhere = torch._C._is_fwd_grad_enabled() or torch.is_grad_enabled() or torch.is_inference_mode_enabled()
-    if elsewhere or not state.grad_enabled:
+    if not in_function() or not state.grad_enabled:
         return False
     frame: FrameType | None = _getframe(1)
     while frame is not None:

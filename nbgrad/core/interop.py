@@ -1,14 +1,13 @@
-"""Other libraries' functions on our tensors: torch's and numpy's names run our ops, DLPack and numpy share memory.
+"""torch's functions on our tensors run our ops; DLPack and torch's DataLoader take them.
 
-``torch.exp(t)`` and ``np.exp(t)`` are ``nbgrad.exp(t)``: recorded, with a gradient. The function is looked up in the op
-table by its name, so a new row is known here without a line. What has no row is an error: no gradient gets lost.
+``torch.exp(t)`` is ``nbgrad.exp(t)``: recorded, with a gradient. The function is looked up in the op table by its name,
+so a new row is known here without a line. What has no row is an error: no gradient gets lost.
 """
 
 from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any
 
-import numpy as np
 import torch
 from torch.overrides import resolve_name
 from torch.utils.data._utils.collate import default_collate_fn_map  # where torch says to add types
@@ -19,40 +18,24 @@ from nbgrad.core.base import raw_of
 from nbgrad.core.binding import NO_OUT, TORCHS
 from nbgrad.core.grad import backward, grad
 from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import is_grad_enabled
+from nbgrad.core.modes import is_grad_enabled, tell_changed
 from nbgrad.core.op import OPS
 from nbgrad.core.ops import calling
+from nbgrad.core.ops.gammas import sample_dirichlet, standard_gamma
 from nbgrad.core.ops.packing import pack_padded, pad_packed, pad_sequence
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, tensor
 
-SAME = {
-    "conjugate": "conj",
-    "degrees": "rad2deg",
-    "equal": "eq",
-    "fabs": "abs",
-    "invert": "bitwise_not",
-    "left_shift": "bitwise_left_shift",
-    "power": "pow",
-    "radians": "deg2rad",
-    "right_shift": "bitwise_right_shift",
-    "rint": "round",
-    "vecdot": "linalg_vecdot",
-}
-"""numpy's names of ufuncs for what torch calls otherwise."""
-
-TENSORS_ONLY = {
-    *("arctan2", "fmax", "fmin", "gcd", "heaviside", "hypot", "lcm", "ldexp", "logaddexp", "logaddexp2"),
-    *("logical_and", "logical_or", "logical_xor", "maximum", "minimum"),
-}
-"""numpy's ufuncs whose counterparts in torch take no Python number."""
-
 HIDDEN: dict[str, Callable[..., Any]] = {
     "_pack_padded_sequence": pack_padded,
     "_pad_packed_sequence": pad_packed,
+    "_sample_dirichlet": sample_dirichlet,
+    "_sparse_addmm": ops.addmm,
+    "_sparse_mm": ops.mm,
+    "_standard_gamma": standard_gamma,
     "pad_sequence": pad_sequence,
 }
-"""What torch.nn.utils.rnn calls; torch itself shows nobody these names."""
+"""What torch.nn.utils.rnn, torch.distributions and torch.sparse call; torch itself shows nobody these names."""
 
 INPUTS = {"input": 0, "self": 0, "other": 1}
 """The positions of inputs that torch names so, whatever a function of ours calls them."""
@@ -70,38 +53,6 @@ ABOUT = {
 }
 """torch's functions that ask something of the data or draw by them: no gradient."""
 
-ABOUT_NUMPY = {np.ndim, np.result_type, np.shape, np.size}
-"""numpy's functions that need no values."""
-
-REDUCTIONS: dict[Any, str] = {
-    np.all: "all",
-    np.amax: "amax",
-    np.amin: "amin",
-    np.any: "any",
-    np.argmax: "argmax",
-    np.argmin: "argmin",
-    np.count_nonzero: "count_nonzero",
-    np.max: "amax",
-    np.mean: "mean",
-    np.min: "amin",
-    np.nanmean: "nanmean",
-    np.nansum: "nansum",
-    np.prod: "prod",
-    np.std: "std",
-    np.sum: "sum",
-    np.var: "var",
-}
-"""numpy's reductions that are rows."""
-
-UFUNC_REDUCTIONS = {
-    "add": "sum",
-    "logical_and": "all",
-    "logical_or": "any",
-    "maximum": "amax",
-    "minimum": "amin",
-    "multiply": "prod",
-}
-
 
 def from_dlpack(external: Any) -> Tensor:
     """A tensor that shares the memory of an array of another library, through DLPack.
@@ -110,15 +61,6 @@ def from_dlpack(external: Any) -> Tensor:
         external: anything with ``__dlpack__``: an array of numpy, cupy or jax, a torch tensor.
     """
     return Tensor(from_capsule(external))
-
-
-def from_numpy(array: "np.ndarray[Any, Any]") -> Tensor:
-    """A tensor that shares the memory of a numpy array; ``nbgrad.tensor(array)`` copies it.
-
-    Raises:
-        TypeError: torch has no element type for the array's.
-    """
-    return Tensor(torch.from_numpy(array))
 
 
 # torch
@@ -139,6 +81,8 @@ def _torch_function(
     changes = name in _CHANGES or (name.endswith("_") and not name.endswith("__"))
     if changes and args and isinstance(args[0], torch.Tensor):
         return _changed(function, args, settings)
+    if getattr(function, "__module__", None) == "torch.nn.init":
+        return _filled(function, settings)
     ours = _ours(function, name)
     if ours is not None:
         if settings.pop("out", None) is not None:
@@ -165,7 +109,15 @@ def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict
             )
         return tensor.data
 
-    return function(*_each(args, value), **_each(settings, value))
+    return function(*each(args, value), **each(settings, value))
+
+
+def _filled(function: Callable[..., Any], settings: dict[str, Any]) -> Tensor:
+    """One of our tensors that torch's initialisation fills in place: recorded nowhere, as it works on the data."""
+    target: Tensor = settings["tensor"]
+    function(**each(settings, _raw))
+    tell_changed([target.data], f"init.{function.__name__}()")
+    return target
 
 
 def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
@@ -178,13 +130,13 @@ def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
     place, _, short = public.rpartition(".")
     if place == "torch.nn.functional" and short in vars(calling):  # those that take inplace= or weights
         return _callable(getattr(calling, short))
-    found = _known(name)
+    found = known(name)
     if found is None and place in {"torch.nn.functional", "torch.special"}:  # some call themselves otherwise
-        found = _known(short)
+        found = known(short)
     return found or _callable(getattr(Tensor, name, None))
 
 
-def _known(name: str) -> Callable[..., Any] | None:
+def known(name: str) -> Callable[..., Any] | None:
     """The function or row that goes by a name of torch's."""
     return _callable(getattr(ops, name, None)) or OPS.get(name) or HIDDEN.get(name)
 
@@ -244,116 +196,14 @@ def _constant(value: torch.Tensor) -> Tensor:
     return Tensor(value)
 
 
-# numpy
-
-
-def _array_ufunc(
-    _self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] | None = None, **settings: Any
-) -> Any:
-    """A ufunc of numpy was called with one of our tensors: run our op of that name."""
-    name = ufunc.__name__
-    ours = _known(SAME.get(name, name))  # torch.equal is another function
-    if out is None and ours is not None:
-        if method == "__call__" and not settings and _takes(ours, ufunc.nin):
-            return ours(*_operands(inputs, numbers=name not in TENSORS_ONLY))
-        if method == "reduce" and name in UFUNC_REDUCTIONS and settings.keys() <= {"axis", "keepdims"}:
-            return _reduced(UFUNC_REDUCTIONS[name], inputs[0], **{"axis": 0, **settings})
-    called = f"numpy.{name}" + ("" if method == "__call__" else f".{method}")
-    if out is not None and any(isinstance(one, Tensor) for one in out):
-        raise TypeError(f"{called}(out=...) cannot write into an nbgrad tensor: use the result, or change t.data")
-    if out is not None:
-        called += " with out="
-    elif settings and ours is not None:
-        called += f" with {', '.join(settings)}"
-    return _by_numpy(called, getattr(ufunc, method), inputs, {**settings, **({} if out is None else {"out": out})})
-
-
-def _operands(inputs: tuple[Any, ...], *, numbers: bool) -> list[Any]:
-    """The operands of a ufunc as ours take them.
-
-    Without ``numbers`` a Python number is a tensor, of the element type that it has beside our tensor.
-    """
-    beside = next(one.data for one in inputs if isinstance(one, Tensor))
-    operands = [
-        torch.from_numpy(one) if isinstance(one, np.ndarray) else one.item() if isinstance(one, np.generic) else one
-        for one in inputs
-    ]
-    if numbers:
-        return operands
-    return [
-        torch.tensor(one, dtype=torch.result_type(beside, one), device=beside.device)
-        if isinstance(one, bool | int | float | complex)
-        else one
-        for one in operands
-    ]
-
-
-def _takes(ours: Callable[..., Any], count: int) -> bool:
-    """Whether a row or function takes this many tensors and needs no more."""
-    if isinstance(ours, Op):
-        return ours.arity == count
-    parameters = list(signature(ours).parameters.values())
-    return len(parameters) >= count and all(one.default is not Parameter.empty for one in parameters[count:])
-
-
-def _array_function(
-    _self: Tensor, function: Callable[..., Any], _types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Another function of numpy was called with one of our tensors: its reductions are rows."""
-    name = REDUCTIONS.get(function)
-    if name is not None and not args[2:]:
-        settings = dict(zip(("a", "axis"), args, strict=False)) | kwargs
-        if name in {"std", "var"}:
-            settings["correction"] = settings.pop("ddof", 0)
-        if settings.keys() <= {"a", "axis", "keepdims", "correction"}:
-            return _reduced(name, settings.pop("a"), **settings)
-    if function in ABOUT_NUMPY:
-        return function(*_arrays(args, detached=True), **_arrays(kwargs, detached=True))
-    return _by_numpy(f"{function.__module__}.{function.__name__}", function, args, kwargs)
-
-
-def _reduced(name: str, x: Any, axis: Any = None, keepdims: bool = False, **settings: Any) -> Any:
-    row = _known(name)
-    assert row is not None
-    if axis is not None:
-        settings["dim"] = axis
-    return row(x, **settings, **({"keepdim": True} if keepdims else {}))
-
-
-def _by_numpy(called: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """Numpy's own answer, as numpy's arrays, where no tensor needs a gradient.
-
-    Raises:
-        TypeError: a tensor needs a gradient, which numpy would lose.
-    """
-    if any(one.requires_grad for one in _flat([args, kwargs]) if isinstance(one, Tensor)):
-        raise TypeError(
-            f"{called} has no counterpart in nbgrad, and would lose the gradient: use nbgrad's ops, or "
-            "t.detach().numpy() for the values alone"
-        )
-    return function(*_arrays(args), **_arrays(kwargs))
-
-
-def _flat(values: Any) -> list[Any]:
-    """What is in ``values``, and in the lists, tuples and dicts there."""
-    if isinstance(values, dict):
-        values = list(values.values())
-    return [one for value in values for one in _flat(value)] if isinstance(values, list | tuple) else [values]
-
-
-def _arrays(values: Any, *, detached: bool = False) -> Any:
-    """``values`` with arrays of numpy in place of our tensors."""
-    return _each(values, lambda tensor: (tensor.detach() if detached else tensor).numpy())
-
-
-def _each(values: Any, change: Callable[[Tensor], Any]) -> Any:
+def each(values: Any, change: Callable[[Tensor], Any]) -> Any:
     """``values`` with what ``change`` makes of each of our tensors in its place, also in lists, tuples and dicts."""
     if isinstance(values, Tensor):
         return change(values)
     if isinstance(values, dict):
-        return {key: _each(value, change) for key, value in values.items()}
+        return {key: each(value, change) for key, value in values.items()}
     if type(values) in (list, tuple):
-        return type(values)(_each(value, change) for value in values)
+        return type(values)(each(value, change) for value in values)
     return values
 
 
@@ -389,8 +239,6 @@ def _dlpack_device(self: Tensor) -> tuple[Any, int]:
 
 for _name, _method in {
     "__torch_function__": classmethod(_torch_function),
-    "__array_ufunc__": _array_ufunc,
-    "__array_function__": _array_function,
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
 }.items():

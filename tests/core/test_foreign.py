@@ -207,3 +207,65 @@ def test_what_is_in_autograd_is_what_nbgrad_has_of_that_name() -> None:
         for name, value in vars(module).items():
             if not name.startswith("_") and hasattr(nbgrad, name) and name not in {"Tensor", "functional"}:
                 assert getattr(nbgrad, name) is value
+
+
+DISTRIBUTIONS: dict[str, Any] = {
+    "Gamma": lambda p: torch.distributions.Gamma(p, p * 2, validate_args=False),
+    "Beta": lambda p: torch.distributions.Beta(p, p * 2, validate_args=False),
+    "Dirichlet": lambda p: torch.distributions.Dirichlet(p, validate_args=False),
+    "StudentT": lambda p: torch.distributions.StudentT(p, validate_args=False),
+    "Chi2": lambda p: torch.distributions.Chi2(p, validate_args=False),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_torchs_distributions_draw_numbers_that_move_with_our_parameters(name: str) -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        p = lib.leaf(0.5, 2.0)
+        drawn = DISTRIBUTIONS[name](p).rsample((3,))
+        drawn.square().sum().backward()
+        constant = DISTRIBUTIONS[name](p).sample()
+        with lib.ops.no_grad():
+            other = DISTRIBUTIONS[name](p).rsample()
+        return drawn, p.grad, constant, constant.requires_grad, other, other.requires_grad
+
+    agree(program)
+
+
+def test_torchs_draws_are_found_by_their_hidden_names() -> None:
+    p = x(0.5, 2.0)
+    for draw in (torch._standard_gamma, torch._sample_dirichlet):
+        drawn = draw(p)
+        assert isinstance(drawn, nbgrad.Tensor)
+        assert drawn.requires_grad
+        with torch.no_grad():
+            assert not draw(p).requires_grad
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_torchs_sparse_products_take_ours() -> None:
+    dense = torch.tensor([[0, 1.0, 0], [2, 0, 0], [0, 0, 3.0]], dtype=torch.float64)
+    for sparse in (dense.to_sparse(), dense.to_sparse_csr()):
+
+        def program(lib: Library, sparse: Any = sparse) -> tuple[Any, ...]:
+            y = lib.leaf([1.0, 2.0], [3.0, 4.0], [5.0, 6.0])
+            found = torch.sparse.mm(sparse, y), torch.sparse.addmm(y, sparse, y, beta=0.5), torch.spmm(sparse, y)
+            sum(one.square().sum() for one in found).backward()
+            return *found, y.grad
+
+        agree(program)
+
+
+@pytest.mark.parametrize(
+    "name", ["uniform_", "normal_", "constant_", "kaiming_uniform_", "xavier_normal_", "orthogonal_"]
+)
+def test_torchs_initialisation_fills_ours(name: str) -> None:
+    settings = {"val": 3.0} if name == "constant_" else {}
+    found = []
+    for lib in (nn, torch.nn):
+        weight = lib.Linear(4, 3).weight
+        torch.manual_seed(0)
+        assert getattr(torch.nn.init, name)(weight, **settings) is weight
+        found.append(weight.data)
+    assert torch.equal(*found)
