@@ -20,6 +20,25 @@ FAMILY = {
 }
 
 
+OTHER_RANKS = [("dropout2d", (3, 4)), ("dropout2d", (3, 4, 5)), ("dropout2d", (2, 3, 2, 2, 2)), ("dropout3d", (3, 2, 2))]
+    ("dropout2d", (3, 4)),
+    ("dropout2d", (3, 4, 5)),
+    ("dropout2d", (2, 3, 2, 2, 2)),
+    ("dropout3d", (3, 4, 2)),
+]
+
+
+@pytest.mark.filterwarnings("ignore:dropout[23]d. Received a")
+@pytest.mark.parametrize(("name", "shape"), OTHER_RANKS)
+def test_an_input_of_another_rank_is_dropped_as_torch_does_with_a_warning(name: str, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(2)
+    expected = getattr(functional, name)(torch.ones(shape), 0.5)
+    torch.manual_seed(2)
+    with pytest.warns(UserWarning, match=f"{name} (got|takes)"):
+        found = getattr(ops, name)(nbgrad.ones(shape), 0.5)
+    assert torch.equal(found.data, expected)
+
+
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("name", FAMILY)

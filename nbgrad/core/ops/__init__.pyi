@@ -1399,13 +1399,14 @@ def dropout1d(input: Array, p: float = 0.5, training: bool = True, inplace: bool
 def dropout2d(input: Array, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Switches whole channels of images off: see feature_dropout.
 
-    Shapes: input (N, C, H, W), output as input; of (N, C, L) too, as in torch.
+    Shapes: input (N, C, H, W), output as input. Any other of two dimensions or more is (N, C, ...) too, with torch's
+    warning. Raises RuntimeError for fewer.
     """
 
 def dropout3d(input: Array, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Switches whole channels of volumes off: see feature_dropout.
 
-    Shapes: input (N, C, D, H, W) or (C, D, H, W), output as input.
+    Shapes: input (N, C, D, H, W) or (C, D, H, W), output as input. Any other is (C, ...) too, with torch's warning.
     """
 
 def dropout_(input: Array, noise: Array) -> Tensor:
@@ -5088,6 +5089,12 @@ def split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> 
 
 def split_with_sizes_copy(input: Array, *, split_sizes: Sequence[int], dim: int = 0) -> Tensor:
     """What ``split_with_sizes`` gives, in memory of its own."""
+
+def spmm(input: Array, mat2: Array) -> Tensor:
+    """Product of two matrices.
+
+    Shapes: (n, k) and (k, m) give (n, m). Raises RuntimeError for anything but matrices that fit.
+    """
 
 def sqrt(x: Array) -> Tensor:
     """Square root, elementwise; NaN for negative x.

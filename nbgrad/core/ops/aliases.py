@@ -10,6 +10,7 @@ from nbgrad.core.ops import (
     choosing,
     comparison,
     gamma,
+    linalg,
     logarithms,
     rounding,
     special,
@@ -51,6 +52,8 @@ arcsinh = _also("arcsinh", trigonometry.asinh)
 arctan = _also("arctan", trigonometry.atan)
 arctan2 = _also("arctan2", trigonometry.atan2)
 arctanh = _also("arctanh", trigonometry.atanh)
+
+spmm = linalg.mm  # of a sparse matrix of torch's and a dense one: mm takes both
 
 # torch.special calls its functions special_NAME, also those that torch has too.
 special_digamma = special_psi = gamma.digamma

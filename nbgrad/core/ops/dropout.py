@@ -7,6 +7,7 @@ import torch
 from nbgrad.core.base import raw_of
 from nbgrad.core.op import op
 from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.strict import warn_here
 
 
 def _noises(make: Make):
@@ -123,28 +124,35 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
 
     Shapes: input (N, C, L) or (C, L), output as input.
     """
-    return _channels("dropout1d", input, p, training, inplace, ranks=(2, 3))
+    if input.ndim not in (2, 3):
+        raise RuntimeError(f"dropout1d needs an input of 2 or 3 dimensions, not {tuple(input.shape)}")
+    return _drop("dropout1d", input, p, training, inplace, features=input.ndim - 1)
 
 
 def dropout2d(input, p=0.5, training=True, inplace=False):
     """Switches whole channels of images off: see feature_dropout.
 
-    Shapes: input (N, C, H, W), output as input; of (N, C, L) too, as in torch.
+    Shapes: input (N, C, H, W), output as input. Any other of two dimensions or more is (N, C, ...) too, with torch's
+    warning. Raises RuntimeError for fewer.
     """
-    if input.ndim not in (3, 4):
+    if input.ndim < 2:
         raise RuntimeError(f"dropout2d needs an input of 3 or 4 dimensions, not {tuple(input.shape)}")
+    if input.ndim == 3:
+        warn_here(f"dropout2d takes {tuple(input.shape)} for (N, C, L), not for an image: dropout1d is for that")
+    elif input.ndim != 4:
+        _warned("dropout2d", "dropout", input)
     return _drop("dropout2d", input, p, training, inplace, features=2)
 
 
 def dropout3d(input, p=0.5, training=True, inplace=False):
     """Switches whole channels of volumes off: see feature_dropout.
 
-    Shapes: input (N, C, D, H, W) or (C, D, H, W), output as input.
+    Shapes: input (N, C, D, H, W) or (C, D, H, W), output as input. Any other is (C, ...) too, with torch's warning.
     """
-    return _channels("dropout3d", input, p, training, inplace, ranks=(4, 5))
+    if input.ndim not in (4, 5):
+        _warned("dropout3d", "dropout", input)
+    return _drop("dropout3d", input, p, training, inplace, features=2 if input.ndim == 5 else 1)
 
 
-def _channels(name, input, p, training, inplace, ranks):
-    if input.ndim not in ranks:
-        raise RuntimeError(f"{name} needs an input of {ranks[0]} or {ranks[1]} dimensions, not {tuple(input.shape)}")
-    return _drop(name, input, p, training, inplace, features=input.ndim - ranks[0] + 1)
+def _warned(name, instead, input):
+    warn_here(f"{name} got an input of shape {tuple(input.shape)}, which will be an error in torch: write {instead}")
