@@ -14,6 +14,7 @@ from nbgrad.core.functional import (
     check_live,
     gradients_of,
     single,
+    zeros,
 )
 from nbgrad.core.ops.indexing import getitem_backward
 from nbgrad.core.tensor import Tensor, tensor
@@ -134,9 +135,9 @@ def _stacked(parts: list[Tensor | None], output: Tensor, input: Tensor, *, creat
     shape = (*output.shape, *input.shape)
     live = create_graph and any(part is not None and part.requires_grad for part in parts)
     if not live:
-        zeros = torch.zeros_like(input.data)
-        raw = [zeros if part is None else part.data for part in parts]
-        return tensor(torch.stack(raw).reshape(shape) if raw else zeros.new_zeros(shape))
+        nothing = torch.zeros_like(input.data)
+        raw = [nothing if part is None else part.data for part in parts]
+        return tensor(torch.stack(raw).reshape(shape) if raw else nothing.new_zeros(shape))
     stacked: Tensor = _joined([zeros(input) if part is None else part for part in parts]).reshape(shape)
     return stacked
 

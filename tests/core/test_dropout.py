@@ -20,7 +20,7 @@ FAMILY = {
 }
 
 
-OTHER_RANKS = [("dropout2d", (3, 4)), ("dropout2d", (3, 4, 5)), ("dropout2d", (2, 3, 2, 2, 2)), ("dropout3d", (3, 2, 2))]
+OTHER_RANKS = [
     ("dropout2d", (3, 4)),
     ("dropout2d", (3, 4, 5)),
     ("dropout2d", (2, 3, 2, 2, 2)),

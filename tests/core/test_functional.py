@@ -447,3 +447,22 @@ def test_a_rule_that_is_wrong_only_at_third_order_fails() -> None:
     rows.close(cut[0], right[0], "first order")
     with pytest.raises(AssertionError):
         rows.close(cut[2], right[2], "third order")
+
+
+def test_a_row_that_nothing_leads_to_is_zeros_among_those_that_can_be_differentiated() -> None:
+    class FirstAlone(nbgrad.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return 2 * x * gradients[0] if gradients[0][0] else None
+
+    x = nbgrad.tensor([3.0, 4.0], requires_grad=True)
+    found = nbgrad.jacobian(FirstAlone.apply, x, create_graph=True)
+    assert found.tolist() == [[6.0, 0.0], [0.0, 0.0]]
+    found.sum().backward()
+    assert x.grad.tolist() == [2.0, 0.0]

@@ -5,6 +5,7 @@ reparametrization (Figurnov et al. 2018, https://arxiv.org/abs/1805.08498). What
 """
 
 from sys import _getframe
+from types import FrameType
 
 import torch
 
@@ -64,7 +65,7 @@ def sample_dirichlet(input, generator=None):
 
 def _constant():
     """Whether sample() of one of torch's distributions asks, or nothing is recorded anyway."""
-    frame = _getframe(1)
+    frame: FrameType | None = _getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "sample" and frame.f_globals.get("__name__", "").startswith("torch.distributions"):
             return True
