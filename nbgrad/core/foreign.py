@@ -16,6 +16,9 @@ TWINS = {
     "torch.amp.grad_scaler": "amp",
     "torch.autograd.gradcheck": "autograd",
     "torch.nn.utils.clip_grad": "nn.utils",
+    "torch.nn.utils.parametrize": "nn.utils.parametrize",
+    "torch.nn.utils.spectral_norm": "nn.utils",
+    "torch.nn.utils.weight_norm": "nn.utils",
     "torch.optim.swa_utils": "optim.swa_utils",
 }
 """torch's modules that work on torch's own tensors alone; beside them where torch and nbgrad have their functions."""

@@ -1,16 +1,18 @@
 """What happens when a module is called: its hooks, its box in the picture, and where an error says it came from."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 from weakref import ref
 
 from torch.utils.hooks import RemovableHandle
 
+from nbgrad.core.foreign import check_asker
 from nbgrad.core.function import Function
 from nbgrad.core.modes import current, recording
 from nbgrad.core.scopes import called, path_below
 from nbgrad.core.tensor import Tensor
+from nbgrad.nn.held import HookFunctions
 from nbgrad.nn.tree import Tree, join
 
 
@@ -109,6 +111,17 @@ class Calling(Tree):
         what the hook returns goes on in its place.
         """
         return _add(self._made_hooks().backward_after, Hook(hook), prepend)
+
+    @property
+    def _forward_pre_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
+        """The functions that run before the forward, by their numbers."""
+        check_asker()
+        return HookFunctions({} if self._hooks is None else self._hooks.before)
+
+    @property
+    def _forward_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
+        """The functions that run after the forward, by their numbers."""
+        return HookFunctions({} if self._hooks is None else self._hooks.after)
 
     def _made_hooks(self) -> ModuleHooks:
         if self._hooks is None:

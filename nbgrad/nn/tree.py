@@ -1,6 +1,6 @@
 """What a module is made of: parameters, buffers and modules by name, and the walks through them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ import torch
 from nbgrad.core.foreign import check_asker
 from nbgrad.core.scopes import forget_paths
 from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.nn.held import Held
 from nbgrad.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
@@ -111,19 +112,21 @@ class Tree:
         return MappingProxyType({name: self.__dict__[name] for name, role in self._roles.items() if role in roles})
 
     @property
-    def _parameters(self) -> Mapping[str, Parameter | None]:
-        """This module's own parameters by name, to be read; with None for what it does without."""
-        return self._all("parameter")
+    def _parameters(self) -> MutableMapping[str, Parameter | None]:
+        """This module's own parameters by name."""
+        check_asker()
+        return Held(self, "parameter")
 
     @property
-    def _buffers(self) -> Mapping[str, Tensor | None]:
-        """This module's own buffers by name, to be read; with None for what it does without."""
-        return self._all("buffer", "transient")
+    def _buffers(self) -> MutableMapping[str, Tensor | None]:
+        """This module's own buffers by name."""
+        check_asker()
+        return Held(self, "buffer", "transient")
 
     @property
-    def _modules(self) -> "Mapping[str, Module | None]":
-        """The modules directly in this one by name, to be read; with None for what it does without."""
-        return self._all("module")
+    def _modules(self) -> "MutableMapping[str, Module | None]":
+        """The modules directly in this one by name."""
+        return Held(self, "module")
 
     # What is inside.
 

@@ -36,6 +36,11 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "nn.utils.clip_grads_with_norm_": lambda: torch.nn.utils.clip_grads_with_norm_(
         grown().parameters(), 0.5, torch.tensor(3.0)
     ),
+    "nn.utils.parametrize.register_parametrization": lambda: torch.nn.utils.parametrize.register_parametrization(
+        nn.Linear(2, 2), "weight", torch.nn.Identity(), unsafe=True
+    ),
+    "nn.utils.spectral_norm": lambda: torch.nn.utils.spectral_norm(nn.Linear(2, 2)),
+    "nn.utils.weight_norm": lambda: torch.nn.utils.weight_norm(nn.Linear(2, 2)),
     "optim.swa_utils.AveragedModel": lambda: swa_utils.AveragedModel(model()).update_parameters(model()),
     "optim.swa_utils.update_bn": lambda: swa_utils.update_bn(BATCHES, model()),
     "amp.GradScaler": lambda: torch.amp.GradScaler("cpu").scale(model()(BATCHES[0]).sum()),
@@ -43,6 +48,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_utility_of_torchs_that_cannot_work_names_nbgrads(name: str) -> None:
     with pytest.raises(TypeError, match=rf"^torch\.{name} works on torch's own .*: nbgrad\.{name} is the one"):

@@ -39,7 +39,7 @@ class _Renewed:
             RuntimeError: the weight is made so already.
             ValueError: there is no such parameter, or it has no shape yet.
         """
-        if any(isinstance(hook, type(self)) and hook.name == self.name for hook in _before(module).values()):
+        if any(isinstance(hook, type(self)) and hook.name == self.name for hook in module._forward_pre_hooks.values()):
             raise RuntimeError(f"Cannot register two {self.kind} hooks on the same parameter {self.name}")
         weight = module._parameters.get(self.name)
         if weight is None:
@@ -65,17 +65,11 @@ class _Renewed:
         setattr(module, self.name, self.made(module))
 
 
-def _before(module: Module) -> dict[int, Any]:
-    """The functions that run before a forward, by their numbers."""
-    return {} if module._hooks is None else {number: hook.run for number, hook in module._hooks.before.items()}
-
-
 def _removed(module: M, kind: type[_Renewed], name: str) -> M:
-    for number, hook in _before(module).items():
+    for number, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, kind) and hook.name == name:
             hook.remove(module)
-            assert module._hooks is not None
-            del module._hooks.before[number]
+            del module._forward_pre_hooks[number]
             return module
     raise ValueError(f"{kind.kind} of '{name}' not found in {module}")
 

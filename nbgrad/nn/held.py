@@ -1,0 +1,72 @@
+"""What programs read and change of a module in torch's private dicts: ``model._modules[name] = other``."""
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, Protocol
+
+
+class _Holder(Protocol):
+    """What a ``Tree`` is to these."""
+
+    _roles: dict[str, str]
+
+    def _register(self, name: str, value: Any, role: str, *, replace: bool = ...) -> None: ...
+
+    def _discard(self, name: str) -> None: ...
+
+
+class Held(MutableMapping[str, Any]):
+    """A module's own parameters, buffers or modules by name, with None for what it does without.
+
+    What is put in is checked as what is assigned to an attribute; what is taken out is no attribute any more.
+    """
+
+    def __init__(self, module: _Holder, *roles: str) -> None:
+        self._module, self._as = module, roles
+
+    def __getitem__(self, name: str) -> Any:
+        if self._module._roles.get(name) not in self._as:
+            raise KeyError(name)
+        return vars(self._module)[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        held = self._module._roles.get(name)
+        self._module._register(name, value, held if held in self._as else self._as[0], replace=True)
+
+    def __delitem__(self, name: str) -> None:
+        self[name]  # a KeyError where there is none
+        self._module._discard(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name, role in self._module._roles.items() if role in self._as])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class HookFunctions(MutableMapping[int, Callable[..., Any]]):
+    """The functions of a module's hooks of one kind by their numbers, in the order in which they run.
+
+    What is taken out does not run any more; ``register_forward_hook`` and its like put in.
+    """
+
+    def __init__(self, table: MutableMapping[int, Any]) -> None:
+        self._table = table
+
+    def __getitem__(self, number: int) -> Callable[..., Any]:
+        function: Callable[..., Any] = self._table[number].run
+        return function
+
+    def __setitem__(self, number: int, function: Callable[..., Any]) -> None:
+        raise TypeError("hooks are put in by register_forward_hook() and register_forward_pre_hook() of the module")
+
+    def __delitem__(self, number: int) -> None:
+        del self._table[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([*self._table])
+
+    def __len__(self) -> int:
+        return len(self._table)
