@@ -1,5 +1,6 @@
 """What ``torch.autograd`` has, under the names there: most of it is ``nbgrad``'s own too."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from nbgrad.autograd import function as function, functional as functional
@@ -32,9 +33,14 @@ class Variable(metaclass=_AnyTensor):
     Args:
         data: a tensor, of nbgrad or torch.
         requires_grad: whether a backward gives it a gradient.
+        volatile: has no effect, and warns, as in torch.
     """
 
-    def __new__(cls, data: Any, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]  # as torch's does
+    def __new__(  # type: ignore[misc]  # as torch's does
+        cls, data: Any, requires_grad: bool = False, *, volatile: bool | None = None
+    ) -> Tensor:
+        if volatile is not None:
+            warnings.warn("volatile has no effect: write with nbgrad.no_grad(): instead", stacklevel=2)
         return tensor(data.data, requires_grad=requires_grad)
 
 

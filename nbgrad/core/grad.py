@@ -83,11 +83,7 @@ def grad(
     if is_grads_batched:
         settings = {"create_graph": create_graph, "allow_unused": allow_unused, "materialize_grads": materialize_grads}
         return _for_each(ends, wanted, seeds, retain_graph=retain, **settings)
-    for position, tensor in enumerate(wanted):
-        if not tensor.requires_grad:
-            raise RuntimeError(
-                f"grad(): input {position} does not require a gradient: call requires_grad_() on it first"
-            )
+    _check_inputs(wanted)
     roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
     origins = [tensor.origin for tensor in wanted]
     found = engine.gradients(roots, origins, retain_graph=retain, create_graph=create_graph)
@@ -104,6 +100,19 @@ def grad(
             )
         results.append(gradient if gradient is None or isinstance(gradient, Tensor) else Tensor(gradient))
     return tuple(results)
+
+
+def _check_inputs(inputs: list[Tensor]) -> None:
+    for position, tensor in enumerate(inputs):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"grad(): input {position} is a {torch.typename(tensor)}, of which nbgrad has no gradient: make it "
+                "one of nbgrad's with nbgrad.tensor(t, requires_grad=True) before the forward"
+            )
+        if not tensor.requires_grad:
+            raise RuntimeError(
+                f"grad(): input {position} does not require a gradient: call requires_grad_() on it first"
+            )
 
 
 def _for_each(

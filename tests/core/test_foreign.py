@@ -199,6 +199,18 @@ def test_names_of_torchs_do_what_they_do_there(program: Any) -> None:
     agree(program)
 
 
+def test_a_volatile_variable_is_an_ordinary_one() -> None:
+    with pytest.warns(UserWarning, match=r"volatile has no effect: write with nbgrad\.no_grad"):
+        t = nbgrad.autograd.Variable(nbgrad.ones(2), requires_grad=True, volatile=True)
+    assert (t * 2).requires_grad
+
+
+def test_the_gradient_of_a_tensor_of_torchs_is_an_error_that_says_so() -> None:
+    t = x(1.0)
+    with pytest.raises(TypeError, match=r"input 0 is a torch\.FloatTensor, .* nbgrad\.tensor\(t, requires_grad=True\)"):
+        nbgrad.grad(t * 2, torch.ones(2, requires_grad=True))
+
+
 def test_a_strategy_that_there_is_not_is_an_error() -> None:
     for run in (
         lambda: nbgrad.jacobian(nbgrad.exp, x(1.0), strategy="sideways"),
