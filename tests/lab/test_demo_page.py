@@ -23,6 +23,7 @@ def test_the_page_of_the_tour_is_alive(page: Page, tmp_path: Path) -> None:
     assert facts["views"] >= 2
     for i in range(facts["views"]):
         views.nth(i).scroll_into_view_if_needed()
+        views.nth(i).get_by_test_id("nbgrad-fit").click()
         views.nth(i).get_by_test_id("nbgrad-node").first.click()
         expect(views.nth(i).get_by_test_id("nbgrad-details")).to_be_visible()
         screenshot(page, f"page_view_{i}")

@@ -13,6 +13,7 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 def details_of(view: Locator, title: str) -> str:
     """Click the node with this title and return the details that it opens."""
+    view.get_by_test_id("nbgrad-fit").click()
     view.locator(f'[data-testid="nbgrad-node"][aria-label^="{title}, "]').first.click()
     details = view.get_by_test_id("nbgrad-details")
     expect(details).to_be_visible()
