@@ -91,7 +91,7 @@ def _torch_function(
             args = (_constant(args[0]), *args[1:])
         return ours(*args, **_translated(function, ours, settings))
     if name in ABOUT:
-        result = function(*_each(args, raw_of), **_each(settings, raw_of))
+        result = function(*each(args, raw_of), **each(settings, raw_of))
         return tensor(result, requires_grad=result.requires_grad) if isinstance(result, torch.Tensor) else result
     raise NotImplementedError(
         f"nbgrad has no op {_called(function)!r} yet: use t.data for the values without gradients"
@@ -115,7 +115,7 @@ def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict
 def _filled(function: Callable[..., Any], settings: dict[str, Any]) -> Tensor:
     """One of our tensors that torch's initialisation fills in place: recorded nowhere, as it works on the data."""
     target: Tensor = settings["tensor"]
-    function(**each(settings, _raw))
+    function(**each(settings, raw_of))
     tell_changed([target.data], f"init.{function.__name__}()")
     return target
 

@@ -387,15 +387,11 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
     elif not isinstance(gradient, Tensor):
         raise TypeError(f"gradient= must be a tensor of shape {tuple(output.shape)}, not {type(gradient).__name__}")
     if gradient.shape != output.shape:
-        raise RuntimeError(
-            f"gradient= has shape {tuple(gradient.shape)}, but the tensor has shape {tuple(output.shape)}: "
-            "they must be equal"
-        )
+        shapes = f"shape {tuple(gradient.shape)}, but the tensor has shape {tuple(output.shape)}"
+        raise RuntimeError(f"gradient= has {shapes}: they must be equal")
     if gradient.is_complex() != output.is_complex():
-        raise RuntimeError(
-            f"gradient= is of type {dtype_name(gradient.dtype)}, but the tensor of {dtype_name(output.dtype)}: both "
-            "must be complex, or both real"
-        )
+        types = f"{dtype_name(gradient.dtype)}, but the tensor of {dtype_name(output.dtype)}"
+        raise RuntimeError(f"gradient= is of type {types}: both must be complex, or both real")
     if gradient.dtype != output.dtype or gradient.device != output.device:
         gradient = gradient.to(device=output.device, dtype=output.dtype)
     return gradient if create_graph else gradient.data
