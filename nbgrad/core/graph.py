@@ -221,6 +221,7 @@ class AutogradGraph(Listener, Queries):
 
     # From facts to what is shown.
 
+    @uncollected()
     def _shown(self, roots: tuple[int, ...] | None = None) -> list[Record]:
         """What the last backward ran through, or what exists if there was none; a tensor before its first use.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import rustworkx
 from rustworkx.visit import BFSVisitor
 
+from nbgrad.core.collecting import uncollected
 from nbgrad.core.node import record_id
 from nbgrad.core.record import Notes, Record
 from nbgrad.core.tensor import Tensor
@@ -46,6 +47,7 @@ class Queries:
         """Every record in an order that has sources before results."""
 
     @property
+    @uncollected()
     def rx(self) -> "rustworkx.PyDiGraph[Record, int]":
         """The graph poured into rustworkx: a ``Record`` per node, the position of the input on each edge.
 
