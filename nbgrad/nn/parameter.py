@@ -124,6 +124,8 @@ class Uninitialized(_Mixed):
         changed = change(torch.empty(0, device=self._data.device, dtype=self._data.dtype))
         self._data = _waiting(self._needs_grad, changed.device, changed.dtype)
 
+    __deepcopy__ = None  # type: ignore[assignment]  # it is copied as it is pickled
+
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Copies and pickles wait for their shape too."""
         place = self._data.device, self._data.dtype
