@@ -41,14 +41,13 @@ class Tensor(TensorBase, Contents, TensorMethods):
 
     @data.setter
     def data(self, value: "torch.Tensor | Tensor") -> None:
-        if value is self._data:  # as after t.data -= step
-            tell_changed((value,), "t.data = ...")
-            return
-        if not self.is_leaf:
-            raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
-        self._data = Tensor(raw_of(value))._data.detach()
-        part(self)
-        self._renew_leaf()
+        if value is not self._data:  # as it is after t.data -= step
+            if not self.is_leaf:
+                raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
+            self._data = Tensor(raw_of(value))._data.detach()
+            part(self)
+            self._renew_leaf()
+        tell_changed((self._data,), "t.data = ...")
 
     @property
     def origin(self) -> Origin:

@@ -167,7 +167,7 @@ class Paths:
         held = {id(one) for optimizer in OPTIMIZERS for group in optimizer.param_groups for one in group["params"]}
         found = {seq: tensor for seq in sorted(self._reached) if (tensor := self._tensor(seq)) is not None}
         return [
-            (seq, f"{self._called(tensor)} {tuple(tensor.shape)}")
+            (seq, f"{self._called(tensor) or 'a parameter'} {tuple(tensor.shape)}")
             for seq, tensor in found.items()
             if tensor.kind == "parameter" and id(tensor) not in held and memory_of(tensor.data) not in self._changed
         ]

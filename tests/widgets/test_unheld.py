@@ -54,6 +54,15 @@ def test_a_module_and_a_parameter_that_were_forgotten_are_told_of() -> None:
     assert texts(graph) == [f"Linear.weight (1, 1) {TOLD}", f"scale (1,) {TOLD}"]
 
 
+def test_one_without_a_name_is_told_of_by_its_shape() -> None:
+    net, others = Net(), [nn.Parameter([2.0])]
+    optimizer = optim.Adam(net.parameters())
+    with nbgrad.AutogradGraph() as graph:
+        (net(nbgrad.ones(4, 2)) * others[0]).sum().backward()
+        optimizer.step()
+    assert texts(graph) == [f"a parameter (1,) {TOLD}"]
+
+
 def test_of_many_the_first_are_told_of() -> None:
     net = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(30)])
     optimizer = optim.SGD(net[0].parameters(), lr=0.1)
@@ -86,6 +95,14 @@ def by_hand(net: Net) -> Callable[[], None]:
     return update
 
 
+def with_new_data(net: Net) -> Callable[[], None]:
+    def update() -> None:
+        for parameter in net.fc2.parameters():
+            parameter.data = parameter.data - 0.1 * parameter.grad.data
+
+    return update
+
+
 def in_no_grad(net: Net) -> Callable[[], None]:
     def update() -> None:
         with nbgrad.no_grad():
@@ -100,6 +117,7 @@ def test_what_learns_in_another_way_is_no_finding() -> None:
     assert trained(lambda net: net.fc2.requires_grad_(False)) == []
     assert trained(lambda net: optim.SGD(net.fc2.parameters(), lr=0.1)) == [], "one for another cell"
     assert trained(by_hand) == []
+    assert trained(with_new_data) == []
     assert trained(in_no_grad) == []
 
 
