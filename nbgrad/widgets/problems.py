@@ -49,8 +49,8 @@ def _beginnings(facts: list[Fact], ids: dict[int, str], *, hidden: bool) -> list
         ids: of the nodes.
         hidden: whether one began where nothing is recorded: a constant that is gone may have held it.
     """
-    found = list(_forward_beginnings(facts)) or list(_backward_beginnings(facts))
     gone = {fact.id for fact in facts if hidden and fact.kind == "constant" and fact.value is None}
+    found = list(_forward_beginnings(facts, gone)) or list(_backward_beginnings(facts))
     return [
         Problem(kind="nan", text=text, node=ids[fact.id])
         for fact, text in found
@@ -58,19 +58,45 @@ def _beginnings(facts: list[Fact], ids: dict[int, str], *, hidden: bool) -> list
     ]
 
 
-def _forward_beginnings(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
+def _forward_beginnings(facts: list[Fact], gone: set[int]) -> Iterator[tuple[Fact, str]]:
     """The first values that are not finite; an Inf that is meant is none, as in a mask, nor is it an anomaly."""
     made = {fact.id: fact for fact in facts}
-    wrong: set[int] = set()
+    later, wrong = _spoiled_since(facts, gone), set[int]()
     for fact in facts:
         bad = _bad(fact.value)
-        if not bad:
+        if (fact.value is not None and not bad) or fact.id in later:
             continue
         if not wrong.isdisjoint(taken.source or 0 for taken in fact.inputs):
-            wrong.add(fact.id)
-        elif bad == "NaN" or not _meant(fact, made):
+            wrong.add(fact.id)  # or may be: its value is not kept
+        elif bad == "NaN" or (bad == "Inf" and not _meant(fact, made)):
             wrong.add(fact.id)
             yield fact, f"{bad} begins here, in the forward of {_what(fact)}{_cause(fact, made, bad)}"
+
+
+def _spoiled_since(facts: list[Fact], gone: set[int]) -> set[int]:
+    """The leaves that are bad only since a step with a bad gradient, which came after the backward.
+
+    What they were before is not known, but what was made of them tells: it is not bad, or not by them alone.
+    """
+    changed = {fact.id for fact in facts if fact.since is not None and fact.since.what and _bad(fact.value)}
+    if not changed:
+        return changed
+    fine = set[int]()  # what led to something that is not bad
+    for fact in reversed(facts):
+        if fact.id in fine if fact.value is None else not _bad(fact.value):
+            fine.update(taken.source or 0 for taken in fact.inputs)
+    bad, were_bad = set(gone), set[int]()
+    for fact in facts:
+        sources = {taken.source or 0 for taken in fact.inputs}
+        if fact.value is None:
+            wrong = fact.id not in fine and not sources.isdisjoint(bad | (changed - fine))
+        else:
+            meant = fact.kind == "constant" and _bad(fact.value) == "Inf"
+            wrong = _bad(fact.value) is not None and fact.id not in changed and not meant
+        if wrong:
+            were_bad |= (changed - fine) & sources if bad.isdisjoint(sources) else set()
+            bad.add(fact.id)
+    return changed - were_bad
 
 
 def _meant(fact: Fact, made: dict[int, Fact]) -> bool:

@@ -1,12 +1,13 @@
 """The findings of a graph: what is wrong in it, or probably not meant."""
 
 from collections.abc import Callable
-from math import inf, isnan, nan
+from math import inf, isfinite, isnan, nan
 
 import pytest
 import torch
 
 import nbgrad
+from nbgrad import nn, optim
 from nbgrad.nn.functional import scaled_dot_product_attention, softmax
 from nbgrad.widgets.describe import describe
 
@@ -114,3 +115,33 @@ def test_a_frozen_parameter_that_is_a_mask_is_meant() -> None:
     assert found(lambda: softmax(scores(1, 2, 3) + (mask * 1)[0], -1)) == []
     with nbgrad.detect_anomaly():
         softmax(scores(1, 2, 3) + mask[2], -1)
+
+
+def _stepped(run: Callable[[nn.Sequential], nbgrad.Tensor], steps: int = 1, width: int = 3) -> list[str]:
+    """The findings after so many steps of a network whose loss is that of ``run``."""
+    net = nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 1))
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            run(net).backward()
+            optimizer.step()
+    assert not isfinite(sum(parameter.data.sum() for parameter in net.parameters()))
+    return [problem["text"] for problem in describe(graph)["problems"]]
+
+
+@pytest.mark.parametrize("width", [3, 500])
+def test_what_a_step_with_a_bad_gradient_makes_of_parameters_is_not_where_it_begins(width: int) -> None:
+    known = nbgrad.tensor([[nan, 1.0, 1.0]] * 5)
+    (text,) = _stepped(lambda net: (net(nbgrad.ones(5, 3)) * 0).sum().sqrt(), width=width)
+    assert text.startswith("Inf begins here, in the rule of sqrt")
+    (text,) = _stepped(lambda net: net(known).sum(), width=width)
+    assert text.startswith("NaN begins here, in the forward of constant")
+    (text,) = _stepped(lambda net: (-1 - net(nbgrad.ones(5, 3)).pow(2).sum()).sqrt(), width=width)
+    assert text.startswith("NaN begins here, in the forward of sqrt")
+
+
+@pytest.mark.parametrize("width", [3, 500])
+def test_parameters_that_an_earlier_step_has_spoiled_are_where_it_begins(width: int) -> None:
+    first, *_ = _stepped(lambda net: (net(nbgrad.ones(5, 3)) * 0).sum().sqrt(), steps=3, width=width)
+    assert first == "NaN begins here, in the forward of parameter (weight)"
