@@ -258,10 +258,7 @@ def _summary(graph: AutogradGraph, facts: list[Fact], described: Description) ->
 
 def _notes(graph: AutogradGraph, facts: list[Fact], error: BaseException | None) -> list[str]:
     if not facts:
-        return [
-            "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
-            "Make one with nbgrad.tensor(..., requires_grad=True)."
-        ]
+        return [_empty(graph)]
     interrupted = isinstance(error, KeyboardInterrupt)
     if graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):
         if error is not None:
@@ -271,6 +268,24 @@ def _notes(graph: AutogradGraph, facts: list[Fact], error: BaseException | None)
     if interrupted:
         return [f"The cell was interrupted: the gradients are those of backward {graph.backwards:,}, which had ended."]
     return []
+
+
+def _empty(graph: AutogradGraph) -> str:
+    """Why there is nothing to show."""
+    if graph.backwards:
+        return (
+            "A backward ran here, but no op that it went through: they ran before this graph was opened. Run the ops "
+            "in the same cell to see them."
+        )
+    if graph.unreached():
+        return (
+            "Nothing is left to show of what ran here on tensors that need a gradient: no backward went through it, "
+            "and it was inside no_grad() or its results are gone."
+        )
+    return (
+        "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
+        "Make one with nbgrad.tensor(..., requires_grad=True)."
+    )
 
 
 @cache

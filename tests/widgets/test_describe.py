@@ -215,7 +215,15 @@ def test_notes_say_what_is_missing() -> None:
     assert "requires_grad=True" in describe(nothing)["notes"][0]
     with nbgrad.AutogradGraph() as no_op:
         nbgrad.tensor(1.0, requires_grad=True).backward()
-    assert describe(no_op)["notes"][0].startswith("Nothing was recorded: no op ran here on a tensor that needs a grad")
+    assert describe(no_op)["notes"][0].startswith("A backward ran here, but no op that it went through")
+    earlier = nbgrad.tensor(1.0, requires_grad=True) * 2
+    with nbgrad.AutogradGraph() as backward_only:
+        earlier.backward()
+    assert describe(backward_only)["notes"] == describe(no_op)["notes"]
+    leaf = nbgrad.tensor(1.0, requires_grad=True)
+    with nbgrad.AutogradGraph() as no_history, nbgrad.no_grad():
+        leaf * 2
+    assert "inside no_grad() or its results are gone" in describe(no_history)["notes"][0]
     with nbgrad.AutogradGraph() as forward_only:
         y = nbgrad.tensor(1.0, requires_grad=True) * 2
     assert ".backward()" in describe(forward_only)["notes"][0]
