@@ -17,6 +17,13 @@ _STATIC = Path(__file__).parent / "static"
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 
 
+_FILLED = """body{margin:0;padding:12px;--nbg-room:320px}
+@media screen{.nbgrad{display:flex;flex-direction:column;min-height:calc(100vh - 26px)}
+.nbgrad .nbg-body{flex:1 0 auto}
+.nbgrad .nbg-stage{height:auto}}"""
+"""The picture takes what the lines above and below it leave of the window, whichever are open."""
+
+
 def page(picture: Picture, title: str) -> str:
     """Write one HTML file in which a picture pans, zooms and answers clicks, with no kernel and no network.
 
@@ -30,7 +37,7 @@ def page(picture: Picture, title: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(title)}</title>\n"
-        "<style>body{margin:0;padding:12px;--nbg-room:calc(100vh - 190px)}</style>\n"
+        f"<style>{_FILLED}</style>\n"
         f"</head>\n<body>\n{fragment(picture)}\n{runtime()}\n</body>\n</html>\n"
     )
 

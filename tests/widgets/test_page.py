@@ -417,3 +417,30 @@ def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -
     expect(node(tab, root)).to_be_in_viewport()
     tab.get_by_test_id("nbgrad-fit").click()
     expect(node(tab, "n0")).to_be_in_viewport()
+
+
+@pytest.mark.browser
+def test_the_picture_takes_what_is_left_of_the_window(opened: Any, stack: Any) -> None:
+    description = stack(70)
+    tab = opened(page(lay_out(description), "stack"))
+    tab.set_viewport_size({"width": 1366, "height": 768})
+    tab.reload()
+
+    def below() -> int:
+        return int(tab.evaluate("document.documentElement.scrollHeight - innerHeight"))
+
+    def stage() -> dict[str, float]:
+        return tab.locator(".nbg-stage").bounding_box()  # type: ignore[return-value]
+
+    expect(tab.locator(".nbg-status")).to_contain_text("Here is a part")
+    root = node(tab, next(one["id"] for one in description["nodes"] if one["root"])).bounding_box()
+    assert root["y"] + root["height"] <= stage()["y"] + stage()["height"], "it starts at all of the root"
+    assert below() == 0
+    tab.get_by_test_id("nbgrad-fit").click()
+    before = stage()["height"]
+    tab.get_by_test_id("nbgrad-steps").click()
+    expect(tab.get_by_test_id("nbgrad-player")).to_be_visible()
+    assert below() == 0
+    assert 400 < stage()["height"] < before
+    tab.set_viewport_size({"width": 400, "height": 500})
+    assert stage()["height"] >= 320, "and on a small one the page scrolls"

@@ -331,8 +331,10 @@ export class View implements Touched, Keyed, Tools {
   #firstLook(): void {
     const { nodes } = this.scene.description;
     const roots = nodes.filter((node) => node.root || node.kind === "failed");
-    const part = this.#camera.look(this.scene.size, this.scene.box((roots[roots.length - 1] ?? nodes[0])?.id ?? ""));
-    if (part) this.#say(PART);
+    const look = () => this.#camera.look(this.scene.size, this.scene.box((roots[roots.length - 1] ?? nodes[0])?.id ?? ""));
+    if (!look()) return;
+    this.#say(PART);
+    look(); // the line may have taken some of the room
   }
 
   #wants(event: Event): boolean {
