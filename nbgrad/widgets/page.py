@@ -18,7 +18,7 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 
 _FILLED = """body{margin:0;padding:12px;--nbg-room:320px}
-@media screen{.nbgrad{display:flex;flex-direction:column;min-height:calc(100vh - 26px)}
+@media screen{.nbgrad{min-height:calc(100vh - 26px)}
 .nbgrad .nbg-body{flex:1 0 auto}
 .nbgrad .nbg-stage{height:auto}}"""
 """The picture takes what the lines above and below it leave of the window, whichever are open."""
