@@ -1,7 +1,7 @@
 """Uses of tensors that leave no history, and so nothing in the record of a graph: where the path of a gradient ends."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 import torch
@@ -13,6 +13,9 @@ from nbgrad.core.node import Leaf, Origin, Output, record_id
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
 from nbgrad.core.tensor import Tensor
+
+_MOST = 4096
+"""How many uses without history are remembered before those of tensors that are gone are dropped."""
 
 
 class Cut(NamedTuple):
@@ -80,6 +83,27 @@ class Cut(NamedTuple):
         )
 
 
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+class _Fading(dict[int, T]):
+    """What is remembered of things that may go, by their id, each as a tuple with a weak reference to it first."""
+
+    most = _MOST
+
+    def make_room(self) -> None:
+        """Drop what is gone, where there is much: after twice as much again, or each op would look at all that stays.
+
+        Other threads may add in the meantime.
+        """
+        if len(self) < self.most:
+            return
+        for key, kept in self.copy().items():
+            if kept[0]() is None:
+                self.pop(key, None)
+        self.most = max(_MOST, 2 * len(self))
+
+
 class Uses:
     """What a graph remembers of uses that its record has not: those without history, and what a backward reached.
 
@@ -92,9 +116,9 @@ class Uses:
     def __init__(self) -> None:
         self.reached: Sequence[int] = ()
         self.refused = False
-        self.frozen: dict[int, tuple[ref[Any], Cut, Scope | None]] = {}
-        self._cuts: dict[int, tuple[ref[Any], Cut, Scope | None]] = {}
-        self._ends: dict[int, tuple[ref[torch.Tensor], tuple[Cut, ...]]] = {}  # by the id of what a path ended in
+        self.frozen: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
+        self._cuts: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
+        self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of what a path ended in
 
     def unrecorded(self, op: Op, args: tuple[Any, ...], results: tuple[Any, ...], *, enabled: bool) -> None:
         """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
@@ -123,8 +147,7 @@ class Uses:
         if known is not None and known[0]() is frozen[0]:
             return known[1]
         names = dict.fromkeys([one.name or "a parameter" for one in frozen])
-        if len(self.frozen) >= _MOST:
-            self.frozen = {key: kept for key, kept in self.frozen.items() if kept[0]() is not None}
+        self.frozen.make_room()
         use = Cut("frozen", op.name, *_where(), name=" and ".join(names))
         self.frozen.update({id(one): (ref(one), use, current().scope) for one in frozen})
         return use
@@ -151,15 +174,13 @@ class Uses:
         return cuts if known is not None and known() is data else ()
 
     def _end(self, results: Sequence[Any], cuts: tuple[Cut, ...]) -> None:
-        if len(self._ends) >= _MOST:
-            self._ends = {key: end for key, end in self._ends.items() if end[0]() is not None}
+        self._ends.make_room()
         for result in results:
             if isinstance(result, torch.Tensor):
                 self._ends[id(result)] = (ref(result), cuts[:_TOLD])
 
     def _note(self, origin: Origin, cut: Cut) -> None:
-        if len(self._cuts) >= _MOST:
-            self._cuts = {seq: known for seq, known in self._cuts.items() if known[0]() is not None}
+        self._cuts.make_room()
         key = origin.node if isinstance(origin, Output) else origin
         self._cuts.setdefault(record_id(origin), (ref(key), cut, current().scope))
 
@@ -176,9 +197,6 @@ class Uses:
         origins = [known() for known, _, _ in self._cuts.values()]
         return {origin.seq: origin.ref for origin in origins if isinstance(origin, Leaf)}
 
-
-_MOST = 4096
-"""How many uses without history are remembered before those of tensors that are gone are dropped."""
 
 _TOLD = 3
 """So many ends of paths are told of at most."""

@@ -3,12 +3,17 @@
 import re
 import warnings
 from collections.abc import Callable
+from contextvars import copy_context
+from threading import Thread
+from typing import Any
+from weakref import ref
 
 import pytest
 import torch
 
 import nbgrad
 from nbgrad import nn
+from nbgrad.core import uses
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.functional import mse_loss
 from nbgrad.widgets.describe import describe
@@ -203,3 +208,22 @@ def test_a_copy_that_cuts_nothing_is_silent() -> None:
             tensor(W)
         nbgrad.jacobian(lambda x: x * 2, W)
         assert nbgrad.gradcheck(lambda x: x * 2, W.detach().double().requires_grad_())
+
+
+def test_what_stays_is_not_looked_through_at_every_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, looked = [], 0
+
+    class Counted(ref[Any]):
+        def __call__(self) -> Any:
+            nonlocal looked
+            looked += 1
+            if looked == 2000:  # another thread runs an op at that moment
+                other = Thread(target=copy_context().run, args=(lambda: kept.append(W * 2),))
+                other.start()
+                other.join()
+            return super().__call__()
+
+    monkeypatch.setattr(uses, "ref", Counted)
+    with nbgrad.AutogradGraph(), nbgrad.no_grad():
+        kept += [W * 2 for _ in range(4500)]
+    assert 2000 < looked < 3 * 4500
