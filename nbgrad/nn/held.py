@@ -1,6 +1,6 @@
 """What programs read and change of a module in torch's private dicts: ``model._modules[name] = other``."""
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
 
@@ -39,8 +39,23 @@ class Held(MutableMapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return iter([name for name, role in self._module._roles.items() if role in self._as])
 
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self))
+
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def copy(self) -> dict[str, Any]:
+        """What it holds now, in a dict that is no module's."""
+        return dict(self)
+
+    __copy__ = copy
+
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self, **other}
+
+    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**other, **self}
 
     def __repr__(self) -> str:
         return repr(dict(self))

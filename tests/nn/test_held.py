@@ -1,5 +1,6 @@
 """torch's private dicts of a module, which programs read and change, and its pruning, which works on them."""
 
+from copy import copy
 from typing import Any
 
 import pytest
@@ -26,6 +27,20 @@ def test_the_dicts_are_read_as_torchs() -> None:
     assert repr(nn.ReLU()._parameters) == "{}"
     with pytest.raises(KeyError):
         ours[1]._parameters["running_mean"]
+
+
+def test_the_dicts_are_copied_and_joined_as_torchs() -> None:
+    for lib in (nn, torch.nn):
+        made = model(lib)
+        others = made._modules.copy()
+        del others["1"]
+        copy(made._modules).clear()
+        assert type(others) is dict
+        assert [*others] == ["0", "2"]
+        assert len(made) == 3
+        assert [*reversed(made._modules)] == ["2", "1", "0"]
+        assert [*(made._modules | {"more": None})] == ["0", "1", "2", "more"]
+        assert [*({"more": None} | made._modules)] == ["more", "0", "1", "2"]
 
 
 def changed(lib: Any) -> Any:
