@@ -1,5 +1,7 @@
 """Parameters that get gradients and are in no optimizer, as findings of a picture."""
 
+import copy
+import pickle
 from collections.abc import Callable
 from types import FunctionType
 
@@ -141,3 +143,15 @@ def test_a_tensor_that_is_optimized_through_a_network_leaves_that_alone() -> Non
         net(x).sum().backward()
         optimizer.step()
     assert texts(graph) == []
+
+
+def test_a_copy_of_an_optimizer_holds_its_parameters() -> None:
+    net = Net()
+    pair = net, optim.SGD(net.fc2.parameters(), lr=0.1)
+    for twin, optimizer in (copy.deepcopy(pair), pickle.loads(pickle.dumps(pair))):
+        learning = optim.SGD(twin.fc1.parameters(), lr=0.1)
+        with nbgrad.AutogradGraph() as graph:
+            twin(nbgrad.ones(4, 2)).sum().backward()
+            learning.step()
+        assert texts(graph) == []
+        assert optimizer.param_groups[0]["params"][0] is twin.fc2.weight
