@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
-from copy import deepcopy
+from copy import _reconstruct, deepcopy  # type: ignore[attr-defined]  # the way of all that is pickled
 from threading import RLock
 from typing import Any
 from weakref import ref
@@ -279,10 +279,9 @@ class Tensor(TensorBase, Contents, TensorMethods):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         """A copy with its gradient, which a pickle does not have: that is how torch has both."""
-        rebuild, fields = self.__reduce_ex__(4)
-        memo[id(self)] = twin = rebuild(*deepcopy(fields, memo))
+        twin: Tensor = _reconstruct(self, memo, *self.__reduce_ex__(4))  # what a class of the user's adds to it too
         twin._grad = deepcopy(self._grad, memo)
-        return twin  # type: ignore[no-any-return]  # a Tensor
+        return twin
 
     __array_priority__ = 1000  # numpy's operators leave the work to ours: array * x is a Tensor with its history
 

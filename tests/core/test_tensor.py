@@ -303,3 +303,22 @@ def test_a_deep_copy_has_memory_of_its_own() -> None:
     x = tensor([1.0, 2.0])
     copy.deepcopy(x).data.zero_()
     assert x.tolist() == [1.0, 2.0]
+
+
+class Tagged(Tensor):
+    """A user's tensor with more to copy than ours."""
+
+    tag: str
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return (*super().__reduce_ex__(protocol), {"tag": self.tag})
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "deepcopy", "pickle"]
+)
+def test_a_class_of_the_users_says_what_else_is_copied(copied: Any) -> None:
+    x = Tagged(torch.tensor([1.0, 2.0]), requires_grad=True)
+    x.tag = "mine"
+    twin = copied(x)
+    assert (type(twin), twin.tag, twin.tolist()) == (Tagged, "mine", [1.0, 2.0])
