@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import nbgrad
+from nbgrad import nn
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn import functional
 from tests.core.rows import close
@@ -173,3 +174,10 @@ def test_a_column_against_a_row_warns(name: str) -> None:
 def test_what_torch_refuses_is_refused(call: Callable[[Tensor], Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         call(tensor(A, requires_grad=True))
+
+
+@pytest.mark.parametrize("call", [nbgrad.kl_div, functional.kl_div, F.kl_div, nn.KLDivLoss()])
+def test_kl_div_warns_of_its_mean_at_the_users_line(call: Any) -> None:
+    with pytest.warns(UserWarning, match="batchmean") as caught:
+        call(tensor(A), tensor(B))
+    assert caught[0].filename == __file__

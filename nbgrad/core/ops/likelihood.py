@@ -14,6 +14,7 @@ from nbgrad.core.ops.linalg import linear
 from nbgrad.core.ops.logarithms import exp, log, xlogy
 from nbgrad.core.ops.loss import code, reduced, warned
 from nbgrad.core.ops.shape import clone, unsqueeze
+from nbgrad.core.strict import warn_here
 from nbgrad.core.tensor import Tensor
 
 
@@ -69,10 +70,7 @@ def kl_div(input, target, reduction="mean", log_target=False):
     """
     warned("kl_div", input, target)
     if reduction == "mean":
-        warnings.warn(
-            "kl_div: reduction='mean' divides by the number of elements; what the definition has is 'batchmean'",
-            stacklevel=3,
-        )
+        warn_here("kl_div: reduction='mean' divides by the number of elements; what the definition has is 'batchmean'")
     loss = exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
     if reduction != "batchmean":
         return reduced(loss, reduction)
