@@ -30,7 +30,7 @@ def check_asker() -> None:
     Raises:
         TypeError: it is; the message names nbgrad's function.
     """
-    frame: FrameType | None = _getframe(2)
+    frame: FrameType | None = _getframe(1).f_back  # none, where a thread runs no more than this
     place = TWINS.get(frame.f_globals.get("__name__", "")) if frame is not None else None
     if place is None:
         return
@@ -61,7 +61,7 @@ def check_function(op: str, state: "State") -> bool:
     Raises:
         RuntimeError: it does, and the gradient would be lost; the message says what to write instead.
     """
-    if not in_function() or not state.grad_enabled:
+    if not state.grad_enabled or not in_function():
         return False
     frame: FrameType | None = _getframe(1)
     while frame is not None:

@@ -1,7 +1,11 @@
 """torch's own utilities on what is nbgrad's: they work, or an error names nbgrad's, and none is wrong in silence."""
 
+import _thread
+import sys
 from collections.abc import Callable
+from threading import Event
 from typing import Any
+from weakref import finalize
 
 import pytest
 import torch
@@ -285,3 +289,14 @@ def test_torchs_initialisation_fills_ours(name: str) -> None:
         assert getattr(torch.nn.init, name)(weight, **settings) is weight
         found.append(weight.data)
     assert torch.equal(*found)
+
+
+def test_a_thread_that_runs_no_more_than_reading_a_gradient_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: failed.append(repr(told.exc_value)))
+    done, read = Event(), x(1.0)
+    finalize(read, done.set)  # the thread lets go of it at its end
+    _thread.start_new_thread(getattr, (read, "grad"))
+    del read
+    assert done.wait(10)
+    assert failed == []
