@@ -11,6 +11,7 @@ import torch
 
 if TYPE_CHECKING:
     from nbgrad.core.modes import State
+    from nbgrad.core.row import Op
 
 TWINS = {
     "torch.amp.grad_scaler": "amp",
@@ -51,8 +52,15 @@ def in_function() -> bool:
     return not (torch._C._is_fwd_grad_enabled() or torch.is_grad_enabled() or torch.is_inference_mode_enabled())
 
 
-def check_function(op: str, state: "State") -> bool:
-    """False, but where torch runs the forward of a ``torch.autograd.Function``, whose backward nbgrad cannot run.
+def check_function(op: "Op", state: "State") -> bool:
+    """``check_cut`` for an ``op`` that is about to run unrecorded, if it has a gradient to lose; else False."""
+    if state.grad_enabled and op.differentiable:
+        check_cut(op.name, state)
+    return False
+
+
+def check_cut(op: str, state: "State") -> None:
+    """Raise where torch runs the forward of a ``torch.autograd.Function``, whose backward nbgrad cannot run.
 
     Args:
         op: what is about to run unrecorded, on a tensor that needs a gradient.
@@ -62,7 +70,7 @@ def check_function(op: str, state: "State") -> bool:
         RuntimeError: it does, and the gradient would be lost; the message says what to write instead.
     """
     if not state.grad_enabled or not in_function():
-        return False
+        return
     frame: FrameType | None = _getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
@@ -73,6 +81,6 @@ def check_function(op: str, state: "State") -> bool:
         frame = frame.f_back
     raise RuntimeError(
         f"{op}() on an nbgrad tensor inside a torch.autograd.Function, whose backward nbgrad cannot run: the gradient "
-        "would be lost. Derive the class from nbgrad.autograd.Function, which has the same methods, or pass "
-        "apply() t.detach()"
+        "would be lost. Derive the class from nbgrad.autograd.Function, which has the same methods; pass "
+        "apply() t.detach(), or write with nbgrad.no_grad():, where no gradient is meant"
     )

@@ -70,7 +70,7 @@ class InPlace:
         needs = row._unwrap(args, values, edges if enabled else None)
         plan = None
         if needs and not enabled:
-            check_function(row.name, state)
+            check_function(row, state)
         if enabled:
             try:
                 _check(target, row, needs)

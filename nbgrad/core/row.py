@@ -246,7 +246,7 @@ class Op:
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
-        recorded = bool(needs) and not state.inference and (recording(state) or check_function(self.name, state))
+        recorded = bool(needs) and not state.inference and (recording(state) or check_function(self, state))
         if recorded and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
             self._unwrap(args, values, edges)

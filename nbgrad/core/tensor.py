@@ -15,7 +15,7 @@ from nbgrad.core import advice, engine
 from nbgrad.core.alias import View, part
 from nbgrad.core.base import TensorBase, raw_of
 from nbgrad.core.contents import Contents, check_device, check_differentiable, dtype_name, owned, told
-from nbgrad.core.foreign import check_asker, check_function
+from nbgrad.core.foreign import check_asker, check_cut
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current, tell_changed, tell_detached
@@ -244,7 +244,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
     def detach(self) -> "Tensor":
         """The same memory as a tensor without history: no gradient flows through it."""
         if self._needs_grad:
-            check_function("detach", current())
+            check_cut("detach", current())
         detached = Tensor(self._data.detach())
         tell_detached(self, detached, "detach()")
         return detached

@@ -118,6 +118,16 @@ def test_a_function_of_torchs_runs_on_what_needs_no_gradient() -> None:
         assert Square.apply(x(3.0)).tolist() == [9.0]
 
 
+class Signs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, t: Any) -> Any:
+        return (t > 0).sum() + t.argmax()
+
+
+def test_a_function_of_torchs_may_ask_what_has_no_gradient_anyway() -> None:
+    assert Signs.apply(x(1.0, 2.0, -1.0)).item() == 3
+
+
 def test_no_grad_of_torchs_is_no_function() -> None:
     t = x(1.0, 2.0)
     for switch in (torch.no_grad(), torch.inference_mode(), torch.set_grad_enabled(False)):
