@@ -153,7 +153,9 @@ def _what(fact: Fact) -> str:
 
 def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
     missing = [one for one in graph.unreached() if one.kind != "no backward"]
-    found = [Problem(kind="unreached", text=f"No gradient reached {one}", node=ids.get(one.id or 0)) for one in missing]
+    # An earlier backward may have given it one, as that of another loss does.
+    words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"
+    found = [Problem(kind="unreached", text=f"{words} {one}", node=ids.get(one.id or 0)) for one in missing]
     return _some(found, "that no gradient reached")
 
 
