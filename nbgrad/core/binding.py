@@ -4,6 +4,8 @@ import warnings
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nbgrad.core.base import TensorBase
 from nbgrad.core.caller import user_place
 
@@ -69,23 +71,28 @@ def _in_order(op: "Op", args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def unbound(value: Any) -> bool:
-    """Whether a setting is not yet as rows take them: a list, or a tensor, or a tuple with one in it."""
-    if isinstance(value, TensorBase):
+    """Whether a setting is not yet as rows take them: a list, or a tensor or number of numpy's, or a tuple with one."""
+    if isinstance(value, TensorBase) or isinstance(value, _NUMPYS):  # noqa: SIM101  # two quick looks in compiled code
         return True
     if type(value) is tuple:
         for one in value:  # any() takes a generator, which compiled functions do not have
-            if isinstance(one, TensorBase):
+            if isinstance(one, TensorBase) or isinstance(one, _NUMPYS):  # noqa: SIM101
                 return True
     return isinstance(value, list)
 
 
+_NUMPYS = np.generic  # looked up for every setting
+
+
 def _plain(op: "Op", name: str, value: Any) -> Any:
-    """A setting as rows take them: a tuple for a list, and a number for a tensor that holds one, as torch has it.
+    """A setting as rows take them: a tuple for a list, Python's number for numpy's, and for a tensor what it holds.
 
     A rule reads the setting later, when the tensor may have been changed.
     """
     if isinstance(value, list | tuple):
         return tuple([_plain(op, name, one) for one in value])
+    if isinstance(value, _NUMPYS):
+        return value.item()
     if not isinstance(value, TensorBase):
         return value
     data: Any = value._data

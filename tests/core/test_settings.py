@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -56,6 +57,29 @@ def test_settings_are_what_they_are_in_torch(name: str) -> None:
         number += 1  # what was taken of it is no longer it
         if found.requires_grad:
             found.sum().backward()
+        return found, x.grad
+
+    agree(program)
+
+
+NUMPYS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sum": lambda lib, x, n: x.sum(n - 1),
+    "sum((0, number))": lambda lib, x, n: x.sum((0, n - 1)),
+    "softmax": lambda lib, x, n: x.softmax(n - 1),
+    "reshape": lambda lib, x, n: x.reshape(n, -1),
+    "leaky_relu": lambda lib, x, n: lib.nn.functional.leaky_relu(-x, float(n) * n),
+    "conv1d": lambda lib, x, n: lib.nn.functional.conv1d(x, lib.ones(2, 2, 1).to(x.dtype), stride=n, padding=(n,)),
+    "max_pool1d": lambda lib, x, n: lib.nn.functional.max_pool1d(x, n),
+    "avg_pool1d": lambda lib, x, n: lib.nn.functional.avg_pool1d(x, n, stride=n - 1),
+}
+
+
+@pytest.mark.parametrize("name", NUMPYS)
+def test_a_number_of_numpys_is_a_number(name: str) -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf([0.5, 2.0], [3.0, -1.0])
+        found = NUMPYS[name](lib.ops, x, np.int64(2))
+        found.sum().backward()
         return found, x.grad
 
     agree(program)
