@@ -52,10 +52,9 @@ def make(target: Path) -> None:
         print(f"running {lesson.name}", flush=True)
         build(lesson, target / "pages" / f"{lesson.stem}.html")
     kinds = target / "kinds.txt"
-    known = set(kinds.read_text("utf-8").splitlines()) if kinds.exists() else set()
-    kinds.write_text("\n".join(sorted(known | {kind()})) + "\n", "utf-8")
-    listed = "\n".join(f"    {one}" for one in kinds.read_text("utf-8").splitlines())
-    (target / "README.txt").write_text(README.format(kinds=listed), "utf-8")
+    known = sorted({kind(), *(kinds.read_text("utf-8").splitlines() if kinds.exists() else ())})
+    kinds.write_text("\n".join(known) + "\n", "utf-8")
+    (target / "README.txt").write_text(README.format(kinds="\n".join(f"    {one}" for one in known)), "utf-8")
 
 
 def kind() -> str:

@@ -17,7 +17,7 @@ from nbgrad.core.ops import calling
 from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.core.stats import norms
 from nbgrad.core.tensor import Tensor
-from nbgrad.core.update import OPTIMIZERS, read
+from nbgrad.core.update import optimized, read
 from nbgrad.core.uses import Cut, Uses
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Paths:
 
     def unheld(self) -> list[tuple[int, str]]:
         """The parameters that the last backward reached, which no optimizer holds and nothing has changed, by id."""
-        held = {id(one) for optimizer in OPTIMIZERS for group in optimizer.param_groups for one in group["params"]}
+        held = optimized()
         found = {seq: tensor for seq in sorted(self._reached) if (tensor := self._tensor(seq)) is not None}
         return [
             (seq, f"{self._called(tensor) or 'a parameter'} {tuple(tensor.shape)}")

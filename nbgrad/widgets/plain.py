@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nbgrad.core.node import record_id
 from nbgrad.core.scopes import ModuleScope, Scope, path_below
-from nbgrad.core.update import OPTIMIZERS
+from nbgrad.core.update import optimized
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter
 from nbgrad.widgets.facts import Fact
@@ -16,7 +16,6 @@ _INSIDE = 10_000
 
 _DEPTH = 3
 """Lists in lists are looked through, so many."""
-
 
 _CONTAINERS = (list, tuple, dict)
 
@@ -32,7 +31,7 @@ class Found(NamedTuple):
 
 def plain(facts: list[Fact]) -> Iterator[tuple[Fact, str, set[int]]]:
     """What was found, told once for each container, at the first box of it, and the ids of its parameters."""
-    held = {id(one) for optimizer in OPTIMIZERS for group in optimizer.param_groups for one in group["params"]}
+    held = optimized()
     told: dict[tuple[int, str], list[tuple[Fact, Found, Module | Parameter]]] = {}
     for fact, one, around in _used(facts):
         if not around or any(_knows(module, one) for module in around):

@@ -218,7 +218,7 @@ def _kernel(g, input, weight, mask, *settings):
     if beyond:
         input = _functional.pad(input, [size for more in reversed(beyond) for size in (0, more)])
     results = aten.convolution_backward(g, input, weight, [g.shape[1]], *geometry, mask)
-    if mask[0] and not (batched and not beyond):
+    if mask[0] and (beyond or not batched):
         of_input = results[0]
         for dim, more in enumerate(beyond, 2):
             of_input = of_input.narrow(dim, 0, of_input.shape[dim] - more) if more else of_input

@@ -15,14 +15,19 @@ from nbgrad.core.modes import current, enable_grad, no_grad
 from nbgrad.core.tensor import Tensor
 
 
+def _drawn(kernel, ctx, concentration, generator):
+    """What ``kernel`` draws, saved with the concentrations for the backward."""
+    drawn = Tensor(kernel(concentration.data, generator=generator))
+    ctx.save_for_backward(concentration, drawn)
+    return drawn
+
+
 class StandardGamma(Function):
     """Draws from gamma distributions of rate 1."""
 
     @staticmethod
     def forward(ctx, concentration, generator):
-        drawn = Tensor(torch._standard_gamma(concentration.data, generator=generator))
-        ctx.save_for_backward(concentration, drawn)
-        return drawn
+        return _drawn(torch._standard_gamma, ctx, concentration, generator)
 
     @staticmethod
     @once_differentiable
@@ -36,9 +41,7 @@ class SampleDirichlet(Function):
 
     @staticmethod
     def forward(ctx, concentration, generator):
-        drawn = Tensor(torch._sample_dirichlet(concentration.data, generator=generator))
-        ctx.save_for_backward(concentration, drawn)
-        return drawn
+        return _drawn(torch._sample_dirichlet, ctx, concentration, generator)
 
     @staticmethod
     @once_differentiable
