@@ -4,7 +4,7 @@ It observes the engine and costs nothing where it is not switched on. An op is t
 an Inf and what it was given does not; the others only pass it on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -113,11 +113,12 @@ class set_detect_anomaly(Switch):  # noqa: N801  # torch's name
 class _Watch(Observer):
     """Checks every result and every gradient; remembers of each op its line, of each backward what came in."""
 
-    __slots__ = ("_changes", "_check", "_first", "_incoming", "_last", "_passed", "_roots")
+    __slots__ = ("_before", "_changes", "_check", "_first", "_incoming", "_last", "_passed", "_roots")
 
     def __init__(self, check: bool) -> None:
         self._check = check
         self._first = 0
+        self._before: torch.Tensor | None = None  # what an op that runs now is about to overwrite
         self._changes = Changes()
         self._forget()
 
@@ -136,6 +137,12 @@ class _Watch(Observer):
 
     # The forward.
 
+    def on_call(self, op: Op, args: tuple[Any, ...]) -> None:  # noqa: ARG002
+        self._before = None  # one may have raised
+
+    def on_overwrite(self, data: torch.Tensor) -> None:
+        self._before = data.clone() if self._check else None
+
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:  # noqa: ARG002
         node.place = user_place()
         self._first = self._first or node.seq
@@ -145,28 +152,41 @@ class _Watch(Observer):
     ) -> None:
         if not self._check or current().walking:
             return  # a rule that records itself is checked as a rule
-        for name, out in zip(op.results[: op.shown], results, strict=False):
+        for position, out in enumerate(results[: len(op.results[: op.shown])]):
             if not nonfinite.finite(out):
-                self._forward(op, args, {**op.defaults, **settings}, name, out, node)
+                self._forward(op, args, {**op.defaults, **settings}, position, out, node)
 
     def _forward(
-        self, op: Op, args: tuple[Any, ...], settings: dict[str, Any], name: str, out: torch.Tensor, node: Node | None
+        self,
+        op: Op,
+        args: tuple[Any, ...],
+        settings: dict[str, Any],
+        position: int,
+        out: torch.Tensor,
+        node: Node | None,
     ) -> None:
         """Raise unless ``op`` has only passed on what it was given."""
         kind = "nan" if nonfinite.holds("nan", out) else "inf"
         values = [raw_of(arg) for arg in args]
+        if self._before is not None:
+            values[0] = self._before
         for arg, value, input in zip(args, values, op.inputs, strict=False):
             if nonfinite.holds(kind, value) and (kind == "nan" or self._suspect(arg)):
                 raise told_of(self._given(op, kind, arg, value, input), op, args)
         if nonfinite.passed_on(kind, values, settings):
             return
         index = nonfinite.first(kind, out)
-        named = [(_name(arg) or input, value) for arg, value, input in zip(args, values, op.inputs, strict=False)]
-        found = list(nonfinite.operands(op, named, index, tuple(out.shape)))
+        given = [
+            nonfinite.Given(input, _name(arg) or input, value)
+            for arg, value, input in zip(args, values, op.inputs, strict=False)
+        ]
+        run = nonfinite.again(op, settings, position)
+        found = nonfinite.operands(run, op.stretched, given, kind, out)
         place, id = user_place(), None if node is None else node.seq
-        lines = [f"{op.name} made {kind} in the forward: {place}", _bad(name, kind, out)]
-        lines.append(f"operands: {_listed(found, named)}")
-        cause = nonfinite.cause(op, kind, found, values, settings, out.dtype)
+        lines = [f"{op.name} made {kind} in the forward: {place}", _bad(op.results[position], kind, out)]
+        lines.append(f"operands: {_listed(found, given)}")
+        known = nonfinite.cause(op, kind, found, values, settings, out.dtype)
+        cause = known or f"{op.name} of these values is not finite"
         facts: dict[str, Any] = {"index": index, "place": place, "op": op.name, "id": id}
         raise told_of(AnomalyError(lines, cause, phase="forward", kind=kind, **facts), op, args)
 
@@ -245,53 +265,65 @@ class _Watch(Observer):
             summed = f"in the sum that undoes the broadcast {reduction}" if reduction is not None else "when converted"
             cause = f"overflow {summed}, in {dtype_name(end.dtype)}"
         else:
-            details, cause = self._explained(node, position, full, index)
+            details, cause = self._explained(node, position, kind, full)
             lines += details
         facts: dict[str, Any] = {"op": node.op.name, "place": place_of(node), "id": node.seq}
         raise AnomalyError(lines, cause, phase="backward", kind=kind, index=index, **facts)
 
-    def _explained(
-        self, node: Node, position: int, full: torch.Tensor, index: tuple[int, ...]
-    ) -> tuple[list[str], str]:
-        """What came in, what was saved, and the local derivative at ``index``, which the rule gives for gradient 1."""
-        details: list[str] = []
+    def _explained(self, node: Node, position: int, kind: str, full: torch.Tensor) -> tuple[list[str], str]:
+        """What came in, what was saved, and the local derivative there, which the rule gives for gradient 1."""
         incoming = self._incoming.get(node, {})
-        came = incoming[0] if len(incoming) == 1 and node.outputs == 0 else None
-        here: float | None = None
-        if came is not None and (came.shape == full.shape or came.numel() == 1):
-            here = (came[index] if came.shape == full.shape else came.reshape(())).item()
-            details.append(f"incoming gradient: {nonfinite.shown(here)}")
-        elif came is not None:
-            details.append(nonfinite.summary("incoming gradient", came))
         assert isinstance(node.saved, tuple)
-        named = [(n, v) for n, v in zip(node.plan.saved_names, node.saved, strict=True) if isinstance(v, torch.Tensor)]
-        found = list(nonfinite.operands(node.op, named, index, tuple(full.shape)))
-        if named:
-            details.append(f"saved by the forward: {_listed(found, named)}")
-        slope = _slope(node, position, full, index)
+        saved = [
+            nonfinite.Given(name, name, value) for name, value in zip(node.plan.saved_names, node.saved, strict=True)
+        ]
+        came, rule, found = None, None, list[nonfinite.Operand]()
+        if len(incoming) == 1 and node.outputs == 0:
+            came, rule = nonfinite.Given(_INCOMING, _INCOMING, incoming[0]), _rule(node, position)
+            stretched = node.op.stretched | ({_INCOMING} if incoming[0].numel() == 1 else set())
+            found = nonfinite.operands(rule, stretched, [came, *saved], kind, full)
+        here = next((operand.value for operand in found if operand.name == _INCOMING), None)
+        details = []
+        if came is not None:
+            told = nonfinite.summary(*came[1:]) if here is None else f"{_INCOMING}: {nonfinite.shown(here)}"
+            details.append(told)
+        if tensors := [one for one in saved if isinstance(one.value, torch.Tensor)]:
+            names = {one.name for one in tensors}
+            named = [operand for operand in found if operand.name in names]
+            details.append(f"saved by the forward: {_listed(named, tensors)}")
+        slope = None if here is None or rule is None else _slope(rule, node, full, nonfinite.first(kind, full))
         if slope is not None:
             details.append(f"local derivative: {nonfinite.shown(slope)}")
         return details, nonfinite.backward_cause(node.op, here, slope, full.dtype)
 
 
-def _slope(node: Node, position: int, full: torch.Tensor, index: tuple[int, ...]) -> float | None:
+_INCOMING = "incoming gradient"
+
+
+def _rule(node: Node, position: int) -> Callable[[list[Any]], Any]:
+    """What gives the gradient of an input, of another incoming gradient and other values than those saved."""
+    needed = tuple([edge is not None for edge in node.edges])
+
+    def run(values: list[Any]) -> Any:
+        gradient, *saved = values
+        for at, rule, needs in node.plan.rules:
+            if at == position:
+                return gradient if rule is None else raw_of(rule(gradient, *[saved[slot] for slot in needs]))
+        return raw_of(node.plan.joint(gradient, needed, *saved)[position])
+
+    return run
+
+
+def _slope(rule: Callable[[list[Any]], Any], node: Node, full: torch.Tensor, index: tuple[int, ...]) -> float | None:
     """What the rule gives at ``index`` for an incoming gradient of 1 there; None where that is not to be had."""
-    if node.outputs or not isinstance(node.saved, tuple):
-        return None
     unit = torch.ones(node.shape, dtype=node.dtype, device=full.device)
     if full.shape == node.shape:
         unit = torch.zeros_like(unit)
         unit[index] = 1
     elif unit.numel() != 1:
         return None  # an element of the input has many paths to the output, and each has a derivative of its own
-    result: Any = None
-    if node.plan.joint is not None:
-        needed = tuple(edge is not None for edge in node.edges)
-        result = node.plan.joint(unit, needed, *node.saved)[position]
-    for at, rule, needs in node.plan.rules:
-        if at == position and result is None:
-            result = unit if rule is None else rule(unit, *[node.saved[slot] for slot in needs])
-    return None if result is None else float(raw_of(result)[index].item())
+    assert isinstance(node.saved, tuple)
+    return float(rule([unit, *node.saved])[index].item())
 
 
 def _name(arg: Any) -> str | None:
@@ -316,8 +348,8 @@ def _bad(name: str, kind: str, value: torch.Tensor) -> str:
     return f"first bad element: {nonfinite.spot(name, index)} = {value[index].item()}{more}"
 
 
-def _listed(found: list[nonfinite.Operand], named: list[tuple[str, Any]]) -> str:
+def _listed(found: list[nonfinite.Operand], given: list[nonfinite.Given]) -> str:
     """The numbers that met at the bad element; else the operands as wholes."""
     if found:
         return ", ".join(map(str, found))
-    return "; ".join(nonfinite.summary(name, value) for name, value in named if value is not None)
+    return "; ".join(nonfinite.summary(one.name, one.value) for one in given if one.value is not None)

@@ -193,7 +193,7 @@ def _made(function: type[Function], arity: int) -> Op:
     row.arity = arity
     row.results = ("out",)
     row.defaults, row.required, row.optional = {}, frozenset(), 0
-    row.broadcasts = frozenset()
+    row.stretched = row.broadcasts = frozenset()
     row.listed, row.many, row.several, row.live = None, False, False, (0,)
     row.differentiable = True
     row.no_gradient = ()

@@ -79,6 +79,7 @@ class InPlace:
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
         for observer in state.observers:
             observer.on_call(row, args)
+            observer.on_overwrite(target._data)
         node = None
         if plan is None:
             self._write(values[0], values, settings)

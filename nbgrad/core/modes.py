@@ -32,6 +32,9 @@ class Observer:
     def on_call(self, op: "Op", args: tuple[Any, ...]) -> None:
         """``op`` is about to run on ``args``, recorded or not; what this raises, the caller of the op gets."""
 
+    def on_overwrite(self, data: "torch.Tensor") -> None:
+        """The op of the last call is about to change ``data`` in place."""
+
     def on_result(
         self, op: "Op", args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: "Node | None"
     ) -> None:

@@ -1,6 +1,6 @@
 """Where a NaN or an Inf comes from, in words: what was computed from which numbers."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Sequence
 from math import inf, isfinite, isinf, isnan
 from typing import Any, NamedTuple
 
@@ -82,24 +82,82 @@ def _inexact(value: torch.Tensor) -> bool:
 # The operands at an index of the output.
 
 
-def operands(op: Op, named: list[tuple[str, Any]], index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Operand]:
-    """The numbers that meet at ``index`` of a result of ``shape``, broadcasting resolved; none if many do."""
-    family = getattr(getattr(op, "forward", None), "__module__", "")  # a Function of the user's has no forward
-    if family.rpartition(".")[2] in _MIXING:
-        return
-    for name, value in named:
+class Given(NamedTuple):
+    """What an op was given: the name of the input, what the user calls it, and the raw tensor or number."""
+
+    input: str
+    name: str
+    value: Any
+
+
+def again(op: Op, settings: dict[str, Any], position: int = 0) -> Callable[[list[Any]], Any]:
+    """What gives the result of ``op`` at ``position`` among its results, of other values."""
+
+    def run(values: list[Any]) -> Any:
+        devices = {value.device for value in values if isinstance(value, torch.Tensor) and value.is_cuda}
+        with torch.random.fork_rng(devices), torch.no_grad():
+            made = op.forward(*values, **settings)
+        return made[position] if isinstance(made, tuple) else made
+
+    return run
+
+
+def operands(
+    run: Callable[[list[Any]], Any],
+    stretched: Container[str],
+    given: Sequence[Given],
+    kind: str,
+    result: torch.Tensor,
+) -> list[Operand]:
+    """The numbers that meet in the first "nan" or "inf" of ``result``, where they alone make it.
+
+    None are named where others take part, as all of a row does in a softmax: that is seen by running the op again, with
+    these and ordinary numbers everywhere else, and with different ordinary numbers there, which may change nothing.
+
+    Args:
+        run: gives the result again, of other values in the place of those ``given``.
+        stretched: the inputs that the op broadcasts.
+        given: all that the result was computed from.
+        kind: "nan" or "inf".
+        result: which holds one.
+    """
+    index, shape = first(kind, result), tuple(result.shape)
+    found: list[Operand] = []
+    spots: list[tuple[int, ...] | None] = []
+    for input, name, value in given:
+        own: tuple[int, ...] | None = None
         if isinstance(value, torch.Tensor):
-            own = _own_index(tuple(value.shape), index, shape)
+            if tuple(value.shape) == shape or input in stretched:
+                own = _own_index(tuple(value.shape), index, shape)
             if own is not None:
-                yield Operand(name, own, value[own].item())
+                found.append(Operand(name, own, value[own].item()))
         elif isinstance(value, int | float | complex) and not isinstance(value, bool):
-            yield Operand(name, (), value)
+            found.append(Operand(name, (), value))
+        spots.append(own)
+    values = [value for *_, value in given]
+    try:
+        bad, one, other = [
+            run(_ordinary(values, spots, seed, keep))[index] for seed, keep in ((0, True), (0, False), (1, False))
+        ]
+    except Exception:  # a kernel that refuses them, a Function of the user's: nothing is known then
+        return []
+    return found if holds(kind, bad) and torch.equal(one.nan_to_num(), other.nan_to_num()) else []
 
 
-_MIXING = {
-    *("attention", "convolution", "distance", "factors", "linalg", "matrices", "recurrent", "solving", "steps"),
-}
-"""Families in which an element of the output comes from many of the input, also where the shapes are equal."""
+def _ordinary(values: list[Any], spots: list[tuple[int, ...] | None], seed: int, keep: bool) -> list[Any]:
+    """Random numbers about 1 in the place of those of tensors, at the ``spots`` 1 or, to ``keep`` it, what was there.
+
+    Integers, which count or choose, and what is no tensor stay as they are.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = list(values)
+    for position, (value, spot) in enumerate(zip(values, spots, strict=True)):
+        if isinstance(value, torch.Tensor) and _inexact(value):
+            drawn = torch.rand(value.shape, generator=generator, dtype=torch.float64) + 0.5
+            found[position] = drawn.to(value.device, value.dtype)
+            if spot is not None:
+                found[position][spot] = value[spot] if keep else 1
+    return found
 
 
 def _own_index(own: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -148,26 +206,39 @@ UNARY: dict[str, tuple[Undefined, ...]] = {
 """For ops of one operand, which numbers have no finite result."""
 
 
-def cause(op: Op, kind: str, found: list[Operand], values: list[Any], settings: dict[str, Any], dtype: Any) -> str:
-    """Why ``op`` made a "nan" or an "inf" of ``dtype``, from ``values`` of which ``found`` met in it."""
+def cause(
+    op: Op, kind: str, found: list[Operand], values: list[Any], settings: dict[str, Any], dtype: Any
+) -> str | None:
+    """Why ``op`` made a "nan" or "inf" of ``dtype`` from ``values``, of which ``found`` met in it; None: not known."""
     numbers = [operand.value for operand in found if isinstance(operand.value, int | float)]
     places = ", ".join(map(str, found))
-    words = None
+    words, name = None, op.name.removesuffix("_")
     if len(numbers) == 1:
-        words = next((text for applies, text in UNARY.get(op.name, ()) if applies(numbers[0])), None)
+        words = next((text for applies, text in UNARY.get(name, ()) if applies(numbers[0])), None)
     elif len(numbers) == 2:
-        words = _binary(op.name, numbers[0], numbers[1])
+        words = _binary(name, numbers[0], numbers[1])
     if words is None:
-        words = _of_many(op.name, kind, values, settings)
+        words = _of_many(name, kind, values, settings)
     if words is not None:
         return f"{words}: {places}" if places else words
     if kind == "nan" and any(map(isinf, numbers)):
         return f"inf among the operands: {places}"
+    if kind == "nan" and places:
+        return f"not defined for {places}"
+    if not places and not _overflows(values, dtype):
+        return None
     if kind == "nan":
-        return f"not defined for {places}" if places else "inf - inf, after an overflow on the way to the result"
+        return "inf - inf, after an overflow on the way to the result"
     call = f"{op.name}({', '.join(shown(number) for number in numbers)})" if numbers else op.name
     largest = f"{torch.finfo(dtype).max:.3g}"
     return f"overflow: {call} in {dtype_name(dtype)}, whose largest number is {largest}"
+
+
+def _overflows(values: list[Any], dtype: Any) -> bool:
+    """Whether a sum of products of the values may be larger than any number of ``dtype``."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor) and _inexact(value) and value.numel()]
+    largest = max((float(value.abs().nan_to_num(0.0, 0.0).max()) for value in tensors), default=0.0)
+    return largest * largest * max((value.numel() for value in tensors), default=0) > torch.finfo(dtype).max
 
 
 _BINARY: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (

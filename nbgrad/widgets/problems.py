@@ -132,18 +132,23 @@ def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
     op, stats = fact.op, fact.value
     if op is None or stats is None or stats.raw is None:
         return ""
-    named: list[tuple[str, Any]] = []
+    given: list[nonfinite.Given] = []
     for taken in fact.inputs:
         source = made.get(taken.source or 0)
         known = source.value if source is not None else None
         values = taken.literal if source is None else None if known is None else known.values
         name = (source.name if source is not None else None) or taken.name
-        named.append((name, values if source is None or values is None else torch.tensor(values)))
-    out = torch.tensor(stats.values)
-    index = nonfinite.first(bad.lower(), out)
-    found = list(nonfinite.operands(op, named, index, tuple(out.shape)))
-    values = [value for _, value in named if value is not None]
-    return f": {nonfinite.cause(op, bad.lower(), found, values, fact.settings, fact.dtype)}" if found else ""
+        if source is not None and values is None:
+            return ""
+        given.append(
+            nonfinite.Given(taken.name, name, values if source is None else torch.tensor(values, dtype=source.dtype))
+        )
+    out = torch.tensor(stats.values, dtype=fact.dtype)
+    run = nonfinite.again(op, fact.settings)
+    found = nonfinite.operands(run, op.stretched, given, bad.lower(), out)
+    values = [one.value for one in given if one.value is not None]
+    why = nonfinite.cause(op, bad.lower(), found, values, fact.settings, fact.dtype)
+    return f": {why}" if why else ""
 
 
 def _what(fact: Fact) -> str:

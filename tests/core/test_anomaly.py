@@ -1,8 +1,9 @@
 """detect_anomaly: the first op that makes a NaN or an Inf, and why; torch's next to it where torch looks."""
 
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import islice
 from math import inf, nan
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core import nonfinite
 from nbgrad.core.anomaly import AnomalyError
 from nbgrad.core.modes import current
 from nbgrad.core.nonfinite import UNARY
 from nbgrad.core.op import OPS, op
-from nbgrad.core.samples import Sample
+from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.programs import Library, Program, agree, error, plain
 
@@ -114,6 +116,118 @@ def test_where_many_numbers_make_one_no_single_ones_are_named_even_if_all_shapes
     text = str(caught(lambda: call(x, w)))
     assert f"x of shape {shape}, from 1e+30 to 1e+30" in text
     assert "[0, 0" not in text.partition("operands")[2].partition("\n")[0]
+
+
+LARGE = tensor([1.0, 2e38, 2e38])
+
+
+@pytest.mark.parametrize(
+    ("call", "cause"),
+    [
+        (lambda: LARGE * LARGE, "overflow: mul(2e+38, 2e+38) in float32"),
+        (lambda: tensor([1.0, inf, 2.0]).softmax(0), "inf - inf: a row that holds inf, or -inf everywhere"),
+        (lambda: tensor([1.0, inf, 2.0]).log_softmax(0), "inf - inf: a row that holds inf, or -inf everywhere"),
+        (lambda: nbgrad.nn.functional.layer_norm(LARGE, (3,)), "inf - inf, after an overflow on the way"),
+        (lambda: LARGE.cumsum(0), "overflow: cumsum in float32"),
+        (lambda: LARGE.cumprod(0), "overflow: cumprod in float32"),
+        (lambda: nbgrad.nn.functional.layer_norm(tensor([2.0, 2.0]), (2,), eps=0), "layer_norm of these values is not"),
+    ],
+)
+def test_one_number_is_named_only_where_it_alone_makes_it(call: Callable[[], Any], cause: str) -> None:
+    found = caught(call)
+    assert found.cause.startswith(cause)
+    operands = str(found).partition("operands: ")[2].partition("\n")[0]
+    assert ("[1]" in operands, "of shape" in operands) == ((True, False) if found.op == "mul" else (False, True))
+
+
+def test_the_numbers_of_a_channel_are_not_looked_for_by_the_last_dimension() -> None:
+    x, mean, var = tensor(torch.zeros(1, 2, 2)), tensor([0.0, 0.0]), tensor([1.0, 0.0])
+    found = caught(lambda: nbgrad.nn.functional.batch_norm(x, mean, var, eps=0))
+    assert (found.index, found.cause) == ((0, 1, 0), "batch_norm of these values is not finite")
+    assert "var of shape (2,), from 0.0 to 1.0" in str(found)
+    x = tensor([[[1.0, 2.0], [3e38, 4.0]]])
+    found = caught(lambda: nbgrad.nn.functional.batch_norm(x, mean, tensor([1e-4, 1e-4]), eps=0))
+    assert found.cause.startswith("overflow: batch_norm in float32")
+
+
+def test_the_numbers_of_a_backward_are_named_only_where_they_alone_make_it() -> None:
+    x, g = leaf(1.0, 2.0, 3.0), tensor([1.0, 3e38, 3e38])
+    found = caught(lambda: x.cumsum(0).backward(g))
+    assert (found.op, found.index) == ("cumsum", (0,))
+    assert "incoming gradient of shape (3,), from 1.0 to 3e+38" in str(found)
+    assert found.cause == "the rule of cumsum makes it from these values"
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.many is False])
+def test_what_is_named_is_what_makes_it_in_every_row(name: str) -> None:
+    """Elsewhere stand other numbers of the row's own domain: those that are named must make it still."""
+    row, other = OPS[name], Make(OPS[name].domain, seed=1)
+    if name in CRASHING:
+        pytest.skip(f"torch's kernel crashes on a NaN or an Inf: {CRASHING[name]}")
+    for sample in islice(row.samples(Make(row.domain)), 12):
+        for spoil in (extreme, zeros, infinite):
+            args = [spoil(arg) if torch.is_tensor(arg) and arg.dtype is torch.float64 else arg for arg in sample.args]
+            seen: list[tuple[Any, ...]] = []
+            with watched(seen), nbgrad.detect_anomaly(), suppress(Exception):
+                row(*[tensor(arg) if torch.is_tensor(arg) else arg for arg in args], **sample.settings)
+            for run, given, kind, index, found in seen:
+                spots = {operand.name: operand.at for operand in found}
+                values = [one.value for one in given]
+                for position, one in enumerate(given):
+                    if found and torch.is_tensor(one.value) and one.value.dtype is torch.float64:
+                        values[position] = other(*one.value.shape).abs()
+                        if one.name in spots:
+                            values[position][spots[one.name]] = one.value[spots[one.name]]
+                assert not found or nonfinite.holds(kind, run(values)[index]), (sample, spoil, found)
+
+
+CRASHING = {
+    "grid_sampler_backward": "it reads and writes where the grid points",
+}
+
+
+def extreme(x: torch.Tensor) -> torch.Tensor:
+    return x * 1e200
+
+
+def zeros(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(x)
+
+
+def infinite(x: torch.Tensor) -> torch.Tensor:
+    """Finite but for the last number."""
+    spoiled = x.flatten().clone()
+    spoiled[-1:] = inf
+    return spoiled.reshape(x.shape)
+
+
+@contextmanager
+def watched(seen: list[tuple[Any, ...]]) -> Iterator[None]:
+    """Keeps what the numbers were looked for in, and which were found."""
+    asked = nonfinite.operands
+
+    def operands(run: Any, stretched: Any, given: Any, kind: str, result: torch.Tensor) -> Any:
+        found = asked(run, stretched, given, kind, result)
+        seen.append((run, given, kind, nonfinite.first(kind, result), found))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nonfinite, "operands", operands)
+        yield
+
+
+def test_an_op_in_place_is_blamed_for_what_it_wrote() -> None:
+    x = tensor([1.0, -2.0])
+    found = caught(x.log_)
+    assert (found.op, found.kind, found.cause) == ("log_", "nan", "log of a negative number: x[1] = -2.0")
+    y = tensor([1e38, 1.0])
+    assert caught(lambda: y.mul_(1e3)).cause.startswith("overflow: mul_(1e+38, 1000.0) in float32")
+    z = tensor([1.0, inf])
+    with nbgrad.detect_anomaly():
+        z *= 2  # it was there before, and an Inf in a constant may be meant
+        with pytest.raises(RuntimeError, match="must match"):
+            z *= tensor([1.0, 2.0, 3.0])
+        z.clamp(max=1.0)  # what the op before was about to change is forgotten
 
 
 def test_an_overflow_on_the_way_is_told() -> None:
