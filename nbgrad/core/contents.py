@@ -283,6 +283,11 @@ class Contents:
         return len(self._data)
 
     def __bool__(self) -> bool:
+        if self._data.numel() != 1:
+            raise RuntimeError(
+                f"Boolean value of a tensor of shape {tuple(self._data.shape)} is ambiguous: write x.any() or x.all(), "
+                "or nbgrad.where(condition, a, b) to choose element by element"
+            )
         return bool(self._data)
 
     def __float__(self) -> float:

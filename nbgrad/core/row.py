@@ -22,7 +22,7 @@ from nbgrad.core.binding import bind, unbound
 from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
 from nbgrad.core.foreign import check_function
-from nbgrad.core.misuse import INFERENCE, check_foreign, explained
+from nbgrad.core.misuse import INFERENCE, check_foreign, check_given, explained
 from nbgrad.core.modes import current, recording, tell
 from nbgrad.core.node import Node, Output, next_seq
 from nbgrad.core.plan import JointPlan, Plan, Rule
@@ -309,7 +309,7 @@ class Op:
                 values[position] = arg.item()
         if ours and foreign:
             check_foreign(self, args)
-        return needs if ours else -1
+        return needs if ours else -1 if foreign else check_given(self, args)
 
     def _shown(self, result: Any) -> Any:
         """What the caller gets of a raw result: without what only the rules need."""

@@ -6,6 +6,9 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
+import torch
+
+from nbgrad.core.base import TensorBase
 from nbgrad.core.op import OPS
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
@@ -37,9 +40,10 @@ class Block(Module):
             cls.__formula__ = vars(cls).get("__formula__") or formula_of(function) or cls.__formula__
         cls._dims = dims or cls._dims
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Of the blocks that have no settings; torch's take any arguments, and so do its users' lines.
         super().__init__()
+        self._check({**dict(enumerate(args)), **kwargs})
 
     def __post_init__(self, *_: Any) -> None:
         """What a class does with its settings when it has them: checks, and forms that torch shows."""
@@ -52,6 +56,14 @@ class Block(Module):
         if self._trains:
             settings["training"] = self.training
         return self._function(*inputs, **settings)
+
+    def _check(self, given: dict[Any, Any]) -> None:
+        """Raise where the constructor got a tensor to run on."""
+        if any(
+            isinstance(value, TensorBase | torch.Tensor) and name not in self._kept for name, value in given.items()
+        ):
+            kind = type(self).__name__
+            raise TypeError(f"{kind}(...) makes a block, of settings, and got a tensor: call the block, {kind}()(...)")
 
     def _misfit(self, input: Tensor) -> str | None:
         return wrong_rank(input, self._dims)
@@ -73,10 +85,12 @@ def settings(shown: str = "") -> Callable[[T], T]:
     def decorate(kind: T) -> T:
         made: Any = dataclass(eq=False, repr=False)(kind)
         fill = made.__init__
+        names = tuple(signature(fill).parameters)[1:]
 
         @wraps(fill)
         def construct(self: Any, *args: Any, **kwargs: Any) -> None:
             Module.__init__(self)
+            self._check({**dict(zip(names, args, strict=False)), **kwargs})
             for name in self._kept:
                 self.register_buffer(name, None)
             fill(self, *args, **kwargs)

@@ -7,8 +7,10 @@ from weakref import ref
 
 from torch.utils.hooks import RemovableHandle
 
+from nbgrad.core.dispatch import is_own
 from nbgrad.core.foreign import check_asker
 from nbgrad.core.function import Function
+from nbgrad.core.misuse import no_tensor
 from nbgrad.core.modes import current, recording
 from nbgrad.core.scopes import called, path_below
 from nbgrad.core.tensor import Tensor
@@ -286,8 +288,7 @@ class _Origin:
         self.kind = type(module).__name__
         self.path = ""
         self.module: ref[Calling] | None = ref(module)
-        shaped = isinstance(error, _SHAPE_ERRORS) and args and isinstance(args[0], Tensor)
-        self.what = str(error) if "_nbgrad_misfit" in vars(error) else module._misfit(args[0]) if shaped else None
+        self.what = str(error) if "_nbgrad_misfit" in vars(error) else _wrong(module, args, error)
         if self.what:
             settings = module.extra_repr()
             error.args = (f"{self.kind}({settings}): {self.what}" if settings else f"{self.kind}: {self.what}",)
@@ -310,6 +311,14 @@ class _Origin:
 
     def _note(self) -> str:
         return f"in {self.path} ({self.kind})"
+
+
+def _wrong(module: Calling, args: tuple[Any, ...], error: Exception) -> str | None:
+    """What is wrong with the input of a block that raised ``error``, if it is that."""
+    if args and isinstance(args[0], Tensor):
+        return module._misfit(args[0]) if isinstance(error, _SHAPE_ERRORS) else None
+    plain = isinstance(error, AttributeError) and is_own(type(module).forward) and not module._runs_functions
+    return no_tensor("the input", args[0]) if args and plain else None
 
 
 E = TypeVar("E", bound=Exception)

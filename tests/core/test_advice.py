@@ -651,3 +651,91 @@ def test_a_power_is_not_written_as_in_other_languages() -> None:
         x ^ 2
     with pytest.raises(TypeError, match=r"bitwise_and\(.*\): only whole numbers and truth values have bits$"):
         x & 2
+
+
+# What is no tensor, and element types without a kernel.
+
+NO_TENSORS = [
+    (None, "is None, where a tensor is expected: a function or a forward() without return gives None"),
+    ((tensor([1.0]), None), "is a tuple of 2, where a tensor is expected: take it out"),
+    ("x", "is a str, where a tensor is expected"),
+    (nn.Linear(2, 2), "is the module Linear, where a tensor is expected: call the module to get one"),
+]
+
+TAKES_ONE: dict[str, Callable[[Any], Any]] = {
+    "an op alone": nbgrad.relu,
+    "an op with another tensor": lambda x: nn.functional.mse_loss(x, tensor([1.0])),
+    "a list of tensors": lambda x: nbgrad.stack([tensor([1.0]), x]),
+    "a block of one op": nn.Linear(2, 2),
+    "a block of several ops": nn.LSTM(2, 2),
+    "a block that asks for the shape": nn.Flatten(),
+    "a block in a block": nn.Sequential(nn.TransformerEncoderLayer(4, 1)),
+}
+
+
+@pytest.mark.parametrize("run", TAKES_ONE.values(), ids=TAKES_ONE)
+@pytest.mark.parametrize(("given", "words"), NO_TENSORS, ids=["None", "tuple", "str", "module"])
+def test_what_is_given_for_a_tensor_and_is_none_is_named_without_its_numbers(
+    run: Callable[[Any], Any], given: Any, words: str
+) -> None:
+    with pytest.raises((TypeError, AttributeError)) as raised:
+        run(given)
+    assert words in str(raised.value)
+    assert "in_features" not in str(raised.value)
+    assert "tensor([" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (lambda x: x.softmax(0), "softmax(input of shape (2,) and dtype int64): torch has no kernel for int64 on cpu"),
+        (nn.functional.gelu, ": write x.float()"),
+        (lambda x: nn.functional.cross_entropy(x.reshape(1, 2), tensor([1])), ": write input.float()"),
+        (lambda x: nbgrad.gcd(x.float(), x.float()), "torch has no kernel for float32 on cpu"),
+    ],
+)
+def test_an_element_type_without_a_kernel_is_named_as_python_writes_it(
+    run: Callable[[Tensor], Any], words: str
+) -> None:
+    x = tensor([1, 2])
+    with pytest.raises(NotImplementedError) as raised:
+        run(x)
+    assert words in str(raised.value)
+    assert "Long" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        nn.ReLU,
+        nn.Sigmoid,
+        lambda x: nn.Softmax(dim=x),
+        lambda x: nn.MSELoss(x, x),
+        lambda x: nn.CrossEntropyLoss(x, x),
+        lambda x: nn.BCELoss(x.detach().data, x.data),
+    ],
+)
+def test_a_block_that_is_made_with_a_tensor_to_run_on_says_how_to_call_it(make: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(TypeError, match=r"(\w+)\(\.\.\.\) makes a block.* call the block, \1\(\)\(\.\.\.\)"):
+        make(tensor([1.0, 2.0]))
+
+
+def test_the_weights_of_a_loss_are_settings() -> None:
+    weight = tensor([1.0, 2.0])
+    assert nn.CrossEntropyLoss(weight).weight is weight
+    assert nn.BCEWithLogitsLoss(pos_weight=weight).pos_weight is weight
+
+
+def test_a_condition_of_many_elements_says_what_to_write() -> None:
+    x = tensor([1.0, 2.0])
+    with pytest.raises(RuntimeError, match=r"shape \(2,\).*x\.any\(\).*x\.all\(\).*nbgrad\.where\("):
+        assert x > 0
+
+
+def test_an_attribute_error_of_the_users_own_forward_is_as_it_was() -> None:
+    class Mine(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.missing
+
+    with pytest.raises(AttributeError, match=r"^'NoneType' object has no attribute 'missing'$"):
+        Mine()(None)

@@ -66,3 +66,12 @@ def test_a_mask_and_causal_together_are_refused() -> None:
     q = nbgrad.tensor(heads(1, 2, 3, 4))
     with pytest.raises(RuntimeError, match="not both"):
         ops.scaled_dot_product_attention(q, q, q, attn_mask=MASK, is_causal=True)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_key_without_a_value_is_refused_where_torchs_fused_kernel_reads_on(masked: bool) -> None:
+    q, k, v = (nbgrad.tensor(heads(1, 2, count, 4)) for count in (3, 3, 4))
+    mask = torch.zeros(3, 3) if masked else None
+    words = r"key of shape \(1, 2, 3, 4\) has 3 positions and value of shape \(1, 2, 4, 4\) has 4"
+    with pytest.raises(RuntimeError, match=words):
+        ops.scaled_dot_product_attention(q, k, v, attn_mask=mask)

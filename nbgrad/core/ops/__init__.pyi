@@ -4597,7 +4597,7 @@ def scaled_dot_product_attention(
     flash_attention runs, else the products one by one.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev), attn_mask broadcasts to (..., L, S); output
-    (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``.
+    (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``, and where key and value differ in S.
     """
 
 def scatter(

@@ -176,10 +176,15 @@ def scaled_dot_product_attention(
     flash_attention runs, else the products one by one.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev), attn_mask broadcasts to (..., L, S); output
-    (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``.
+    (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``, and where key and value differ in S.
     """
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention takes attn_mask or is_causal, not both")
+    if key.shape[-2] != value.shape[-2]:  # the fused kernel would not see it
+        raise RuntimeError(
+            f"scaled_dot_product_attention: each key needs a value, but key of shape {tuple(key.shape)} has "
+            f"{key.shape[-2]} positions and value of shape {tuple(value.shape)} has {value.shape[-2]}"
+        )
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         allowed = raw_of(attn_mask)
         attn_mask = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
