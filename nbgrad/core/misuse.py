@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
     """The same kind of error, naming the op and what it was given, after every observer was told of it."""
-    wrong = _no_tensor(op, values) if isinstance(error, TypeError | AttributeError) else None
+    typed = isinstance(error, TypeError | AttributeError) or "Expected a value of type" in str(
+        error
+    )  # torch.ops says it
+    wrong = _no_tensor(op, values) if typed else None
     if wrong is not None:
         error = TypeError(f"{op.name}({_given(op, values)}): {wrong}")
     elif op.name.startswith("bitwise_") and isinstance(error, NotImplementedError):
@@ -50,13 +53,11 @@ def no_tensor(name: str, value: Any) -> str | None:
 
 
 def _no_tensor(op: "Op", values: Sequence[Any]) -> str | None:
-    """What is wrong with the first input that is no tensor and cannot stand for one; the last ones may be left out."""
-    needed = len(op.inputs) - op.optional
-    found = [
-        no_tensor(name, value)
-        for at, (name, value) in enumerate(zip(op.inputs, values, strict=True))
-        if at < needed or value is not None
-    ]
+    """What is wrong with an input that is no tensor and cannot stand for one; the last ones may be left out."""
+    needed = op.inputs[: len(op.inputs) - op.optional]
+    # None may be meant in the middle too, so it is the last to be suspected.
+    named = sorted(zip(op.inputs, values, strict=True), key=lambda one: one[1] is None)
+    found = [no_tensor(name, value) for name, value in named if name in needed or value is not None]
     return next((wrong for wrong in found if wrong is not None), None)
 
 

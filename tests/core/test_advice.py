@@ -5,6 +5,7 @@ import re
 import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.core.caller import user_place
 from nbgrad.core.changes import Changes
+from nbgrad.core.op import OPS
+from nbgrad.core.row import Op
+from nbgrad.core.samples import Make
 from nbgrad.core.strict import BroadcastError
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.core.unreached import Unreached
@@ -683,6 +687,18 @@ def test_what_is_given_for_a_tensor_and_is_none_is_named_without_its_numbers(
     assert words in str(raised.value)
     assert "in_features" not in str(raised.value)
     assert "tensor([" not in str(raised.value)
+
+
+@pytest.mark.parametrize("row", OPS.values(), ids=OPS)
+def test_every_row_names_itself_and_the_input_that_is_no_tensor(row: Op) -> None:
+    for sample in islice(row.samples(Make(row.domain)), 3):
+        for position, arg in enumerate(sample.args):
+            if torch.is_tensor(arg):
+                args = [tensor(one) if torch.is_tensor(one) else one for one in sample.args]
+                args[position] = "words"  # type: ignore[call-overload]  # that is the mistake
+                named = r"[\w\[\]]+" if row.listed or len(sample.args) < row.arity else row.inputs[position]
+                with pytest.raises(TypeError, match=rf"^{row.name}\(.*{named} is a str, where a tensor is expected"):
+                    row(*args, **sample.settings)
 
 
 @pytest.mark.parametrize(
