@@ -14,7 +14,7 @@ from nbgrad.core.scopes import ModuleScope, Scope as CoreScope
 from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Badge, Description, Edge, Formula, Hidden, Node, OpText, Problem, Scope, kind_of
 from nbgrad.widgets.details import NodeOutline, NodeRest
-from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.facts import Fact, made_inside
 from nbgrad.widgets.failure import with_failure
 from nbgrad.widgets.frames import past
 from nbgrad.widgets.looks import FEW, amount
@@ -48,7 +48,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     since = graph.since
     facts = [Fact.of(record, since.get(record.id)) for record in graph.records]
     ids = {fact.id: f"n{at}" for at, fact in enumerate(facts)}
-    scopes = _Scopes()
+    scopes, inside = _Scopes(), made_inside(facts)
     saved = saved_by(facts)
     shown, levels = overlays(graph, facts, saved)
     edges = _edges(facts, ids, _unkept(graph, facts))
@@ -63,7 +63,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
             "root": fact.root,
             "label": _label(fact),
             "rule": None if fact.gradient is None else _gradient(fact, fact.gradient),
-            "scope": scopes.id(fact.scope),
+            "scope": scopes.id(inside.get(fact.id, fact.scope)),
             "op": fact.op.name if fact.op is not None else None,
             "details": [],
             "value": None,

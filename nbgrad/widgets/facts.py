@@ -56,3 +56,28 @@ class Fact(NamedTuple):
             record.inputs,
             since,
         )
+
+
+def made_inside(facts: list[Fact]) -> dict[int, Scope]:
+    """Where constants without a name are drawn that a module call makes on its way, as the mask of a dropout.
+
+    That is the innermost call around all that read one, of those where an op had run before: what the first op of a
+    call reads may have been given to it.
+    """
+    loose = {fact.id for fact in facts if fact.kind == "constant" and fact.name is None and fact.scope is None}
+    around: dict[Scope | None, list[Scope]] = {}
+    begun: set[Scope] = set()
+    homes: dict[int, list[Scope]] = {}
+    for fact in facts if loose else ():
+        if fact.scope not in around:
+            around[fact.scope] = _around(fact.scope)
+        for source in [taken.source for taken in fact.inputs if taken.source in loose]:
+            homes[source] = [one for one in around[fact.scope] if one in homes.get(source, begun)]
+        if fact.op is not None:
+            begun.update(around[fact.scope])
+    return {id: known[0] for id, known in homes.items() if known}
+
+
+def _around(scope: Scope | None) -> list[Scope]:
+    """A scope and those around it, innermost first."""
+    return [] if scope is None else [scope, *_around(scope.parent)]

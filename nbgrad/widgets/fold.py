@@ -1,10 +1,10 @@
 """What is drawn when not everything can be: Description -> a Description of at most so many nodes.
 
-Steps, each only if it is needed. Runs of identical blocks become one node, ``Block × 12``. Module scopes are folded
-into one node each, deepest level first. If that is not enough, or would leave nothing worth seeing, the nodes nearest
-to where the backward started, or to what the reader unfolded, are kept. A tensor with many readers is drawn once beside
-each of them: one box with a hundred arrows tells a reader nothing, and graphviz needs minutes for it. Last, of what is
-left the details are written, which graphviz does not wait for.
+Steps, each only if it is needed, so that a picture is seen at once. Runs of identical blocks become one node,
+``Block × 12``. Module scopes are folded into one node each, deepest level first. If more are left than may be drawn,
+the nodes nearest to where the backward started, or to what the reader unfolded, are kept. A tensor with many readers is
+drawn once beside each of them: one box with a hundred arrows tells a reader nothing, and graphviz needs minutes for it.
+Last, of what is left the details are written, which graphviz does not wait for.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
         description: the whole graph, or its outline; it is not changed.
         limit: how many nodes may be drawn, not counting the copies of shared tensors. For a module that the reader
             unfolded it may be ASKED.
-        folding: which scopes are folded; None to fold as many as ``limit`` makes necessary.
+        folding: which scopes are folded; None to fold as many as a first look needs.
 
     Returns:
         A description whose strings are clean and of bounded length, with its folded nodes, its copies ("n3.1",
@@ -45,7 +45,7 @@ def shaped(description: Description, limit: int, folding: Folding | None = None,
 
     For a module that the reader unfolded ``asked`` nodes may be drawn.
     """
-    same = runs(description) if folding is not None or len(description["nodes"]) > limit else []
+    same = runs(description)
     folding = first_folding(description, limit, same) if folding is None else folding
     drawn = fold(description, folding, same)
     most = max(limit, asked) if folding.asked else limit

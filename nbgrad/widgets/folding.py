@@ -1,14 +1,21 @@
-"""Which module calls are folded: as many as make a picture small enough, or those that a reader folded."""
+"""Which module calls are folded: as many as make a picture one that is seen at once, or those that a reader folded."""
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
 from nbgrad.widgets.description import Description, Scope
+from nbgrad.widgets.extent import extent
 from nbgrad.widgets.runs import runs, scope_path
 
-_FEW = 10  # a picture with fewer nodes than this after folding says less than a part of the whole graph
+LOOK = 60
+"""Of so many nodes all are drawn at first."""
+
+_FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
+_LARGE = 10  # a module of more nodes is folded itself where the one around it is unfolded
+_GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide something
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Folding:
         # What is inside a scope that opens is folded itself, or a large one would be too much at once.
         inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
         large = Counter(node["scope"] for node in description["nodes"])
-        closed = self.closed - opened | {scope for scope in inside if large[scope] > _FEW}
+        closed = self.closed - opened | {scope for scope in inside if large[scope] > _LARGE}
         return _with_room(description, replace(self, closed=closed, asked=opened), limit)
 
     def coarser(self, description: Description, limit: int) -> "Folding":
@@ -52,28 +59,81 @@ class Folding:
 
 
 def first_folding(description: Description, limit: int, same: list[list[str]] | None = None) -> Folding:
-    """The scopes to fold for at most ``limit`` nodes: whole runs and levels, so that equal modules look equal."""
+    """The scopes to fold at first: of more than LOOK nodes as many as make the picture one that is seen at once.
+
+    The runs are folded, then of the rest the deepest modules, then those around them, whole levels, so that equal
+    modules look equal; where no folding is enough, the one that comes nearest to it. What a problem is about stays
+    open. More than ``limit`` nodes are only left where no folding leaves fewer.
+    """
+    if len(description["nodes"]) <= min(limit, LOOK):
+        return Folding()
+    same = runs(description) if same is None else same
+    found, least = Folding(), inf
+    for folding, _, over in _sized(description, limit, same):
+        if over < least * _GAIN or over <= 1 < least:
+            found, least = folding, over
+        if over <= 1:
+            break
+    return _showing(description, found, limit, same)
+
+
+def necessary(description: Description, limit: int) -> Folding:
+    """The scopes to fold so that as many nodes as possible are left, but not more than ``limit``."""
     if len(description["nodes"]) <= limit:
         return Folding()
+    sizes = [(nodes, folding) for folding, nodes, _ in _sized(description, limit, runs(description))]
+    return max(sizes, key=lambda one: (one[0] <= limit, one[0] if one[0] <= limit else -one[0]))[1]
+
+
+def _sized(description: Description, limit: int, same: list[list[str]]) -> Iterator[tuple[Folding, int, float]]:
+    """Nothing folded, and each folding that leaves something worth seeing.
+
+    With each how many nodes it leaves, and how many times its picture is too large; where these are more than
+    ``limit``, their number.
+    """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    same = runs(description) if same is None else same
     count = _counting(description, same)
-    repeated = Folding(closed=frozenset(scope for run in same for scope in run))
-    if _FEW <= count(repeated) <= limit:
-        return repeated
+    for folding in _foldings(scopes, same):
+        nodes = count(folding)
+        if nodes > limit:
+            yield folding, nodes, float(nodes)
+            continue
+        size = extent(description, homes(scopes, folding, same))
+        if size.told >= _FEW or not folding.closed:
+            yield folding, nodes, size.over
+
+
+def _foldings(scopes: dict[str, Scope], same: list[list[str]]) -> Iterator[Folding]:
+    """Those that come into question, the first ones first: runs as one, all but their first call, each call alone."""
     depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
-    found = Folding()
-    for depth in range(max(depths.values(), default=0), 0, -1):
-        closed = frozenset(scope for scope in scopes if depths[scope] == depth)
-        level = Folding(closed)
-        if count(level) < _FEW:  # all blocks in one say nothing: one by one they may
-            level = Folding(closed, apart=closed)
-        if count(level) < _FEW:
-            break
-        found = level
-        if count(level) <= limit:
-            break
-    return found
+    holding = {scope["parent"] for scope in scopes.values()}
+    yield Folding()
+    repeated = [frozenset(scope for run in same for scope in run[first:]) for first in (0, 1)] if same else []
+    for kept in [*repeated, frozenset[str]()]:
+        if kept:
+            yield Folding(kept)
+        for depth in range(max(depths.values(), default=0), 0, -1):
+            level = kept.union(scope for scope in scopes if depths[scope] == depth)
+            small = level.union(scope for scope in scopes if depths[scope] < depth and scope not in holding)
+            for closed in dict.fromkeys((level, small)):
+                yield Folding(closed, apart=frozenset() if kept else closed)
+
+
+def _showing(description: Description, folding: Folding, limit: int, same: list[list[str]]) -> Folding:
+    """With the modules open that problems are in: for the first one in any case, for others while it stays small."""
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    home = {node["id"]: node["scope"] for node in description["nodes"]}
+    count, room = _counting(description, same), limit
+    for problem in description["problems"]:
+        around = scope_path(scopes, home.get(problem["node"] or ""))
+        shut = next((depth for depth, scope in enumerate(around) if scope in folding.closed), None)
+        if shut is None:
+            continue
+        beside = {scope for scope, one in scopes.items() if one["parent"] in around[shut:]}
+        opened = replace(folding, closed=folding.closed.union(beside).difference(around))
+        if count(opened) <= room:
+            folding, room = opened, min(limit, LOOK)
+    return folding
 
 
 def _counting(description: Description, same: list[list[str]]) -> Callable[[Folding], int]:

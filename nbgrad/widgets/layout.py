@@ -17,12 +17,12 @@ import graphviz
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
 from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
 from nbgrad.widgets.fold import ASKED, detailed, shaped
-from nbgrad.widgets.folding import Folding, first_folding
+from nbgrad.widgets.folding import Folding, first_folding, necessary
 from nbgrad.widgets.lettering import WIDER, text_width
 from nbgrad.widgets.runs import scope_path
 
 NODES = 300
-"""How many nodes are drawn before scopes are folded: more are slow to pan and too many to read."""
+"""How many nodes may be drawn: more are slow to pan. Where nobody has chosen what is folded, fewer are."""
 
 WHOLE = 1200
 """The same in a file that has no kernel to ask: its front end folds by itself."""
@@ -59,8 +59,8 @@ def lay_out(
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
         direction: from top to bottom, or from left to right.
-        folding: which module calls are folded; None to fold as many as ``limit`` makes necessary. Coarser tries fold
-            more, and what was asked for last of all.
+        folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more, and
+            what was asked for last of all.
 
     Returns:
         The description as drawn, with what was folded or left out in its notes, and the coordinates.
@@ -123,7 +123,8 @@ def whole(
     Raises:
         EngineError: as ``lay_out``.
     """
-    picture = lay_out(description, limit=WHOLE, seconds=seconds, direction=direction)
+    folds = necessary(description, WHOLE)
+    picture = lay_out(description, limit=WHOLE, seconds=seconds, direction=direction, folding=folds)
     drawn = picture["description"]
     try:
         turned = place(drawn, "LR" if direction == "TB" else "TB", seconds)

@@ -199,7 +199,7 @@ def show(
 
     Args:
         description: the whole graph, or its outline.
-        depth: modules nested deeper than this are folded; None to fold as many as fit makes necessary.
+        depth: modules nested deeper than this are folded; None to fold as many as a first look needs.
         direction: from top to bottom, or from left to right.
         opens: what the live view shows first.
         holdings: where the numbers of its large tensors are, for a reader who asks for them.

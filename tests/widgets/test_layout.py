@@ -13,7 +13,7 @@ from nbgrad.widgets import layout
 from nbgrad.widgets.description import Box, Description, Picture
 from nbgrad.widgets.engine import EngineMissing, LayoutTimeout
 from nbgrad.widgets.fold import ASKED, drawable
-from nbgrad.widgets.folding import Folding, first_folding
+from nbgrad.widgets.folding import Folding, first_folding, necessary
 from nbgrad.widgets.keep import HUB
 from nbgrad.widgets.layout import NODES, dot_source, lay_out, node_size
 from tests.widgets import graphs
@@ -78,7 +78,7 @@ def test_sources_stand_above_targets_and_marks_between(mlp: Description) -> None
 
 
 def test_modules_that_follow_each_other_share_a_column(stack: Any) -> None:
-    picture = lay_out(stack(60, blocks=4))
+    picture = lay_out(stack(60, blocks=4), folding=Folding())
     blocks = [
         picture["layout"]["scopes"][scope["id"]]
         for scope in picture["description"]["scopes"]
@@ -145,7 +145,8 @@ def test_a_scope_that_is_not_there_is_no_scope(small: Description) -> None:
 
 
 def test_scopes_are_folded_deepest_first(stack: Any) -> None:
-    picture = lay_out(stack(1000))
+    stacked = stack(1000)
+    picture = lay_out(stacked, folding=necessary(stacked, NODES))
     description = picture["description"]
     assert len(description["nodes"]) <= NODES
     folded = [node for node in description["nodes"] if node["kind"] == "folded"]
@@ -162,7 +163,8 @@ def test_scopes_are_folded_deepest_first(stack: Any) -> None:
 
 def test_edges_that_cross_a_fold_are_kept_and_merged(stack: Any) -> None:
     whole = stack(400, blocks=20)
-    drawn = drawable(whole, 60)
+    each = frozenset(scope["id"] for scope in whole["scopes"] if "Block" in scope["label"])
+    drawn = drawable(whole, 60, Folding(each, apart=each))
     ends = {node["id"] for node in drawn["nodes"]}
     assert all(edge["source"] in ends and edge["target"] in ends for edge in drawn["edges"])
     assert len({edge["id"] for edge in drawn["edges"]}) == len(drawn["edges"])
@@ -277,7 +279,7 @@ def test_unfolding_what_holds_nothing_changes_nothing_else(flat: Any) -> None:
 
 
 def test_a_shared_tensor_is_drawn_once_per_use(stack: Any) -> None:
-    drawn = drawable(stack(100, shared=1), NODES)
+    drawn = drawable(stack(100, shared=1), NODES, Folding())
     copies = [node for node in drawn["nodes"] if node["label"][0] == "tied"]
     assert len(copies) > HUB
     assert [node["id"] for node in copies] == [f"n1.{index + 1}" for index in range(len(copies))]

@@ -14,6 +14,7 @@ import nbgrad
 from nbgrad.widgets import view
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import Description, Picture
+from nbgrad.widgets.folding import Folding
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.packing import packed, unpacked
 from nbgrad.widgets.wording import number
@@ -51,7 +52,7 @@ def all_sorts(hostile: Description) -> list[Picture]:
 
 @pytest.mark.parametrize(("steps", "frames", "told"), [(258, 40, 297), (322, 41, 118)])
 def test_a_long_history_of_three_hundred_nodes_travels_in_100_kilobytes(steps: int, frames: int, told: int) -> None:
-    picture = lay_out(deep(steps))
+    picture = lay_out(deep(steps), folding=Folding())
     description = picture["description"]
     assert len(description["nodes"]) == 297
     assert len(description["history"]["frames"]) == frames

@@ -18,7 +18,7 @@ from nbgrad.widgets import cells, layout, view
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import EngineMissing
-from nbgrad.widgets.folding import first_folding
+from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.layout import NODES, lay_out
 from nbgrad.widgets.packing import packed, unpacked
 from nbgrad.widgets.view import GraphView, show, static_bundle
@@ -299,7 +299,7 @@ def test_three_hundred_nodes_travel_in_less_than_100_kilobytes() -> None:
                 w, b = (nbgrad.tensor(torch.randn(*shape), requires_grad=True) for shape in ((16, 16), (16,)))
                 x = (x @ w + b).tanh()
         x.sum().backward()
-    picture = lay_out(describe(graph))
+    picture = lay_out(describe(graph), folding=Folding())
     assert len(picture["description"]["nodes"]) > 290
     assert len(packed(picture)) < 100_000
 

@@ -1,0 +1,104 @@
+"""How large a picture of some folding will be, told without graphviz: how many boxes, and how they will stand."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import NamedTuple
+
+from nbgrad.widgets.description import Description, Edge, Node
+
+ROWS, COLUMNS = 13, 8
+"""What is seen at once, or almost: two screens of boxes with their lines, in a notebook's width."""
+
+
+class Extent(NamedTuple):
+    """How large a picture will be.
+
+    Attributes:
+        told: how many boxes say what the graph does: all but the tensors that it is given.
+        rows: how many boxes and marks stand below each other, from top to bottom.
+        columns: how many stand beside each other in the widest row.
+    """
+
+    told: int
+    rows: int
+    columns: int
+
+    @property
+    def over(self) -> float:
+        """How many times too large it is to be seen at once; at most 1 if it is not.
+
+        What is too high is scrolled, what is too wide is made small in both directions.
+        """
+        return max(self.rows / ROWS, (self.columns / COLUMNS) ** 2)
+
+
+def extent(description: Description, homes: Mapping[str, str]) -> Extent:
+    """The size of the picture where ``homes`` says of each hidden scope which one's box stands for it.
+
+    A tensor stands in the row above its reader. That of an open module is below what the module takes, as the layout
+    wants it, so it is a row more, and the mark of a reduction is another one. A line takes a place in each row that it
+    passes.
+    """
+    inside = Counter([homes[scope] for node in description["nodes"] if (scope := node["scope"] or "") in homes])
+    drawn: dict[str, str] = {}
+    tensors: dict[str, Node] = {}
+    for node in description["nodes"]:
+        home = homes.get(node["scope"] or "", "")
+        drawn[node["id"]] = f"in {home}" if inside[home] > 1 else node["id"]
+        if inside[home] <= 1 and node["kind"] not in ("op", "failed"):
+            tensors[node["id"]] = node
+    boxes = {*drawn.values()}
+    told = boxes.difference(id for id, node in tensors.items() if node["kind"] in ("constant", "input"))
+    rows = _Rows(description["edges"], drawn, tensors)
+    begin: Counter[int] = Counter([rows.of(box) for box in boxes.difference(tensors)])
+    end = Counter(begin)
+    for source, target in rows.lines:
+        begin[rows.of(target) - 1 if source in tensors else rows.of(source) + 1] += 1
+        end[rows.of(target) - 1] += 1
+    last = max(begin, default=0)
+    across = accumulate(begin[row] - end[row - 1] for row in range(last + 1))
+    return Extent(len(told), last, max(across, default=0))
+
+
+class _Rows:
+    """In which row each box stands.
+
+    Args:
+        edges: those into a node come before those from it.
+        drawn: the box of each node.
+        tensors: the boxes of tensors.
+
+    Attributes:
+        lines: from which box to which one there is a line.
+    """
+
+    def __init__(self, edges: list[Edge], drawn: dict[str, str], tensors: dict[str, Node]) -> None:
+        self.lines: set[tuple[str, str]] = set()
+        self._below: defaultdict[str, int] = defaultdict(int)  # the row of the last op that it takes
+        self._more: defaultdict[str, set[str]] = defaultdict(set)  # what stands between that and itself
+        for edge in edges:
+            source, target = drawn[edge["source"]], drawn[edge["target"]]
+            if source == target:
+                continue
+            self.lines.add((source, target))
+            if source not in tensors:
+                self._below[target] = max(self._below[target], self._soonest(source))
+            elif tensors[source]["scope"] is not None:
+                self._more[target].add("tensor")
+            else:
+                continue  # there is room beside what the op takes
+            if edge["reduction"] is not None:
+                self._more[target].add("mark")
+        self._above: dict[str, int] = {}  # the row of the first one that takes it
+        for source, target in self.lines:
+            row = self._soonest(target)
+            self._above[source] = min(self._above.get(source, row), row)
+
+    def _soonest(self, box: str) -> int:
+        return self._below[box] + 1 + len(self._more[box])
+
+    def of(self, box: str) -> int:
+        """The row of what is no tensor; what takes no op's result stands just above what takes its own."""
+        row = self._soonest(box)
+        return row if self._below[box] else max(row, self._above.get(box, row) - 1)

@@ -1,0 +1,287 @@
+"""What is folded in the first picture of a graph: nothing of a small one, of a larger one enough to see it at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description import Description, Node
+from nbgrad.widgets.extent import COLUMNS, ROWS, extent
+from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.folding import LOOK, Folding, first_folding, folded_below, homes, necessary
+from nbgrad.widgets.layout import LINE_SIZE, NODES, WHOLE, lay_out, whole
+from nbgrad.widgets.runs import runs
+from tests.widgets import graphs
+
+
+def trained(net: Callable[[nbgrad.Tensor], nbgrad.Tensor], *shape: int, tokens: bool = False) -> Description:
+    """The graph of one backward; its numbers are the same in each run."""
+    torch.manual_seed(0)
+    x = nbgrad.tensor(torch.randint(0, 9, shape) if tokens else torch.randn(shape))
+    with nbgrad.AutogradGraph("net") as graph:
+        (net(x) ** 2).mean().backward()
+        return describe(graph)
+
+
+def mlp(depth: int) -> Description:
+    """Linear layers of different widths, so that nothing is repeated."""
+    layers = [layer for at in range(depth) for layer in (nn.Linear(40 - at, 39 - at), nn.ReLU())]
+    return trained(nn.Sequential(*layers), 2, 40)
+
+
+def encoder(layers: int, *, dropout: float = 0.0, embedded: bool = True, bad: int | None = None) -> Description:
+    """A transformer; in that of the layers which is ``bad`` a weight is NaN."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=dropout, batch_first=True)
+    net = nn.TransformerEncoder(layer, layers)
+    if bad is not None:
+        net.layers[bad].linear1.weight.data[0, 0] = float("nan")
+    if not embedded:
+        return trained(net, 2, 3, 8)
+    return trained(nn.Sequential(nn.Embedding(9, 8), net, nn.Linear(8, 9)), 2, 3, tokens=True)
+
+
+class Residual(nn.Module):
+    """Two convolutions and a way around them."""
+
+    def __init__(self, taken: int, made: int) -> None:
+        super().__init__()
+        self.one, self.other = nn.Conv2d(taken, made, 3, padding=1), nn.Conv2d(made, made, 3, padding=1)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(made), nn.BatchNorm2d(made)])
+        self.around = nn.Conv2d(taken, made, 1) if taken != made else nn.Identity()
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        h = self.norms[1](self.other(self.norms[0](self.one(x)).relu()))
+        return (h + self.around(x)).relu()
+
+
+def resnet(*blocks: int) -> Description:
+    """Groups of so many blocks, each group twice as wide."""
+    layers: list[nn.Module] = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU()]
+    width = 4
+    for group, many in enumerate(blocks):
+        wide = 4 * 2**group
+        layers.append(nn.Sequential(*[Residual(width if at == 0 else wide, wide) for at in range(many)]))
+        width = wide
+    return trained(nn.Sequential(*layers, nn.Flatten(), nn.Linear(width * 16, 3)), 2, 1, 6, 6)
+
+
+def by_hand(ops: int) -> Description:
+    """A function without a module."""
+
+    def run(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        w = nbgrad.tensor(torch.ones(3), requires_grad=True)
+        for _ in range(ops // 2):
+            x = (x * w).tanh()
+        return x
+
+    return trained(run, 2, 3)
+
+
+def cells(steps: int, kind: Any = nn.RNNCell) -> Description:
+    """A recurrent cell, unrolled."""
+    cell = kind(3, 4)
+
+    def run(xs: nbgrad.Tensor) -> nbgrad.Tensor:
+        state: Any = None
+        for x in xs:
+            state = cell(x, state)
+        return state[0] if isinstance(state, tuple) else state
+
+    return trained(run, steps, 2, 3)
+
+
+SMALL: dict[str, Callable[[], Description]] = {
+    "mlp 2": lambda: mlp(2),
+    "mlp 12": lambda: mlp(12),
+    "vanishing": lambda: graphs.vanishing(12),  # that of a lesson
+    "residual": lambda: graphs.trained(1, 4),
+    "resnet": lambda: resnet(1, 1),
+    "encoder": lambda: encoder(1),
+    "rnn": lambda: cells(8),
+    "lstm": lambda: cells(8, nn.LSTMCell),
+    "by hand": lambda: by_hand(50),
+}
+LARGE: dict[str, Callable[[], Description]] = {
+    "encoder 2": lambda: encoder(2),
+    "encoder 4": lambda: encoder(4),
+    "encoder 12": lambda: encoder(12),
+    "encoder with dropout": lambda: encoder(4, dropout=0.1),
+    "encoder alone": lambda: encoder(4, embedded=False),
+    "residual": lambda: graphs.trained(1, 12),
+    "resnet 2, 2, 2": lambda: resnet(2, 2, 2),
+    "resnet 3, 4, 3": lambda: resnet(3, 4, 3),
+}
+LONG: dict[str, Callable[[], Description]] = {
+    "rnn": lambda: cells(40),
+    "lstm": lambda: cells(40, nn.LSTMCell),
+    "by hand": lambda: by_hand(200),
+}
+
+
+def folded(description: Description) -> list[Node]:
+    return [node for node in description["nodes"] if node["kind"] == "folded"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_graph_is_drawn_op_by_op(name: str) -> None:
+    described = SMALL[name]()
+    assert len(described["nodes"]) <= LOOK
+    drawn = drawable(described, NODES)
+    assert not folded(drawn)
+    assert drawn["notes"] == described["notes"]
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_first_picture_of_a_large_graph_can_be_read(name: str) -> None:
+    described = LARGE[name]()
+    assert len(described["nodes"]) > LOOK
+    picture = lay_out(described)
+    drawn, layout = picture["description"], picture["layout"]
+    assert LINE_SIZE * min(1.0, 900 / layout["width"]) >= 9.9, "pixels, in a notebook"
+    assert layout["height"] <= 2000, "two screens and a bit"
+    assert sum(node["kind"] not in ("constant", "input") for node in drawn["nodes"]) >= 8, "something to see"
+    hidden = len(described["nodes"]) - len(drawn["nodes"]) + len(folded(drawn))
+    (note,) = drawn["notes"]
+    assert f"holding {hidden} nodes: double-click one" in note
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_where_folding_helps_no_reader_nothing_is_folded(name: str) -> None:
+    described = LONG[name]()
+    assert LOOK < len(described["nodes"]) <= NODES
+    assert first_folding(described, NODES) == Folding()
+
+
+def test_identical_blocks_are_one_box() -> None:
+    drawn = drawable(encoder(4), NODES)
+    assert [node["label"][0] for node in folded(drawn)] == ["TransformerEncoderLayer × 4"]
+
+
+def test_blocks_that_would_leave_nothing_to_see_are_one_box_but_for_the_first() -> None:
+    drawn = drawable(graphs.trained(1, 40), NODES)
+    assert "Block × 40" in [node["label"][0] for node in folded(drawn)], "there is something before and after them"
+    torch.manual_seed(0)
+    drawn = drawable(trained(nn.Sequential(*[Residual(2, 2) for _ in range(12)]), 2, 2, 4, 4), NODES)
+    assert [node["label"][0] for node in folded(drawn)][-1] == "Residual × 11"
+    (first,) = [scope["id"] for scope in drawn["scopes"] if scope["label"] == "0 (Residual)"]
+    assert any(node["scope"] == first for node in drawn["nodes"])
+
+
+def test_modules_are_folded_that_are_no_repetition() -> None:
+    described = mlp(30)
+    drawn = drawable(described, NODES)
+    assert [node["label"][0] for node in folded(drawn)] == [f"{2 * layer} (Linear)" for layer in range(30)]
+
+
+@pytest.mark.parametrize("name", [*SMALL, *LARGE])
+def test_how_large_a_picture_will_be_is_known_before(name: str) -> None:
+    described = {**SMALL, **LARGE}[name]()
+    for folding in (Folding(), first_folding(described, NODES)):
+        layout = lay_out(described, limit=WHOLE, folding=folding)["layout"]
+        size = extent(described, homes({one["id"]: one for one in described["scopes"]}, folding, runs(described)))
+        assert 85 <= layout["height"] / size.rows <= 165, "points a row"
+        assert layout["width"] / size.columns <= 400 or not folding.closed, "points a column"
+
+
+def test_what_is_not_too_large_is_drawn_as_it_is(flat: Any) -> None:
+    described = flat(ROWS * 6)
+    for at, node in enumerate(described["nodes"]):
+        node["scope"] = None if at < ROWS else "s0"
+    described["scopes"] = [{"id": "s0", "label": "part", "parent": None, "folds": "ops"}]
+    described["edges"] = [edge for at, edge in enumerate(described["edges"]) if at % ROWS]  # chains, side by side
+    assert extent(described, {})[1:] == (ROWS, 6) < (ROWS + 1, COLUMNS)
+    assert not folded(drawable(described, NODES))
+
+
+@pytest.mark.parametrize("depth", [0, 1, 9])
+def test_a_depth_that_was_asked_for_wins(depth: int) -> None:
+    described = encoder(4)
+    drawn = drawable(described, NODES, folded_below(described, depth))
+    deep = {scope["id"] for scope in described["scopes"] if len(labels(described, scope["id"])) == depth + 1}
+    assert {scope for node in folded(drawn) for scope in node["holds"]} <= deep
+    assert (len(drawn["nodes"]) == len(described["nodes"])) == (depth == 9)
+
+
+def labels(description: Description, scope: str | None) -> list[str]:
+    found = {one["id"]: one for one in description["scopes"]}
+    return [] if scope is None else [*labels(description, found[scope]["parent"]), found[scope]["label"]]
+
+
+def test_a_reader_can_unfold_all_of_it() -> None:
+    described = encoder(4)
+    folding = first_folding(described, NODES)
+    while boxes := folded(drawn := drawable(described, NODES, folding)):
+        folding = folding.toggled(described, boxes[0]["holds"], NODES)
+    assert len(drawn["nodes"]) == len(described["nodes"])
+
+
+@pytest.mark.parametrize("bad", range(4))
+@pytest.mark.parametrize("embedded", [True, False])
+def test_what_a_problem_is_about_is_seen(bad: int, embedded: bool) -> None:
+    described = encoder(4, bad=bad, embedded=embedded)
+    about = {problem["node"] for problem in described["problems"]}
+    drawn = drawable(described, NODES)
+    assert about
+    assert about <= {node["id"] for node in drawn["nodes"]}
+    assert len(drawn["nodes"]) <= LOOK
+    assert len(folded(drawn)) > 1
+
+
+def test_of_many_problems_as_many_are_seen_as_leave_it_small() -> None:
+    described = encoder(12)
+    for node in described["nodes"]:
+        if node["label"][0] == "relu":
+            described["problems"].append({"kind": "warning", "text": "something", "node": node["id"]})
+    drawn = drawable(described, NODES)
+    assert sum(node["label"][0] == "relu" for node in drawn["nodes"]) > 1
+    assert len(drawn["nodes"]) <= LOOK
+    assert len({problem["node"] for problem in drawn["problems"]} & {node["id"] for node in folded(drawn)}) >= 1
+
+
+def test_the_op_that_raised_is_seen() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.TransformerEncoder(layer, 4))
+    net[1].layers[2].linear2 = nn.Linear(17, 8)
+    with nbgrad.AutogradGraph("net") as graph:
+        with pytest.raises(RuntimeError) as raised:
+            net(nbgrad.tensor(torch.ones(2, 3, 8)))
+        described = describe(graph, raised.value)
+    assert len(described["nodes"]) > LOOK
+    drawn = drawable(described, NODES)
+    assert [node["label"] for node in drawn["nodes"] if node["kind"] == "failed"] == [["linear", "raised RuntimeError"]]
+    assert folded(drawn)
+
+
+def test_a_page_has_all_and_folds_what_the_first_picture_does() -> None:
+    described = encoder(4)
+    picture = whole(described)
+    assert len(picture["description"]["nodes"]) == len(described["nodes"])
+    assert set(picture["folded"]) == first_folding(described, NODES).closed != set()
+
+
+@pytest.mark.parametrize("ops", [500, 2000])
+def test_a_page_of_a_graph_that_is_too_large_has_as_much_as_it_can(stack: Any, ops: int) -> None:
+    described = stack(ops)
+    shown = len(drawable(described, WHOLE, necessary(described, WHOLE))["nodes"])
+    if len(described["nodes"]) <= WHOLE:
+        assert shown == len(described["nodes"])
+    else:
+        assert WHOLE / 3 < shown <= WHOLE
+
+
+def test_what_a_module_makes_on_its_way_is_inside_of_it() -> None:
+    described = encoder(2, dropout=0.1, embedded=False)
+    around = {node["id"]: labels(described, node["scope"]) for node in described["nodes"]}
+    dropped = {node["id"] for node in described["nodes"] if node["op"] == "dropout"}
+    constants = {node["id"] for node in described["nodes"] if node["kind"] == "constant"}
+    masks = [edge for edge in described["edges"] if edge["target"] in dropped and edge["source"] in constants]
+    assert len(masks) == 8
+    for edge in masks:
+        layer = next(at for at in around[edge["target"]] if at.startswith("layers."))
+        assert layer in around[edge["source"]]
+    given = described["nodes"][0]
+    assert (given["kind"], given["scope"]) == ("constant", None), "what its first op takes may have been given to it"
