@@ -17,6 +17,7 @@ import nbgrad
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import Description
+from nbgrad.widgets.folding import Folding
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.page import page
 from tools.check_tools import chromium
@@ -102,7 +103,8 @@ def shown(description: Description) -> Iterator[Page]:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = Path(folder) / "picture.html"
         limit = len(description["nodes"]) + 100
-        file.write_text(page(lay_out(description, limit=limit, seconds=60), "picture"), encoding="utf-8")
+        picture = lay_out(description, limit=limit, seconds=60, folding=Folding())
+        file.write_text(page(picture, "picture"), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         tab = browser.new_page(viewport={"width": 1400, "height": 1000})
         tab.goto(file.as_uri())

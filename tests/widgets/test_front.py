@@ -461,7 +461,7 @@ DRAWN = """() => {
 
 
 def test_of_a_large_drawing_what_is_near_is_drawn(opened: Any) -> None:
-    tab = opened(page(lay_out(panning.parallel(6), limit=1000), "large"))
+    tab = opened(page(lay_out(panning.parallel(6), limit=1000, folding=Folding()), "large"))
     tab.get_by_test_id("nbgrad-fit").click()
     assert tab.evaluate(DRAWN) == [252, 0, 0]
     for _ in range(6):

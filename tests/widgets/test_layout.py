@@ -288,7 +288,7 @@ def test_a_shared_tensor_is_drawn_once_per_use(stack: Any) -> None:
     readers = {edge["source"]: edge["target"] for edge in drawn["edges"]}
     scopes = {node["id"]: node["scope"] for node in drawn["nodes"]}
     assert all(node["scope"] == scopes[readers[node["id"]]] for node in copies)
-    assert_sound(lay_out(stack(100, shared=1)))
+    assert_sound(lay_out(stack(100, shared=1), folding=Folding()))
 
 
 def test_a_result_of_an_op_is_never_copied(flat: Any) -> None:

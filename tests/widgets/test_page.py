@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from nbgrad.widgets.description import Description, Picture
-from nbgrad.widgets.folding import folded_below
+from nbgrad.widgets.folding import Folding, folded_below
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.lettering import FONT
 from nbgrad.widgets.packing import packed, unpacked
@@ -178,7 +178,7 @@ def test_hovering_shows_the_neighbours(opened: Any, mlp: Description) -> None:
 
 @pytest.mark.browser
 def test_a_copy_shows_the_details_of_its_tensor(opened: Any, stack: Any) -> None:
-    picture = lay_out(stack(60, blocks=6, shared=1))
+    picture = lay_out(stack(60, blocks=6, shared=1), folding=Folding())
     tab = opened(page(picture, "stack"))
     node(tab, "n1.3").dispatch_event("click")
     details = tab.get_by_test_id("nbgrad-details")
@@ -378,7 +378,7 @@ def test_two_taps_on_a_screen_raise_nothing(browser: Browser, small: Description
 @pytest.mark.browser
 def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> None:
     for direction in ("TB", "LR"):
-        tab = opened(page(lay_out(stack(60), direction=direction), "paper"))
+        tab = opened(page(lay_out(stack(60), direction=direction, folding=Folding()), "paper"))
         node(tab, tab.locator(".nbg-root").get_attribute("data-node-id") or "").click()
         tab.set_viewport_size({"width": 718, "height": 1047})  # what A4 has within its margins
         tab.emulate_media(media="print")
@@ -411,7 +411,7 @@ def test_letters_of_any_font_stay_in_their_boxes(opened: Any, font: str) -> None
 
 @pytest.mark.browser
 def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -> None:
-    picture = lay_out(stack(250))
+    picture = lay_out(stack(250), folding=Folding())
     tab = opened(page(picture, "large"))
     root = next(node["id"] for node in picture["description"]["nodes"] if node["root"])
     expect(node(tab, root)).to_be_in_viewport()
@@ -422,7 +422,7 @@ def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -
 @pytest.mark.browser
 def test_the_picture_takes_what_is_left_of_the_window(opened: Any, stack: Any) -> None:
     description = stack(70)
-    tab = opened(page(lay_out(description), "stack"))
+    tab = opened(page(lay_out(description, folding=Folding()), "stack"))
     tab.set_viewport_size({"width": 1366, "height": 768})
     tab.reload()
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nbgrad.widgets.description import Description
+from nbgrad.widgets.folding import Folding
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.svg import PNG_WIDTH, png, svg
 
@@ -89,7 +90,7 @@ def test_the_png_is_drawn_at_its_size(small: Description) -> None:
 
 def test_a_large_png_is_capped(stack: Any, tangle: Any) -> None:
     assert size(png(svg(lay_out(tangle(60)))))[0] == PNG_WIDTH
-    assert size(png(svg(lay_out(stack(250)))))[1] <= 4001
+    assert size(png(svg(lay_out(stack(250), folding=Folding()))))[1] <= 4001
 
 
 def test_letters_that_nobody_could_read_are_not_drawn(small: Description) -> None:
