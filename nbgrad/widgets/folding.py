@@ -93,7 +93,7 @@ def _sized(description: Description, limit: int, same: list[list[str]]) -> Itera
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     count = _counting(description, same)
-    for folding in _foldings(scopes, same):
+    for folding in _foldings(description, scopes, same):
         nodes = count(folding)
         if nodes > limit:
             yield folding, nodes, float(nodes)
@@ -103,9 +103,12 @@ def _sized(description: Description, limit: int, same: list[list[str]]) -> Itera
             yield folding, nodes, size.over
 
 
-def _foldings(scopes: dict[str, Scope], same: list[list[str]]) -> Iterator[Folding]:
+def _foldings(description: Description, scopes: dict[str, Scope], same: list[list[str]]) -> Iterator[Folding]:
     """Those that come into question, the first ones first: runs as one, all but their first call, each call alone."""
-    depths = {scope: len(scope_path(scopes, scope)) for scope in scopes}
+    inside: Counter[str] = Counter()
+    for scope, many in Counter([node["scope"] for node in description["nodes"]]).items():
+        inside.update(dict.fromkeys(scope_path(scopes, scope), many))
+    depths = {scope: len(scope_path(scopes, scope)) for scope in scopes if inside[scope] > 1}
     holding = {scope["parent"] for scope in scopes.values()}
     yield Folding()
     repeated = [frozenset(scope for run in same for scope in run[first:]) for first in (0, 1)] if same else []
@@ -113,8 +116,8 @@ def _foldings(scopes: dict[str, Scope], same: list[list[str]]) -> Iterator[Foldi
         if kept:
             yield Folding(kept)
         for depth in range(max(depths.values(), default=0), 0, -1):
-            level = kept.union(scope for scope in scopes if depths[scope] == depth)
-            small = level.union(scope for scope in scopes if depths[scope] < depth and scope not in holding)
+            level = kept.union(scope for scope, at in depths.items() if at == depth)
+            small = level.union(scope for scope, at in depths.items() if at < depth and scope not in holding)
             for closed in dict.fromkeys((level, small)):
                 yield Folding(closed, apart=frozenset() if kept else closed)
 
@@ -131,8 +134,9 @@ def _showing(description: Description, folding: Folding, limit: int, same: list[
             continue
         beside = {scope for scope, one in scopes.items() if one["parent"] in around[shut:]}
         opened = replace(folding, closed=folding.closed.union(beside).difference(around))
-        if count(opened) <= room:
-            folding, room = opened, min(limit, LOOK)
+        if count(opened) > room:
+            break
+        folding, room = opened, min(limit, LOOK)
     return folding
 
 

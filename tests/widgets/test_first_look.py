@@ -14,7 +14,7 @@ from nbgrad.widgets.extent import COLUMNS, ROWS, extent
 from nbgrad.widgets.fold import drawable
 from nbgrad.widgets.folding import LOOK, Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.layout import LINE_SIZE, NODES, WHOLE, lay_out, whole
-from nbgrad.widgets.runs import runs
+from nbgrad.widgets.runs import runs, scope_path
 from tests.widgets import graphs
 
 
@@ -201,14 +201,18 @@ def test_what_is_not_too_large_is_drawn_as_it_is(flat: Any) -> None:
 def test_a_depth_that_was_asked_for_wins(depth: int) -> None:
     described = encoder(4)
     drawn = drawable(described, NODES, folded_below(described, depth))
-    deep = {scope["id"] for scope in described["scopes"] if len(labels(described, scope["id"])) == depth + 1}
+    deep = {scope["id"] for scope in described["scopes"] if len(path(described, scope["id"])) == depth + 1}
     assert {scope for node in folded(drawn) for scope in node["holds"]} <= deep
     assert (len(drawn["nodes"]) == len(described["nodes"])) == (depth == 9)
 
 
+def path(description: Description, scope: str | None) -> list[str]:
+    return scope_path({one["id"]: one for one in description["scopes"]}, scope)
+
+
 def labels(description: Description, scope: str | None) -> list[str]:
-    found = {one["id"]: one for one in description["scopes"]}
-    return [] if scope is None else [*labels(description, found[scope]["parent"]), found[scope]["label"]]
+    found = {one["id"]: one["label"] for one in description["scopes"]}
+    return [found[one] for one in path(description, scope)]
 
 
 def test_a_reader_can_unfold_all_of_it() -> None:
@@ -261,6 +265,13 @@ def test_a_page_has_all_and_folds_what_the_first_picture_does() -> None:
     picture = whole(described)
     assert len(picture["description"]["nodes"]) == len(described["nodes"])
     assert set(picture["folded"]) == first_folding(described, NODES).closed != set()
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_holds_one_node_is_not_folded(name: str) -> None:
+    described = LARGE[name]()
+    around = [scope for node in described["nodes"] for scope in path(described, node["scope"])]
+    assert all(around.count(scope) > 1 for scope in first_folding(described, NODES).closed)
 
 
 @pytest.mark.parametrize("ops", [500, 2000])
