@@ -207,10 +207,10 @@ def folded_below(description: Description, depth: int | None) -> Folding | None:
 def homes(scopes: dict[str, Scope], folding: Folding, same: list[list[str]]) -> dict[str, str]:
     """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run."""
     outermost: dict[str, str] = {}
-    for scope in scopes:
-        closed = [one for one in scope_path(scopes, scope) if one in folding.closed]
-        if closed:
-            outermost[scope] = closed[0]
+    for scope, one in scopes.items():  # outer before inner
+        around = outermost.get(one["parent"] or "")
+        if around is not None or scope in folding.closed:
+            outermost[scope] = around or scope
     drawn = {scope: scope for scope in outermost.values()}
     for run in same:
         first = None
