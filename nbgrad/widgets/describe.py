@@ -16,7 +16,7 @@ from nbgrad.widgets.description import Badge, Description, Edge, Formula, Hidden
 from nbgrad.widgets.details import NodeOutline, NodeRest
 from nbgrad.widgets.facts import Fact, made_inside
 from nbgrad.widgets.failure import with_failure
-from nbgrad.widgets.frames import past
+from nbgrad.widgets.frames import frames_of, past
 from nbgrad.widgets.looks import FEW, amount
 from nbgrad.widgets.overlays import measured, overlays, verdicts
 from nbgrad.widgets.problems import problems
@@ -53,8 +53,9 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     shown, levels = overlays(graph, facts, saved)
     edges = _edges(facts, ids, _unkept(graph, facts))
     walk = Walk(facts, ids, edges)
-    wrong = problems(graph, facts, ids, edges)
-    history = past(graph, facts, ids)
+    frames = frames_of(graph, facts)
+    wrong = problems(graph, facts, ids, edges, frames)
+    history = past(frames, facts, ids)
     nodes = list[Node]()
     for fact, more in zip(facts, measured(graph, facts), strict=True):
         node: NodeOutline = {

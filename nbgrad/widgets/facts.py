@@ -4,6 +4,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
+from nbgrad.core.caller import Place
 from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope
@@ -26,18 +27,26 @@ class Fact(NamedTuple):
     device: torch.device
     settings: dict[str, Any]
     scope: Scope | None
-    file: str | None
-    line: int | None
+    place: Place | None
     root: bool
     value: Stats | None
     gradient: Stats | None
     inputs: tuple[Input, ...]
     since: Since | None
 
+    @property
+    def file(self) -> str | None:
+        """The file of the user's line that ran it."""
+        return None if self.place is None else self.place.file
+
+    @property
+    def line(self) -> int | None:
+        """The number of that line, from 1."""
+        return None if self.place is None else self.place.line
+
     @classmethod
     def of(cls, record: Record, since: Since | None = None) -> Self:
         """What ``record`` says now, and what became of it ``since`` the last backward."""
-        place = record.place
         return cls(
             record.id,
             record.kind,
@@ -48,8 +57,7 @@ class Fact(NamedTuple):
             record.device,
             record.settings,
             record.scope,
-            None if place is None else place.file,
-            None if place is None else place.line,
+            record.place,
             record.root,
             record.value,
             record.gradient,

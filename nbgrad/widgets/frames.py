@@ -44,11 +44,18 @@ class Past(NamedTuple):
     overlays: list[Overlay]
 
 
-def past(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str]) -> Past:
-    """What the frames of ``graph`` say of ``facts``, which are those of the last one."""
+def frames_of(graph: AutogradGraph, facts: list[Fact]) -> list[HistoryFrame]:
+    """The frames of ``graph`` where there are several, and ``facts`` are those of the last one; else none."""
     frames = list(graph.history) if graph.backwards > 1 else []
     if len(frames) < 2 or [(one.kind, one.op, one.shape) for one in frames[-1].records] != list(map(_look, facts)):
-        return Past(NONE, {}, {}, [])  # records were taken out, or a backward through other ops failed
+        return []  # records were taken out, or a backward through other ops failed
+    return frames
+
+
+def past(frames: list[HistoryFrame], facts: list[Fact], ids: dict[int, str]) -> Past:
+    """What ``frames`` say of ``facts``, which are those of the last one."""
+    if not frames:
+        return Past(NONE, {}, {}, [])
     structures = _structures(frames)
     rows = [_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)]
     learned = [at for at, fact in enumerate(facts) if fact.kind in ("parameter", "leaf")]

@@ -8,7 +8,9 @@ import torch
 
 from nbgrad.core import nonfinite
 from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.history import HistoryFrame
 from nbgrad.core.stats import Stats
+from nbgrad.widgets import earlier
 from nbgrad.widgets.description import Edge, Problem
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.plain import plain
@@ -17,12 +19,23 @@ from nbgrad.widgets.silent import silent
 _MOST = 20
 
 
-def problems(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], edges: list[Edge]) -> list[Problem]:
-    """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one."""
+def problems(
+    graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], edges: list[Edge], frames: list[HistoryFrame]
+) -> list[Problem]:
+    """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one.
+
+    Args:
+        graph: what is asked.
+        facts: what it recorded.
+        ids: of the nodes.
+        edges: between them.
+        frames: the backwards that it remembers, if there were several and ``facts`` are of the last one.
+    """
     unseen = list(plain(facts))
     spoiled = graph.spoiled()
     found = [Problem(kind="nan", text=text, node=None) for text in spoiled]
-    found += [*_beginnings(facts, ids, hidden=bool(spoiled)), *_unreached(graph, ids)]
+    found += [*_beginnings(facts, ids, frames, hidden=bool(spoiled)), *_grown(facts, ids, frames)]
+    found += _unreached(graph, ids)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
     told = [*silent(facts), *[(fact, text) for fact, text, _ in unseen]]
     found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in told]
@@ -41,16 +54,25 @@ def _bad(stats: Stats | None) -> str | None:
     return "NaN" if stats.nan else "Inf" if stats.inf else None
 
 
-def _beginnings(facts: list[Fact], ids: dict[int, str], *, hidden: bool) -> list[Problem]:
+def _beginnings(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame], *, hidden: bool) -> list[Problem]:
     """The first values that are not finite, and the first gradients: not those that only pass them on.
+
+    Of parameters that an earlier backward has spoiled one finding says since when they are.
 
     Args:
         facts: of the graph.
         ids: of the nodes.
+        frames: the backwards that are remembered.
         hidden: whether one began where nothing is recorded: a constant that is gone may have held it.
     """
     gone = {fact.id for fact in facts if hidden and fact.kind == "constant" and fact.value is None}
     found = list(_forward_beginnings(facts, gone)) or list(_backward_beginnings(facts))
+    learned = [fact for fact, _ in found if fact.kind in ("parameter", "leaf")] if len(frames) > 1 else []
+    if learned:
+        text = earlier.spoiled(
+            [fact for fact in facts if fact.kind in ("parameter", "leaf") and _bad(fact.value)], frames, facts
+        )
+        found = [(learned[0], text), *[(fact, text) for fact, text in found if fact not in learned]]
     return [
         Problem(kind="nan", text=text, node=ids[fact.id])
         for fact, text in found
@@ -149,6 +171,13 @@ def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
     values = [one.value for one in given if one.value is not None]
     why = nonfinite.cause(op, bad.lower(), found, values, fact.settings, fact.dtype)
     return f": {why}" if why else ""
+
+
+def _grown(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]) -> list[Problem]:
+    """That the loss of the loop grew without bound, at the box of the loss."""
+    text = earlier.grown(frames) if len(frames) > 1 else None
+    root = next((ids[fact.id] for fact in facts if fact.root), None)
+    return [] if text is None else [Problem(kind="warning", text=text, node=root)]
 
 
 def _what(fact: Fact) -> str:

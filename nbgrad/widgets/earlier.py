@@ -1,0 +1,107 @@
+"""What went wrong before the last backward of a loop: since when parameters are spoiled, and a loss that grew."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import isfinite
+
+from nbgrad.core.history import HistoryFrame
+from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.wording import counted, number
+
+_FAR = 1e3
+"""A loss has grown without bound that is so many times what it was."""
+
+_RUN = 4
+"""So many frames in turn have to show it: one may be of a hard batch."""
+
+_STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
+
+
+def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fact]) -> str:
+    """Since when the parameters in ``bad`` are, where other backwards came before the last.
+
+    Args:
+        bad: the leaves that are not finite, and some of them were not when the last backward began.
+        frames: the history, at least two.
+        facts: what the last backward ran through, as the last frame has it.
+    """
+    first, *others = bad
+    what = "NaN" if any(fact.value is not None and fact.value.nan for fact in bad) else "Inf"
+    scopes = f" in {' > '.join(first.scope.path())}" if first.scope is not None else ""
+    more = f" and {counted(len(others), 'other')}" if others else ""
+    where = f"{what} is in {first.name or f'a {first.kind}'} {first.shape}{scopes}{more}"
+    at = next((at for at, frame in enumerate(frames[:-1]) if not _finite(frame)), None)
+    if at is None:
+        before = frames[-2].number
+        if before == frames[-1].number - 1:
+            return f"{where} since the step after backward {before:,}, whose gradients were finite: the step made it."
+        return f"{where} since one of the steps after backward {before:,}, which was finite. {_STOP}"
+    frame = frames[at]
+    if at and frames[at - 1].number != frame.number - 1:
+        since = f"between backward {frames[at - 1].number:,}, which was finite, and backward {frame.number:,}"
+        return f"{where} since one of the steps {since}, which was not. {_STOP}"
+    return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames[-1], facts)}. {_STOP}"
+
+
+def _finite(frame: HistoryFrame) -> bool:
+    numbers = (frame.loss, *[record.gradient for record in frame.records])
+    return all(isfinite(one) for one in numbers if one is not None)
+
+
+def _began(frame: HistoryFrame, last: HistoryFrame, facts: list[Fact]) -> str:
+    """Where it began in the first backward that was not finite."""
+    if frame.loss is None:
+        return "whose gradients were not finite"
+    if not isfinite(frame.loss):
+        return f"whose loss was {number(frame.loss)}: it began in its forward"
+    rule = _rule(frame, facts) if alike(frame, last) else ""
+    return f"whose loss was {number(frame.loss)}: it began in its backward{rule}"
+
+
+def _rule(frame: HistoryFrame, facts: list[Fact]) -> str:
+    """The op whose own gradient was finite, and the one of what it took was not; of several users of that, each."""
+    norms = {fact.id: record.gradient or 0.0 for fact, record in zip(facts, frame.records, strict=True)}
+    users: defaultdict[int, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        for source in {taken.source for taken in fact.inputs if taken.source is not None}:
+            users[source].append(fact)
+    for id in reversed(norms):
+        if not isfinite(norms[id]) and users[id] and all(isfinite(norms[user.id]) for user in users[id]):
+            return f", in the rule of {' or '.join([_run(user) for user in users[id]])}"
+    return ""
+
+
+def _run(fact: Fact) -> str:
+    what = fact.kind if fact.op is None else fact.op.name
+    return what if fact.place is None else f"{what} at {fact.place}"
+
+
+def alike(frame: HistoryFrame, last: HistoryFrame) -> bool:
+    """Whether two backwards went through the same ops."""
+    return [_look(frame, at) for at in range(len(frame.records))] == [
+        _look(last, at) for at in range(len(last.records))
+    ]
+
+
+def _look(frame: HistoryFrame, at: int) -> tuple[str, str | None, tuple[str, ...], bool]:
+    record = frame.records[at]
+    return record.kind, record.op, record.scopes, at in frame.roots
+
+
+def grown(frames: Sequence[HistoryFrame]) -> str | None:
+    """That the loss of a loop grew without bound, if it did: up to the last frame in which it is a finite number."""
+    known = [frame for frame in frames if frame.loss is not None and alike(frame, frames[-1])]
+    finite = [(frame.number, frame.loss) for frame in known if frame.loss is not None and isfinite(frame.loss)]
+    start = len(finite) - 1
+    while start > 0 and finite[start - 1][1] < finite[start][1]:
+        start -= 1
+    if len(finite) - start < _RUN:
+        return None
+    (since, least), (until, most) = finite[start], finite[-1]
+    if most < _FAR * max(abs(least), abs(finite[0][1])):
+        return None
+    return (
+        f"the loss has grown from {number(least)} in backward {since:,} to {number(most)} in backward {until:,}: each "
+        "step goes further than the one before. Try a smaller learning rate, inputs of a size near 1, or "
+        "nn.utils.clip_grad_norm_()."
+    )

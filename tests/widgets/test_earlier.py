@@ -1,0 +1,109 @@
+"""What went wrong in an earlier backward of a loop, as a finding of the last one."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn, optim
+from nbgrad.nn import functional
+from nbgrad.widgets.describe import describe
+
+
+def trained(
+    loss: Callable[[nn.Sequential, int], nbgrad.Tensor], steps: int, lr: float = 0.1, history: int = 48
+) -> list[str]:
+    """The findings after so many steps of a small network, whose ``loss`` knows the number of the step."""
+    nbgrad.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = optim.SGD(net.parameters(), lr=lr)
+    with nbgrad.AutogradGraph(history=history) as graph:
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss(net, step).backward()
+            optimizer.step()
+    return [problem["text"] for problem in describe(graph)["problems"]]
+
+
+def of_a_root(net: nn.Sequential, step: int) -> nbgrad.Tensor:
+    """A finite loss whose gradient is not, in the third step."""
+    out: nbgrad.Tensor = net(nbgrad.ones(5, 3)).square()
+    return (out * (step != 2)).sqrt().sum()
+
+
+def of_a_bad_number(net: nn.Sequential, step: int) -> nbgrad.Tensor:
+    """A loss that is NaN in the third step, because what is known is."""
+    out: nbgrad.Tensor = net(nbgrad.ones(5, 3))
+    return (out - (float("nan") if step == 2 else 1.0)).square().mean()
+
+
+def of_one_root_of_two_uses(net: nn.Sequential, step: int) -> nbgrad.Tensor:
+    """What is bad comes by one way alone, and goes on through what others have used."""
+    out: nbgrad.Tensor = net(nbgrad.ones(5, 3))
+    distance = (out * (step != 2)).abs().sum(1).sqrt().sum()
+    return distance + out.square().mean()
+
+
+SINCE = "NaN is in weight (4, 3) in Sequential > 0 (Linear) and 3 others since the step after backward 3, "
+STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
+
+
+def test_where_a_backward_spoiled_the_parameters_the_op_is_named() -> None:
+    (text,) = trained(of_a_root, 6)
+    assert text.startswith(f"{SINCE}whose loss was 0: it began in its backward, in the rule of sqrt at tests/widgets/")
+    assert text.endswith(f"`return (out * (step != 2)).sqrt().sum()`. {STOP}")
+
+
+def test_who_gave_a_sound_part_of_a_bad_gradient_is_not_blamed() -> None:
+    (text,) = trained(of_one_root_of_two_uses, 6)
+    assert "in the rule of sqrt at tests/widgets/" in text
+    assert "square" not in text
+
+
+def test_where_a_forward_did_its_loss_tells() -> None:
+    (text,) = trained(of_a_bad_number, 6)
+    assert text == f"{SINCE}whose loss was nan: it began in its forward. {STOP}"
+
+
+def test_between_two_frames_only_those_are_named() -> None:
+    (text,) = trained(lambda net, step: of_a_bad_number(net, 2 if step == 20 else 0), 60, history=4)
+    assert text.startswith(
+        "NaN is in weight (4, 3) in Sequential > 0 (Linear) and 3 others since one of the steps between backward "
+    )
+    assert text.endswith(STOP)
+
+
+def test_without_a_history_the_parameters_are_where_it_begins() -> None:
+    texts = trained(of_a_root, 6, history=0)
+    assert texts[0] == "NaN begins here, in the forward of parameter (weight)"
+
+
+def regression(net: nn.Module, step: int) -> nbgrad.Tensor:
+    x = torch.linspace(-9, 9, 15).reshape(5, 3)
+    return functional.mse_loss(net(x), x.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("steps", [10, 200])
+def test_a_loss_that_grew_without_bound_says_so(steps: int) -> None:
+    nbgrad.manual_seed(0)
+    net = nn.Linear(3, 1)
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(steps):
+            optimizer.zero_grad()
+            regression(net, step).backward()
+            optimizer.step()
+    texts = [problem["text"] for problem in describe(graph)["problems"]]
+    (text,) = [text for text in texts if "the loss has grown" in text]
+    assert text.startswith("the loss has grown from 300 in backward 1 to ")
+    assert text.endswith(
+        "each step goes further than the one before. Try a smaller learning rate, inputs of a size near 1, or "
+        "nn.utils.clip_grad_norm_()."
+    )
+    assert len(texts) == (1 if steps == 10 else 2)
+
+
+def test_a_loss_that_falls_or_that_is_another_one_has_not_grown() -> None:
+    assert trained(regression, 30, lr=1e-3) == []
+    assert trained(lambda net, step: regression(net, step) * (1e6 if step == 9 else 1.0), 10, lr=1e-9) == []
