@@ -34,7 +34,7 @@ def silent(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
     One that is part of a loss, as in max(0, 1 - score), is off where all is well: it is none of a layer.
     """
     made = {fact.id: fact for fact in facts}
-    ahead = _leading_to_learned(facts)
+    ahead = leading_to_learned(facts)
     known: dict[Any, list[tuple[Fact, str]]] = {}
     for fact in facts:
         if fact.op is None or fact.op.name not in _FLAT or fact.gradient is None or not fact.inputs:
@@ -107,7 +107,7 @@ def _is_learned(fact: Fact | None) -> bool:
     return fact is not None and fact.kind in ("parameter", "leaf")
 
 
-def _leading_to_learned(facts: list[Fact]) -> set[int]:
+def leading_to_learned(facts: list[Fact]) -> set[int]:
     """The ops whose result goes into an op that takes something learned besides, or into what leads to one."""
     made, found = {fact.id: fact for fact in facts}, set[int]()
     for fact in reversed(facts):

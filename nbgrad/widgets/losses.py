@@ -1,0 +1,105 @@
+"""Losses that are given something else than they take: probabilities for scores, scores for log-probabilities."""
+
+from collections.abc import Iterator
+
+from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.silent import leading_to_learned
+from nbgrad.widgets.wording import number
+
+_SCORES = ("cross_entropy", "binary_cross_entropy_with_logits")
+"""The losses that make probabilities of scores themselves."""
+
+_PROBABILITIES = ("softmax", "sigmoid")
+"""The ops that make probabilities."""
+
+_PASSING = ("view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "getitem", "clone", "to")
+"""The ops that pass the same numbers on."""
+
+_ROUNDED = 1e-2
+"""So far a log-probability of half precision may be above 0."""
+
+
+def mistaken(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
+    """The losses that were given what they do not take, and a softmax of one number, and what is to be said of each."""
+    made = {fact.id: fact for fact in facts}
+    ahead: set[int] | None = None
+    for fact in facts:
+        if fact.op is None:
+            continue
+        told = None
+        if fact.op.name in _SCORES:
+            told = _squashed(fact, _giver(fact, made))
+        elif fact.op.name == "nll_loss":
+            told = _unlogged(_giver(fact, made)) or _across(made.get(fact.inputs[0].source or 0))
+        elif fact.op.name in ("softmax", "log_softmax") and fact.gradient is not None and _single(fact):
+            ahead = leading_to_learned(facts) if ahead is None else ahead
+            told = None if fact.id in ahead else _alone(fact)
+        if told is not None:
+            yield fact, told
+
+
+def _giver(fact: Fact, made: dict[int, Fact]) -> Fact | None:
+    """What made the numbers that are the input of ``fact``."""
+    found = made.get(fact.inputs[0].source or 0)
+    while found is not None and found.op is not None and found.op.name in _PASSING:
+        found = made.get(found.inputs[0].source or 0)
+    return found
+
+
+def _squashed(fact: Fact, giver: Fact | None) -> str | None:
+    what = _name(fact)
+    if giver is None or _name(giver) not in _PROBABILITIES:
+        return None
+    return (
+        f"{what} takes scores and makes probabilities of them itself, but it is given those of {_run(giver)}: the loss "
+        f"does not come near 0 and the gradients are small. Leave out {_name(giver)}"
+    )
+
+
+def _unlogged(giver: Fact | None) -> str | None:
+    if giver is None:
+        return None
+    remedy = "give it what log_softmax makes, or the scores to cross_entropy"
+    if _name(giver) in _PROBABILITIES:
+        return f"nll_loss takes log-probabilities, but it is given the probabilities of {_run(giver)}: {remedy}"
+    high = None if giver.value is None else giver.value.high
+    if high is not None and high > _ROUNDED:
+        return (
+            f"nll_loss takes log-probabilities, which are never above 0, but it is given numbers up to {number(high)}: "
+            f"{remedy}"
+        )
+    return None
+
+
+def _across(giver: Fact | None) -> str | None:
+    """``giver`` is what the loss takes as it is: its dimensions are the loss's."""
+    if giver is None or _name(giver) != "log_softmax" or not giver.shape:
+        return None
+    classes, dim = min(1, len(giver.shape) - 1), giver.settings.get("dim")
+    if not isinstance(dim, int) or dim % len(giver.shape) == classes:
+        return None
+    return (
+        f"the classes of nll_loss are dimension {classes} of its input of shape {giver.shape}, but {_run(giver)} goes "
+        f"along dim={dim}: what it makes are no probabilities of classes. Use dim={classes}"
+    )
+
+
+def _single(fact: Fact) -> bool:
+    dim = fact.settings.get("dim")
+    return isinstance(dim, int) and bool(fact.shape) and fact.shape[dim] == 1
+
+
+def _alone(fact: Fact) -> str:
+    always = "1" if _name(fact) == "softmax" else "0"
+    return (
+        f"{_run(fact)} goes along a dimension of size 1 of {fact.shape}, so it always gives {always} and lets no "
+        "gradient through: use sigmoid for one number, or give it a score for each of two classes"
+    )
+
+
+def _name(fact: Fact) -> str:
+    return "" if fact.op is None else fact.op.name
+
+
+def _run(fact: Fact) -> str:
+    return _name(fact) if fact.place is None else f"{_name(fact)} at {fact.place}"
