@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.silent import leading_to_learned
 from nbgrad.widgets.wording import number
 
 _SCORES = ("cross_entropy", "binary_cross_entropy_with_logits")
@@ -20,9 +19,8 @@ _ROUNDED = 1e-2
 
 
 def mistaken(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
-    """The losses that were given what they do not take, and a softmax of one number, and what is to be said of each."""
+    """The losses that were given what they do not take, and what is to be said of each."""
     made = {fact.id: fact for fact in facts}
-    ahead: set[int] | None = None
     for fact in facts:
         if fact.op is None:
             continue
@@ -31,9 +29,6 @@ def mistaken(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
             told = _squashed(fact, _giver(fact, made))
         elif fact.op.name == "nll_loss":
             told = _unlogged(_giver(fact, made)) or _across(made.get(fact.inputs[0].source or 0))
-        elif fact.op.name in ("softmax", "log_softmax") and fact.gradient is not None and _single(fact):
-            ahead = leading_to_learned(facts) if ahead is None else ahead
-            told = None if fact.id in ahead else _alone(fact)
         if told is not None:
             yield fact, told
 
@@ -81,19 +76,6 @@ def _across(giver: Fact | None) -> str | None:
     return (
         f"the classes of nll_loss are dimension {classes} of its input of shape {giver.shape}, but {_run(giver)} goes "
         f"along dim={dim}: what it makes are no probabilities of classes. Use dim={classes}"
-    )
-
-
-def _single(fact: Fact) -> bool:
-    dim = fact.settings.get("dim")
-    return isinstance(dim, int) and bool(fact.shape) and fact.shape[dim] == 1
-
-
-def _alone(fact: Fact) -> str:
-    always = "1" if _name(fact) == "softmax" else "0"
-    return (
-        f"{_run(fact)} goes along a dimension of size 1 of {fact.shape}, so it always gives {always} and lets no "
-        "gradient through: use sigmoid for one number, or give it a score for each of two classes"
     )
 
 

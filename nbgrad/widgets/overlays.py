@@ -111,20 +111,49 @@ def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Ov
 
 def verdicts(facts: list[Fact], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
     """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it."""
-    squares: defaultdict[Scope, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for fact in facts:
-        if fact.kind == "parameter" and fact.scope is not None and fact.gradient is not None:
-            squares[fact.scope][0] += fact.gradient.norm**2
-            squares[fact.scope][1] += prod(fact.shape)
-    sizes = {scope: sqrt(total / count) for scope, (total, count) in squares.items() if count}
+    return [
+        Verdict(kind=kind, scope=ids(scope), text=f"{' > '.join(scope.path())}: typical gradient {number(size)}{said}")
+        for scope, (kind, size, said) in _judgements(facts).items()
+    ]
+
+
+def starved(facts: list[Fact]) -> set[int]:
+    """The ids of the parameters of modules that get no gradient, or one that has vanished on the way to them."""
+    least = [scope for scope, (kind, *_) in _judgements(facts).items() if kind in ("vanishing", "none")]
+    return {fact.id for scope, learned in _modules(facts).items() if scope in least for fact in learned}
+
+
+def _judgements(facts: list[Fact]) -> dict[Scope, tuple[_Kind, float, str]]:
+    """For each module what its gradients are, their typical size, and what there is to say of it."""
+    sizes: dict[Scope, float] = {}
+    for scope, learned in _modules(facts).items():
+        norms = [(fact.gradient.norm, prod(fact.shape)) for fact in learned if fact.gradient is not None]
+        if count := sum(elements for _, elements in norms):
+            sizes[scope] = sqrt(sum(norm**2 for norm, _ in norms) / count)
     sound = [scope for scope, size in sizes.items() if isfinite(size) and size > 0]
     beginning = sound[-_BEGINNING:]
     typical = median([sizes[scope] for scope in beginning]) if beginning else 0.0
-    found: list[Verdict] = []
+    found: dict[Scope, tuple[_Kind, float, str]] = {}
     for scope, size in sizes.items():
         kind, said = _judged(scope, size, typical, beginning)
-        text = f"{' > '.join(scope.path())}: typical gradient {number(size)}{said}"
-        found.append(Verdict(kind=kind, scope=ids(scope), text=text))
+        found[scope] = kind, size, said
+    return found
+
+
+def _modules(facts: list[Fact]) -> dict[Scope, list[Fact]]:
+    """The parameters that have a gradient, by the module call that uses them.
+
+    One that a rule used first, as where gradients are differentiated, belongs to the first module that does.
+    """
+    users: dict[int, Scope] = {}
+    for fact in facts:
+        for taken in fact.inputs if fact.scope is not None else ():
+            users.setdefault(taken.source or 0, fact.scope)  # type: ignore[arg-type]  # it is not None
+    found: defaultdict[Scope, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        scope = fact.scope or users.get(fact.id)
+        if fact.kind == "parameter" and scope is not None and fact.gradient is not None:
+            found[scope].append(fact)
     return found
 
 

@@ -13,7 +13,9 @@ from nbgrad.core.stats import Stats
 from nbgrad.widgets import earlier
 from nbgrad.widgets.description import Edge, Problem
 from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.falls import falls
 from nbgrad.widgets.losses import mistaken
+from nbgrad.widgets.overlays import starved
 from nbgrad.widgets.plain import plain
 from nbgrad.widgets.silent import silent
 
@@ -38,7 +40,12 @@ def problems(
     found += [*_beginnings(facts, ids, frames, hidden=bool(spoiled)), *_grown(facts, ids, frames)]
     found += _unreached(graph, ids)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
-    told = [*silent(facts), *mistaken(facts), *[(fact, text) for fact, text, _ in unseen]]
+    told = [
+        *silent(facts),
+        *falls(facts, starved(facts)),
+        *mistaken(facts),
+        *[(fact, text) for fact, text, _ in unseen],
+    ]
     found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in told]
     warned = dict.fromkeys(
         (edge["reduction"]["warning"], edge["target"])

@@ -10,7 +10,7 @@ import numpy as np
 from nbgrad.core.stats import Stats
 from nbgrad.widgets.facts import Fact
 
-_FLAT = ("relu", "relu6", "threshold", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink")
+FLAT = ("relu", "relu6", "threshold", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink")
 """The activations that have a slope of exactly 0 on a part of the line."""
 
 _CHANNELS = ("conv", "batch_norm", "instance_norm", "group_norm")
@@ -37,7 +37,7 @@ def silent(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
     ahead = leading_to_learned(facts)
     known: dict[Any, list[tuple[Fact, str]]] = {}
     for fact in facts:
-        if fact.op is None or fact.op.name not in _FLAT or fact.gradient is None or not fact.inputs:
+        if fact.op is None or fact.op.name not in FLAT or fact.gradient is None or not fact.inputs:
             continue
         source, passed = made.get(fact.inputs[0].source or 0), fact.inputs[0].gradient
         if source is None or passed is None or not (fact.id in ahead or _takes_learned(source, made)):

@@ -63,13 +63,6 @@ def test_what_a_loss_does_not_take_is_a_finding(
     assert text.endswith(end)
 
 
-@pytest.mark.parametrize("dim", [1, -1])
-def test_a_softmax_of_one_number_is_a_finding(dim: int) -> None:
-    (text,) = found(lambda x: (x.softmax(dim) - 0.5).square().mean(), size=1)
-    assert text.startswith("softmax at tests/widgets/test_losses.py")
-    assert "a dimension of size 1 of (4, 1), so it always gives 1 and lets no gradient through" in text
-
-
 @pytest.mark.parametrize(
     "loss",
     [
@@ -86,12 +79,3 @@ def test_a_softmax_of_one_number_is_a_finding(dim: int) -> None:
 )
 def test_what_a_loss_takes_is_none(loss: Callable[[nbgrad.Tensor], nbgrad.Tensor]) -> None:
     assert found(loss) == []
-
-
-def test_nor_is_attention_to_one_token() -> None:
-    net = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
-    with nbgrad.AutogradGraph() as graph:
-        x = nbgrad.randn(2, 1, 4)
-        weights = (x @ net.linear1.weight[:4].mT @ x.mT).softmax(-1)
-        net(weights @ x).square().mean().backward()
-    assert [one["text"] for one in describe(graph)["problems"] if "softmax" in one["text"]] == []

@@ -1,0 +1,118 @@
+"""Where the gradient ends, or falls at once, on its way to modules that get none or next to none."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import isfinite, prod
+
+import torch
+
+from nbgrad.core.contents import dtype_name
+from nbgrad.core.record import Input
+from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.silent import FLAT, leading_to_learned
+from nbgrad.widgets.wording import number
+
+_FALL = 1e-2
+"""An op that passes on less than this part of a gradient is where it falls, and not one of many that shrink it."""
+
+_SMALL = 1e-2
+"""A number as small as this is told of, where the gradient was multiplied with it."""
+
+_TINY = 1e-5
+"""A gradient of float16 whose numbers are typically below this may become 0 where it is multiplied with a weight."""
+
+_PRODUCTS = ("mul", "linear", "matmul", "bmm", "addmm", "einsum", "conv")
+"""The ops, or what their names begin with, that multiply the gradient of one input with the other."""
+
+_STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
+"""The ops whose slope is 0 wherever they have one."""
+
+
+def falls(facts: list[Fact], starved: set[int]) -> Iterator[tuple[Fact, str]]:
+    """The ops at which a gradient ends or falls on its way to parameters that get none, and what is to be said of each.
+
+    Of activations that are flat on a part of the line, ``silent`` tells.
+
+    Args:
+        facts: what the last backward ran through.
+        starved: the ids of these parameters.
+    """
+    made = {fact.id: fact for fact in facts}
+    below, ahead = set(starved), leading_to_learned(facts)
+    found: defaultdict[tuple[object, ...], list[tuple[Fact, str]]] = defaultdict(list)
+    for fact in facts:
+        taken = [one for one in fact.inputs if one.source in below]
+        if not taken:
+            continue
+        below.add(fact.id)
+        for one in taken:
+            text = None if fact.op is None or fact.op.name in FLAT else _told(fact, one, made, inside=fact.id in ahead)
+            if text is not None:
+                found[fact.op and fact.op.name, fact.file, fact.line].append((fact, text))
+    for calls in found.values():
+        fact, text = calls[-1]  # where the gradient came first
+        yield fact, text + (f". So it is in {len(calls) - 1:,} more of its calls there" if len(calls) > 1 else "")
+
+
+def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -> str | None:
+    source, came, went = made[taken.source or 0], fact.gradient, taken.gradient
+    if came is None or went is None or source.op is None or source.gradient is None:
+        return None
+    if fact.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(fact)):
+        return None
+    scope = f", in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
+    where = f"{fact.op.name if fact.place is None else f'{fact.op.name} at {fact.place}'}{scope}"
+    if source.gradient.norm == 0:
+        return (
+            f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "
+            f"to {taken.name}{_why(fact, taken, made)}"
+        )
+    # Of one that others use too, or that only the loss does, nothing is said: a mean passes small parts on.
+    if inside and went.norm < _FALL * came.norm and source.gradient.norm <= 2 * went.norm:
+        return (
+            f"the gradient falls at {where}: from norm {number(came.norm)} to {number(went.norm)} for {taken.name}"
+            f"{_why(fact, taken, made)}"
+        )
+    return None
+
+
+def _meant(fact: Fact) -> bool:
+    """Whether a loss, which no layer follows, is 0 or has a weight of 0."""
+    weights = [taken.literal for taken in fact.inputs] if fact.op is not None and fact.op.name == "mul" else []
+    return 0 in weights or (fact.value is not None and fact.value.norm == 0)
+
+
+def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
+    """What it was multiplied with, or that the op is flat, as far as that is known."""
+    op = "" if fact.op is None else fact.op.name
+    if op in ("softmax", "log_softmax") and isinstance(dim := fact.settings.get("dim"), int) and fact.shape[dim] == 1:
+        return f": of one number, as along dim={dim} of {fact.shape}, it is always the same. Use sigmoid, or two scores"
+    if op in _STEPS:
+        return f": the slope of {op} is 0 everywhere"
+    if _underflowed(fact, taken):
+        return f": it is too small for {dtype_name(fact.dtype)}. Scale the loss, as optim.GradScaler does"
+    if not op.startswith(_PRODUCTS):
+        return ""
+    for other in fact.inputs:
+        of = made.get(other.source or 0)
+        if other is taken or other.name == "bias" or of is None or of.value is None or of.value.low is None:
+            continue
+        most = max(-of.value.low, of.value.high or 0.0)
+        later = of.since is not None and of.since.what is not None  # by a step, after which it is not 0 by chance
+        if most > (0.0 if later else _SMALL):
+            continue
+        what = of.name or (f"the result of {of.op.name}" if of.op is not None else other.name)
+        return f", because {what} {of.shape} is {'all 0' if most == 0 else f'{number(most)} at most'}"
+    return ""
+
+
+def _underflowed(fact: Fact, taken: Input) -> bool:
+    """Whether a gradient became 0 because the element type has no smaller number: that of float16 is 6e-8."""
+    came = fact.gradient
+    return (
+        fact.dtype is torch.float16
+        and came is not None
+        and taken.gradient is not None
+        and taken.gradient.norm == 0
+        and came.norm < _TINY * max(1, prod(came.shape)) ** 0.5
+    )
