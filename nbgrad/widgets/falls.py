@@ -9,7 +9,7 @@ import torch
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.record import Input
 from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.silent import FLAT, leading_to_learned
+from nbgrad.widgets.silent import FLAT, STEEP, leading_to_learned
 from nbgrad.widgets.wording import number
 
 _FALL = 1e-2
@@ -31,7 +31,7 @@ _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
 def falls(facts: list[Fact], starved: set[int]) -> Iterator[tuple[Fact, str]]:
     """The ops at which a gradient ends or falls on its way to parameters that get none, and what is to be said of each.
 
-    Of activations that are flat on a part of the line, ``silent`` tells.
+    Of activations that are flat on a part of the line, or nearly so, ``silent`` tells.
 
     Args:
         facts: what the last backward ran through.
@@ -67,6 +67,8 @@ def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -> s
             f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "
             f"to {taken.name}{_why(fact, taken, made)}"
         )
+    if fact.op.name in STEEP:
+        return None
     # Of one that others use too, or that only the loss does, nothing is said: a mean passes small parts on.
     if inside and went.norm < _FALL * came.norm and source.gradient.norm <= 2 * went.norm:
         return (
@@ -87,22 +89,26 @@ def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
     op = "" if fact.op is None else fact.op.name
     if op in ("softmax", "log_softmax") and isinstance(dim := fact.settings.get("dim"), int) and fact.shape[dim] == 1:
         return f": of one number, as along dim={dim} of {fact.shape}, it is always the same. Use sigmoid, or two scores"
+    if op in STEEP:
+        return ": all of its inputs lie so far from 0 that it is flat there"
     if op in _STEPS:
         return f": the slope of {op} is 0 everywhere"
     if _underflowed(fact, taken):
         return f": it is too small for {dtype_name(fact.dtype)}. Scale the loss, as optim.GradScaler does"
-    if not op.startswith(_PRODUCTS):
-        return ""
+    return _factor(fact, taken, made) if op.startswith(_PRODUCTS) else ""
+
+
+def _factor(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
+    """That the other factor of a product is 0 or small."""
     for other in fact.inputs:
         of = made.get(other.source or 0)
         if other is taken or other.name == "bias" or of is None or of.value is None or of.value.low is None:
             continue
         most = max(-of.value.low, of.value.high or 0.0)
         later = of.since is not None and of.since.what is not None  # by a step, after which it is not 0 by chance
-        if most > (0.0 if later else _SMALL):
-            continue
-        what = of.name or (f"the result of {of.op.name}" if of.op is not None else other.name)
-        return f", because {what} {of.shape} is {'all 0' if most == 0 else f'{number(most)} at most'}"
+        if most <= (0.0 if later else _SMALL):
+            what = of.name or (f"the result of {of.op.name}" if of.op is not None else other.name)
+            return f", because {what} {of.shape} is {'all 0' if most == 0 else f'{number(most)} at most'}"
     return ""
 
 

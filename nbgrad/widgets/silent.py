@@ -9,9 +9,16 @@ import numpy as np
 
 from nbgrad.core.stats import Stats
 from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.wording import number
 
 FLAT = ("relu", "relu6", "threshold", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink")
 """The activations that have a slope of exactly 0 on a part of the line."""
+
+STEEP = {"sigmoid": 0.25, "tanh": 1.0}
+"""The activations that are nearly flat on both sides, and how steep they are in the middle."""
+
+_FLATTER = 0.15
+"""Of a gradient that comes to one of these a sound layer passes on more than this part of what it can at most."""
 
 _CHANNELS = ("conv", "batch_norm", "instance_norm", "group_norm")
 """Ops beginning so give units along the second dimension, and those of the next line along the last one."""
@@ -37,12 +44,16 @@ def silent(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
     ahead = leading_to_learned(facts)
     known: dict[Any, list[tuple[Fact, str]]] = {}
     for fact in facts:
-        if fact.op is None or fact.op.name not in FLAT or fact.gradient is None or not fact.inputs:
+        if fact.op is None or fact.gradient is None or not fact.inputs or fact.op.name not in (*FLAT, *STEEP):
             continue
         source, passed = made.get(fact.inputs[0].source or 0), fact.inputs[0].gradient
         if source is None or passed is None or not (fact.id in ahead or _takes_learned(source, made)):
             continue
-        if told := _told(fact, source, fact.gradient, passed, made):
+        if fact.op.name in STEEP:
+            told = _saturated(fact, fact.gradient, passed) if fact.id in ahead else None
+        else:
+            told = _told(fact, source, fact.gradient, passed, made)
+        if told:
             known.setdefault((fact.op.name, fact.file, fact.line, fact.scope and fact.scope.path()), []).append(
                 (fact, told)
             )
@@ -51,10 +62,27 @@ def silent(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
         yield first[0], f"{first[1]}{again}"
 
 
+def _saturated(fact: Fact, gradient: Stats, passed: Stats) -> str | None:
+    """Where exactly nothing is passed on, ``falls`` tells."""
+    most = 0.0 if fact.op is None else gradient.norm * STEEP[fact.op.name]
+    if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < _FEW * _SAMPLES:
+        return None
+    return (
+        f"{_what(fact)} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
+        f"flat there, and of a gradient of norm {number(gradient.norm)} only {number(passed.norm)} goes on. Bring them "
+        "to a size near 1: normalize the data, put a normalization before it, or begin with smaller weights."
+    )
+
+
+def _what(fact: Fact) -> str:
+    op = "" if fact.op is None else fact.op.name
+    return f"{op} ({fact.name})" if fact.name else op
+
+
 def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> str | None:
     if fact.op is None or not 0 < gradient.norm < inf:
         return None
-    what = f"{fact.op.name} ({fact.name})" if fact.name else fact.op.name
+    what = _what(fact)
     remedy = "Try a smaller learning rate, another initialisation, or leaky_relu."
     if passed.norm == 0:
         if prod(passed.shape) < _FEW:

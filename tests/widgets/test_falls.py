@@ -56,7 +56,10 @@ def test_the_block_where_a_gradient_vanishes_is_named_with_its_line(by: float) -
 ENDS: dict[str, tuple[str, Callable[[nbgrad.Tensor], nbgrad.Tensor]]] = {
     "round": (": the slope of round is 0 everywhere", lambda x: x.round() - 1),
     "clamp": ("exactly 0 goes on to input", lambda x: (x + 9).clamp(0, 1)),
-    "sigmoid": ("exactly 0 goes on to input", lambda x: (x * 1e4 + 1e6).sigmoid()),
+    "sigmoid": (
+        "exactly 0 goes on to input: all of its inputs lie so far from 0 that it is flat there",
+        lambda x: (x * 1e4 + 1e6).sigmoid(),
+    ),
     "softmax": (
         "of one number, as along dim=-1 of (16, 8, 1), it is always the same",
         lambda x: x[..., None].softmax(-1),

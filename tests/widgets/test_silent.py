@@ -76,6 +76,24 @@ def test_most_units_that_are_off_for_all_samples_are_a_finding(
     assert found(lambda: functional.relu(few(nbgrad.randn(*shape)))) == []
 
 
+def between(activation: nn.Module, size: float, width: int = 16) -> nbgrad.Tensor:
+    nbgrad.manual_seed(0)
+    x = nbgrad.randn(16, 8) * size
+    made: nbgrad.Tensor = nn.Sequential(nn.Linear(8, width), activation, nn.Linear(width, 1))(x)
+    return made
+
+
+@pytest.mark.parametrize(("activation", "name"), [(nn.Sigmoid(), "sigmoid"), (nn.Tanh(), "tanh")])
+@pytest.mark.parametrize("width", [16, 200])
+def test_one_that_is_nearly_flat_for_most_of_its_inputs_is_a_finding(
+    activation: nn.Module, name: str, width: int
+) -> None:
+    (text,) = found(lambda: between(activation, 255.0, width))
+    assert text.startswith(f"{name} is saturated: most of its inputs, of shape (16, {width}), lie so far from 0")
+    assert found(lambda: between(activation, 3.0, width)) == []
+    assert found(lambda: activation(nn.Linear(8, 16)(nbgrad.randn(16, 8) * 255))) == [], "what is learned may be sure"
+
+
 def hinge() -> nbgrad.Tensor:
     score, side = nn.Linear(2, 1)(nbgrad.zeros(16, 2)), nbgrad.zeros(16, 1)
     return functional.relu(side * score - 1)
