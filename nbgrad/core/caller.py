@@ -165,6 +165,19 @@ def called_by_user() -> bool:
 
 _MACHINERY = {
     f"{_PACKAGE}core{os.sep}{name}.py"
-    for name in ("arrays", "caller", "interop", "listener", "modes", "op", "row", "strict", "tensor", "uses")
+    for name in (
+        "arrays",
+        "caller",
+        "contents",
+        "graph",
+        "interop",
+        "listener",
+        "modes",
+        "op",
+        "row",
+        "strict",
+        "tensor",
+        "uses",
+    )
 }
 """What stands between a call of the user's and the code that asks who called."""

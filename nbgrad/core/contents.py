@@ -105,6 +105,7 @@ class Contents:
 
     _data: torch.Tensor
     _needs_grad: bool
+    _tell_read: Any
 
     @property
     def shape(self) -> torch.Size:
@@ -256,10 +257,12 @@ class Contents:
 
     def item(self) -> Any:
         """The value of a tensor with one element as a Python number."""
+        self._tell_read("item()")
         return self._data.item()
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
+        self._tell_read("tolist()")
         return self._data.tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
@@ -273,6 +276,7 @@ class Contents:
         """
         if self._needs_grad and not force:
             raise RuntimeError("numpy() on a tensor that needs a gradient would lose it: use t.detach().numpy()")
+        self._tell_read("numpy(force=True)")
         result: np.ndarray[Any, Any] = self._data.numpy(force=force)
         return result
 
@@ -291,6 +295,7 @@ class Contents:
         return bool(self._data)
 
     def __float__(self) -> float:
+        self._tell_read("float()")
         return float(self._data)
 
     def __int__(self) -> int:

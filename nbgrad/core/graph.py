@@ -21,6 +21,7 @@ from nbgrad.core.queries import Queries
 from nbgrad.core.record import Failure, Ran, Record, number_of
 from nbgrad.core.since import Since, since
 from nbgrad.core.stats import summarise_all
+from nbgrad.core.tensor import Tensor
 from nbgrad.core.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.update import Update
 
@@ -123,6 +124,11 @@ class AutogradGraph(Listener, Queries):
         """Forget everything recorded so far; an open graph goes on recording."""
         self._forget()
 
+    def on_read(self, tensor: Tensor, what: str) -> None:
+        """Remember that numbers were taken from what was computed: a path that ends there may have meant them."""
+        if not self.closed:
+            self._uses.read(tensor, what)
+
     # What others ask it.
 
     @property
@@ -200,6 +206,14 @@ class AutogradGraph(Listener, Queries):
             For each the id of its record, and with its shape what the module calls it that the user called.
         """
         return self._known_paths().unheld()
+
+    def nothing_ran(self) -> bool:
+        """Whether no op ran here on a tensor that needs a gradient, also none whose result is gone."""
+        return self._known_paths().empty
+
+    def began_at_leaf(self) -> bool:
+        """Whether the last backward began at a leaf, which nothing led to: it reached that alone."""
+        return bool(self._notes.roots) and self._known_paths().reached == set(self._notes.roots)
 
     def spoiled(self) -> list[str]:
         """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.

@@ -68,6 +68,9 @@ class Observer:
     def on_detach(self, tensor: "Tensor", detached: "Tensor", what: str) -> None:
         """``what``, as "detach()", has cut ``detached`` from the graph of ``tensor``."""
 
+    def on_read(self, tensor: "Tensor", what: str) -> None:
+        """``what``, as ".data" or "item()", gave the values of ``tensor``, which needs a gradient, without it."""
+
     def on_change(self, changed: "Sequence[torch.Tensor]", what: str) -> None:
         """``what``, an in-place method or an optimizer, has changed the data of each tensor in ``changed``."""
 
@@ -372,6 +375,13 @@ def tell_detached(tensor: "Tensor", detached: "Tensor", what: str) -> None:
     """Tell whoever observes that ``what`` has cut ``detached`` from the graph of ``tensor``."""
     for observer in _STATE.get().observers:
         observer.on_detach(tensor, detached, what)
+
+
+def tell_read(tensor: "Tensor", what: str) -> None:
+    """Tell whoever observes that ``what`` gave the values of ``tensor`` without a history, if it has one."""
+    if tensor._needs_grad:
+        for observer in _STATE.get().observers:
+            observer.on_read(tensor, what)
 
 
 def restoring(function: F) -> F:

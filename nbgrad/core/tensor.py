@@ -18,7 +18,7 @@ from nbgrad.core.contents import Contents, check_device, check_differentiable, d
 from nbgrad.core.foreign import check_asker, check_cut
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import current, tell_changed, tell_detached
+from nbgrad.core.modes import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.node import Leaf, Node, Origin, Output
 from nbgrad.core.strict import warn_copied, warn_number
 
@@ -33,10 +33,13 @@ class Tensor(TensorBase, Contents, TensorMethods):
     """
 
     __slots__ = ()
+    _tell_read = tell_read
 
     @property
     def data(self) -> torch.Tensor:
         """The raw ``torch.Tensor``, not a copy; assign another one to replace it, as torch allows for leaves."""
+        if self._needs_grad and self._origin.__class__ is not Leaf:  # those of parameters are read all the time
+            tell_read(self, ".data")
         return self._data
 
     @data.setter

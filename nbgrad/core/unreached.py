@@ -113,6 +113,7 @@ class Paths:
         self._facts = facts
         self._reached = set(uses.reached)
         self._cuts = uses.cuts()
+        self._reads = uses.reads()
         self._refused = uses.refused
         self._used_in = uses.scopes()
         self._frozen = list(uses.frozen.values())
@@ -128,6 +129,16 @@ class Paths:
             for id, held in self._leaves.items()
             if (tensor := held()) is not None and not tensor.requires_grad
         }
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing ran on a tensor that needs a gradient."""
+        return not self._facts and not self._cuts
+
+    @property
+    def reached(self) -> set[int]:
+        """The ids of what the last backward gave a gradient."""
+        return self._reached
 
     def unreached(self, named: Iterable[tuple[str | None, Tensor]] | None) -> list[Unreached]:
         """Those of ``named``, or of the leaves in the record, that the last backward did not reach."""
@@ -223,7 +234,13 @@ class Paths:
                 reason = f"{fact.what} at {fact.place} leads to the loss, but gives this input no gradient"
                 return "no gradient", reason, fact.place
         last = self._facts[path[-1]]
-        return "elsewhere", f"it ends at {last.what} at {last.place}, which does not lead to the loss", last.place
+        read = next((self._reads[seq] for seq in reversed(path) if seq in self._reads), None)
+        numbers = "" if read is None else f": {read[0]} at {read[1]} takes its numbers alone"
+        return (
+            "elsewhere",
+            f"it ends at {last.what} at {last.place}, which does not lead to the loss{numbers}",
+            last.place,
+        )
 
     def _through(self, seq: int, cut: Cut) -> str:
         """What ``cut`` off the result of ``seq``; of what the function at its place made on the way nothing is said."""

@@ -118,6 +118,7 @@ class Uses:
         self.refused = False
         self.frozen: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
         self._cuts: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
+        self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of what a path ended in
 
     def unrecorded(self, op: Op, args: tuple[Any, ...], results: tuple[Any, ...], *, enabled: bool) -> None:
@@ -168,6 +169,14 @@ class Uses:
         if not cut.inside and tensor.requires_grad:
             self._note(tensor.origin, cut)
 
+    def read(self, tensor: Tensor, what: str) -> None:
+        """The user took the values of ``tensor``, without its history; those of a leaf are looked at all the time."""
+        origin = tensor._origin
+        if origin is None or isinstance(origin, Leaf) or not called_by_user():
+            return
+        self._reads.make_room()
+        self._reads.setdefault(record_id(origin), (ref(origin), what, user_place()))
+
     def ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
         """Where the paths of gradients ended that ``data`` were computed along; empty where none is known."""
         known, cuts = self._ends.get(id(data), (None, ()))
@@ -187,6 +196,10 @@ class Uses:
     def cuts(self) -> dict[int, Cut]:
         """Where the path to what was used without history ends, by the id of the tensor that was used."""
         return {seq: found for seq, (_, found, _) in self._cuts.items()}
+
+    def reads(self) -> dict[int, tuple[str, Place]]:
+        """How and where the user took the values of what an op made, first, by its id."""
+        return {seq: (what, place) for seq, (_, what, place) in self._reads.items()}
 
     def scopes(self) -> dict[int, Scope | None]:
         """The scope of that use, by the same ids."""

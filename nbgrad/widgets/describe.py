@@ -273,12 +273,18 @@ def _notes(graph: AutogradGraph, facts: list[Fact], error: BaseException | None)
 
 def _empty(graph: AutogradGraph) -> str:
     """Why there is nothing to show."""
+    if graph.backwards and graph.began_at_leaf():
+        return (
+            "The backward began at a tensor that no op made, so nothing else got a gradient: one that was made of "
+            "numbers, as nbgrad.tensor(loss.item(), requires_grad=True) is, or that requires_grad_() made a leaf. Begin "
+            "it at the result of the ops."
+        )
     if graph.backwards:
         return (
             "A backward ran here, but no op that it went through: they ran before this graph was opened. Run the ops "
             "in the same cell to see them."
         )
-    if graph.unreached():
+    if not graph.nothing_ran():
         return (
             "Nothing is left to show of what ran here on tensors that need a gradient: no backward went through it, "
             "and it was inside no_grad() or its results are gone."

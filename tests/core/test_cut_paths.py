@@ -227,3 +227,39 @@ def test_what_stays_is_not_looked_through_at_every_op(monkeypatch: pytest.Monkey
     with nbgrad.AutogradGraph(), nbgrad.no_grad():
         kept += [W * 2 for _ in range(4500)]
     assert 2000 < looked < 3 * 4500
+
+
+def scaled_data(made: Tensor) -> Any:
+    return made.data * 2
+
+
+READS: dict[str, Callable[[Tensor], Any]] = {
+    ".data": scaled_data,
+    "tolist()": lambda made: nbgrad.tensor(made.tolist()),
+    "item()": lambda made: made.sum().item(),
+    "float()": lambda made: float(made.sum()),
+    "numpy(force=True)": lambda made: torch.from_numpy(made.numpy(force=True)),
+}
+
+
+@pytest.mark.parametrize("what", READS)
+def test_where_numbers_alone_are_taken_that_is_where_the_path_ends(what: str) -> None:
+    take, other = READS[what], nn.Parameter([1.0])
+    with nbgrad.AutogradGraph() as graph:
+        values = take(W.exp())
+        (other * values).sum().backward()
+    (found,) = graph.unreached({"W": W})
+    assert found.kind == "elsewhere"
+    assert f"which does not lead to the loss: {what} at tests/core/test_cut_paths.py:" in found.reason
+    assert found.reason.endswith("takes its numbers alone")
+
+
+def test_numbers_that_are_looked_at_end_no_path_that_goes_on() -> None:
+    other = nn.Parameter([1.0])
+    with nbgrad.AutogradGraph() as graph:
+        made = W.exp()
+        assert made.sum().item() > 0
+        (other * (made * 2).detach()).sum().backward()
+    (found,) = graph.unreached({"W": W})
+    assert found.kind == "detached"
+    assert "item()" not in found.reason

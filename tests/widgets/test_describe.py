@@ -215,11 +215,19 @@ def test_notes_say_what_is_missing() -> None:
     assert "requires_grad=True" in describe(nothing)["notes"][0]
     with nbgrad.AutogradGraph() as no_op:
         nbgrad.tensor(1.0, requires_grad=True).backward()
-    assert describe(no_op)["notes"][0].startswith("A backward ran here, but no op that it went through")
+    assert describe(no_op)["notes"][0].startswith(
+        "The backward began at a tensor that no op made, so nothing else got a"
+    )
+    with nbgrad.AutogradGraph() as of_numbers:
+        nbgrad.tensor((nbgrad.tensor(1.0, requires_grad=True) * 2).item(), requires_grad=True).backward()
+    assert describe(of_numbers)["notes"] == describe(no_op)["notes"]
+    with nbgrad.AutogradGraph() as gone:
+        (nbgrad.tensor(1.0, requires_grad=True) * 2).item()
+    assert "its results are gone" in describe(gone)["notes"][0]
     earlier = nbgrad.tensor(1.0, requires_grad=True) * 2
     with nbgrad.AutogradGraph() as backward_only:
         earlier.backward()
-    assert describe(backward_only)["notes"] == describe(no_op)["notes"]
+    assert describe(backward_only)["notes"][0].startswith("A backward ran here, but no op that it went through")
     leaf = nbgrad.tensor(1.0, requires_grad=True)
     with nbgrad.AutogradGraph() as no_history, nbgrad.no_grad():
         leaf * 2
