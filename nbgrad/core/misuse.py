@@ -31,7 +31,8 @@ def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[An
     elif isinstance(error, NotImplementedError) and (lacking := _LACKING.search(str(error))):
         error = type(error)(f"{op.name}({_given(op, values)}): {_no_kernel(op, values, lacking[1])}")
     elif type(error) in (RuntimeError, IndexError, TypeError, ValueError):
-        error = type(error)(f"{op.name}({_given(op, values)}): {error}{_in_one_dtype(op, error, values)}")
+        said, remedy = str(error), _remedy(op, error, values)
+        error = type(error)(f"{op.name}({_given(op, values)}): {said.rstrip('.') if remedy else said}{remedy}")
     return told_of(error, op, args)
 
 
@@ -101,13 +102,8 @@ def _no_kernel(op: "Op", values: list[Any], name: str) -> str:
     place = f" on {given[0][1].device.type}" if given else ""
     wanted = ".float()" if not dtype.is_floating_point and not dtype.is_complex else ""
     wanted = wanted or (".float()" if dtype in (torch.float16, torch.bfloat16) else ".real" if dtype.is_complex else "")
-    written = [f"{_variable(one) or input}{wanted}" for input, one in given] if wanted else []
+    written = [_call(input, one, wanted) for input, one in given] if wanted else []
     return f"torch has no kernel for {dtype_name(dtype)}{place}" + (f": write {', '.join(written)}" if written else "")
-
-
-def _variable(data: torch.Tensor) -> str | None:
-    """What the user calls the tensor with these ``data``."""
-    return variable_name(lambda tensor: tensor._data is data)
 
 
 def told_of(error: E, op: "Op", args: tuple[Any, ...]) -> E:
@@ -122,6 +118,67 @@ def _given(op: "Op", values: Sequence[Any]) -> str:
     return "; ".join(told(name, value) for name, value in named if no_tensor(name, value) is None)
 
 
+def _remedy(op: "Op", error: Exception, values: list[Any]) -> str:
+    """What to write instead, where that is known: a sentence that begins with the end of the one before."""
+    given = {name: one for name, one in zip(op.inputs, values, strict=True) if isinstance(one, torch.Tensor)}
+    input, target, weight = given.get("input"), given.get("target"), given.get("weight")
+    if op.name in {"cross_entropy", "nll_loss"} and input is not None and target is not None and input.ndim:
+        return _of_classes(input, target)
+    if op.name == "embedding" and input is not None and weight is not None:
+        return _of_rows(input, weight.shape[0])
+    if op.name == "binary_cross_entropy" and "between 0 and 1" in str(error) and input is not None:
+        scores = bool(((input < 0) | (input > 1)).any())
+        return ". Give scores to binary_cross_entropy_with_logits, or sigmoid of them to this" if scores else ""
+    return _in_one_dtype(op, error, values)
+
+
+def _of_classes(scores: torch.Tensor, target: torch.Tensor) -> str:
+    """What is wrong with the numbers of classes that a loss was given."""
+    dim = min(1, scores.ndim - 1)
+    wanted = (*scores.shape[:dim], *scores.shape[dim + 1 :])
+    numbers = f". The numbers of the classes have shape {wanted} and type int64"
+    if target.shape == wanted and target.dtype not in {torch.int64, torch.uint8}:
+        return f"{numbers}: {_call('target', target, '.long()')}"
+    if target.dtype.is_floating_point:
+        return ""
+    if target.shape == scores.shape:
+        return f"{numbers}: {_call('target', target, f'.argmax({dim})')}"
+    if target.ndim == len(wanted) + 1 and target.shape[dim] == 1 and target.squeeze(dim).shape == wanted:
+        return f"{numbers}: {_call('target', target, f'.squeeze({dim})')}"
+    return _outside("target", target, scores.shape[dim], "classes") if target.shape == wanted else ""
+
+
+def _of_rows(indices: torch.Tensor, rows: int) -> str:
+    """What is wrong with the numbers of rows that an embedding was given."""
+    if indices.dtype.is_floating_point:
+        return f". Rows have whole numbers: {_call('input', indices, '.long()')}"
+    return _outside("input", indices, rows, "rows")
+
+
+def _outside(name: str, indices: torch.Tensor, count: int, what: str) -> str:
+    """Which of ``indices`` is the first that there is not; what a GPU was asked for in vain cannot be looked at."""
+    if indices.device.type != "cpu":
+        return ""
+    wrong = (indices >= count).nonzero()
+    if not len(wrong):  # one below 0 may be what a loss is told to ignore
+        wrong = ((indices < 0) & (indices != _IGNORED)).nonzero()
+    if not len(wrong):
+        return ""
+    at = tuple(wrong[0].tolist())
+    found = f"{name}[{', '.join(map(str, at))}]" if at else name
+    return f": {found} is {indices[at].item()}, and there are {count} {what}, 0 to {count - 1}"
+
+
+_IGNORED = -100
+"""The class that losses leave out unless they are told otherwise."""
+
+
+def _call(name: str, one: torch.Tensor, call: str) -> str:
+    """``call`` on the user's variable, or on the input of that name."""
+    known = variable_name(lambda tensor: tensor._data is one)
+    return f"{known}{call}" if known else f"{call} on {name!r}"
+
+
 def _in_one_dtype(op: "Op", error: Exception, values: list[Any]) -> str:
     """What to write where torch asks for one element type: numpy's numbers are float64, those of blocks float32."""
     given = {name: one for name, one in zip(op.inputs, values, strict=True) if isinstance(one, torch.Tensor)}
@@ -132,11 +189,7 @@ def _in_one_dtype(op: "Op", error: Exception, values: list[Any]) -> str:
     wanted = learned.dtype if learned is not None else torch.float32 if torch.float32 in kinds else max(kinds, key=str)
     if wanted not in _CONVERSIONS:
         return ""
-    calls = []
-    for name, one in given.items():
-        if one.dtype is not wanted:
-            known = _variable(one)
-            calls.append(f"{known}{_CONVERSIONS[wanted]}" if known else f"{_CONVERSIONS[wanted]} on {name!r}")
+    calls = [_call(name, one, _CONVERSIONS[wanted]) for name, one in given.items() if one.dtype is not wanted]
     return f". Give them one dtype: {', '.join(calls)}"
 
 

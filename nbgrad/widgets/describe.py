@@ -276,8 +276,8 @@ def _empty(graph: AutogradGraph) -> str:
     if graph.backwards and graph.began_at_leaf():
         return (
             "The backward began at a tensor that no op made, so nothing else got a gradient: one that was made of "
-            "numbers, as nbgrad.tensor(loss.item(), requires_grad=True) is, or that requires_grad_() made a leaf. Begin "
-            "it at the result of the ops."
+            "numbers, as nbgrad.tensor(loss.item(), requires_grad=True) is, or that requires_grad_() made a leaf. "
+            "Begin it at the result of the ops."
         )
     if graph.backwards:
         return (

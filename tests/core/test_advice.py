@@ -706,7 +706,7 @@ def test_every_row_names_itself_and_the_input_that_is_no_tensor(row: Op) -> None
     [
         (lambda x: x.softmax(0), "softmax(input of shape (2,) and dtype int64): torch has no kernel for int64 on cpu"),
         (nn.functional.gelu, ": write x.float()"),
-        (lambda x: nn.functional.cross_entropy(x.reshape(1, 2), tensor([1])), ": write input.float()"),
+        (lambda x: nn.functional.cross_entropy(x.reshape(1, 2), tensor([1])), ": write .float() on 'input'"),
         (lambda x: nbgrad.gcd(x.float(), x.float()), "torch has no kernel for float32 on cpu"),
     ],
 )
@@ -755,3 +755,51 @@ def test_an_attribute_error_of_the_users_own_forward_is_as_it_was() -> None:
 
     with pytest.raises(AttributeError, match=r"^'NoneType' object has no attribute 'missing'$"):
         Mine()(None)
+
+
+# Numbers of classes and of rows.
+
+SCORES = nbgrad.ones(4, 3, requires_grad=True)
+CLASSES = nbgrad.tensor([0, 1, 2, 0])
+TYPED = r"\. The numbers of the classes have shape \(4,\) and type int64: "
+
+
+@pytest.mark.parametrize("loss", [nn.functional.cross_entropy, nn.functional.nll_loss])
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        (CLASSES.float, rf"{TYPED}labels\.long\(\)$"),
+        (CLASSES.int, rf"{TYPED}labels\.long\(\)$"),
+        (lambda: CLASSES.unsqueeze(1), rf"{TYPED}labels\.squeeze\(1\)$"),
+        (lambda: nn.functional.one_hot(CLASSES, 3), rf"{TYPED}labels\.argmax\(1\)$"),
+        (lambda: CLASSES * 2, r": target\[2\] is 4, and there are 3 classes, 0 to 2$"),
+        (lambda: CLASSES - 1, r": target\[0\] is -1, and there are 3 classes, 0 to 2$"),
+    ],
+)
+def test_a_loss_says_which_classes_it_takes(loss: Any, wrong: Callable[[], Tensor], remedy: str) -> None:
+    labels = wrong()
+    with pytest.raises((RuntimeError, IndexError), match=remedy):
+        loss(SCORES, labels)
+
+
+def test_a_target_without_a_variable_is_called_as_the_loss_does() -> None:
+    with pytest.raises(RuntimeError, match=rf"{TYPED}\.long\(\) on 'target'$"):
+        nn.functional.cross_entropy(SCORES, torch.zeros(4, dtype=torch.int32))
+
+
+def test_an_embedding_says_which_row_there_is_not() -> None:
+    table, words = nn.Embedding(10, 4), nbgrad.tensor([[1, 2], [3, 11]])
+    with pytest.raises(
+        IndexError, match=r"index out of range in self: input\[1, 1\] is 11, and there are 10 rows, 0 to 9"
+    ):
+        table(words)
+    numbers = words.float()
+    with pytest.raises(RuntimeError, match=r"\. Rows have whole numbers: numbers\.long\(\)$"):
+        table(numbers)
+
+
+def test_a_loss_of_probabilities_says_where_scores_go() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"between 0 and 1\. Give scores to binary_cross_entropy_with_logits, or sigmoid"
+    ):
+        nn.functional.binary_cross_entropy(SCORES * 2, nbgrad.ones(4, 3))
