@@ -11,6 +11,9 @@ from nbgrad.widgets.wording import counted, number
 _FAR = 1e3
 """A loss has grown without bound that is so many times what it was."""
 
+_MORE = 1.01
+"""A gradient that is larger than another by no more than this was summed in another order."""
+
 _RUN = 4
 """So many frames in turn have to show it: one may be of a hard batch."""
 
@@ -105,3 +108,28 @@ def grown(frames: Sequence[HistoryFrame]) -> str | None:
         "step goes further than the one before. Try a smaller learning rate, inputs of a size near 1, or "
         "nn.utils.clip_grad_norm_()."
     )
+
+
+def added_up(facts: list[Fact], frames: Sequence[HistoryFrame]) -> list[Fact]:
+    """The parameters whose ``.grad`` nobody has cleared, though a step came after each backward.
+
+    Backwards that share a step, as where gradients are accumulated, have one update; and to clip makes a ``.grad``
+    smaller.
+    """
+    found = []
+    for at, fact in enumerate(facts):
+        since, came = fact.since, fact.gradient
+        if since is None or since.grad is None or came is None or not (since.what or "").endswith(".step()"):
+            continue
+        if since.grad.norm > _MORE * came.norm and _stepped(frames, at):
+            found.append(fact)
+    return found
+
+
+def _stepped(frames: Sequence[HistoryFrame], at: int) -> bool:
+    """Whether each of the first backwards had a step of its own that changed what the record at ``at`` is of."""
+    if not all(alike(frame, frames[-1]) for frame in frames[:_RUN]):
+        return False  # of two losses both may be in one step
+    updates = [frame.records[at].update for frame in frames[:_RUN]]
+    known = [update for update in updates if update is not None]
+    return len(known) > 1 and len(set(known)) == len(known)

@@ -18,6 +18,7 @@ from nbgrad.widgets.losses import mistaken
 from nbgrad.widgets.overlays import starved
 from nbgrad.widgets.plain import plain
 from nbgrad.widgets.silent import silent
+from nbgrad.widgets.wording import counted
 
 _MOST = 20
 
@@ -38,6 +39,7 @@ def problems(
     spoiled = graph.spoiled()
     found = [Problem(kind="nan", text=text, node=None) for text in spoiled]
     found += [*_beginnings(facts, ids, frames, hidden=bool(spoiled)), *_grown(facts, ids, frames)]
+    found += _added_up(facts, ids, frames)
     found += _unreached(graph, ids)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
     told = [
@@ -186,6 +188,20 @@ def _grown(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]) -
     text = earlier.grown(frames) if len(frames) > 1 else None
     root = next((ids[fact.id] for fact in facts if fact.root), None)
     return [] if text is None else [Problem(kind="warning", text=text, node=root)]
+
+
+def _added_up(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]) -> list[Problem]:
+    """That the gradients of all steps are added up, at the first parameter."""
+    if not (found := earlier.added_up(facts, frames) if frames else []):
+        return []
+    first, *others = found
+    more = f" and of {counted(len(others), 'other')}" if others else ""
+    step = first.since.what if first.since is not None else None
+    text = (
+        f"the .grad of {first.name or f'a {first.kind}'} {first.shape}{more} holds more than the last backward "
+        f"brought, though {step} came after each: gradients of earlier steps are in it. Call zero_grad() in every step"
+    )
+    return [Problem(kind="warning", text=text, node=ids[first.id])]
 
 
 def _what(fact: Fact) -> str:

@@ -83,8 +83,9 @@ def suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> str | 
     stretched = shape_text(taken.reduction.target)
     if len(shapes) == 2 and unpaired(_Shaped(shapes[0]), _Shaped(shapes[1])):
         a, b = map(shape_text, shapes)
+        made = np.broadcast_shapes(*shapes)  # a loss makes one number of it
         return (
-            f"{a} against {b} makes {shape_text(fact.shape)}: each number of one meets every number of the other. "
+            f"{a} against {b} makes {shape_text(made)}: each number of one meets every number of the other. "
             "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
         )
     if is_loss(fact) and taken.reduction.terms > 1:

@@ -107,3 +107,39 @@ def test_a_loss_that_grew_without_bound_says_so(steps: int) -> None:
 def test_a_loss_that_falls_or_that_is_another_one_has_not_grown() -> None:
     assert trained(regression, 30, lr=1e-3) == []
     assert trained(lambda net, step: regression(net, step) * (1e6 if step == 9 else 1.0), 10, lr=1e-9) == []
+
+
+@pytest.mark.parametrize("steps", [5, 90])
+@pytest.mark.parametrize(("clear", "every", "wrong"), [(False, 1, True), (True, 1, False), (True, 3, False)])
+def test_gradients_of_all_steps_that_add_up_are_a_finding(steps: int, clear: bool, every: int, wrong: bool) -> None:
+    nbgrad.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = optim.SGD(net.parameters(), lr=1e-3)
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(every * steps):
+            regression(net, step).backward()
+            if step % every == every - 1:
+                nn.utils.clip_grad_norm_(net.parameters(), 1e3)
+                optimizer.step()
+                if clear and step < every * steps - 1:
+                    optimizer.zero_grad()
+    texts = [problem["text"] for problem in describe(graph)["problems"]]
+    assert len(texts) == wrong
+    for text in texts:
+        assert text.startswith("the .grad of weight (4, 3) and of 3 others holds more than the last backward brought, ")
+        assert text.endswith(
+            "though SGD.step() came after each: gradients of earlier steps are in it. Call zero_grad() in every step"
+        )
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_two_losses_in_one_step_are_none(power: int) -> None:
+    net = nn.Linear(3, 1)
+    optimizer = optim.SGD(net.parameters(), lr=1e-7)
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(5):
+            optimizer.zero_grad()
+            regression(net, step).backward()
+            (regression(net, step) ** power).backward()
+            optimizer.step()
+    assert describe(graph)["problems"] == []

@@ -113,6 +113,13 @@ def test_a_loss_that_stretches_is_warned_of() -> None:
     assert "compares each of its numbers with 4 targets" in reduction["warning"]
 
 
+def test_what_a_loss_makes_of_two_shapes_is_not_its_own() -> None:
+    with nbgrad.AutogradGraph() as graph, pytest.warns(UserWarning, match="broadcast"):
+        nn.functional.mse_loss(nbgrad.ones(3, 1, requires_grad=True), nbgrad.ones(3)).backward()
+    (problem,) = describe(graph)["problems"]
+    assert problem["text"].startswith("(3, 1) against (3,) makes (3, 3): ")
+
+
 def test_vanishing_and_exploding_modules_are_told_in_words() -> None:
     layers = [nn.Linear(2, 2) for _ in range(5)]
     with nbgrad.AutogradGraph() as graph:
