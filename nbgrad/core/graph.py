@@ -4,6 +4,7 @@ A graph keeps light facts, one ``Record`` per op, and owns no tensor that the us
 gradients of the last backward, both within a budget. It is poured into rustworkx in bulk when somebody asks.
 """
 
+from collections.abc import Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -129,6 +130,11 @@ class AutogradGraph(Listener, Queries):
         if not self.closed:
             self._uses.read(tensor, what)
 
+    def on_idle_step(self, params: Sequence[Tensor], what: str) -> None:
+        """Remember that a step of an optimizer came after the last backward and found no gradient."""
+        if not self.closed and self._backwards:
+            self._uses.idle_step(params, what, self._backwards)
+
     # What others ask it.
 
     @property
@@ -214,6 +220,11 @@ class AutogradGraph(Listener, Queries):
     def began_at_leaf(self) -> bool:
         """Whether the last backward began at a leaf, which nothing led to: it reached that alone."""
         return bool(self._notes.roots) and self._known_paths().reached == set(self._notes.roots)
+
+    def idle_step(self) -> str | None:
+        """What there is to say of a step after the last backward that changed nothing; None if there was none."""
+        number, text = self._uses.idle
+        return text if number == self._backwards else None
 
     def spoiled(self) -> list[str]:
         """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.

@@ -83,6 +83,9 @@ class Observer:
     def on_step_end(self) -> None:
         """It has changed them; not called when it raised."""
 
+    def on_idle_step(self, params: "Sequence[Tensor]", what: str) -> None:
+        """A step, ``what``, changed nothing: none of the ``params`` that the optimizer holds has a gradient."""
+
     # What error messages ask.
 
     def backward_begun(self) -> tuple[int, str] | None:

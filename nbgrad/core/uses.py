@@ -110,6 +110,7 @@ class Uses:
     Attributes:
         reached: the ids of everything that the last backward reached.
         refused: whether a backward was asked for that could not begin, before any that could.
+        idle: after how many backwards the last step was that changed nothing, and what there is to say of it.
         frozen: the parameters that ops without history used, by their id as an object, each with its first use.
     """
 
@@ -118,6 +119,7 @@ class Uses:
         self.refused = False
         self.frozen: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
         self._cuts: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
+        self.idle: tuple[int, str | None] = (0, None)
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of what a path ended in
 
@@ -176,6 +178,24 @@ class Uses:
             return
         self._reads.make_room()
         self._reads.setdefault(record_id(origin), (ref(origin), what, user_place()))
+
+    def idle_step(self, params: Sequence[Tensor], what: str, backwards: int) -> None:
+        """The step ``what`` came after so many backwards, and none of ``params`` has a gradient."""
+        reached = set(self.reached)
+        if any(record_id(one.origin) in reached for one in params):
+            why = (
+                "those that the last backward brought were cleared since: call zero_grad() before backward(), not "
+                "between it and the step"
+            )
+        else:
+            why = (
+                "the last backward went through others. Make the optimizer of the parameters of the model that is "
+                "trained, once these are no more copied, replaced or frozen"
+            )
+        self.idle = (
+            backwards,
+            f"{what} at {user_place()} changed nothing: none of its {len(params)} parameters has a gradient, and {why}",
+        )
 
     def ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
         """Where the paths of gradients ended that ``data`` were computed along; empty where none is known."""

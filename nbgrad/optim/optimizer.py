@@ -137,15 +137,18 @@ class Optimizer(torch.optim.Optimizer):
         Raises:
             RuntimeError: a gradient is sparse.
         """
-        loss = None
+        loss, idle = None, True
         if closure is not None:
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
             held = [(param, grad.data) for param in group["params"] if (grad := param._grad) is not None]
             if held:
+                idle = False
                 params, grads = [param for param, _ in held], [grad for _, grad in held]
                 self._observed(params, partial(self.update, params, self._dense(grads), group))
+        for observer in current().observers if idle else ():
+            observer.on_idle_step(self._all_params(), self._event)
         return loss
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:

@@ -42,6 +42,9 @@ def problems(
     found += _added_up(facts, ids, frames)
     found += _unreached(graph, ids)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
+    idle = graph.idle_step()
+    if idle is not None and not any(fact.since is not None and fact.since.what for fact in facts):
+        found.append(Problem(kind="warning", text=idle, node=None))
     told = [
         *silent(facts),
         *falls(facts, starved(facts)),

@@ -157,3 +157,34 @@ def test_a_copy_of_an_optimizer_holds_its_parameters() -> None:
             learning.step()
         assert texts(graph) == []
         assert optimizer.param_groups[0]["params"][0] is twin.fc2.weight
+
+
+def test_a_step_that_changed_nothing_says_why() -> None:
+    net = Net()
+    other = copy.deepcopy(net)
+    for model, clears, why in [(other, False, "the last backward went through others"), (net, True, "cleared since")]:
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        with nbgrad.AutogradGraph() as graph:
+            optimizer.step()  # no backward came before
+            for _ in range(2):
+                net(nbgrad.ones(4, 2)).sum().backward()
+                if clears:
+                    optimizer.zero_grad()
+                optimizer.step()
+        (text,) = texts(graph)
+        assert text.startswith("SGD.step() at tests/widgets/test_unheld.py:")
+        assert "changed nothing: none of its 4 parameters has a gradient, and " in text
+        assert why in text
+        net.zero_grad()
+
+
+def test_a_step_that_changed_nothing_is_none_where_others_learn() -> None:
+    net, other = Net(), Net()
+    both = [optim.SGD(one.parameters(), lr=0.1) for one in (net, other)]
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(2):
+            net.zero_grad()
+            net(nbgrad.ones(4, 2)).sum().backward()
+            for optimizer in both:
+                optimizer.step()
+    assert texts(graph) == []
