@@ -33,7 +33,7 @@ def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fac
     scopes = f" in {' > '.join(first.scope.path())}" if first.scope is not None else ""
     more = f" and {counted(len(others), 'other')}" if others else ""
     where = f"{what} is in {first.name or f'a {first.kind}'} {first.shape}{scopes}{more}"
-    at = next((at for at, frame in enumerate(frames[:-1]) if not _finite(frame)), None)
+    at = next((at for at, frame in enumerate(frames[:-1]) if not finite(frame)), None)
     if at is None:
         before = frames[-2].number
         if before == frames[-1].number - 1:
@@ -46,7 +46,8 @@ def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fac
     return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames[-1], facts)}. {_STOP}"
 
 
-def _finite(frame: HistoryFrame) -> bool:
+def finite(frame: HistoryFrame) -> bool:
+    """Whether its loss and all of its gradients are, as far as they are known."""
     numbers = (frame.loss, *[record.gradient for record in frame.records])
     return all(isfinite(one) for one in numbers if one is not None)
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from nbgrad.core import nonfinite
+from nbgrad.core.contents import differentiable
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame
 from nbgrad.core.stats import Stats
@@ -37,8 +38,10 @@ def problems(
     """
     unseen = list(plain(facts))
     spoiled = graph.spoiled()
+    # Where an earlier backward was bad the parameters were before this one, whatever else was.
+    before = not all(map(earlier.finite, frames[:-1])) if frames else graph.backwards > 1
     found = [Problem(kind="nan", text=text, node=None) for text in spoiled]
-    found += [*_beginnings(facts, ids, frames, hidden=bool(spoiled)), *_grown(facts, ids, frames)]
+    found += [*_beginnings(facts, ids, frames, before=before, hidden=bool(spoiled)), *_grown(facts, ids, frames)]
     found += _added_up(facts, ids, frames)
     found += _unreached(graph, ids)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
@@ -67,7 +70,9 @@ def _bad(stats: Stats | None) -> str | None:
     return "NaN" if stats.nan else "Inf" if stats.inf else None
 
 
-def _beginnings(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame], *, hidden: bool) -> list[Problem]:
+def _beginnings(
+    facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame], *, before: bool, hidden: bool
+) -> list[Problem]:
     """The first values that are not finite, and the first gradients: not those that only pass them on.
 
     Of parameters that an earlier backward has spoiled one finding says since when they are.
@@ -76,10 +81,14 @@ def _beginnings(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFram
         facts: of the graph.
         ids: of the nodes.
         frames: the backwards that are remembered.
+        before: whether parameters may have been bad when the last backward began.
         hidden: whether one began where nothing is recorded: a constant that is gone may have held it.
     """
-    gone = {fact.id for fact in facts if hidden and fact.kind == "constant" and fact.value is None}
-    found = list(_forward_beginnings(facts, gone)) or list(_backward_beginnings(facts))
+    unknown = {
+        fact.id for fact in facts if fact.kind == "constant" and fact.value is None and differentiable(fact.dtype)
+    }
+    gone = unknown if hidden else set[int]()
+    found = list(_forward_beginnings(facts, gone if before else unknown)) or list(_backward_beginnings(facts))
     learned = [fact for fact, _ in found if fact.kind in ("parameter", "leaf")] if len(frames) > 1 else []
     if learned:
         text = earlier.spoiled(
@@ -93,25 +102,36 @@ def _beginnings(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFram
     ]
 
 
-def _forward_beginnings(facts: list[Fact], gone: set[int]) -> Iterator[tuple[Fact, str]]:
-    """The first values that are not finite; an Inf that is meant is none, as in a mask, nor is it an anomaly."""
+def _forward_beginnings(facts: list[Fact], unknown: set[int]) -> Iterator[tuple[Fact, str]]:
+    """The first values that are not finite; an Inf that is meant is none, as in a mask, nor is it an anomaly.
+
+    One may have begun in a constant that is ``unknown``, since nobody has kept it.
+    """
     made = {fact.id: fact for fact in facts}
-    later, wrong = _spoiled_since(facts, gone), set[int]()
+    later, wrong = _spoiled_since(facts, unknown), set[int]()
+    doubtful = {id: made[id] for id in unknown}  # the constant that may have brought it, also by values not kept
     for fact in facts:
         bad = _bad(fact.value)
+        given = next((doubtful[one.source] for one in fact.inputs if one.source in doubtful), None)
+        if fact.value is None and given is not None:
+            doubtful[fact.id] = given
         if (fact.value is not None and not bad) or fact.id in later:
             continue
         if not wrong.isdisjoint(taken.source or 0 for taken in fact.inputs):
             wrong.add(fact.id)  # or may be: its value is not kept
         elif bad == "NaN" or (bad == "Inf" and not _meant(fact, made)):
             wrong.add(fact.id)
-            yield fact, f"{bad} begins here, in the forward of {_what(fact)}{_cause(fact, made, bad)}"
+            why = _cause(fact, made, bad)
+            if not why and given is not None:
+                why = f", or is in {given.name or 'a constant'} {given.shape} that led to it and is gone"
+            yield fact, f"{bad} begins here, in the forward of {_what(fact)}{why}"
 
 
-def _spoiled_since(facts: list[Fact], gone: set[int]) -> set[int]:
+def _spoiled_since(facts: list[Fact], unknown: set[int]) -> set[int]:
     """The leaves that are bad only since a step with a bad gradient, which came after the backward.
 
-    What they were before is not known, but what was made of them tells: it is not bad, or not by them alone.
+    What they were before is not known, but what was made of them tells: it is not bad, or not by them alone, or not
+    surely by them, where a constant is ``unknown``.
     """
     changed = {fact.id for fact in facts if fact.since is not None and fact.since.what and _bad(fact.value)}
     if not changed:
@@ -120,7 +140,7 @@ def _spoiled_since(facts: list[Fact], gone: set[int]) -> set[int]:
     for fact in reversed(facts):
         if fact.id in fine if fact.value is None else not _bad(fact.value):
             fine.update(taken.source or 0 for taken in fact.inputs)
-    bad, were_bad = set(gone), set[int]()
+    bad, were_bad = set(unknown), set[int]()
     for fact in facts:
         sources = {taken.source or 0 for taken in fact.inputs}
         if fact.value is None:

@@ -160,3 +160,11 @@ def test_parameters_that_an_earlier_step_has_spoiled_are_where_it_begins(width: 
         f"NaN is in weight ({width}, 3) in Sequential > 0 (Linear) and 3 others since the step after"
     )
     assert "backward 1, whose loss was 0: it began in its backward, in the rule of sqrt at " in text
+
+
+@pytest.mark.parametrize("size", [5, 500])
+def test_a_constant_that_is_gone_may_have_been_where_it_begins_and_not_the_parameters(size: int) -> None:
+    (text,) = _stepped(lambda net: net(nbgrad.tensor([[nan, 1.0, 1.0]] * size) + 0).sum())
+    assert (
+        text == f"NaN begins here, in the forward of linear, or is in a constant ({size}, 3) that led to it and is gone"
+    )
