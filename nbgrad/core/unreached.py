@@ -155,7 +155,9 @@ class Paths:
         ]
 
     def spoiled(self, shown: Container[int]) -> list[str]:
-        """The frozen parameters that ops without history used and that hold a NaN or an Inf, but those ``shown``.
+        """The frozen parameters, and buffers of theirs, that ops without history used and that hold a NaN or an Inf.
+
+        Those ``shown`` are left out.
 
         One of zeros and Inf is a mask, and meant.
         """
@@ -168,8 +170,9 @@ class Paths:
             bad = "NaN" if nonfinite.holds("nan", one.data) else "Inf" if nonfinite.unmeant(one.data) else None
             if bad is not None:
                 name = _path(one, scope) or one.name or "a parameter"
+                which = "frozen" if one.kind == "parameter" else "a buffer"
                 found.append(
-                    f"{bad} is in {name} {tuple(one.shape)}, which is frozen: {cut.what} at {cut.place} uses it"
+                    f"{bad} is in {name} {tuple(one.shape)}, which is {which}: {cut.what} at {cut.place} uses it"
                 )
         return found
 
@@ -257,7 +260,7 @@ def _path(tensor: Tensor, scope: Scope | None) -> str | None:
     found = None
     while scope is not None:
         module = scope.module() if isinstance(scope, ModuleScope) else None
-        for name, one in () if module is None else module.named_parameters():
+        for name, one in () if module is None else (*module.named_parameters(), *module.named_buffers()):
             if one is tensor:
                 found = name if "." in name else f"{scope.label.partition(' ')[0]}.{name}"
         scope = scope.parent

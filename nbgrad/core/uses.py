@@ -111,7 +111,8 @@ class Uses:
         reached: the ids of everything that the last backward reached.
         refused: whether a backward was asked for that could not begin, before any that could.
         idle: after how many backwards the last step was that changed nothing, and what there is to say of it.
-        frozen: the parameters that ops without history used, by their id as an object, each with its first use.
+        frozen: the parameters that ops without history used, and buffers beside them, by their id as an object, each
+            with its first use.
     """
 
     def __init__(self) -> None:
@@ -140,19 +141,21 @@ class Uses:
             elif self._ends:
                 before.update(dict.fromkeys(self.ends(arg._data)))
         if frozen:
-            before[self._frozen_use(op, frozen)] = None
+            before[self._frozen_use(op, frozen, args)] = None
         if cut is not None or before:
             self._end(results, (*before,) if cut is None else (cut,))
 
-    def _frozen_use(self, op: Op, frozen: list[Tensor]) -> Cut:
-        """Where the ``frozen`` parameters were used first: a loop uses the same ones in every step."""
+    def _frozen_use(self, op: Op, frozen: list[Tensor], args: tuple[Any, ...]) -> Cut:
+        """Where the ``frozen`` parameters were used first, with buffers: a loop uses the same ones in every step."""
         known = self.frozen.get(id(frozen[0]))
         if known is not None and known[0]() is frozen[0]:
             return known[1]
         names = dict.fromkeys([one.name or "a parameter" for one in frozen])
         self.frozen.make_room()
         use = Cut("frozen", op.name, *_where(), name=" and ".join(names))
-        self.frozen.update({id(one): (ref(one), use, current().scope) for one in frozen})
+        scope = current().scope
+        buffers = [one for one in args if scope is not None and isinstance(one, Tensor) and scope.attribute(one)]
+        self.frozen.update({id(one): (ref(one), use, scope) for one in (*frozen, *buffers)})
         return use
 
     def beside(self, op: Op, results: tuple[Any, ...]) -> None:

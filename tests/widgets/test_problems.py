@@ -122,6 +122,15 @@ def test_a_frozen_parameter_that_is_not_finite_is_named_where_nothing_is_recorde
     assert found(lambda: net(nbgrad.ones(99, size)))[0].endswith("begins here, in the forward of parameter (weight)")
 
 
+@pytest.mark.parametrize("batch", [8, 500])
+def test_a_buffer_of_a_frozen_part_that_is_not_finite_is_named(batch: int) -> None:
+    net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    net[:2].requires_grad_(False).eval()
+    net[1].running_mean.data[2] = nan
+    (text,) = found(lambda: net(nbgrad.ones(batch, 3)))
+    assert text.startswith("NaN is in 1.running_mean (8,), which is a buffer: batch_norm at tests/widgets/")
+
+
 def test_a_frozen_parameter_that_is_a_mask_is_meant() -> None:
     mask = nbgrad.nn.Parameter(torch.full((3, 3), -inf).triu(1), requires_grad=False)
     assert found(lambda: softmax(scores(1, 2, 3) + (mask * 1)[0], -1)) == []
