@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.caller import Place, variable_name
+from nbgrad.core.caller import Place, user_place, variable_name
 from nbgrad.core.contents import differentiable, dtype_name
 from nbgrad.core.modes import current
 from nbgrad.core.node import Freed, Leaf, Node, Origin, Output
@@ -84,8 +84,17 @@ def freed(node: Node, saved: Freed) -> RuntimeError:
         by = f"by backward {number} of {graph!r} ({saved.place})"
     return RuntimeError(
         f"backward through {node.op.name}{_made_at(node)} a second time: its saved {names} {_were(names)} freed {by}. "
-        "Either keep them there with retain_graph=True, or compute the result anew before this backward."
+        f"{_LOOP if saved.place.same(user_place()) else _ANEW}"
     )
+
+
+_ANEW = "Either keep them there with retain_graph=True, or compute the result anew before this backward."
+
+_LOOP = (
+    "This line ran that backward too: what a loop carries from one round to the next, as the state of an RNN, is to be "
+    "cut off there with detach(); what was computed before the loop is to be computed in it, or kept with "
+    "retain_graph=True."
+)
 
 
 def changed(node: Node, slot: int, value: Any) -> RuntimeError:
@@ -95,11 +104,16 @@ def changed(node: Node, slot: int, value: Any) -> RuntimeError:
     facts = [_role(node, name, named=variable is not None), _made_by(node, name), f"of shape {tuple(value.shape)}"]
     where = f" at {place}" if place is not None else ""
     called = variable if variable and variable.isidentifier() else "y"
-    known = ", ".join(filter(None, facts))
+    known, who = ", ".join(filter(None, facts)), _who(value)
+    remedy = (
+        "Call this backward() before the step, or run its forward after it."
+        if ".step() at " in who
+        else f"Change a clone, as in {called} = {called}.clone(), call backward() before the change, or write the "
+        "change as a new tensor."
+    )
     return RuntimeError(
         f"the gradient of {op}{where} needs {variable or name!r} ({known}) as it was when {op} saved it, but "
-        f"{_who(value)} (it is version {value._version}, saved was version {version}). Change a clone, as in "
-        f"{called} = {called}.clone(), call backward() before the change, or write the change as a new tensor."
+        f"{who} (it is version {value._version}, saved was version {version}). {remedy}"
         f"{'' if place is not None else _WATCH.format(op=op)}"
     )
 

@@ -168,6 +168,36 @@ def test_second_backward_says_what_was_freed_by_which_line_and_both_remedies() -
     assert "compute the result anew before this backward" in text
 
 
+def test_what_a_loop_carries_on_is_to_be_detached() -> None:
+    state, weight = nbgrad.ones(2), leaf(1.0, 2.0)
+
+    def loop() -> None:
+        nonlocal state
+        for _ in range(2):
+            state = (state * weight).tanh()
+            state.sum().backward()
+
+    text = message(loop)
+    assert "a second time: its saved" in text
+    assert text.endswith(
+        "This line ran that backward too: what a loop carries from one round to the next, as the state of an RNN, is "
+        "to be cut off there with detach(); what was computed before the loop is to be computed in it, or kept with "
+        "retain_graph=True."
+    )
+
+
+def test_a_step_of_an_optimizer_between_forward_and_backward_asks_for_another_order() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph():
+        first, second = net(nbgrad.ones(3, 2)).sum(), net(nbgrad.ones(3, 2)).square().sum()
+        first.backward()
+        optimizer.step()
+        text = message(second.backward)
+    assert "SGD.step() at tests/core/test_advice.py" in text
+    assert text.endswith("Call this backward() before the step, or run its forward after it.")
+
+
 def test_second_backward_names_no_input_that_was_not_given() -> None:
     loss = nbgrad.nn.functional.cross_entropy(leaf(1.0, 2.0), nbgrad.tensor(1))
     loss.backward()
