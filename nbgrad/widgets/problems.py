@@ -13,6 +13,7 @@ from nbgrad.core.history import HistoryFrame
 from nbgrad.core.stats import Stats
 from nbgrad.widgets import earlier
 from nbgrad.widgets.description import Edge, Problem
+from nbgrad.widgets.evaluating import evaluating
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.falls import falls
 from nbgrad.widgets.losses import mistaken
@@ -52,6 +53,7 @@ def problems(
         *silent(facts),
         *falls(facts, starved(facts)),
         *mistaken(facts),
+        *evaluating(facts),
         *[(fact, text) for fact, text, _ in unseen],
     ]
     found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in told]
