@@ -51,7 +51,8 @@ class Optimizer(torch.optim.Optimizer):
             raise TypeError(
                 f"params must be a list of tensors or of dicts, got one {type(params).__name__}: put it in a list"
             )
-        if not isinstance(params, Iterable):
+        # A Sequential is iterable too, of modules.
+        if hasattr(params, "named_parameters") or not hasattr(params, "__iter__"):
             raise TypeError(
                 f"params must be a list of tensors or of dicts, got a {type(params).__name__}: "
                 "pass the parameters of a model as model.parameters()"

@@ -140,6 +140,11 @@ def test_repr_is_torchs_without_its_switches():
 
 
 ERRORS = {
+    "a module that is a sequence": (
+        lambda: optim.SGD(nn.Sequential(nn.Linear(1, 1))),
+        TypeError,
+        "got a Sequential: pass the parameters of a model as model.parameters()",
+    ),
     "nothing": (lambda: optim.SGD([]), ValueError, "empty parameter list.*nn.ModuleList.*nn.Parameter"),
     "no parameters": (lambda: optim.SGD(nn.ReLU().parameters()), ValueError, "empty parameter list"),
     "one tensor": (lambda: optim.SGD(nn.Parameter(1.0)), TypeError, "got one Parameter: put it in a list"),
