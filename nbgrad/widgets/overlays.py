@@ -119,7 +119,7 @@ def verdicts(facts: list[Fact], ids: Callable[[Scope | None], str | None]) -> li
 
 def starved(facts: list[Fact]) -> set[int]:
     """The ids of the parameters of modules that get no gradient, or one that has vanished on the way to them."""
-    least = [scope for scope, (kind, *_) in _judgements(facts).items() if kind in ("vanishing", "none")]
+    least = {scope for scope, (kind, *_) in _judgements(facts).items() if kind in ("vanishing", "none")}
     return {fact.id for scope, learned in _modules(facts).items() if scope in least for fact in learned}
 
 
