@@ -48,9 +48,13 @@ class Changes:
         return None if found is None else f"{found[0]} at {found[1]}"
 
     def memories(self) -> set[int]:
-        """Where the memory of every tensor is that is known to have been changed, whatever became of it since."""
-        kept = [tensor for held, _, _ in self._last.values() for one in held if (tensor := one()) is not None]
-        return {*self._alone, *map(memory_of, kept)}
+        """Where the memory of every tensor is that is known to have been changed since a backward, whatever it was.
+
+        What came before the first one, as an initialisation, is no learning.
+        """
+        since = [held for held, _, change in self._last.values() if change[2]]
+        kept = [tensor for held in since for one in held if (tensor := one()) is not None]
+        return {*[memory for memory, (_, change) in self._alone.items() if change[2]], *map(memory_of, kept)}
 
     def since_backward(self, data: Any) -> tuple[str, Place] | None:
         """The same and where, if no backward has ended since."""

@@ -47,6 +47,16 @@ def test_a_parameter_that_no_optimizer_holds_is_a_finding(steps: int) -> None:
     assert texts(graph) == []
 
 
+def test_a_model_that_was_made_in_the_graph_has_not_learned_by_its_initialisation() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        net = Net()
+        nn.init.xavier_uniform_(net.fc2.weight)
+        optimizer = optim.SGD([*net.fc1.parameters(), net.fc2.bias], lr=0.1)
+        net(nbgrad.ones(4, 2)).sum().backward()
+        optimizer.step()
+    assert texts(graph) == [f"fc2.weight (1, 3) {TOLD}"]
+
+
 def test_a_module_and_a_parameter_that_were_forgotten_are_told_of() -> None:
     net, read, scale = Net(), nn.Linear(1, 1, bias=False), nn.Parameter([2.0])
     optimizer = optim.Adam(net.parameters())
