@@ -10,8 +10,9 @@ from IPython.display import display
 
 from nbgrad.core.caller import tensor_variables, user_frame
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import Observer, current, set_state
+from nbgrad.core.modes import current, set_state
 from nbgrad.core.node import record_id
+from nbgrad.core.observer import Observer
 from nbgrad.core.strict import warn_here
 from nbgrad.nn.module import Module
 from nbgrad.options import Options, check_known

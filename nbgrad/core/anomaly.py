@@ -16,8 +16,9 @@ from nbgrad.core.caller import Place, user_place, variable_name
 from nbgrad.core.changes import Changes
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.misuse import told_of
-from nbgrad.core.modes import Observer, Switch, current, set_state
+from nbgrad.core.modes import Switch, current, set_state
 from nbgrad.core.node import Leaf, Node, Origin, Output
+from nbgrad.core.observer import Observer
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
 

@@ -18,8 +18,9 @@ from nbgrad.core.contents import dtype_name
 from nbgrad.core.engine import reachable
 from nbgrad.core.function import FunctionPlan
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.core.modes import Switch, current
 from nbgrad.core.node import Node
+from nbgrad.core.observer import Observer
 from nbgrad.core.probe import Limits, Probe, Problem, floats, gradient_of
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, tensor

@@ -13,8 +13,9 @@ import torch
 
 from nbgrad.core.autocast import Settings
 from nbgrad.core.base import raw_of
-from nbgrad.core.modes import Observer, Switch, current, recording
+from nbgrad.core.modes import Switch, current, recording
 from nbgrad.core.node import Deferred, Node
+from nbgrad.core.observer import Observer
 from nbgrad.core.tensor import Tensor
 
 R = TypeVar("R")

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.modes cimport Observer
+from nbgrad.core.observer cimport Observer
 from nbgrad.core.node cimport Leaf, Node, Output, Steps, Vertex
 
 @cython.final

@@ -19,8 +19,9 @@ from nbgrad.core.caller import user_place
 from nbgrad.core.contents import memory_of
 from nbgrad.core.dispatch import BelowAutograd, outside
 from nbgrad.core.hooks import Hooks, Table, run_accumulated, run_after, run_before
-from nbgrad.core.modes import Observer, Switch, current, restoring
+from nbgrad.core.modes import Switch, current, restoring
 from nbgrad.core.node import Deferred, Freed, Leaf, Node, Origin, Output
+from nbgrad.core.observer import Observer
 
 if TYPE_CHECKING:
     from nbgrad.core.tensor import Tensor

@@ -16,8 +16,9 @@ from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user
 from nbgrad.core.changes import Changes
 from nbgrad.core.frame import FrameRecorder, few
 from nbgrad.core.history import HistoryRecorder, Passed
-from nbgrad.core.modes import Observer, current, recording
+from nbgrad.core.modes import current, recording
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
+from nbgrad.core.observer import Observer
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of, number_of
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope

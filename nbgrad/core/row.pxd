@@ -1,7 +1,8 @@
 cimport cython
 from nbgrad.core.alias cimport link
 from nbgrad.core.base cimport TensorBase
-from nbgrad.core.modes cimport Observer, State, recording, tell
+from nbgrad.core.modes cimport State, recording
+from nbgrad.core.observer cimport Observer, tell
 from nbgrad.core.node cimport Node
 from nbgrad.core.plan cimport Plan
 

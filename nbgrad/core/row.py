@@ -23,8 +23,9 @@ from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
 from nbgrad.core.foreign import check_function
 from nbgrad.core.misuse import INFERENCE, check_foreign, check_given, explained
-from nbgrad.core.modes import current, recording, tell
+from nbgrad.core.modes import current, recording
 from nbgrad.core.node import Node, Output, next_seq
+from nbgrad.core.observer import tell
 from nbgrad.core.plan import JointPlan, Plan, Rule
 from nbgrad.core.samples import Domain, Make, Sample
 from nbgrad.core.tensor import Tensor

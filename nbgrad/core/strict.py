@@ -9,7 +9,8 @@ import torch
 from nbgrad.core.caller import called_by_user, user_frame, variable_name
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.misuse import told_of
-from nbgrad.core.modes import Observer, Switch, current, is_grad_enabled
+from nbgrad.core.modes import Switch, current, is_grad_enabled
+from nbgrad.core.observer import Observer
 
 if TYPE_CHECKING:
     from nbgrad.core.row import Op

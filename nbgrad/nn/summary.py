@@ -10,8 +10,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from nbgrad.core.base import raw_of
-from nbgrad.core.modes import Observer, Switch, current, no_grad
+from nbgrad.core.modes import Switch, current, no_grad
 from nbgrad.core.node import Node
+from nbgrad.core.observer import Observer
 from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.module import Module

@@ -12,7 +12,8 @@ import torch
 
 import nbgrad
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.core.modes import Switch, current
+from nbgrad.core.observer import Observer
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.tasks import finished
 

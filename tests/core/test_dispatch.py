@@ -8,7 +8,8 @@ import torch
 
 import nbgrad
 from nbgrad import Function, Tensor, tensor
-from nbgrad.core.modes import Observer, Switch
+from nbgrad.core.modes import Switch
+from nbgrad.core.observer import Observer
 from nbgrad.core.op import OPS, op
 from nbgrad.core.samples import Make, Sample
 

@@ -13,8 +13,9 @@ import torch
 import nbgrad
 from nbgrad.core.contents import laid_out_as
 from nbgrad.core.engine import reachable
-from nbgrad.core.modes import Observer, current, set_state
+from nbgrad.core.modes import current, set_state
 from nbgrad.core.node import Leaf
+from nbgrad.core.observer import Observer
 from nbgrad.core.op import OPS, op
 from nbgrad.core.row import Op
 from nbgrad.core.samples import unary

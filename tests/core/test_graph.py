@@ -18,7 +18,8 @@ import torch
 import nbgrad
 from nbgrad.core import graph as graph_module
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import Observer, current, set_state
+from nbgrad.core.modes import current, set_state
+from nbgrad.core.observer import Observer
 from nbgrad.core.record import Record
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.programs import garbage

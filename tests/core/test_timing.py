@@ -87,5 +87,5 @@ def test_gradients_that_record_themselves_are_timed_too() -> None:
 
 
 def test_another_graph_has_no_clock() -> None:
-    assert AutogradGraph.on_call is nbgrad.core.modes.Observer.on_call
+    assert AutogradGraph.on_call is nbgrad.core.observer.Observer.on_call
     assert not hasattr(AutogradGraph(), "times")

@@ -107,7 +107,7 @@ def test_a_list_is_no_vector():
         utils.vector_to_parameters([1.0], [nn.Parameter([1.0])])
 
 
-class Changes(nbgrad.core.modes.Observer):
+class Changes(nbgrad.core.observer.Observer):
     """Remembers what it is told of."""
 
     def __init__(self):

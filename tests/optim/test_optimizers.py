@@ -246,7 +246,7 @@ def test_a_step_leaves_nothing_at_the_data(name):
     assert all(param.data is one for param, one in zip(walk.params, data, strict=True))
 
 
-class Changes(nbgrad.core.modes.Observer):
+class Changes(nbgrad.core.observer.Observer):
     """Counts what it is told of."""
 
     def __init__(self):

@@ -7,7 +7,8 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.modes import Observer, Switch, current
+from nbgrad.core.modes import Switch, current
+from nbgrad.core.observer import Observer
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.fold import drawable, fold
 from nbgrad.widgets.folding import Folding
