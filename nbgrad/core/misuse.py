@@ -129,7 +129,16 @@ def _remedy(op: "Op", error: Exception, values: list[Any]) -> str:
     if op.name == "binary_cross_entropy" and "between 0 and 1" in str(error) and input is not None:
         scores = bool(((input < 0) | (input > 1)).any())
         return ". Give scores to binary_cross_entropy_with_logits, or sigmoid of them to this" if scores else ""
-    return _in_one_dtype(op, error, values)
+    return _in_one_dtype(op, error, values) or _as_floats(op, str(error), given)
+
+
+def _as_floats(op: "Op", said: str, given: dict[str, torch.Tensor]) -> str:
+    """What to write where torch ``said`` that whole numbers are none that the op computes with."""
+    kinds = {_C_NAMES[word] for word in re.findall(r"\w+", said) if word in _C_NAMES}
+    whole = {dtype for dtype in kinds if not dtype.is_floating_point and not dtype.is_complex}
+    found = {name: one for name, one in given.items() if one.dtype in whole and name not in op.no_gradient}
+    call = next((_CONVERSIONS[one.dtype] for one in given.values() if one.dtype in _CONVERSIONS), ".float()")
+    return f". Write {', '.join([_call(name, one, call) for name, one in found.items()])}" if found else ""
 
 
 def _of_classes(scores: torch.Tensor, target: torch.Tensor) -> str:

@@ -192,7 +192,14 @@ def uninitialized(*shape: int, device: torch.device | str | None = None, dtype: 
         shape: its size in each dimension.
         device: where it lives; default: the device of the active graph, else torch's default device.
         dtype: the element type; default: torch's default.
+
+    Raises:
+        TypeError: a size is no whole number.
     """
+    if any(isinstance(size, float) for size in shape):
+        raise TypeError(
+            f"the sizes of a parameter are whole numbers, not {shape}: a // b divides to one, a / b to a float"
+        )
     return Parameter(torch.empty(shape, device=_where(device), dtype=dtype))
 
 

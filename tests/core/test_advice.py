@@ -778,6 +778,22 @@ def test_a_condition_of_many_elements_says_what_to_write() -> None:
         assert x > 0
 
 
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (lambda x: x.mean(), "Got: Long. Write x.float()"),
+        (lambda x: nn.functional.adaptive_avg_pool1d(x, 1), "Got: Long. Write x.float()"),
+        (lambda x: nn.functional.prelu(x, tensor([0.5], dtype=torch.float64)), "Double. Write x.double()"),
+    ],
+)
+def test_whole_numbers_that_an_op_cannot_compute_with_are_to_be_made_floats(
+    run: Callable[[Tensor], Any], words: str
+) -> None:
+    with pytest.raises(RuntimeError) as raised:
+        run(tensor([[[1, 2]]]))
+    assert str(raised.value).endswith(words)
+
+
 def test_an_attribute_error_of_the_users_own_forward_is_as_it_was() -> None:
     class Mine(nn.Module):
         def forward(self, x: Any) -> Any:

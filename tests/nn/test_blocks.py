@@ -246,3 +246,11 @@ def test_the_numbers_of_a_padding_are_as_many_as_torch_takes(mode):
             make(lib, (2, 0, 0))(value(torch.randn(2, 3, 4)))
         with pytest.raises((RuntimeError, NotImplementedError)):
             make(lib, (1, 1, 1))(value(torch.randn(1, 2, 3, 4)))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: nn.Linear(7 / 2, 3), lambda: nn.Conv2d(1, 2, 3.0), lambda: nn.Embedding(4.0, 2)]
+)
+def test_a_size_that_is_no_whole_number_is_refused_with_how_to_divide(make):
+    with pytest.raises(TypeError, match=r"are whole numbers, not \(.*\): a // b divides to one"):
+        make()

@@ -80,6 +80,13 @@ def test_torchs_parameters_are_not_ours():
         utils.clip_grad_norm_([torch.ones(2)], 1.0)
 
 
+@pytest.mark.parametrize("make", [lambda: nn.Linear(2, 2), lambda: nn.Sequential(nn.Linear(2, 2))])
+@pytest.mark.parametrize("clip", [utils.clip_grad_norm_, utils.clip_grad_value_])
+def test_a_model_in_the_place_of_its_parameters_is_named(make, clip):
+    with pytest.raises(TypeError, match=r"got a (Linear|Sequential): pass those of a model as model\.parameters\(\)"):
+        clip(make(), 1.0)
+
+
 def test_a_vector_of_parameters_and_back():
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     vector = utils.parameters_to_vector(model.parameters())

@@ -100,6 +100,9 @@ def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None
 
 def _listed(parameters: Params) -> list[Tensor]:
     """The parameters as a list, which can be gone through twice."""
+    if hasattr(parameters, "named_parameters"):
+        kind = type(parameters).__name__
+        raise TypeError(f"parameters must be tensors, got a {kind}: pass those of a model as model.parameters()")
     held = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for one in held:
         if not isinstance(one, Tensor):
