@@ -18,6 +18,9 @@ from nbgrad.widgets.wording import byte_text, duration, number
 _FAR = 1e3
 """How far from those where the backward begins a gradient has to be to be called vanishing or exploding."""
 
+_NEAR = 30.0
+"""And how far the gradient that comes there: where that is no farther off, the parameters matter little or much."""
+
 _BEGINNING = 3
 """So many modules, the last ones with a gradient, are where the backward begins: one alone may be of another kind."""
 
@@ -126,17 +129,34 @@ def starved(facts: list[Fact]) -> set[int]:
 def _judgements(facts: list[Fact]) -> dict[Scope, tuple[_Kind, float, str]]:
     """For each module what its gradients are, their typical size, and what there is to say of it."""
     sizes: dict[Scope, float] = {}
+    comes: dict[Scope, float] = {}
+    arriving = _arriving(facts)
     for scope, learned in _modules(facts).items():
         norms = [(fact.gradient.norm, prod(fact.shape)) for fact in learned if fact.gradient is not None]
         if count := sum(elements for _, elements in norms):
             sizes[scope] = sqrt(sum(norm**2 for norm, _ in norms) / count)
+            comes[scope] = max(arriving[fact.id] for fact in learned)
     sound = [scope for scope, size in sizes.items() if isfinite(size) and size > 0]
     beginning = sound[-_BEGINNING:]
     typical = median([sizes[scope] for scope in beginning]) if beginning else 0.0
+    usual = median([comes[scope] for scope in beginning]) if beginning else 0.0
     found: dict[Scope, tuple[_Kind, float, str]] = {}
     for scope, size in sizes.items():
         kind, said = _judged(scope, size, typical, beginning)
+        if kind in ("vanishing", "exploding") and usual / _NEAR <= comes[scope] <= usual * _NEAR and comes[scope]:
+            kind, said = "sound", ""  # as of the gate before a normalization, which undoes what it does
         found[scope] = kind, size, said
+    return found
+
+
+def _arriving(facts: list[Fact]) -> defaultdict[int, float]:
+    """The typical size of the gradient that comes to what is made with a tensor, by its id; 0 where none is kept."""
+    found: defaultdict[int, float] = defaultdict(float)
+    for fact in facts:
+        if fact.gradient is not None and isfinite(fact.gradient.norm):
+            size = fact.gradient.norm / sqrt(max(1, prod(fact.shape)))
+            for source in {taken.source for taken in fact.inputs if taken.source is not None}:
+                found[source] = max(found[source], size)
     return found
 
 

@@ -153,6 +153,37 @@ def test_the_gradient_that_a_last_norm_lets_through_does_not_explode_there() -> 
     assert last["text"].endswith("larger than in the modules before it: it shrinks on the way from here to them")
 
 
+class Gated(nn.Module):
+    """Its gate is undone by the normalization after it: the gradient of the gate is almost 0, and nothing is wrong."""
+
+    def __init__(self, gate: float = 1.0) -> None:
+        super().__init__()
+        self.norm, self.linear, self.gate = nn.LayerNorm(8), nn.Linear(8, 8), nn.Parameter(gate)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        return nn.functional.gelu(self.linear(self.norm(x))) * self.gate
+
+
+def judged(*gates: float) -> dict[str, str]:
+    """What is said of each module of a network of blocks with these gates."""
+    torch.manual_seed(0)
+    net = nn.Sequential(*map(Gated, gates), nn.Linear(8, 1))
+    with nbgrad.AutogradGraph() as graph:
+        net(nbgrad.randn(32, 8)).square().mean().backward()
+    return {one["text"].partition(":")[0].partition(" > ")[2]: one["kind"] for one in describe(graph)["verdicts"]}
+
+
+def test_a_parameter_that_hardly_matters_does_not_make_its_module_one_where_gradients_vanish() -> None:
+    assert set(judged(*[1.0] * 8).values()) == {"sound"}
+
+
+def test_where_a_gate_lets_next_to_nothing_through_the_gradients_before_it_vanish() -> None:
+    found = judged(*[1.0] * 4, 1e-6, *[1.0] * 3)
+    ahead = [kind for name, kind in found.items() if name[0] in "0123" and ">" in name]
+    assert set(ahead) == {"vanishing"}, found
+    assert {kind for name, kind in found.items() if name[0] in "567"} == {"sound"}, found
+
+
 @pytest.mark.parametrize(("factor", "kind"), [(0.2, "vanishing"), (5.0, "exploding")])
 def test_modules_are_compared_with_those_where_the_backward_begins(factor: float, kind: str) -> None:
     layers = [nn.Linear(2, 2) for _ in range(12)]
