@@ -38,7 +38,8 @@ class Tensor(TensorBase, Contents, TensorMethods):
     @property
     def data(self) -> torch.Tensor:
         """The raw ``torch.Tensor``, not a copy; assign another one to replace it, as torch allows for leaves."""
-        if self._needs_grad and self._origin.__class__ is not Leaf:  # those of parameters are read all the time
+        origin = self._origin
+        if origin is not None and origin.__class__ is not Leaf and self._needs_grad:  # leaves are read all the time
             tell_read(self, ".data")
         return self._data
 
@@ -382,7 +383,7 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
                 "backward() on a complex number: only a real one has an obvious gradient to start from. Make a real "
                 "number of it first, as in y.abs().backward(), or pass gradient=."
             )
-        gradient = Tensor(torch.ones_like(output.data))
+        gradient = Tensor(torch.ones_like(output._data))
     elif isinstance(gradient, torch.Tensor):
         gradient = Tensor(gradient.detach())
     elif not isinstance(gradient, Tensor):

@@ -143,7 +143,7 @@ class Optimizer(torch.optim.Optimizer):
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            held = [(param, grad.data) for param in group["params"] if (grad := param._grad) is not None]
+            held = [(param, grad._data) for param in group["params"] if (grad := param._grad) is not None]
             if held:
                 idle = False
                 params, grads = [param for param, _ in held], [grad for _, grad in held]
@@ -176,7 +176,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _tell(self, params: list[Tensor]) -> None:
         for observer in current().observers:
-            observer.on_change([param.data for param in params], self._event)
+            observer.on_change([param._data for param in params], self._event)
 
     def state_dict(self) -> dict[str, Any]:
         """The state and the settings in torch's format: parameters are numbers, in the order of the groups."""

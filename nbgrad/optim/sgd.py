@@ -68,7 +68,7 @@ class SGD(TorchOptimizer):
         if group["fused"]:  # needs what torch's optimizer adds for a scaler of gradients
             super().update(params, grads, group)
             return
-        data, momentum = [param.data for param in params], group["momentum"]
+        data, momentum = [param._data for param in params], group["momentum"]
         if _is_plain(group):
             torch._foreach_add_(data, grads, alpha=-group["lr"])  # all that torch does then, after many questions
             return
