@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from nbgrad.core.caller import variable_name
-from nbgrad.core.contents import dtype_name, told
+from nbgrad.core.contents import differentiable, dtype_name, told
 from nbgrad.core.modes import current
 
 E = TypeVar("E", bound=Exception)
@@ -18,21 +18,20 @@ if TYPE_CHECKING:
 
 def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
     """The same kind of error, naming the op and what it was given, after every observer was told of it."""
-    typed = isinstance(error, TypeError | AttributeError) or "Expected a value of type" in str(
-        error
-    )  # torch.ops says it
+    said = str(error)
+    typed = isinstance(error, TypeError | AttributeError) or _TYPED in said
     wrong = _no_tensor(op, values) if typed else None
     if wrong is not None:
-        error = TypeError(f"{op.name}({_given(op, values)}): {wrong}")
+        error = TypeError(_about(op, values, wrong))
     elif op.name.startswith("bitwise_") and isinstance(error, NotImplementedError):
         power = "; a power is written x ** 2" if "xor" in op.name else ""
         bits = "only whole numbers and truth values have bits"
-        error = TypeError(f"{op.name}({_given(op, values)}): {bits}{power}")
-    elif isinstance(error, NotImplementedError) and (lacking := _LACKING.search(str(error))):
-        error = type(error)(f"{op.name}({_given(op, values)}): {_no_kernel(op, values, lacking[1])}")
+        error = TypeError(_about(op, values, f"{bits}{power}"))
+    elif isinstance(error, NotImplementedError) and (lacking := _LACKING.search(said)):
+        error = type(error)(_about(op, values, _no_kernel(op, values, lacking[1])))
     elif type(error) in (RuntimeError, IndexError, TypeError, ValueError):
-        said, remedy = str(error), _remedy(op, error, values)
-        error = type(error)(f"{op.name}({_given(op, values)}): {said.rstrip('.') if remedy else said}{remedy}")
+        remedy = _remedy(op, said, values)
+        error = type(error)(_about(op, values, f"{said.rstrip('.') if remedy else said}{remedy}"))
     return told_of(error, op, args)
 
 
@@ -66,9 +65,12 @@ def check_given(op: "Op", args: tuple[Any, ...]) -> int:
     """An error if one of ``args``, none of which is a tensor, cannot stand for one either; -1 otherwise."""
     wrong = _no_tensor(op, args)
     if wrong is not None:
-        raise told_of(TypeError(f"{op.name}({_given(op, args)}): {wrong}"), op, args)
+        raise told_of(TypeError(_about(op, args, wrong)), op, args)
     return -1
 
+
+_TYPED = "Expected a value of type"
+"""What torch.ops says, in a RuntimeError, of an argument that is no tensor."""
 
 _LACKING = re.compile(r"not implemented for '(\w+)'")
 """What torch says where a kernel has no code for an element type, which it calls by its C name."""
@@ -94,16 +96,17 @@ def _no_kernel(op: "Op", values: list[Any], name: str) -> str:
     dtype = _C_NAMES.get(name)
     if dtype is None:
         return f"torch has no kernel for {name}"
-    given = [
-        (input, one)
-        for input, one in zip(op.inputs, values, strict=True)
-        if getattr(one, "dtype", None) is dtype and input not in op.no_gradient
-    ]
-    place = f" on {given[0][1].device.type}" if given else ""
-    wanted = ".float()" if not dtype.is_floating_point and not dtype.is_complex else ""
-    wanted = wanted or (".float()" if dtype in (torch.float16, torch.bfloat16) else ".real" if dtype.is_complex else "")
-    written = [_call(input, one, wanted) for input, one in given] if wanted else []
+    given = _of_types(op, _tensors(op, values), {dtype})
+    place = f" on {next(iter(given.values())).device.type}" if given else ""
+    half = dtype in (torch.float16, torch.bfloat16)
+    wanted = ".float()" if half or not differentiable(dtype) else ".real" if dtype.is_complex else ""
+    written = [_call(input, one, wanted) for input, one in given.items()] if wanted else []
     return f"torch has no kernel for {dtype_name(dtype)}{place}" + (f": write {', '.join(written)}" if written else "")
+
+
+def _of_types(op: "Op", given: dict[str, torch.Tensor], dtypes: set[torch.dtype]) -> dict[str, torch.Tensor]:
+    """Those of the inputs ``given`` that have one of these element types, but classes and indices, which are whole."""
+    return {name: one for name, one in given.items() if one.dtype in dtypes and name not in op.no_gradient}
 
 
 def told_of(error: E, op: "Op", args: tuple[Any, ...]) -> E:
@@ -113,30 +116,36 @@ def told_of(error: E, op: "Op", args: tuple[Any, ...]) -> E:
     return error
 
 
-def _given(op: "Op", values: Sequence[Any]) -> str:
+def _about(op: "Op", values: Sequence[Any], what: str) -> str:
+    """``what``, after the op and what it was given."""
     named = zip(op.inputs, values, strict=True)
-    return "; ".join(told(name, value) for name, value in named if no_tensor(name, value) is None)
+    given = "; ".join(told(name, value) for name, value in named if no_tensor(name, value) is None)
+    return f"{op.name}({given}): {what}"
 
 
-def _remedy(op: "Op", error: Exception, values: list[Any]) -> str:
-    """What to write instead, where that is known: a sentence that begins with the end of the one before."""
-    given = {name: one for name, one in zip(op.inputs, values, strict=True) if isinstance(one, torch.Tensor)}
+def _tensors(op: "Op", values: Sequence[Any]) -> dict[str, torch.Tensor]:
+    """The raw tensors among the inputs, by name."""
+    return {name: one for name, one in zip(op.inputs, values, strict=True) if isinstance(one, torch.Tensor)}
+
+
+def _remedy(op: "Op", said: str, values: list[Any]) -> str:
+    """What to write instead, where known: a sentence that begins with the end of the one that torch ``said``."""
+    given = _tensors(op, values)
     input, target, weight = given.get("input"), given.get("target"), given.get("weight")
     if op.name in {"cross_entropy", "nll_loss"} and input is not None and target is not None and input.ndim:
         return _of_classes(input, target)
     if op.name == "embedding" and input is not None and weight is not None:
         return _of_rows(input, weight.shape[0])
-    if op.name == "binary_cross_entropy" and "between 0 and 1" in str(error) and input is not None:
+    if op.name == "binary_cross_entropy" and "between 0 and 1" in said and input is not None:
         scores = bool(((input < 0) | (input > 1)).any())
         return ". Give scores to binary_cross_entropy_with_logits, or sigmoid of them to this" if scores else ""
-    return _in_one_dtype(op, error, values) or _as_floats(op, str(error), given)
+    return _in_one_dtype(said, given) or _as_floats(op, said, given)
 
 
 def _as_floats(op: "Op", said: str, given: dict[str, torch.Tensor]) -> str:
     """What to write where torch ``said`` that whole numbers are none that the op computes with."""
     kinds = {_C_NAMES[word] for word in re.findall(r"\w+", said) if word in _C_NAMES}
-    whole = {dtype for dtype in kinds if not dtype.is_floating_point and not dtype.is_complex}
-    found = {name: one for name, one in given.items() if one.dtype in whole and name not in op.no_gradient}
+    found = _of_types(op, given, {dtype for dtype in kinds if not differentiable(dtype)})
     call = next((_CONVERSIONS[one.dtype] for one in given.values() if one.dtype in _CONVERSIONS), ".float()")
     return f". Write {', '.join([_call(name, one, call) for name, one in found.items()])}" if found else ""
 
@@ -188,11 +197,10 @@ def _call(name: str, one: torch.Tensor, call: str) -> str:
     return f"{known}{call}" if known else f"{call} on {name!r}"
 
 
-def _in_one_dtype(op: "Op", error: Exception, values: list[Any]) -> str:
+def _in_one_dtype(said: str, given: dict[str, torch.Tensor]) -> str:
     """What to write where torch asks for one element type: numpy's numbers are float64, those of blocks float32."""
-    given = {name: one for name, one in zip(op.inputs, values, strict=True) if isinstance(one, torch.Tensor)}
     kinds = {one.dtype for one in given.values()}
-    if "type" not in str(error) or len(kinds) < 2 or not kinds & _CONVERSIONS.keys():
+    if "type" not in said or len(kinds) < 2 or not kinds & _CONVERSIONS.keys():
         return ""
     learned = given.get("weight")
     wanted = learned.dtype if learned is not None else torch.float32 if torch.float32 in kinds else max(kinds, key=str)

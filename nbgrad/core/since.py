@@ -32,6 +32,11 @@ class Since(NamedTuple):
     place: str | None
     grad: Stats | None
 
+    @property
+    def stepped(self) -> bool:
+        """Whether an optimizer's step has changed its values."""
+        return self.what is not None and self.what.endswith(".step()")
+
 
 def since(records: Iterable[Record], changes: Changes) -> dict[int, Since]:
     """For each of the leaves among ``records`` to which something happened, by id, what."""

@@ -71,13 +71,8 @@ def _rule(frame: HistoryFrame, facts: list[Fact]) -> str:
             users[source].append(fact)
     for id in reversed(norms):
         if not isfinite(norms[id]) and users[id] and all(isfinite(norms[user.id]) for user in users[id]):
-            return f", in the rule of {' or '.join([_run(user) for user in users[id]])}"
+            return f", in the rule of {' or '.join([user.run for user in users[id]])}"
     return ""
-
-
-def _run(fact: Fact) -> str:
-    what = fact.kind if fact.op is None else fact.op.name
-    return what if fact.place is None else f"{what} at {fact.place}"
 
 
 def alike(frame: HistoryFrame, last: HistoryFrame) -> bool:
@@ -120,7 +115,7 @@ def added_up(facts: list[Fact], frames: Sequence[HistoryFrame]) -> list[Fact]:
     found = []
     for at, fact in enumerate(facts):
         since, came = fact.since, fact.gradient
-        if since is None or since.grad is None or came is None or not (since.what or "").endswith(".step()"):
+        if since is None or since.grad is None or came is None or not since.stepped:
             continue
         if since.grad.norm > _MORE * came.norm and _stepped(frames, at):
             found.append(fact)

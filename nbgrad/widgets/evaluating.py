@@ -12,7 +12,7 @@ def evaluating(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
 
     One that is put into eval mode alone, or whose parameters are frozen, is fine-tuned as it is meant to be.
     """
-    learned = {fact.id for fact in facts if fact.since is not None and (fact.since.what or "").endswith(".step()")}
+    learned = {fact.id for fact in facts if fact.since is not None and fact.since.stepped}
     told: set[int] = set()
     for fact in facts:
         if fact.op is None or fact.op.name != "batch_norm" or fact.settings.get("training"):

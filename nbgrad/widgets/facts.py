@@ -35,6 +35,21 @@ class Fact(NamedTuple):
     since: Since | None
 
     @property
+    def kind_or_op(self) -> str:
+        """The name of the op that made it; what kind of tensor it is, where no op did."""
+        return self.kind if self.op is None else self.op.name
+
+    @property
+    def what(self) -> str:
+        """The same, with the user's name of it."""
+        return f"{self.kind_or_op} ({self.name})" if self.name else self.kind_or_op
+
+    @property
+    def run(self) -> str:
+        """The same, with the user's line that ran it."""
+        return self.kind_or_op if self.place is None else f"{self.kind_or_op} at {self.place}"
+
+    @property
     def file(self) -> str | None:
         """The file of the user's line that ran it."""
         return None if self.place is None else self.place.file

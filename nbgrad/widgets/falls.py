@@ -61,7 +61,7 @@ def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -> s
     if fact.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(fact)):
         return None
     scope = f", in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
-    where = f"{fact.op.name if fact.place is None else f'{fact.op.name} at {fact.place}'}{scope}"
+    where = f"{fact.run}{scope}"
     if source.gradient.norm == 0:
         return (
             f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "

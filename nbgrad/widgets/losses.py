@@ -46,7 +46,7 @@ def _squashed(fact: Fact, giver: Fact | None) -> str | None:
     if giver is None or _name(giver) not in _PROBABILITIES:
         return None
     return (
-        f"{what} takes scores and makes probabilities of them itself, but it is given those of {_run(giver)}: the loss "
+        f"{what} takes scores and makes probabilities of them itself, but it is given those of {giver.run}: the loss "
         f"does not come near 0 and the gradients are small. Leave out {_name(giver)}"
     )
 
@@ -56,7 +56,7 @@ def _unlogged(giver: Fact | None) -> str | None:
         return None
     remedy = "give it what log_softmax makes, or the scores to cross_entropy"
     if _name(giver) in _PROBABILITIES:
-        return f"nll_loss takes log-probabilities, but it is given the probabilities of {_run(giver)}: {remedy}"
+        return f"nll_loss takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}"
     high = None if giver.value is None else giver.value.high
     if high is not None and high > _ROUNDED:
         return (
@@ -74,14 +74,10 @@ def _across(giver: Fact | None) -> str | None:
     if not isinstance(dim, int) or dim % len(giver.shape) == classes:
         return None
     return (
-        f"the classes of nll_loss are dimension {classes} of its input of shape {giver.shape}, but {_run(giver)} goes "
+        f"the classes of nll_loss are dimension {classes} of its input of shape {giver.shape}, but {giver.run} goes "
         f"along dim={dim}: what it makes are no probabilities of classes. Use dim={classes}"
     )
 
 
 def _name(fact: Fact) -> str:
     return "" if fact.op is None else fact.op.name
-
-
-def _run(fact: Fact) -> str:
-    return _name(fact) if fact.place is None else f"{_name(fact)} at {fact.place}"

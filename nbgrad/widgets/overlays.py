@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from math import isfinite, log10, prod, sqrt
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
@@ -112,26 +112,38 @@ def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Ov
     return Overlay(key=key, label=label, low="", high="", classes=names) if names else None
 
 
-def verdicts(facts: list[Fact], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
+class Judgement(NamedTuple):
+    """What the gradients of a module are, their typical size, what there is to say of it, and its parameters."""
+
+    kind: _Kind
+    size: float
+    said: str
+    learned: list[Fact]
+
+
+def verdicts(judged: dict[Scope, Judgement], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
     """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it."""
     return [
-        Verdict(kind=kind, scope=ids(scope), text=f"{' > '.join(scope.path())}: typical gradient {number(size)}{said}")
-        for scope, (kind, size, said) in _judgements(facts).items()
+        Verdict(
+            kind=one.kind,
+            scope=ids(scope),
+            text=f"{' > '.join(scope.path())}: typical gradient {number(one.size)}{one.said}",
+        )
+        for scope, one in judged.items()
     ]
 
 
-def starved(facts: list[Fact]) -> set[int]:
+def starved(judged: dict[Scope, Judgement]) -> set[int]:
     """The ids of the parameters of modules that get no gradient, or one that has vanished on the way to them."""
-    least = {scope for scope, (kind, *_) in _judgements(facts).items() if kind in ("vanishing", "none")}
-    return {fact.id for scope, learned in _modules(facts).items() if scope in least for fact in learned}
+    return {fact.id for one in judged.values() if one.kind in ("vanishing", "none") for fact in one.learned}
 
 
-def _judgements(facts: list[Fact]) -> dict[Scope, tuple[_Kind, float, str]]:
-    """For each module what its gradients are, their typical size, and what there is to say of it."""
+def judgements(facts: list[Fact]) -> dict[Scope, Judgement]:
+    """What is to be said of each module with parameters that have a gradient."""
     sizes: dict[Scope, float] = {}
     comes: dict[Scope, float] = {}
-    arriving = _arriving(facts)
-    for scope, learned in _modules(facts).items():
+    arriving, modules = _arriving(facts), _modules(facts)
+    for scope, learned in modules.items():
         norms = [(fact.gradient.norm, prod(fact.shape)) for fact in learned if fact.gradient is not None]
         if count := sum(elements for _, elements in norms):
             sizes[scope] = sqrt(sum(norm**2 for norm, _ in norms) / count)
@@ -140,12 +152,12 @@ def _judgements(facts: list[Fact]) -> dict[Scope, tuple[_Kind, float, str]]:
     beginning = sound[-_BEGINNING:]
     typical = median([sizes[scope] for scope in beginning]) if beginning else 0.0
     usual = median([comes[scope] for scope in beginning]) if beginning else 0.0
-    found: dict[Scope, tuple[_Kind, float, str]] = {}
+    found: dict[Scope, Judgement] = {}
     for scope, size in sizes.items():
         kind, said = _judged(scope, size, typical, beginning)
         if kind in ("vanishing", "exploding") and usual / _NEAR <= comes[scope] <= usual * _NEAR and comes[scope]:
             kind, said = "sound", ""  # as of the gate before a normalization, which undoes what it does
-        found[scope] = kind, size, said
+        found[scope] = Judgement(kind, size, said, modules[scope])
     return found
 
 

@@ -17,7 +17,6 @@ from nbgrad.widgets.evaluating import evaluating
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.falls import falls
 from nbgrad.widgets.losses import mistaken
-from nbgrad.widgets.overlays import starved
 from nbgrad.widgets.plain import plain
 from nbgrad.widgets.silent import silent
 from nbgrad.widgets.wording import counted
@@ -26,7 +25,12 @@ _MOST = 20
 
 
 def problems(
-    graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], edges: list[Edge], frames: list[HistoryFrame]
+    graph: AutogradGraph,
+    facts: list[Fact],
+    ids: dict[int, str],
+    edges: list[Edge],
+    frames: list[HistoryFrame],
+    starved: set[int],
 ) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one.
 
@@ -36,6 +40,7 @@ def problems(
         ids: of the nodes.
         edges: between them.
         frames: the backwards that it remembers, if there were several and ``facts`` are of the last one.
+        starved: the ids of parameters that get no gradient, or next to none.
     """
     unseen = list(plain(facts))
     spoiled = graph.spoiled()
@@ -51,7 +56,7 @@ def problems(
         found.append(Problem(kind="warning", text=idle, node=None))
     told = [
         *silent(facts),
-        *falls(facts, starved(facts)),
+        *falls(facts, starved),
         *mistaken(facts),
         *evaluating(facts),
         *[(fact, text) for fact, text, _ in unseen],
@@ -126,7 +131,7 @@ def _forward_beginnings(facts: list[Fact], unknown: set[int]) -> Iterator[tuple[
             why = _cause(fact, made, bad)
             if not why and given is not None:
                 why = f", or is in {given.name or 'a constant'} {given.shape} that led to it and is gone"
-            yield fact, f"{bad} begins here, in the forward of {_what(fact)}{why}"
+            yield fact, f"{bad} begins here, in the forward of {fact.what}{why}"
 
 
 def _spoiled_since(facts: list[Fact], unknown: set[int]) -> set[int]:
@@ -180,7 +185,7 @@ def _backward_beginnings(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
             if not bad or _bad(fact.gradient):
                 continue
             if not nonfinite.passed_on(bad.lower(), [fact.value, *_given(fact, made)], fact.settings):
-                yield fact, f"{bad} begins here, in the rule of {_what(fact)} for {taken.name}"
+                yield fact, f"{bad} begins here, in the rule of {fact.what} for {taken.name}"
                 return
 
 
@@ -229,11 +234,6 @@ def _added_up(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]
     return [Problem(kind="warning", text=text, node=ids[first.id])]
 
 
-def _what(fact: Fact) -> str:
-    what = fact.op.name if fact.op is not None else fact.kind
-    return f"{what} ({fact.name})" if fact.name else what
-
-
 def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
     missing = [one for one in graph.unreached() if one.kind != "no backward"]
     # An earlier backward may have given it one, as that of another loss does.
@@ -244,16 +244,12 @@ def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
 
 def _unheld(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], told: set[int]) -> list[Problem]:
     """What got a gradient and no optimizer holds, where a step of one has moved others since; but what is ``told``."""
-    if not any(fact.kind == "parameter" and fact.since and _is_step(fact.since.what) for fact in facts):
+    if not any(fact.kind == "parameter" and fact.since and fact.since.stepped for fact in facts):
         return []
     words = "got a gradient, but no optimizer holds it: give it to one, or freeze it with requires_grad_(False)"
     missing = [(id, what) for id, what in graph.unheld() if id not in told]
     found = [Problem(kind="warning", text=f"{what} {words}", node=ids.get(id)) for id, what in missing]
     return _some(found, "that no optimizer holds")
-
-
-def _is_step(what: str | None) -> bool:
-    return what is not None and what.endswith(".step()")
 
 
 def _some(found: list[Problem], what: str) -> list[Problem]:

@@ -68,21 +68,16 @@ def _saturated(fact: Fact, gradient: Stats, passed: Stats) -> str | None:
     if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < _FEW * _SAMPLES:
         return None
     return (
-        f"{_what(fact)} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
+        f"{fact.what} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
         f"flat there, and of a gradient of norm {number(gradient.norm)} only {number(passed.norm)} goes on. Bring them "
         "to a size near 1: normalize the data, put a normalization before it, or begin with smaller weights."
     )
 
 
-def _what(fact: Fact) -> str:
-    op = "" if fact.op is None else fact.op.name
-    return f"{op} ({fact.name})" if fact.name else op
-
-
 def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> str | None:
     if fact.op is None or not 0 < gradient.norm < inf:
         return None
-    what = _what(fact)
+    what = fact.what
     remedy = "Try a smaller learning rate, another initialisation, or leaky_relu."
     if passed.norm == 0:
         if prod(passed.shape) < _FEW:
