@@ -52,6 +52,6 @@ cdef class FrameRecorder:
     cpdef object give_way(self)
 
 cdef long long _nbytes(object data)
-@cython.locals(count="long long")
+@cython.locals(count="long long", size="long long")
 cpdef bint few(object shape)
 cdef long long _bytes(object data)

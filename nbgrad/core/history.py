@@ -25,6 +25,12 @@ FRAMES = 48
 WEIGHTS = 4
 """In one of so many frames the weights, which change slowly, are measured too."""
 
+STEPS = 2
+"""After one of so many frames, once ``AT_FIRST`` backwards have had theirs, the step is measured too: that takes three
+times as long as the rest of a frame."""
+
+AT_FIRST = 8
+
 Passed = tuple[int, "Ran | Record", Scope | None]
 """What a backward ran through: the id, the facts, and the scope that it is drawn in."""
 
@@ -43,7 +49,8 @@ class HistoryRecord(NamedTuple):
             four others.
         update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
             norm of the values before it; None where no step came, where the values were zero, and where copies of them
-            do not fit into the budget. Of LBFGS it is what a whole ``step`` changed, for each backward in it.
+            do not fit into the budget. It is measured after the first 8 backwards, then after every other frame. Of
+            LBFGS it is what a whole ``step`` changed, for each backward in it.
     """
 
     kind: str
@@ -182,6 +189,10 @@ class HistoryRecorder:
         """The first backward after the ``number``-th that may become a frame: none in between does."""
         return next(filter(self.wants, count(number + 1))) if self.limit else maxsize
 
+    def measures_step(self, number: int) -> bool:
+        """Whether the step after the ``number``-th backward, which becomes a frame, is measured."""
+        return number <= AT_FIRST or self._is_one_of(STEPS, number)
+
     def _stride(self, number: int) -> int:
         """One of so many backwards around the ``number``-th is a frame."""
         return 1 if 2 * number <= self.limit else 1 << (number // max(2, self.limit // 12)).bit_length() - 1
@@ -209,7 +220,7 @@ class HistoryRecorder:
         if self._kept and self._kept[-1].learned == learned:
             learned = self._kept[-1].learned
         wanted, loss = recorder.norms(), values.raw(recorder.roots[0]) if len(recorder.roots) == 1 else None
-        if self._is_rare(number):
+        if self._is_one_of(WEIGHTS, number):
             wanted |= norms({-id: data for id, fact, _ in passed if (data := _weight(fact)) is not None})
         if loss is not None and loss.ndim == 0 and loss.is_floating_point():
             wanted[0] = loss
@@ -219,9 +230,9 @@ class HistoryRecorder:
         if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
             del self._kept[1 : max(2, self.limit // 2) : 2]
 
-    def _is_rare(self, number: int) -> bool:
-        """Whether the ``number``-th backward is one of those in which the weights are measured too."""
-        return (number - 1) % (WEIGHTS * self._stride(number)) == 0
+    def _is_one_of(self, many: int, number: int) -> bool:
+        """Whether the ``number``-th backward is one of ``many`` frames that is picked."""
+        return (number - 1) % (many * self._stride(number)) == 0
 
     def step_ended(self, update: Update, since: int) -> None:
         """A step was measured for the frames that waited for it, from the ``since``-th backward on."""

@@ -196,8 +196,11 @@ class Listener(Observer):
         """Remember where the parameters were, if a backward that is a frame waits for the step."""
         self._updates.begin(params, evaluates)
 
-    def on_step_end(self) -> None:
-        """Measure how far it went, if a frame waits for that."""
+    def on_step_end(self, params: Sequence[Tensor], what: str) -> None:
+        """Remember it as a change, and measure how far it went, if a frame waits for that."""
+        if self.closed:
+            return
+        self._changes.note([param._data for param in params], what, user_place())
         if (update := self._updates.end()) is not None:
             self._history.step_ended(update, self._updates.waiting[0])
 
@@ -272,7 +275,7 @@ class Listener(Observer):
         frame = False
         if self._backwards >= self._ask:
             frame, self._ask = self._history.wants(self._backwards), self._history.ask_again(self._backwards)
-        self._updates.backward_ended(self._backwards, frame)
+        self._updates.backward_ended(self._backwards, frame and self._history.measures_step(self._backwards))
         if frame:
             self._history.add(self._backwards, ended, self._passed(), self._notes.values)
         ended.end(self._backwards, before, self.watch)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Sees what the engine does; every method may be overridden and by default does nothing."""
+    """Sees what the engine does; every method may be overridden, and by default does nothing of its own."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Observer:
         """``what``, as ".data" or "item()", gave the values of ``tensor``, which needs a gradient, without it."""
 
     def on_change(self, changed: "Sequence[torch.Tensor]", what: str) -> None:
-        """``what``, an in-place method or an optimizer, has changed the data of each tensor in ``changed``."""
+        """``what``, as an in-place method, has changed the data of each tensor in ``changed``."""
 
     def on_step_begin(self, params: "Sequence[Tensor]", evaluates: bool = False) -> None:
         """An optimizer is about to change the data of ``params``.
@@ -68,8 +68,9 @@ class Observer:
         A step that ``evaluates`` runs forward and backward itself, several times, and changes them in between.
         """
 
-    def on_step_end(self) -> None:
-        """It has changed them; not called when it raised."""
+    def on_step_end(self, params: "Sequence[Tensor]", what: str) -> None:
+        """The step, ``what``, has changed them; not called when it raised."""
+        self.on_change([param._data for param in params], what)
 
     def on_idle_step(self, params: "Sequence[Tensor]", what: str) -> None:
         """A step, ``what``, changed nothing: none of the ``params`` that the optimizer holds has a gradient."""

@@ -4,6 +4,11 @@ from nbgrad.core.frame cimport Values
 from nbgrad.core.node cimport Node, record_id
 from nbgrad.core.scopes cimport Scope
 
+cdef extern from *:
+    # Its size is Python's own matter.
+    ctypedef class weakref.ReferenceType [object PyWeakReference, check_size ignore]:
+        pass
+
 @cython.final
 cdef class Notes:
     cdef public set cut

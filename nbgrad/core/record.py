@@ -6,7 +6,7 @@ when somebody asks, so that a question about the structure of a graph costs noth
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import ref
+from weakref import ReferenceType, ref
 
 import numpy as np
 import torch
@@ -136,7 +136,7 @@ def facts_of(
     made.sources = sources
     made.scope = scope
     made.place = node.place
-    made.thing = ref(node)
+    made.thing = ReferenceType.__new__(ReferenceType, node)  # a call of the class reads its arguments twice
     return made
 
 

@@ -7,7 +7,7 @@ cdef class UpdateRecorder:
     cdef object _budget
     cdef set _seen
     cdef dict _before
-    cpdef object backward_ended(self, object number, bint frame)
+    cpdef object backward_ended(self, object number, bint waits)
     cdef object _turn(self)
     cpdef object begin(self, object params, bint evaluates)
     cpdef object drop(self)

@@ -37,7 +37,7 @@ class Update(NamedTuple):
 
 
 class UpdateRecorder:
-    """Measures the steps that frames wait for: each waits for the first one that ends after it.
+    """Measures the steps that some frames wait for: each waits for the first one that ends after it.
 
     It copies the parameters for the time of such a step, if all of a group fit into a budget. Every step and backward
     comes by, so it is compiled; where no frame waits they cost a look at an attribute.
@@ -57,14 +57,15 @@ class UpdateRecorder:
         self._seen: set[int] = set()  # what was measured for them: there may be several groups, and optimizers
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # the data that change, and a copy
 
-    def backward_ended(self, number: int, frame: bool) -> None:
-        """The ``number``-th backward has ended; if it is a frame it waits for a step.
+    def backward_ended(self, number: int, waits: bool) -> None:
+        """The ``number``-th backward has ended; whether it is a frame that ``waits`` for a step.
 
-        Those before it wait on where no step came in between: gradients are accumulated.
+        Those before it wait on where no step came in between: gradients are accumulated. In a step that evaluates, and
+        is measured, all do.
         """
         if self._seen:
             self._turn()
-        if frame:
+        if waits or self._before:
             self.waiting.append(number)
 
     def _turn(self) -> None:

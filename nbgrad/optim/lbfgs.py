@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.modes import enable_grad
+from nbgrad.core.modes import enable_grad, tell_changed
 from nbgrad.optim.optimizer import Params
 from nbgrad.optim.torchs import TorchOptimizer
 
@@ -71,7 +71,7 @@ class LBFGS(TorchOptimizer):
         def evaluated() -> Any:
             nonlocal evaluations
             if evaluations:
-                self._tell(params)
+                tell_changed([param.data for param in params], self._event)
             evaluations += 1
             with enable_grad():
                 loss = closure()

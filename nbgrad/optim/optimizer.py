@@ -169,14 +169,9 @@ class Optimizer(torch.optim.Optimizer):
         for observer in observers:
             observer.on_step_begin(params, evaluates)
         result = change()
-        self._tell(params)
         for observer in observers:
-            observer.on_step_end()
+            observer.on_step_end(params, self._event)
         return result
-
-    def _tell(self, params: list[Tensor]) -> None:
-        for observer in current().observers:
-            observer.on_change([param._data for param in params], self._event)
 
     def state_dict(self) -> dict[str, Any]:
         """The state and the settings in torch's format: parameters are numbers, in the order of the groups."""

@@ -69,7 +69,7 @@ def past(frames: list[HistoryFrame], facts: list[Fact], ids: dict[int, str]) -> 
         _chart("gradient norm", "The norm of the gradient of each parameter", _Scale(gradients[:, drawn]), labels)
     ]
     if np.isfinite(updates).any():
-        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE), labels))
+        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE, joined=True), labels))
     history = History(
         frames=[
             Frame(title=str(frame), value=_value(frame), structure=structure)
@@ -119,13 +119,21 @@ def _table(rows: list[list[HistoryRecord | None]], what: Callable[[HistoryRecord
 
 
 class _Scale:
-    """One logarithmic scale for all numbers in all frames, and for a guide if there is one."""
+    """One logarithmic scale for all numbers in all frames, and for a guide if there is one.
 
-    def __init__(self, table: Table, guide: float | None = None) -> None:
+    The curves of one that is ``joined`` go straight through the frames in which nothing was measured.
+    """
+
+    def __init__(self, table: Table, guide: float | None = None, *, joined: bool = False) -> None:
         self.table, self.guide = table, guide
         sound = [*table[np.isfinite(table) & (table > 0)], *([] if guide is None else [guide / 2, guide * 2])]
         self.low, self.high = (float(min(sound)), float(max(sound))) if sound else (1.0, 1.0)
         self._heights = self.at(table)
+        if joined:
+            empty = np.isnan(table).all(axis=1)
+            known, between = np.flatnonzero(~empty), np.flatnonzero(empty)
+            for column in self._heights.T:
+                column[between] = np.interp(between, known, column[known], np.nan, np.nan)
 
     def at(self, numbers: "np.ndarray[Any, np.dtype[np.float64]]") -> "np.ndarray[Any, np.dtype[np.float64]]":
         """How high they stand, from 0 to 1, in the middle if all are one number; NaN where there is none."""

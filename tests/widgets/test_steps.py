@@ -242,6 +242,19 @@ def test_what_the_steps_changed_is_a_chart_with_a_guide() -> None:
     assert (still["heights"], still["text"]) == ([None] * 4, "none"), "what is zero has no size"
 
 
+def test_the_curves_of_steps_go_straight_through_the_frames_without_a_measured_step() -> None:
+    w = nbgrad.tensor([1.0], dtype=torch.float64, requires_grad=True)
+    optimizer = nbgrad.optim.SGD([w], lr=1.0)
+    with nbgrad.AutogradGraph() as graph:
+        for number in range(1, 13):
+            optimizer.zero_grad()
+            (w * w.detach() * (0.1 if number < 11 else 1e-5)).sum().backward()
+            optimizer.step()
+    assert [frame.number for frame in graph.history if frame.parameters[0].update is None] == [10, 12]
+    (curve,) = describe(graph)["history"]["charts"][1]["curves"]
+    assert curve["heights"] == [*[100] * 9, 50, 0, None]
+
+
 def test_without_a_step_there_is_no_chart_of_updates() -> None:
     w = nbgrad.tensor([1.0], requires_grad=True)
     with nbgrad.AutogradGraph() as graph:
