@@ -85,7 +85,7 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
         if one.name in options:
             try:
                 check(one, options[one.name])
-            except (RuntimeError, ValueError) as error:
+            except (OSError, RuntimeError, ValueError) as error:
                 raise UsageError(f"{MAGIC}: {error}") from None
     return options
 

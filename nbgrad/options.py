@@ -55,6 +55,17 @@ def suffix_of(path: str | Path) -> str:
     return suffix
 
 
+def check_file(path: str | Path) -> None:
+    """Raise a ValueError for a file of another kind, a FileNotFoundError where its folder is not there."""
+    suffix_of(path)
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{str(path)!r} was not written: there is no folder {str(folder)!r}. Make it first, with "
+            f"pathlib.Path({str(folder)!r}).mkdir(parents=True)"
+        )
+
+
 def option(default: Any, help: str, example: str, **facts: Any) -> Any:
     """One option.
 
@@ -76,6 +87,7 @@ class Options:
     Raises:
         ValueError: a value that is none of the option's; the message names those there are.
         RuntimeError: a CUDA device is asked for where there is none.
+        FileNotFoundError: the folder of the file to write is not there.
     """
 
     name: str | None = option(None, "what the picture calls the graph", "--name 'my first net'", every=False)
@@ -106,7 +118,7 @@ class Options:
         f"write the graph to a file that ends in {', '.join(SUFFIXES)}",
         "--save net.svg",
         every=False,
-        check=suffix_of,
+        check=check_file,
     )
 
     def __post_init__(self) -> None:

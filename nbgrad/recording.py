@@ -10,7 +10,7 @@ from nbgrad.core.anomaly import detect_anomaly
 from nbgrad.core.caller import tensor_variables, user_frame
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.strict import strict_broadcast
+from nbgrad.core.strict import strict_broadcast, warn_here
 from nbgrad.core.timing import TimedGraph
 from nbgrad.options import TABLE, Options, check_known
 
@@ -36,7 +36,8 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
     """Record the ops of a block in an ``AutogradGraph`` and show it at the end of the block, also when that raises.
 
     What ``%%autograd`` does with a cell, and the options are the same: ``%autograd help`` lists them. In a notebook the
-    graph is displayed, elsewhere it is printed as text.
+    graph is displayed, elsewhere it is printed as text. A graph that cannot be drawn or written when the block has run
+    is a warning, so that nothing the block computed is lost.
 
     Example:
         >>> with nbgrad.record("my first net", view="text", save="net.svg") as graph:
@@ -47,6 +48,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         TypeError: an option that there is not; the message names what may have been meant.
         ValueError: a value that is none of the option's.
         RuntimeError: a CUDA device is asked for where there is none; or the same ``record`` is entered twice.
+        FileNotFoundError: the folder of the file to write is not there; said before the block runs.
     """
 
     def __post_init__(self) -> None:
@@ -70,9 +72,16 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        from nbgrad.saving import UNSAVED, unsaved
+
         with uncollected():  # until the reader has the picture: it would look through all of the graph
             self.graph.close(tensor_variables(user_frame()))
-            self.present(error)
+            try:
+                self.present(error)
+            except UNSAVED as problem:  # raised, it would take what the block computed, or stand for what it raised
+                warn_here(
+                    f"{unsaved(problem)}. The graph is there as before: graph.save(...) writes it to another file"
+                )
 
     def present(self, error: BaseException | None = None) -> None:
         """Show the graph as the options say, and write its file.

@@ -7,7 +7,7 @@ from pathlib import Path
 import graphviz
 
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.options import Direction, suffix_of
+from nbgrad.options import Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import EngineError
@@ -47,8 +47,10 @@ def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, di
         ValueError: another suffix, or none.
         ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
         EngineError: the graph can't be laid out.
+        FileNotFoundError: its folder is not there; said before anything is drawn.
         OSError: the file can't be written.
     """
+    check_file(path)
     write(outline(graph), path, depth=depth, direction=direction)
 
 
@@ -60,13 +62,12 @@ def unsaved(error: Exception) -> str:
     """An error of ``save`` as a sentence."""
     if not isinstance(error, OSError) or error.filename is None:  # a full disk names no file
         return str(error)
-    folder = str(Path(error.filename).parent)
-    why = f"there is no folder {folder!r}" if isinstance(error, FileNotFoundError) else error.strerror
-    return f"{str(error.filename)!r} was not written: {why}"
+    return f"{str(error.filename)!r} was not written: {error.strerror}"
 
 
 def write(description: Description, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
     """Write a description, or an outline, as ``save`` does."""
+    check_file(path)
     suffix = suffix_of(path)
     if suffix == ".txt":
         made: str | bytes = text(description) + "\n"

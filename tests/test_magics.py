@@ -265,6 +265,12 @@ def test_a_file_that_cannot_be_written_is_named_and_the_graph_is_kept(
     assert shown.stderr == "UsageError: %autograd save: No closing quotation\n"
 
 
+def test_a_folder_that_is_not_there_is_told_before_the_cell_runs(shell: InteractiveShell) -> None:
+    _, shown = run(shell, f"%%autograd --save 'no folder/net.svg'\n{PRODUCT}")
+    assert "there is no folder 'no folder'. Make it first" in shown.stderr
+    assert "loss" not in shell.user_ns, "a cell may take an hour"
+
+
 @pytest.mark.parametrize("outer", ["%%time", "%%capture kept", "%%timeit -n 2 -r 2"])
 def test_it_stacks_below_other_magics(shell: InteractiveShell, outer: str) -> None:
     result, _ = run(shell, f"{outer}\n%%autograd --view none\n{PRODUCT}")

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 import nbgrad
+from nbgrad import saving
 from nbgrad.options import SUFFIXES
 from nbgrad.saving import unsaved
 from nbgrad.widgets.describe import describe
@@ -149,6 +150,45 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(
     with pytest.raises(ModuleNotFoundError, match=re.escape(command)):
         graph.save(tmp_path / f"net.{suffix}")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_folder_that_is_not_there_is_named_before_anything_is_drawn(
+    graph: nbgrad.AutogradGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(saving, "outline", lambda _: pytest.fail("work that is lost"))
+    file = tmp_path / "missing" / "folder" / f"net{suffix}"
+    said = f"{str(file)!r} was not written: there is no folder {str(file.parent)!r}. Make it first, with pathlib.Path("
+    with pytest.raises(FileNotFoundError, match=re.escape(said)):
+        graph.save(file)
+    with pytest.raises(FileNotFoundError, match=re.escape(said)):
+        nbgrad.record(save=file)
+    assert list(tmp_path.iterdir()) == []
+
+
+def recorded(file: Path, then: Callable[[], Any]) -> nbgrad.Tensor:
+    with nbgrad.record(view="none", save=file):
+        a = nbgrad.tensor([2.0], requires_grad=True)
+        a.exp().sum().backward()
+        then()
+    return a
+
+
+def test_a_file_that_cannot_be_written_takes_nothing_that_the_block_has_computed(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "net.svg"
+    file.parent.mkdir()
+    with pytest.warns(UserWarning, match=re.escape(f"{str(file)!r} was not written: there is no folder")):
+        assert recorded(file, file.parent.rmdir).grad is not None
+
+
+@pytest.mark.filterwarnings("always")
+def test_what_a_block_raises_is_told_where_its_file_cannot_be_written_either(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    (tmp_path / "net.svg").mkdir()
+    with pytest.raises(ZeroDivisionError):
+        recorded(tmp_path / "net.svg", lambda: 1 / 0)
+    assert "net.svg' was not written: Is a directory. The graph is there as before" in str(recwarn.pop().message)
 
 
 def test_an_open_graph_is_saved_as_far_as_it_has_come(tmp_path: Path) -> None:
