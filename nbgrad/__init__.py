@@ -22,6 +22,7 @@ from nbgrad import (
     nn as nn,
     optim as optim,
     special as special,
+    utils as utils,
 )
 from nbgrad.core.anomaly import AnomalyError as AnomalyError, detect_anomaly as detect_anomaly
 from nbgrad.core.arrays import from_numpy as from_numpy
@@ -116,11 +117,9 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
             "distributions": ": use torch.distributions itself, with Distribution.set_default_validate_args(False)",
             "is_tensor": ": ask isinstance(x, nbgrad.Tensor)",
         }.get(name, "")
-        if not hint and not name.startswith("_") and hasattr(torch, name):
-            hint = f": use torch.{name} itself"
         if hint:
             raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
-        return suggesting(globals())(name)
+        return suggesting(globals(), torch)(name)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -21,6 +21,7 @@ from nbgrad.core.op import OPS
 from nbgrad.core.row import Op
 from tools import write, write_functions, write_methods
 
+INTEROP = write.ROOT / "docs" / "interop.md"
 MODULES = [pytest.param(module, id=module.__name__) for module in write_functions.MODULES]
 
 CALLS = """
@@ -165,6 +166,26 @@ def test_an_in_place_twin_is_exported_where_torch_has_it() -> None:
 def test_a_name_that_only_torch_has_leads_there(name: str, hint: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'nbgrad' has no attribute '{name}': .*{hint}"):
         getattr(nbgrad, name)
+
+
+def test_what_the_docs_say_to_import_is_there() -> None:
+    listed = dict(
+        re.findall(r"^\| `torch\.([\w.]+)`.* \| `nbgrad\.([\w.]+)` \|$", INTEROP.read_text("utf-8"), re.MULTILINE)
+    )
+    assert len(listed) > 3
+    for torchs, ours in listed.items():
+        assert torchs == ours, "put nbgrad for torch in the import, it says"
+        place, _, name = ours.rpartition(".")
+        if place:
+            exec(f"from nbgrad.{place} import {name}")
+    assert nbgrad.utils.checkpoint.checkpoint is nbgrad.checkpoint
+
+
+def test_what_only_torchs_utils_have_leads_there() -> None:
+    with pytest.raises(
+        AttributeError, match=r"^module 'nbgrad.utils' has no attribute 'data': use torch.utils.data it"
+    ):
+        nbgrad.utils.data  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from types import ModuleType
 from typing import Any
 
 
@@ -13,16 +14,21 @@ def nearest(given: str, known: Iterable[str]) -> str:
     return f"; did you mean {plain[found[0]]}?" if found else ""
 
 
-def suggesting(module: dict[str, Any]) -> Callable[[str], Any]:
+def suggesting(module: dict[str, Any], torchs: ModuleType | None = None) -> Callable[[str], Any]:
     """A ``__getattr__`` for the module of these globals, which names the public one that may have been meant.
 
     Python's own suggestion is for tracebacks that Python prints itself: a notebook shows the message alone.
+
+    Args:
+        module: the globals.
+        torchs: torch's module of that name, where what nbgrad's does not have is to be taken from there.
     """
 
     def missing(name: str) -> Any:
         known = () if name.startswith("_") else [one for one in module if not one.startswith("_")]
-        raise AttributeError(
-            f"module {module['__name__']!r} has no attribute {name!r}{nearest(name, known)}", name=name
-        )
+        hint = nearest(name, known)
+        if torchs is not None and not name.startswith("_") and hasattr(torchs, name):
+            hint = f": use {torchs.__name__}.{name} itself"
+        raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}{hint}", name=name)
 
     return missing

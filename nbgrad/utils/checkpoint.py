@@ -1,0 +1,5 @@
+"""Checkpointing, under the names of ``torch.utils.checkpoint``."""
+
+from nbgrad.core.checkpoint import checkpoint
+
+__all__ = ["checkpoint"]
