@@ -33,7 +33,7 @@ class Optimizer(torch.optim.Optimizer):
 
     Raises:
         ValueError: there are no parameters, a parameter is in two groups, or it was computed and cannot be changed.
-        TypeError: a parameter is no ``Tensor`` of nbgrad.
+        TypeError: a parameter is no ``Tensor`` of nbgrad, or a setting is no number where it has to be one.
         NotImplementedError: a setting asks for what an update outside of any graph cannot do.
     """
 

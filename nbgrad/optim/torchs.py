@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from inspect import unwrap
+from inspect import signature, unwrap
 from typing import Any, ClassVar
 
 import torch
@@ -28,10 +28,13 @@ class TorchOptimizer(Optimizer):
     torchs: ClassVar[type[torch.optim.Optimizer]]
     # The step of that class without the hooks that torch puts around it: those of ours are called already.
     _bare: ClassVar[Callable[..., Any]]
+    _usual: ClassVar[dict[str, Any]]
+    """What its settings are by default, which tells their kinds."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         cls._bare = staticmethod(unwrap(cls.torchs.step))
+        cls._usual = {one.name: one.default for one in signature(cls.torchs).parameters.values()}
 
     def __init__(self, params: Params, **settings: Any) -> None:
         self._check_settings(settings)
@@ -45,6 +48,11 @@ class TorchOptimizer(Optimizer):
             group.update({**checked, "params": group["params"]})
         self.state.update({owners[data]: held for data, held in runner.state.items()})
         self._runner = _emptied(runner)
+
+    def _check_settings(self, settings: dict[str, Any]) -> None:
+        super()._check_settings(settings)
+        for name, value in settings.items():
+            _check_kind(type(self).__name__, name, value, self._usual.get(name))
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
         """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""
@@ -92,6 +100,36 @@ class TorchOptimizer(Optimizer):
             runner.__setstate__({"defaults": self.defaults, "state": defaultdict(dict), "param_groups": []})
             self._runner = runner
         return self._runner
+
+
+def _check_kind(called: str, name: str, value: Any, usual: Any) -> None:
+    """Raise a TypeError for a setting that is no number where it is one by default, or not as many."""
+    if isinstance(usual, tuple):
+        wanted, known = f"a tuple of {len(usual)} numbers", isinstance(value, tuple | list) and len(value) == len(usual)
+        fits = known and all(_is_number(one) or one is of for one, of in zip(value, usual, strict=True))
+    elif isinstance(usual, int | float) and not isinstance(usual, bool):
+        wanted, fits = "a number", _is_number(value)
+    else:
+        return
+    if not fits:
+        raise TypeError(
+            f"{called}({name}={value!r}): it has to be {wanted}, as {name}={usual!r}, which it is by default, but got "
+            f"{type(value).__name__}{_meant(name, value) if wanted == 'a number' else ''}"
+        )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one, numpy's or in a tensor too."""
+    return hasattr(value, "__float__")
+
+
+def _meant(name: str, value: Any) -> str:
+    """The number that a text or a list of one stands for."""
+    one = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+    try:
+        return f"; write {name}={float(one)!r}"
+    except (TypeError, ValueError):
+        return ""
 
 
 def _emptied(runner: Any) -> Any:

@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -205,6 +206,46 @@ def test_a_setting_out_of_range_is_torchs_error(name, key, value):
     with pytest.raises(ValueError) as ours:  # noqa: PT011
         Walk(getattr(optim, name), {key: value})
     assert str(ours.value) == str(theirs.value)
+
+
+def numbered(name):
+    """The settings of an optimizer that are a number or several, with what they are by default."""
+    settings = inspect.signature(getattr(torch.optim, name)).parameters.values()
+    return {one.name: one.default for one in settings if type(one.default) in (int, float, tuple)}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "usual"), [(name, key, usual) for name in NAMES for key, usual in numbered(name).items()]
+)
+def test_a_setting_of_another_kind_is_named_with_what_was_expected(name, key, usual):
+    several = isinstance(usual, tuple)
+    wanted = f"a tuple of {len(usual)} numbers" if several else "a number"
+    for wrong in ("0.1", None, {}, [0.1], *([0.9, usual[:-1], (*usual[:-1], "0.5")] if several else [])):
+        with pytest.raises(TypeError) as given:
+            Walk(getattr(optim, name), {key: wrong})
+        assert str(given.value).startswith(f"{name}({key}={wrong!r}): it has to be {wanted}, as ")
+        assert f"{key}={usual!r}, which it is by default" in str(given.value)
+    walk = Walk(getattr(optim, name), {key: list(usual) if several else np.float64(usual)})
+    before = walk.optimizer.state_dict()
+    with pytest.raises(TypeError, match=rf"{name}\({key}='0.1'\): it has to be"):
+        walk.optimizer.load_state_dict(
+            {"state": {}, "param_groups": [{**group, key: "0.1"} for group in before["param_groups"]]}
+        )
+    if name != "LBFGS":
+        with pytest.raises(TypeError, match=rf"{name}\({key}='0.1'\): it has to be"):
+            walk.optimizer.add_param_group({"params": nn.Parameter(torch.ones(2, 2)), key: "0.1"})
+
+
+def test_a_setting_that_is_nearly_a_number_is_written_out():
+    weight = nn.Parameter([1.0])
+    with pytest.raises(TypeError, match=r"SGD\(lr='1e-1'\): .*, but got str; write lr=0.1$"):
+        optim.SGD([weight], lr="1e-1")
+    with pytest.raises(TypeError, match=r"SGD\(lr=\[0.1\]\): .*, but got list; write lr=0.1$"):
+        optim.SGD([weight], lr=[0.1])
+    with pytest.raises(TypeError, match=r"SGD\(lr='fast'\): .*, but got str$"):
+        optim.SGD([weight], lr="fast")
+    with pytest.raises(TypeError, match=r"Adafactor\(eps=None\): .* as eps=\(None, 0.001\)"):
+        optim.Adafactor([weight], eps=None)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
