@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from copy import _reconstruct, deepcopy  # type: ignore[attr-defined]  # the way of all that is pickled
 from threading import RLock
 from typing import Any
@@ -20,7 +20,8 @@ from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.node import Leaf, Node, Origin, Output
-from nbgrad.core.strict import warn_copied, warn_number
+from nbgrad.core.strict import warn_copied
+from nbgrad.core.values import raw_from
 
 
 class Tensor(TensorBase, Contents, TensorMethods):
@@ -325,6 +326,7 @@ def tensor(
 
     Raises:
         RuntimeError: ``requires_grad`` with an element type that has no gradients, or CUDA where there is none.
+        RuntimeError, TypeError, ValueError: the data holds something that is no number, or rows of different lengths.
     """
     source = raw_of(data)
     wanted = check_device(device) if device is not None else None
@@ -333,39 +335,13 @@ def tensor(
     else:
         state = current()
         with torch.inference_mode() if state.inference else nullcontext():
-            raw = _made(source, dtype, wanted or state.device)
+            raw = raw_from(torch.tensor, source, dtype=dtype, device=wanted or state.device)
     result = Tensor(raw)
     if isinstance(data, Tensor) and data.requires_grad:
         tell_detached(data, result, "tensor()")
         warn_copied(tuple(data.shape))
     result.requires_grad = requires_grad
     return result
-
-
-def _made(source: Any, dtype: torch.dtype | None, device: torch.device | None) -> torch.Tensor:
-    with suppress(TypeError, ValueError):  # torch takes a Tensor in a list for a sequence
-        return torch.tensor(source, dtype=dtype, device=device)
-    return torch.tensor(numbers(source), dtype=dtype, device=device)
-
-
-def numbers(source: Any) -> Any:
-    """``source``, with the tensors in its nested lists as the numbers they hold, as torch takes them.
-
-    Raises:
-        ValueError: a tensor holds several numbers, or none.
-    """
-    if isinstance(source, list | tuple) and not isinstance(source, torch.Size):
-        return [numbers(one) for one in source]
-    if not isinstance(source, Tensor):
-        return source
-    if source.numel() != 1:
-        raise ValueError(
-            f"a list for nbgrad.tensor() holds a tensor of shape {tuple(source.shape)}: only those with one element "
-            "are numbers. Pass t.tolist() for the values of a larger one."
-        )
-    if source.requires_grad:
-        warn_number()
-    return source.item()
 
 
 def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_graph: bool) -> Any:

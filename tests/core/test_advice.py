@@ -22,6 +22,7 @@ from nbgrad.core.samples import Make
 from nbgrad.core.strict import BroadcastError
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.core.unreached import Unreached
+from nbgrad.core.values import numbers
 from tests.core.programs import Library, agree, both_raise
 from tests.core.tasks import finished
 
@@ -544,11 +545,77 @@ def test_a_list_of_tensors_that_need_gradients_warns_as_in_torch() -> None:
         assert tensor([leaf(1.0)]).tolist() == [1.0]
 
 
-def test_a_list_that_is_wrong_for_another_reason_raises_torchs_error() -> None:
-    with pytest.raises(ValueError, match="expected sequence of length 2"):
-        tensor([[1.0, 2.0], [3.0]])
-    with pytest.raises(ValueError, match="too many dimensions 'str'"):
-        tensor(["a"])
+class Frame:
+    def to_numpy(self) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("make", [tensor, nbgrad.as_tensor, nbgrad.nn.Parameter])
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("abc", "data is the text 'abc'"),
+        (["a", "1.5"], "data[0] is the text 'a'"),
+        ([1.0, "1.5"], "data[1] is the text '1.5': write 1.5 without quotes, or float(text)"),
+        ({"a": 1}, "data is a dict: list(d.values()) are its values"),
+        ([[1.0], [None]], "data[1][0] is None: a function or a forward() without return gives None"),
+        ({1}, "data is of type set: list(...) makes a list of it"),
+        (map(int, "1"), "data is of type map: list(...) makes a list of it"),
+        (object(), "data is of type object"),
+        (len, "data is len, which can be called: call it for what it gives"),
+        (nbgrad.nn.ReLU(), "data is ReLU, which can be called"),
+        (Frame(), "data is a Frame: its to_numpy() is an array"),
+        (np.array([None]), "data[0] is None"),
+        ([tensor(1.0), None], "data[1] is None"),
+        (
+            [[1, 2], [3]],
+            "rows of one length, but data[0] holds 2, data[1] holds 1: of a list of tensors nbgrad.nn.utils.",
+        ),
+        ([[1, 2], [3, 4, 5], [6, 7]], "but data[0], data[2] hold 2, data[1] holds 3"),
+        ([[1]] * 5 + [[1, 2]], "but data[0], data[1], data[2] and 2 more hold 1, data[5] holds 2"),
+        ([[[1], [2]], [[1], [2, 3]]], "but data[0][0], data[0][1], data[1][0] hold 1, data[1][1] holds 2"),
+        ([[1, 2], 3], "but data[0] holds 2, data[1] is a number"),
+        ([tensor(1.0), [tensor(2.0)]], "but data[0] is a number, data[1] holds 1"),
+        ([np.ones(2), np.ones(3)], "but data[0] holds 2, data[1] holds 3"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy")
+def test_data_that_makes_no_tensor_is_named_with_what_to_give(make: Any, data: Any, said: str) -> None:
+    with pytest.raises((RuntimeError, TypeError, ValueError)) as theirs:
+        torch.tensor(numbers(data))
+    called = "as_tensor" if make is nbgrad.as_tensor else "tensor"
+    with pytest.raises(theirs.type, match=rf"^nbgrad\.{called}\(\) takes .*{re.escape(said)}"):
+        make(data)
+
+
+def test_what_is_no_fault_of_the_data_is_torchs_error() -> None:
+    with pytest.raises(ValueError, match="Overflow"):
+        tensor([10**30])
+    with pytest.raises(TypeError, match="dtype"):
+        tensor([1.0], dtype="float32")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: nbgrad.zeros("3"),
+            "zeros(): it got the text '3': write 3 without quotes, or float(text) where it was",
+        ),
+        (lambda: nbgrad.ones([2, None]), "ones(): it got None: a function"),
+        (lambda: nbgrad.randn(2, 7 / 2), "randn(): it got 3.5 for a size: a // b divides to a whole number"),
+        (lambda: nbgrad.full((2,), "x"), "full(): it got the text 'x'. It is written nbgrad.full(size, fill_value)"),
+        (lambda: nbgrad.linspace(0, 1), "linspace() received an invalid combination of arguments - got (int, int, "),
+        (lambda: nbgrad.linspace(0, 1), "). It is written nbgrad.linspace(start, end, steps)"),
+        (
+            lambda: nbgrad.fft.fftfreq("a"),
+            "fft.fftfreq(): it got the text 'a'. It is written nbgrad.fft.fftfreq(n, d=1.0)",
+        ),
+    ],
+)
+def test_a_function_that_makes_a_tensor_says_what_it_takes(make: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(said)):
+        make()
 
 
 @pytest.mark.parametrize("value", [3, "x", [1.0]])

@@ -13,7 +13,8 @@ from nbgrad.core.modes import current
 from nbgrad.core.naming import PLACES
 from nbgrad.core.op import install, named
 from nbgrad.core.ops import drawing
-from nbgrad.core.tensor import Tensor, numbers, tensor
+from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.values import no_number, numbers, raw_from
 
 _MADE = {
     "arange": ("*ends", "The numbers from ``start`` (0) up to ``end``, without it, ``step`` (1) apart"),
@@ -110,17 +111,32 @@ def _maker(name, takes, says):
     """The function of that name: on the device of the active graph, unless told otherwise."""
     place, _, rest = name.partition("_")
     torchs = getattr(PLACES[place], rest) if place in PLACES else getattr(torch, name)
+    called = f"nbgrad.{place}.{rest}" if place in PLACES else f"nbgrad.{name}"
 
     def make(*args, **settings):
         if settings.get("device") is None:
             settings["device"] = current().device
-        return _leaf(name, torchs, args, settings)
+        try:
+            return _leaf(name, torchs, args, settings)
+        except TypeError as error:
+            raise TypeError(_told(called, takes, args, error)) from None
 
     doc = f"""{says}; a leaf, with torch's arguments.
 
     It lives on the device of the active graph, else on torch's default device, unless ``device`` says otherwise.
     """
     return named(make, name, _signature((), takes), doc)
+
+
+def _told(called, takes, args, error):
+    """What is wrong with the arguments that torch refuses, and which there are."""
+    flat = [one for arg in args for one in (arg if isinstance(arg, list | tuple) else [arg])]
+    wrong = next((wrong for one in flat if (wrong := no_number(one)) is not None), None)
+    if wrong is None and takes == "*size":
+        float_ = next((one for one in flat if isinstance(one, float)), None)
+        wrong = None if float_ is None else f"{float_} for a size: a // b divides to a whole number, a / b to a float"
+    said = str(error).partition(", but expected one of")[0] if wrong is None else f"it got {wrong}"
+    return f"{called}(): {said}. It is written {called}({takes})"
 
 
 def _maker_like(name, takes, says):
@@ -158,7 +174,7 @@ def as_tensor(data, dtype=None, device=None):
     if isinstance(data, torch.Tensor):
         return tensor(data, dtype=dtype, device=device)
     place = current().device if device is None else check_device(device)
-    return Tensor(torch.as_tensor(numbers(data), dtype=dtype, device=place))
+    return Tensor(raw_from(torch.as_tensor, data, dtype=dtype, device=place))
 
 
 def normal(mean, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False):

@@ -1,0 +1,111 @@
+"""What a tensor is made of: numbers, also those that tensors in a list hold; and what is wrong with other data."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from nbgrad.core.base import TensorBase
+from nbgrad.core.strict import warn_number
+
+
+def raw_from(make: Callable[..., torch.Tensor], source: Any, **settings: Any) -> torch.Tensor:
+    """What ``make``, torch's function, makes of ``source``; an error names what in it is no number or does not fit."""
+    try:
+        return make(source, **settings)
+    except RuntimeError as error:
+        raise _explained(make, source, error) from None
+    except (TypeError, ValueError):  # torch takes a Tensor in a list for a sequence
+        given = numbers(source)
+    try:
+        return make(given, **settings)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise _explained(make, given, error) from None
+
+
+def numbers(source: Any) -> Any:
+    """``source``, with the tensors in its nested lists as the numbers they hold, as torch takes them.
+
+    Raises:
+        ValueError: a tensor holds several numbers, or none.
+    """
+    if isinstance(source, list | tuple) and not isinstance(source, torch.Size):
+        return [numbers(one) for one in source]
+    if not isinstance(source, TensorBase):
+        return source
+    data = source._data
+    if data.numel() != 1:
+        raise ValueError(
+            f"a list for nbgrad.tensor() holds a tensor of shape {tuple(data.shape)}: only those with one element "
+            "are numbers. nbgrad.stack(tensors) makes one of several, and gradients go through; t.tolist() are values."
+        )
+    if source._needs_grad:
+        warn_number()
+    return source.item()  # type: ignore[attr-defined]  # a Tensor's
+
+
+def _explained(make: Callable[..., torch.Tensor], source: Any, error: Exception) -> Exception:
+    """The same kind of error with what is wrong with ``source``; itself where nothing is."""
+    wrong = _misfit(source)
+    return error if wrong is None else type(error)(f"nbgrad.{make.__name__}() {wrong}")
+
+
+def _misfit(source: Any) -> str | None:
+    """What cannot be in a tensor, or rows of different lengths: looked for from the outermost list inwards."""
+    level: list[tuple[str, Any]] = [("data", source)]
+    while level:
+        rows = [(path, _row(one)) for path, one in level]
+        for (path, one), (_, row) in zip(level, rows, strict=True):
+            if row is None and (wrong := no_number(one)) is not None:
+                return f"takes numbers, lists of them, arrays and tensors, but {path} is {wrong}"
+        by_length: dict[int | None, list[str]] = {}
+        for path, row in rows:
+            by_length.setdefault(None if row is None else len(row), []).append(path)
+        if len(by_length) > 1:
+            lengths = ", ".join(_told(paths, length) for length, paths in by_length.items())
+            instead = "of a list of tensors nbgrad.nn.utils.rnn.pad_sequence makes one, filled up with zeros"
+            return f"takes rows of one length, but {lengths}: {instead}"
+        level = [(f"{path}[{at}]", one) for path, row in rows if row is not None for at, one in enumerate(row)]
+    return None
+
+
+def _row(one: Any) -> Sequence[Any] | None:
+    """What is in a list, or in what torch takes for one; None for what has to be a number."""
+    if isinstance(one, np.ndarray | torch.Tensor):
+        return one.tolist() if one.ndim else None
+    return one if isinstance(one, Sequence) and not isinstance(one, str | bytes) else None
+
+
+def _told(paths: list[str], length: int | None) -> str:
+    """Which rows are so long; the first three of them."""
+    named = ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
+    many = len(paths) > 1
+    if length is None:
+        return f"{named} {'are numbers' if many else 'is a number'}"
+    return f"{named} {'hold' if many else 'holds'} {length}"
+
+
+def no_number(one: Any) -> str | None:
+    """What ``one`` is instead of a number, and what to write; None for a number."""
+    kind, told = type(one).__name__, None
+    if one is None:
+        told = "None: a function or a forward() without return gives None"
+    elif isinstance(one, str | bytes):
+        told = f"the text {one!r}" + _unquoted(one)
+    elif isinstance(one, dict):
+        told = "a dict: list(d.values()) are its values"
+    elif hasattr(one, "to_numpy"):
+        told = f"a {kind}: its to_numpy() is an array"
+    elif callable(one):
+        told = f"{getattr(one, '__name__', kind)}, which can be called: call it for what it gives"
+    elif not (hasattr(one, "__float__") or hasattr(one, "__complex__")):
+        told = f"of type {kind}" + (": list(...) makes a list of it" if isinstance(one, Iterable) else "")
+    return told
+
+
+def _unquoted(text: str | bytes) -> str:
+    try:
+        return f": write {float(text):g} without quotes, or float(text) where it was read from a file"
+    except ValueError:
+        return ""
