@@ -25,7 +25,8 @@ def text(description: Description, *, rows: int = ROWS) -> str:
 
     Returns:
         Lines without trailing blanks: the summary, the notes, what was found to be wrong, one row for each node with
-        what it takes and the gradients that came back, and the broadcast reductions.
+        what it takes and the marks that the picture has at it, the gradients that came back, and the broadcast
+        reductions.
     """
     nodes = description["nodes"]
     lines = [f"{clip(description['name'], 120)}: {clip(description['summary'], 500)}"]
@@ -35,11 +36,13 @@ def text(description: Description, *, rows: int = ROWS) -> str:
     for edge in description["edges"]:
         taken[edge["target"]].append(edge)
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    table = [["node", "kind", "label", "scope", "takes"]]
+    marked = any(node["badges"] for node in nodes[-rows:])
+    table = [["node", "kind", "label", "scope", "takes", "finding" if marked else ""]]
     for node in nodes[-rows:]:
         path = " > ".join(clip(scopes[scope]["label"], _COLUMN) for scope in scope_path(scopes, node["scope"]))
         takes = ", ".join(_take(edge) for edge in taken[node["id"]])
-        table.append([node["id"], _kind(node), _label(node), clip(path, 2 * _COLUMN), clip(takes, 4 * _COLUMN)])
+        cells = [node["id"], _kind(node), _label(node), clip(path, 2 * _COLUMN), clip(takes, 4 * _COLUMN)]
+        table.append([*cells, "; ".join(f"! {clip(badge['text'], _COLUMN)}" for badge in node["badges"][:3])])
     lines += ["", *_align(table)]
     if len(nodes) > rows:
         lines.append(f"({len(nodes) - rows:,} earlier nodes are not listed)")

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import nbgrad
+from nbgrad import AutogradGraph
+from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.lettering import clean, clip, text_width, wrap
 from nbgrad.widgets.text import text
@@ -35,6 +38,30 @@ def test_what_is_wrong_stands_above_the_table(small: Description) -> None:
     assert lines[31:33] == ["(2 more findings are not listed)", ""]
     small["problems"] = []
     assert text(small).splitlines()[1:3] == ["Finding: vanishing gradients", ""]
+
+
+def test_a_node_is_marked_where_the_picture_has_a_mark() -> None:
+    with AutogradGraph("marked") as graph:
+        w = nbgrad.tensor([1.0, -1.0], requires_grad=True)
+        w.sqrt().sum().backward()
+    (marked,) = [node for node in describe(graph)["nodes"] if node["badges"]]
+    found = text(describe(graph)).splitlines()
+    assert found[1].startswith("Finding: NaN begins here, in the forward of sqrt: square root of a negative number")
+    rows = {line.split()[0]: line for line in found if line[:2] in {"n0", "n1", "n2"}}
+    assert rows[marked["id"]].endswith("  x=n0   ! NaN begins here, in the forward of sqrt: square…")
+    assert sum("!" in line for line in found) == 1
+    assert found == text(describe(graph)).splitlines()
+
+
+def test_marks_are_short_and_stand_in_the_last_column(small: Description) -> None:
+    small["nodes"][2]["badges"] = [
+        {"kind": "nan", "text": "NaN begins here"},
+        {"kind": "warning", "text": "long " * 30},
+    ]
+    head, *rows = [line for line in text(small).splitlines() if line.startswith(("node", "n0", "n1", "n2", "n3"))]
+    assert head.split() == ["node", "kind", "label", "scope", "takes", "finding"]
+    assert rows[2].endswith("a=n0, b=n1  ! NaN begins here; ! " + ("long " * 30)[:47] + "…")
+    assert [rows[at] for at in (0, 1, 3)] == [SMALL.splitlines()[at] for at in (3, 4, 6)]
 
 
 def test_scopes_are_paths(mlp: Description) -> None:
