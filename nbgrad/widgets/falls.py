@@ -9,7 +9,7 @@ import torch
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.record import Input
 from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.silent import FLAT, STEEP, leading_to_learned
+from nbgrad.widgets.silent import FLAT, STEEP
 from nbgrad.widgets.wording import number
 
 _FALL = 1e-2
@@ -28,7 +28,7 @@ _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
 """The ops whose slope is 0 wherever they have one."""
 
 
-def falls(facts: list[Fact], starved: set[int]) -> Iterator[tuple[Fact, str]]:
+def falls(facts: list[Fact], starved: set[int], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
     """The ops at which a gradient ends or falls on its way to parameters that get none, and what is to be said of each.
 
     Of activations that are flat on a part of the line, or nearly so, ``silent`` tells.
@@ -36,9 +36,10 @@ def falls(facts: list[Fact], starved: set[int]) -> Iterator[tuple[Fact, str]]:
     Args:
         facts: what the last backward ran through.
         starved: the ids of these parameters.
+        ahead: the ids of ``leading_to_learned``.
     """
     made = {fact.id: fact for fact in facts}
-    below, ahead = set(starved), leading_to_learned(facts)
+    below = set(starved)
     found: defaultdict[tuple[object, ...], list[tuple[Fact, str]]] = defaultdict(list)
     for fact in facts:
         taken = [one for one in fact.inputs if one.source in below]

@@ -18,7 +18,7 @@ from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.falls import falls
 from nbgrad.widgets.losses import mistaken
 from nbgrad.widgets.plain import plain
-from nbgrad.widgets.silent import silent
+from nbgrad.widgets.silent import leading_to_learned, silent
 from nbgrad.widgets.wording import counted
 
 _MOST = 20
@@ -54,9 +54,10 @@ def problems(
     idle = graph.idle_step()
     if idle is not None and not any(fact.since is not None and fact.since.what for fact in facts):
         found.append(Problem(kind="warning", text=idle, node=None))
+    ahead = leading_to_learned(facts)
     told = [
-        *silent(facts),
-        *falls(facts, starved),
+        *silent(facts, ahead),
+        *falls(facts, starved, ahead),
         *mistaken(facts),
         *evaluating(facts),
         *[(fact, text) for fact, text, _ in unseen],

@@ -35,13 +35,16 @@ _SHARE = 0.75
 """Of a sound layer some units are off for a whole batch, but not as large a part as this."""
 
 
-def silent(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
+def silent(facts: list[Fact], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
     """The activations of layers that let no gradient through in the last backward, and what is to be said of each.
 
     One that is part of a loss, as in max(0, 1 - score), is off where all is well: it is none of a layer.
+
+    Args:
+        facts: what the last backward ran through.
+        ahead: the ids of ``leading_to_learned``.
     """
     made = {fact.id: fact for fact in facts}
-    ahead = leading_to_learned(facts)
     known: dict[Any, list[tuple[Fact, str]]] = {}
     for fact in facts:
         if fact.op is None or fact.gradient is None or not fact.inputs or fact.op.name not in (*FLAT, *STEEP):
