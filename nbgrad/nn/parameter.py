@@ -17,6 +17,15 @@ def _shared(data: Any) -> torch.Tensor:
     return data.data if isinstance(data, Tensor) else tensor(data).data
 
 
+def check_several(name: str, given: Any, wanted: str = "a list of tensors") -> None:
+    """Raise a TypeError where ``name``, the parameters of a model, is the model or nothing to go through."""
+    if hasattr(given, "named_parameters") or not hasattr(given, "__iter__"):  # a Sequential can be gone through too
+        raise TypeError(
+            f"{name} must be {wanted}, got a {type(given).__name__}: "
+            "pass the parameters of a model as model.parameters()"
+        )
+
+
 class Parameter(Tensor):
     """A tensor that a ``Module`` counts among its parameters when it is assigned to an attribute.
 

@@ -11,6 +11,7 @@ from nbgrad.core.base import raw_of
 from nbgrad.core.modes import current, enable_grad
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import OPTIMIZERS
+from nbgrad.nn.parameter import check_several
 
 Tensors = list[torch.Tensor] | tuple[torch.Tensor, ...]
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
@@ -51,12 +52,7 @@ class Optimizer(torch.optim.Optimizer):
             raise TypeError(
                 f"params must be a list of tensors or of dicts, got one {type(params).__name__}: put it in a list"
             )
-        # A Sequential is iterable too, of modules.
-        if hasattr(params, "named_parameters") or not hasattr(params, "__iter__"):
-            raise TypeError(
-                f"params must be a list of tensors or of dicts, got a {type(params).__name__}: "
-                "pass the parameters of a model as model.parameters()"
-            )
+        check_several("params", params, "a list of tensors or of dicts")
         given: Any = list(params)
         if not given:
             raise ValueError(

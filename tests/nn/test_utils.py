@@ -81,10 +81,20 @@ def test_torchs_parameters_are_not_ours():
 
 
 @pytest.mark.parametrize("make", [lambda: nn.Linear(2, 2), lambda: nn.Sequential(nn.Linear(2, 2))])
-@pytest.mark.parametrize("clip", [utils.clip_grad_norm_, utils.clip_grad_value_])
-def test_a_model_in_the_place_of_its_parameters_is_named(make, clip):
-    with pytest.raises(TypeError, match=r"got a (Linear|Sequential): pass those of a model as model\.parameters\(\)"):
-        clip(make(), 1.0)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model: utils.clip_grad_norm_(model, 1.0),
+        lambda model: utils.clip_grad_value_(model, 1.0),
+        utils.parameters_to_vector,
+        lambda model: utils.vector_to_parameters(nbgrad.zeros(6), model),
+    ],
+)
+def test_a_model_in_the_place_of_its_parameters_is_named(make, use):
+    with pytest.raises(
+        TypeError, match=r"got a (Linear|Sequential): pass the parameters of a model as model\.parameters"
+    ):
+        use(make())
 
 
 def test_a_vector_of_parameters_and_back():

@@ -8,6 +8,7 @@ from torch.nn.utils import get_total_norm as total_norm_of
 
 from nbgrad.core.modes import tell_changed
 from nbgrad.core.tensor import Tensor
+from nbgrad.nn.parameter import check_several
 
 Params = Tensor | Iterable[Tensor]
 
@@ -100,9 +101,7 @@ def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None
 
 def _listed(parameters: Params) -> list[Tensor]:
     """The parameters as a list, which can be gone through twice."""
-    if hasattr(parameters, "named_parameters"):
-        kind = type(parameters).__name__
-        raise TypeError(f"parameters must be tensors, got a {kind}: pass those of a model as model.parameters()")
+    check_several("parameters", parameters)
     held = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for one in held:
         if not isinstance(one, Tensor):

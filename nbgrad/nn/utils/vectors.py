@@ -6,6 +6,7 @@ import torch
 
 from nbgrad.core.ops import cat
 from nbgrad.core.tensor import Tensor
+from nbgrad.nn.parameter import check_several
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
@@ -15,8 +16,9 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         parameters: those of a model, all on one device.
 
     Raises:
-        TypeError: they are on different devices.
+        TypeError: they are on different devices, or a model is given for its parameters.
     """
+    check_several("parameters", parameters)
     held = list(parameters)
     _check_devices(held)
     joined: Tensor = cat([param.reshape(-1) for param in held])
@@ -36,6 +38,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """
     if not isinstance(vec, Tensor | torch.Tensor):
         raise TypeError(f"expected a tensor, but got: {torch.typename(vec)}")
+    check_several("parameters", parameters)
     held = list(parameters)
     _check_devices(held)
     sizes = [param.numel() for param in held]
