@@ -4,7 +4,7 @@ A module is here whatever is called with ``called``, has ``named_modules()`` and
 ``__formula__`` and ``_runs_functions``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from threading import get_ident
 from typing import Any, Self
@@ -34,14 +34,18 @@ class Scope:
 
     def path(self) -> tuple[str, ...]:
         """The labels of the scopes around this one and its own, outermost first."""
-        labels, above = [self.label], self.parent
-        while above is not None:
-            labels, above = [above.label, *labels], above.parent
-        return tuple(labels)
+        return tuple([one.label for one in outwards(self)][::-1])
 
     def attribute(self, value: Any) -> str | None:  # noqa: ARG002
         """The attribute of what is called under which it holds ``value``, a tensor; None where it does not."""
         return None
+
+
+def outwards(scope: Scope | None) -> Iterator[Scope]:
+    """A scope and those around it, innermost first; none where there is none."""
+    while scope is not None:
+        yield scope
+        scope = scope.parent
 
 
 class ModuleScope(Scope):

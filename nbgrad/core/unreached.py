@@ -14,7 +14,7 @@ from nbgrad.core.caller import Place
 from nbgrad.core.contents import memory_of
 from nbgrad.core.node import record_id
 from nbgrad.core.ops import calling
-from nbgrad.core.scopes import ModuleScope, Scope
+from nbgrad.core.scopes import ModuleScope, Scope, outwards
 from nbgrad.core.stats import norms
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import optimized, read
@@ -258,12 +258,11 @@ class Paths:
 def _path(tensor: Tensor, scope: Scope | None) -> str | None:
     """What the module calls a parameter that the user called; there are many of the name ``weight`` below it."""
     found = None
-    while scope is not None:
-        module = scope.module() if isinstance(scope, ModuleScope) else None
+    for above in outwards(scope):
+        module = above.module() if isinstance(above, ModuleScope) else None
         for name, one in () if module is None else (*module.named_parameters(), *module.named_buffers()):
             if one is tensor:
-                found = name if "." in name else f"{scope.label.partition(' ')[0]}.{name}"
-        scope = scope.parent
+                found = name if "." in name else f"{above.label.partition(' ')[0]}.{name}"
     return found
 
 

@@ -13,7 +13,7 @@ from nbgrad.core.base import raw_of
 from nbgrad.core.modes import Switch, current, no_grad
 from nbgrad.core.node import Node
 from nbgrad.core.observer import Observer
-from nbgrad.core.scopes import ModuleScope, Scope
+from nbgrad.core.scopes import ModuleScope, Scope, outwards
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
@@ -220,9 +220,7 @@ def _storage(data: torch.Tensor) -> int:
 
 def _module(scope: Scope | None) -> Any:
     """The module whose call is the innermost in ``scope``."""
-    while scope is not None and not isinstance(scope, ModuleScope):
-        scope = scope.parent
-    return None if scope is None else scope.module()
+    return next((one.module() for one in outwards(scope) if isinstance(one, ModuleScope)), None)
 
 
 def _with_parents(path: str, lines: Mapping[str, Line]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from nbgrad.core.collecting import uncollected
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.row import Op
-from nbgrad.core.scopes import ModuleScope, Scope as CoreScope
+from nbgrad.core.scopes import ModuleScope, Scope as CoreScope, outwards
 from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Badge, Description, Edge, Formula, Hidden, Node, OpText, Problem, Scope, kind_of
 from nbgrad.widgets.details import NodeOutline, NodeRest
@@ -122,12 +122,10 @@ class _Scopes:
         """Every scope that was met, with what is in it."""
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
         for fact in facts:
-            scope = fact.scope
-            while scope is not None:
+            for scope in outwards(fact.scope):
                 ops[scope] += fact.kind == "op"
                 parameters[scope] += fact.kind == "parameter"
                 elements[scope] += _elements(fact) if fact.kind == "parameter" else 0
-                scope = scope.parent
         return [
             Scope(
                 id=id,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nbgrad.core.scopes import ModuleScope
+from nbgrad.core.scopes import ModuleScope, outwards
 from nbgrad.widgets.facts import Fact
 
 
@@ -33,10 +33,5 @@ def evaluating(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
 
 def _called(fact: Fact) -> list[Any]:
     """The modules that were called there and still exist, innermost first."""
-    found: list[Any] = []
-    scope = fact.scope
-    while scope is not None:
-        module = scope.module() if isinstance(scope, ModuleScope) else None
-        found += [module] if module is not None else []
-        scope = scope.parent
-    return found
+    modules = [scope.module() for scope in outwards(fact.scope) if isinstance(scope, ModuleScope)]
+    return [module for module in modules if module is not None]

@@ -7,7 +7,7 @@ import torch
 from nbgrad.core.caller import Place
 from nbgrad.core.record import Input, Record
 from nbgrad.core.row import Op
-from nbgrad.core.scopes import Scope
+from nbgrad.core.scopes import Scope, outwards
 from nbgrad.core.since import Since
 from nbgrad.core.stats import Stats
 
@@ -93,14 +93,9 @@ def made_inside(facts: list[Fact]) -> dict[int, Scope]:
     homes: dict[int, list[Scope]] = {}
     for fact in facts if loose else ():
         if fact.scope not in around:
-            around[fact.scope] = _around(fact.scope)
+            around[fact.scope] = list(outwards(fact.scope))
         for source in [taken.source for taken in fact.inputs if taken.source in loose]:
             homes[source] = [one for one in around[fact.scope] if one in homes.get(source, begun)]
         if fact.op is not None:
             begun.update(around[fact.scope])
     return {id: known[0] for id, known in homes.items() if known}
-
-
-def _around(scope: Scope | None) -> list[Scope]:
-    """A scope and those around it, innermost first."""
-    return [] if scope is None else [scope, *_around(scope.parent)]

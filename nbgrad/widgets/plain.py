@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from nbgrad.core.node import record_id
-from nbgrad.core.scopes import ModuleScope, Scope, path_below
+from nbgrad.core.scopes import ModuleScope, Scope, outwards, path_below
 from nbgrad.core.update import optimized
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter
@@ -63,10 +63,10 @@ def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, list[Mo
     """Each module that was called and each parameter that was used, the first fact of it, and the modules around."""
     scopes: dict[Scope, Fact] = {}
     for fact in facts:
-        scope = fact.scope
-        while scope is not None and scope not in scopes:
+        for scope in outwards(fact.scope):
+            if scope in scopes:
+                break
             scopes[scope] = fact
-            scope = scope.parent
     parameters = {fact.id: fact for fact in facts if fact.kind == "parameter"}
     seen: set[int] = set()
     for scope, first in scopes.items():
@@ -86,11 +86,7 @@ def _modules(scope: Scope) -> list[Module]:
     """The modules that were called there, innermost first, if the scope is that of one that still exists."""
     if not isinstance(scope, ModuleScope) or scope.module() is None:
         return []
-    found: list[Any] = []
-    above: Scope | None = scope
-    while above is not None:
-        found += [above.module()] if isinstance(above, ModuleScope) else []
-        above = above.parent
+    found = [above.module() for above in outwards(scope) if isinstance(above, ModuleScope)]
     return [module for module in found if isinstance(module, Module)]
 
 
