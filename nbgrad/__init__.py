@@ -103,7 +103,7 @@ def _save(graph: AutogradGraph, path: Any, **options: Any) -> None:
 
 
 AutogradGraph._ipython_display_ = _show  # type: ignore[attr-defined]  # here, so that core knows no widgets
-AutogradGraph.save = _save  # type: ignore[assignment, method-assign]
+AutogradGraph.save = _save  # type: ignore[assignment, method-assign]  # the same, and it passes on what it is given
 
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is here

@@ -138,13 +138,13 @@ class _Watch(Observer):
 
     # The forward.
 
-    def on_call(self, op: Op, args: tuple[Any, ...]) -> None:  # noqa: ARG002
+    def on_call(self, op: Op, args: tuple[Any, ...]) -> None:  # noqa: ARG002  # every observer is told
         self._before = None  # one may have raised
 
     def on_overwrite(self, data: torch.Tensor) -> None:
         self._before = data.clone() if self._check else None
 
-    def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:  # noqa: ARG002
+    def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:  # noqa: ARG002  # every observer is told
         node.place = user_place()
         self._first = self._first or node.seq
 
@@ -218,7 +218,7 @@ class _Watch(Observer):
     def on_backward_end(self) -> None:
         self._forget()
 
-    def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:  # noqa: ARG002
+    def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:  # noqa: ARG002  # every observer is told
         self._incoming.pop(self._last, None)  # type: ignore[arg-type]  # None is no key: nothing is there to pop
         if isinstance(origin, Output):
             self._incoming.setdefault(origin.node, {})[origin.index] = raw_of(gradient)

@@ -177,5 +177,5 @@ def _arrays(values: Any, *, detached: bool = False) -> Any:
     return each(values, lambda tensor: (tensor.detach() if detached else tensor).numpy())
 
 
-Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]
+Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]  # here: it calls rows, which tensor.py does not know
+Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]  # the same
