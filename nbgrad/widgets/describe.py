@@ -18,7 +18,7 @@ from nbgrad.widgets.facts import Fact, made_inside
 from nbgrad.widgets.failure import with_failure
 from nbgrad.widgets.frames import frames_of, past
 from nbgrad.widgets.looks import FEW, amount
-from nbgrad.widgets.overlays import judgements, measured, overlays, starved, verdicts
+from nbgrad.widgets.overlays import judgements, measured, overlays, verdicts
 from nbgrad.widgets.problems import problems
 from nbgrad.widgets.reductions import reduction, suspicion
 from nbgrad.widgets.rest import written
@@ -55,7 +55,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     walk = Walk(facts, ids, edges)
     frames = frames_of(graph, facts)
     judged = judgements(facts)
-    wrong = problems(graph, facts, ids, edges, frames, starved(judged))
+    wrong = problems(graph, facts, ids, edges, frames, judged)
     history = past(frames, facts, ids)
     nodes = list[Node]()
     for fact, more in zip(facts, measured(graph, facts), strict=True):

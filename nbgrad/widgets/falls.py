@@ -9,7 +9,7 @@ import torch
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.record import Input
 from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.silent import FLAT, STEEP
+from nbgrad.widgets.silent import FEW, FLAT, STEEP
 from nbgrad.widgets.wording import number
 
 _FALL = 1e-2
@@ -28,36 +28,45 @@ _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
 """The ops whose slope is 0 wherever they have one."""
 
 
-def falls(facts: list[Fact], starved: set[int], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
+def falls(facts: list[Fact], starved: set[int], zeroed: dict[int, str], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
     """The ops at which a gradient ends or falls on its way to parameters that get none, and what is to be said of each.
 
-    Of activations that are flat on a part of the line, or nearly so, ``silent`` tells.
+    Of activations that are flat on a part of the line, or nearly so, ``silent`` tells, but of few numbers. A tensor
+    outside of modules may get none where all is well, as what is masked or was not chosen does: there the op is told of
+    if it lets nothing through whatever is learned.
 
     Args:
         facts: what the last backward ran through.
         starved: the ids of these parameters.
+        zeroed: what such tensors outside of modules are called, by id.
         ahead: the ids of ``leading_to_learned``.
     """
     made = {fact.id: fact for fact in facts}
-    below = set(starved)
+    below, lone = set(starved), dict(zeroed)
     found: defaultdict[tuple[object, ...], list[tuple[Fact, str]]] = defaultdict(list)
     for fact in facts:
-        taken = [one for one in fact.inputs if one.source in below]
-        if not taken:
-            continue
-        below.add(fact.id)
-        for one in taken:
-            text = None if fact.op is None or fact.op.name in FLAT else _told(fact, one, made, inside=fact.id in ahead)
+        inside = fact.id in ahead
+        for one in fact.inputs if fact.op is not None else ():
+            text = None
+            if one.source in below and fact.op.name not in FLAT:
+                text = _told(fact, one, made, inside=inside)
+            elif one.source in lone and _lasting(fact, one, made, inside=inside):
+                text = _told(fact, one, made, inside=inside, leaf=lone[one.source])
             if text is not None:
                 found[fact.op and fact.op.name, fact.file, fact.line].append((fact, text))
+        if any(one.source in below for one in fact.inputs):
+            below.add(fact.id)
+        if (known := next((lone[one.source] for one in fact.inputs if one.source in lone), None)) is not None:
+            lone[fact.id] = known
     for calls in found.values():
         fact, text = calls[-1]  # where the gradient came first
         yield fact, text + (f". So it is in {len(calls) - 1:,} more of its calls there" if len(calls) > 1 else "")
 
 
-def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -> str | None:
+def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool, leaf: str = "") -> str | None:
+    """What is to be said of an op, on the way to a ``leaf`` outside of modules or to parameters of one."""
     source, came, went = made[taken.source or 0], fact.gradient, taken.gradient
-    if came is None or went is None or source.op is None or source.gradient is None:
+    if came is None or went is None or source.gradient is None or (source.op is None and not leaf):
         return None
     if fact.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(fact)):
         return None
@@ -66,9 +75,9 @@ def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -> s
     if source.gradient.norm == 0:
         return (
             f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "
-            f"to {taken.name}{_why(fact, taken, made)}"
+            f"to {taken.name}{_why(fact, taken, made)}" + (f". So {leaf} learns nothing from this loss" if leaf else "")
         )
-    if fact.op.name in STEEP:
+    if fact.op.name in STEEP or leaf:
         return None
     # Of one that others use too, or that only the loss does, nothing is said: a mean passes small parts on.
     if inside and went.norm < _FALL * came.norm and source.gradient.norm <= 2 * went.norm:
@@ -77,6 +86,30 @@ def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -> s
             f"{_why(fact, taken, made)}"
         )
     return None
+
+
+def _lasting(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -> bool:
+    """Whether the 0 that an op passes on is one whatever is learned besides, and no chance of this batch."""
+    op = "" if fact.op is None else fact.op.name
+    if taken.gradient is None or taken.gradient.norm != 0:
+        return False
+    if op in _STEPS or _underflowed(fact, taken):
+        return True
+    if not inside:
+        return False
+    if op == "mul":
+        return any(_is_0(one, made) for one in fact.inputs if one is not taken)
+    # A few results may all be where it is flat by chance, but not what is learned itself: it stays there.
+    few, itself = prod(fact.shape) < FEW, made[taken.source or 0].op is None
+    return (op in (*STEEP, "clamp") and (itself or not few)) or (op in FLAT and itself and few)
+
+
+def _is_0(taken: Input, made: dict[int, Fact]) -> bool:
+    """Whether an input is the number 0, in a constant too: of several a mask is made, or there are no data."""
+    of = made.get(taken.source or 0)
+    if of is None:
+        return taken.source is None and taken.literal == 0
+    return of.kind == "constant" and prod(of.shape) == 1 and of.value is not None and of.value.norm == 0
 
 
 def _meant(fact: Fact) -> bool:
@@ -92,6 +125,8 @@ def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
         return f": of one number, as along dim={dim} of {fact.shape}, it is always the same. Use sigmoid, or two scores"
     if op in STEEP:
         return ": all of its inputs lie so far from 0 that it is flat there"
+    if op in (*FLAT, "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
+        return ": all of its inputs to which a gradient came lie where it is flat"
     if op in _STEPS:
         return f": the slope of {op} is 0 everywhere"
     if _underflowed(fact, taken):
@@ -103,6 +138,8 @@ def _factor(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
     """That the other factor of a product is 0 or small."""
     for other in fact.inputs:
         of = made.get(other.source or 0)
+        if other is not taken and other.source is None and other.literal == 0:
+            return ", because the other factor is the number 0"
         if other is taken or other.name == "bias" or of is None or of.value is None or of.value.low is None:
             continue
         most = max(-of.value.low, of.value.high or 0.0)

@@ -138,6 +138,17 @@ def starved(judged: dict[Scope, Judgement]) -> set[int]:
     return {fact.id for one in judged.values() if one.kind in ("vanishing", "none") for fact in one.learned}
 
 
+def zeroed(facts: list[Fact], judged: dict[Scope, Judgement]) -> dict[int, str]:
+    """What a backward reached with a gradient of exactly 0 and belongs to no module: what it is called, by its id."""
+    owned = {fact.id for one in judged.values() for fact in one.learned}
+    return {
+        fact.id: f"{fact.name or f'a {fact.kind}'} {fact.shape}"
+        for fact in facts
+        if fact.kind in ("parameter", "leaf") and fact.id not in owned and prod(fact.shape)
+        if fact.gradient is not None and fact.gradient.norm == 0
+    }
+
+
 def judgements(facts: list[Fact]) -> dict[Scope, Judgement]:
     """What is to be said of each module with parameters that have a gradient."""
     sizes: dict[Scope, float] = {}

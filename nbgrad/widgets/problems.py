@@ -10,6 +10,7 @@ from nbgrad.core import nonfinite
 from nbgrad.core.contents import differentiable
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame
+from nbgrad.core.scopes import Scope
 from nbgrad.core.stats import Stats
 from nbgrad.widgets import earlier
 from nbgrad.widgets.description import Edge, Problem
@@ -17,6 +18,7 @@ from nbgrad.widgets.evaluating import evaluating
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.falls import falls
 from nbgrad.widgets.losses import mistaken
+from nbgrad.widgets.overlays import Judgement, starved, zeroed
 from nbgrad.widgets.plain import plain
 from nbgrad.widgets.silent import leading_to_learned, silent
 from nbgrad.widgets.wording import counted
@@ -30,7 +32,7 @@ def problems(
     ids: dict[int, str],
     edges: list[Edge],
     frames: list[HistoryFrame],
-    starved: set[int],
+    judged: dict[Scope, Judgement],
 ) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one.
 
@@ -40,7 +42,7 @@ def problems(
         ids: of the nodes.
         edges: between them.
         frames: the backwards that it remembers, if there were several and ``facts`` are of the last one.
-        starved: the ids of parameters that get no gradient, or next to none.
+        judged: what the gradients of each module are.
     """
     unseen = list(plain(facts))
     spoiled = graph.spoiled()
@@ -57,7 +59,7 @@ def problems(
     ahead = leading_to_learned(facts)
     told = [
         *silent(facts, ahead),
-        *falls(facts, starved, ahead),
+        *falls(facts, starved(judged), zeroed(facts, judged), ahead),
         *mistaken(facts),
         *evaluating(facts),
         *[(fact, text) for fact, text, _ in unseen],

@@ -25,7 +25,7 @@ _CHANNELS = ("conv", "batch_norm", "instance_norm", "group_norm")
 
 _FEATURES = ("linear", "matmul", "addmm", "layer_norm", "rms_norm", "attention", "scaled_dot_product")
 
-_FEW = 8
+FEW = 8
 """With fewer numbers all of them may be off by chance."""
 
 _SAMPLES = 16
@@ -68,7 +68,7 @@ def silent(facts: list[Fact], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
 def _saturated(fact: Fact, gradient: Stats, passed: Stats) -> str | None:
     """Where exactly nothing is passed on, ``falls`` tells."""
     most = 0.0 if fact.op is None else gradient.norm * STEEP[fact.op.name]
-    if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < _FEW * _SAMPLES:
+    if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < FEW * _SAMPLES:
         return None
     return (
         f"{fact.what} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
@@ -83,14 +83,14 @@ def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[i
     what = fact.what
     remedy = "Try a smaller learning rate, another initialisation, or leaky_relu."
     if passed.norm == 0:
-        if prod(passed.shape) < _FEW:
+        if prod(passed.shape) < FEW:
             return None
         return (
             f"{what} let no gradient through: all of its inputs, of shape {passed.shape}, to which a gradient came lie "
             f"where it is flat, so what is before it learns nothing here. {remedy}"
         )
     off, units, samples = _off(source, gradient, passed, made)
-    if samples < _SAMPLES or off < _SHARE * units or units < _FEW:
+    if samples < _SAMPLES or off < _SHARE * units or units < FEW:
         return None
     return (
         f"{off} of the {units} units of {what} let no gradient through: each lies where it is flat for all {samples} "

@@ -80,6 +80,73 @@ def test_the_op_at_which_it_ends_is_named(op: str) -> None:
     assert end in text
 
 
+def leaf(*values: float) -> nbgrad.Tensor:
+    return nbgrad.tensor([float(one) for one in values], requires_grad=True)
+
+
+OFF = nbgrad.zeros(())
+
+ALONE: dict[str, tuple[str, str, list[float], Callable[[nbgrad.Tensor, nbgrad.Tensor], nbgrad.Tensor]]] = {
+    "a step": ("round", ": the slope of round is 0 everywhere", [3, -4], lambda w, v: w.exp().round().square() + v),
+    "a number": ("mul", ", because the other factor is the number 0", [3, -4], lambda w, v: (w * 0 + v).square()),
+    "a constant": ("mul", " is all 0", [3, -4], lambda w, v: OFF * w.exp() * v),
+    "saturated": (
+        "tanh",
+        ": all of its inputs lie so far from 0 that it is flat",
+        [30, -40],
+        lambda w, v: w.tanh() * v,
+    ),
+    "off": (
+        "relu",
+        ": all of its inputs to which a gradient came lie where it is flat",
+        [-3],
+        lambda w, v: w.relu() * v,
+    ),
+    "bounded": ("clamp", ": all of its inputs to which a gradient came", [3, -4], lambda w, v: w.clamp(0, 1) * v),
+    "many": ("clamp", ": all of its inputs to which a gradient came", [3] * 8, lambda w, v: w.exp().clamp(0, 1) * v),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_a_tensor_of_no_module_that_gets_exactly_0_is_told_of(case: str) -> None:
+    op, why, values, run = ALONE[case]
+    for w, called in ((leaf(*values), "a leaf"), (nn.Parameter(leaf(*values).detach()), "a parameter")):
+        (text,) = told(lambda w=w: run(w, leaf(2.0)))
+        assert text.startswith(f"the gradient ends at {op} at tests/widgets/test_falls.py:")
+        assert why in text
+        assert text.endswith(f". So {called} ({len(values)},) learns nothing from this loss")
+        assert w.grad is not None
+        assert not w.grad.any()
+
+
+def test_an_activation_that_silent_tells_of_is_told_of_once() -> None:
+    (text,) = told(lambda: leaf(*[-1.0] * 8).relu() * leaf(2.0))
+    assert "let no gradient through" in text
+
+
+HEALTHY: dict[str, Callable[[nbgrad.Tensor, nbgrad.Tensor], nbgrad.Tensor]] = {
+    "a row of an embedding": lambda w, v: nbgrad.stack([w, w])[nbgrad.tensor([1])] * v,
+    "no row of it": lambda w, v: w[nbgrad.tensor([], dtype=nbgrad.int64)].sum() * v + v,
+    "a mask": lambda w, v: w * nbgrad.zeros(2) + v,
+    "no data": lambda w, v: (nbgrad.zeros(3, 2) @ w) + v,
+    "not chosen": lambda w, v: nbgrad.where(nbgrad.tensor([True, True]), v, w),
+    "not the largest": lambda w, v: nbgrad.maximum(w, v + 99),
+    "a layer that begins at 0": lambda w, v: w.tanh() * leaf(0.0, 0.0) + v,
+    "a gate that begins at 0": lambda w, v: (leaf(0.0) * w + v).square(),
+    "a loss that weighs 0": lambda w, v: (v - 1).square().sum() + 0 * w.square().sum(),
+    "a loss that is 0": lambda w, v: (w - w.detach()).square() * v.detach(),
+    "a margin that is kept": lambda w, v: (1 - w.square()).clamp(min=0) + v,
+    "a few by chance": lambda w, v: (w.square() * -1).relu() * v,
+    "a straight way past a step": lambda w, v: (w + (w.round() - w).detach()) * v,
+    "what cancels": lambda w, v: (w - w) * v,
+}
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_a_tensor_of_no_module_that_is_masked_or_not_chosen_is_not_accused(case: str) -> None:
+    assert told(lambda: HEALTHY[case](leaf(3.0, -4.0), leaf(2.0))) == []
+
+
 def test_a_gradient_too_small_for_half_precision_says_so() -> None:
     net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)).half()
     (text,) = told(lambda: net(SHORT.half()).float() * 4e-8)
