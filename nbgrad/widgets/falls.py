@@ -46,9 +46,9 @@ def falls(facts: list[Fact], starved: set[int], zeroed: dict[int, str], ahead: s
     found: defaultdict[tuple[object, ...], list[tuple[Fact, str]]] = defaultdict(list)
     for fact in facts:
         inside = fact.id in ahead
-        for one in fact.inputs if fact.op is not None else ():
+        for one in fact.inputs:
             text = None
-            if one.source in below and fact.op.name not in FLAT:
+            if one.source in below and (fact.op is None or fact.op.name not in FLAT):
                 text = _told(fact, one, made, inside=inside)
             elif one.source in lone and _lasting(fact, one, made, inside=inside):
                 text = _told(fact, one, made, inside=inside, leaf=lone[one.source])

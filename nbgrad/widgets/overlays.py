@@ -144,7 +144,7 @@ def zeroed(facts: list[Fact], judged: dict[Scope, Judgement]) -> dict[int, str]:
     return {
         fact.id: f"{fact.name or f'a {fact.kind}'} {fact.shape}"
         for fact in facts
-        if fact.kind in ("parameter", "leaf") and fact.id not in owned and prod(fact.shape)
+        if fact.kind in ("parameter", "leaf") and fact.id not in owned and prod(fact.shape) > 0
         if fact.gradient is not None and fact.gradient.norm == 0
     }
 
