@@ -6,7 +6,10 @@ In two parts, since details are written while graphviz works on what has to be c
 from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, OpText, Reduction, Step
 from nbgrad.widgets.lettering import clean, clip
 
-_LINE, _LINES, _MARK, _SCOPE, _TERM, _TEXT, _WORDS = 44, 5, 72, 56, 80, 20_000, 600
+LINE = 44
+"""How many letters a line in a box has at most."""
+
+_LINES, _MARK, _SCOPE, _TERM, _TEXT, _WORDS = 5, 72, 56, 80, 20_000, 600
 
 
 def clipped(description: Description) -> Description:
@@ -84,7 +87,7 @@ def _detail(row: Detail) -> Detail:
 
 
 def _node(node: Node, scopes: set[str]) -> Node:
-    label = [clip(line, _LINE) for line in node["label"][:_LINES]]
+    label = [clip(line, LINE) for line in node["label"][:_LINES]]
     return {
         **node,
         "scope": node["scope"] if node["scope"] in scopes else None,

@@ -1,22 +1,24 @@
 """What is drawn when not everything can be: Description -> a Description of at most so many nodes.
 
 Steps, each only if it is needed, so that a picture is seen at once. Runs of identical blocks become one node,
-``Block × 12``. Module scopes are folded into one node each, deepest level first. If more are left than may be drawn,
-the nodes nearest to where the backward started, or to what the reader unfolded, are kept. A tensor with many readers is
-drawn once beside each of them: one box with a hundred arrows tells a reader nothing, and graphviz needs minutes for it.
-Last, of what is left the details are written, which graphviz does not wait for.
+``Block × 12``, and so do those of identical cycles, ``Linear, ReLU × 12``. Module scopes are folded into one node each,
+deepest level first. If more are left than may be drawn, the nodes nearest to where the backward started, or to what the
+reader unfolded, are kept. A tensor with many readers is drawn once beside each of them: one box with a hundred arrows
+tells a reader nothing, and graphviz needs minutes for it. Last, of what is left the details are written, which graphviz
+does not wait for.
 """
 
 from collections import Counter, defaultdict
 from itertools import groupby
 
-from nbgrad.widgets.clipping import clipped, with_clipped_details
+from nbgrad.widgets.clipping import LINE, clipped, with_clipped_details
 from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
 from nbgrad.widgets.folding import Folding, first_folding, homes
 from nbgrad.widgets.hidden import hidden_by
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
+from nbgrad.widgets.lettering import clip
 from nbgrad.widgets.rest import written
-from nbgrad.widgets.runs import runs
+from nbgrad.widgets.runs import Run, kind, runs
 from nbgrad.widgets.steps import steps, stopped
 from nbgrad.widgets.wording import counted
 
@@ -59,12 +61,13 @@ def detailed(shape: Description) -> Description:
     return lighter(with_clipped_details(written(shape)))
 
 
-def fold(description: Description, folding: Folding, same: list[list[str]] | None = None) -> Description:
+def fold(description: Description, folding: Folding, same: list[Run] | None = None) -> Description:
     """Draw each closed scope as one node, and those of a run, which ``same`` lists, as one unless they stand apart."""
     if not folding.closed:
         return {**description, "steps": steps(description)}
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    hidden = homes(scopes, folding, runs(description) if same is None else same)
+    same = runs(description) if same is None else same
+    hidden = homes(scopes, folding, same)
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
         if node["scope"] in hidden:
@@ -77,7 +80,8 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
     for scope, home in hidden.items():
         if scopes[scope]["parent"] not in hidden:
             held[home].append(scopes[scope])
-    nodes = _stand_ins(description, members, where, held)
+    cycles = {calls[0]: len(calls) for run in same for calls in run}
+    nodes = _stand_ins(description, members, where, held, cycles)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
     return {
@@ -95,7 +99,11 @@ def fold(description: Description, folding: Folding, same: list[list[str]] | Non
 
 
 def _stand_ins(
-    description: Description, members: dict[str, list[Node]], where: dict[str, str], held: dict[str, list[Scope]]
+    description: Description,
+    members: dict[str, list[Node]],
+    where: dict[str, str],
+    held: dict[str, list[Scope]],
+    cycles: dict[str, int],
 ) -> list[Node]:
     """The nodes that stay, and the folded ones, each where its last op stood: after all that it takes."""
     inner: defaultdict[str, list[Reduction]] = defaultdict(list)
@@ -108,7 +116,7 @@ def _stand_ins(
         if node["id"] not in where:
             nodes.append(node)
         elif (home := last.get(node["id"])) is not None:
-            nodes.append(_folded_node(held[home], members[home], inner[_folded_id(home)]))
+            nodes.append(_folded_node(held[home], members[home], inner[_folded_id(home)], cycles.get(home, 1)))
     return nodes
 
 
@@ -123,7 +131,8 @@ def _fold_note(modules: int, hidden: int) -> str:
     )
 
 
-def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduction]) -> Node:
+def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduction], cycle: int) -> Node:
+    """The box of one call, or of a run of them, ``cycle`` after ``cycle``."""
     ops = [node for node in inside if node["kind"] == "op"]
     counts = Counter(node["op"] or node["label"][0] for node in ops)
     details: list[Detail] = [
@@ -137,9 +146,10 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
     label = [scopes[0]["label"], scopes[0]["folds"]]
     if len(scopes) > 1:
         first, last = scopes[0]["label"], scopes[-1]["label"]
-        kind = first.rpartition("(")[2].removesuffix(")")
-        label = [f"{kind} × {len(scopes)}", f"{first.partition(' (')[0]} … {last.partition(' (')[0]}"]
-        details.insert(0, {"term": "Each of them", "text": scopes[0]["folds"]})
+        kinds, many = list(map(kind, scopes[:cycle])), f" × {len(scopes) // cycle:,}"
+        label = [_names(kinds, LINE - len(many)) + many, f"{first.partition(' (')[0]} … {last.partition(' (')[0]}"]
+        each = [f"{name}: {scope['folds']}" for name, scope in zip(kinds, scopes, strict=False)]
+        details.insert(0, {"term": "Each of them", "text": "\n".join(each) if cycle > 1 else scopes[0]["folds"]})
     levels = [node["levels"] for node in inside]
     return {
         "id": _folded_id(scopes[0]["id"]),
@@ -158,6 +168,16 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "norms": [],
         "past": "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True))),
     }
+
+
+def _names(kinds: list[str], room: int) -> str:
+    """As many of them as there is room for, at least one, and how many more there are."""
+    for many in range(len(kinds), 0, -1):
+        more = f" and {len(kinds) - many} more" if many < len(kinds) else ""
+        names = ", ".join(kinds[:many])
+        if len(names) + len(more) <= room:
+            return names + more
+    return clip(names, room - len(more)) + more
 
 
 def _merged(edges: list[Edge], where: dict[str, str]) -> tuple[list[Edge], dict[str, str]]:

@@ -4,11 +4,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from math import inf
 
 from nbgrad.widgets.description import Description, Scope
 from nbgrad.widgets.extent import extent
-from nbgrad.widgets.runs import runs, scope_path
+from nbgrad.widgets.runs import Run, runs, scope_path
 
 LOOK = 60
 """Of so many nodes all are drawn at first."""
@@ -58,7 +59,7 @@ class Folding:
         return replace(self, closed=self.closed | first.closed, apart=self.apart | first.apart)
 
 
-def first_folding(description: Description, limit: int, same: list[list[str]] | None = None) -> Folding:
+def first_folding(description: Description, limit: int, same: list[Run] | None = None) -> Folding:
     """The scopes to fold at first: of more than LOOK nodes as many as make the picture one that is seen at once.
 
     The runs are folded, then of the rest the deepest modules, then those around them, whole levels, so that equal
@@ -85,7 +86,7 @@ def necessary(description: Description, limit: int) -> Folding:
     return max(sizes, key=lambda one: (one[0] <= limit, one[0] if one[0] <= limit else -one[0]))[1]
 
 
-def _sized(description: Description, limit: int, same: list[list[str]]) -> Iterator[tuple[Folding, int, float]]:
+def _sized(description: Description, limit: int, same: list[Run]) -> Iterator[tuple[Folding, int, float]]:
     """Nothing folded, and each folding that leaves something worth seeing.
 
     With each how many nodes it leaves, and how many times its picture is too large; where these are more than
@@ -103,16 +104,16 @@ def _sized(description: Description, limit: int, same: list[list[str]]) -> Itera
             yield folding, nodes, size.over
 
 
-def _foldings(description: Description, scopes: dict[str, Scope], same: list[list[str]]) -> Iterator[Folding]:
-    """Those that come into question, the first ones first: runs as one, all but their first call, each call alone."""
+def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run]) -> Iterator[Folding]:
+    """Those that come into question, the first ones first: runs as one, but for their first one or two, each alone."""
     inside: Counter[str] = Counter()
     for scope, many in Counter([node["scope"] for node in description["nodes"]]).items():
         inside.update(dict.fromkeys(scope_path(scopes, scope), many))
     depths = {scope: len(scope_path(scopes, scope)) for scope in scopes if inside[scope] > 1}
     holding = {scope["parent"] for scope in scopes.values()}
     yield Folding()
-    repeated = [frozenset(scope for run in same for scope in run[first:]) for first in (0, 1)] if same else []
-    for kept in [*repeated, frozenset[str]()]:
+    repeated = [frozenset(scope for run in same for calls in run[first:] for scope in calls) for first in (0, 1, 2)]
+    for kept in dict.fromkeys([*repeated, frozenset[str]()]):
         if kept:
             yield Folding(kept)
         for depth in range(max(depths.values(), default=0), 0, -1):
@@ -122,7 +123,7 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[lis
                 yield Folding(closed, apart=frozenset() if kept else closed)
 
 
-def _showing(description: Description, folding: Folding, limit: int, same: list[list[str]]) -> Folding:
+def _showing(description: Description, folding: Folding, limit: int, same: list[Run]) -> Folding:
     """With the modules open that problems are in: for the first one in any case, for others while it stays small."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     home = {node["id"]: node["scope"] for node in description["nodes"]}
@@ -140,7 +141,7 @@ def _showing(description: Description, folding: Folding, limit: int, same: list[
     return folding
 
 
-def _counting(description: Description, same: list[list[str]]) -> Callable[[Folding], int]:
+def _counting(description: Description, same: list[Run]) -> Callable[[Folding], int]:
     """Says how many nodes a folding leaves."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     sizes = Counter(node["scope"] for node in description["nodes"])
@@ -204,7 +205,7 @@ def folded_below(description: Description, depth: int | None) -> Folding | None:
     return Folding(closed=frozenset(scope for scope in scopes if len(scope_path(scopes, scope)) == depth + 1))
 
 
-def homes(scopes: dict[str, Scope], folding: Folding, same: list[list[str]]) -> dict[str, str]:
+def homes(scopes: dict[str, Scope], folding: Folding, same: list[Run]) -> dict[str, str]:
     """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run."""
     outermost: dict[str, str] = {}
     for scope, one in scopes.items():  # outer before inner
@@ -212,12 +213,10 @@ def homes(scopes: dict[str, Scope], folding: Folding, same: list[list[str]]) -> 
         if around is not None or scope in folding.closed:
             outermost[scope] = around or scope
     drawn = {scope: scope for scope in outermost.values()}
+    together = drawn.keys() - folding.apart
     for run in same:
-        first = None
-        for scope in run:
-            if scope not in drawn or scope in folding.apart:
-                first = None
-            else:
-                first = first or scope
-                drawn[scope] = first
+        for closed, cycles in groupby(run, key=together.issuperset):
+            calls = [scope for cycle in cycles for scope in cycle]
+            if closed and len(calls) > len(run[0]):
+                drawn.update(dict.fromkeys(calls, calls[0]))
     return {scope: drawn[home] for scope, home in outermost.items()}

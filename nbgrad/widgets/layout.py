@@ -6,7 +6,7 @@ takes too long is drawn coarser; nothing here waits longer than the sum of the t
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
@@ -131,8 +131,10 @@ def whole(
     except LayoutTimeout:
         turned = None
     folding = folding or first_folding(description, NODES)
-    known = {scope["id"] for scope in drawn["scopes"]}
-    return {**picture, "turned": turned, "folded": sorted(folding.closed & known)}
+    scopes = {scope["id"]: scope for scope in drawn["scopes"]}
+    inside = Counter([scope for node in drawn["nodes"] for scope in scope_path(scopes, node["scope"])])
+    # In a run there may be calls of one node, but the page folds each call alone.
+    return {**picture, "turned": turned, "folded": sorted(scope for scope in folding.closed if inside[scope] > 1)}
 
 
 def place(shape: Description, direction: Direction = "TB", seconds: float = SECONDS) -> Layout:

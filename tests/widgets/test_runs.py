@@ -1,0 +1,207 @@
+"""Module calls that repeat, one by one or in a cycle, are one box."""
+
+from time import perf_counter
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description import Description, Node
+from nbgrad.widgets.extent import COLUMNS, ROWS
+from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.folding import Folding, first_folding
+from nbgrad.widgets.layout import NODES, lay_out, whole
+from nbgrad.widgets.runs import LONGEST, runs
+from tests.widgets.test_first_look import folded, trained
+
+WIDE = 8
+LAYERS = {
+    "i": lambda: nn.Linear(5, WIDE),
+    "L": lambda: nn.Linear(WIDE, WIDE),
+    "o": lambda: nn.Linear(WIDE, 3),
+    "R": nn.ReLU,
+    "T": nn.Tanh,
+    "G": nn.GELU,
+    "N": lambda: nn.LayerNorm(WIDE),
+    "S": lambda: nn.Sequential(nn.Linear(WIDE, WIDE), nn.ReLU()),
+}
+
+
+def net(letters: str) -> Description:
+    """The layers that letters stand for, one after the other."""
+    return trained(nn.Sequential(*[LAYERS[letter]() for letter in letters]), 2, 5 if letters[0] == "i" else WIDE)
+
+
+def found(description: Description) -> list[list[list[str]]]:
+    """The runs, of each repetition the names of what is called."""
+    names = {scope["id"]: scope["label"].partition(" (")[0] for scope in description["scopes"]}
+    return [[[names[call] for call in calls] for calls in run] for run in runs(description)]
+
+
+def heads(description: Description) -> list[str]:
+    return [node["label"][0] for node in folded(description)]
+
+
+def box(description: Description) -> Node:
+    """The one that stands for a run."""
+    (found,) = [node for node in folded(description) if len(node["holds"]) > 1]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("letters", "expected"),
+    [
+        ("LRLRLR", [(0, 2, 3)]),
+        ("LRLRL", [(0, 2, 2)]),
+        ("LLLL", [(0, 1, 4)]),
+        ("LLLLL", [(0, 1, 5)]),
+        ("LNRTLNRT", [(0, 4, 2)]),
+        ("iRLRLRo", [(2, 2, 2)]),
+        ("iNRLNRLNRo", [(3, 3, 2)]),
+        ("LRLRo", [(0, 2, 2)]),
+        ("iNLRLR", [(2, 2, 2)]),
+        ("LLRLLR", [(0, 3, 2)]),
+        ("LLLTT", [(0, 1, 3), (3, 1, 2)]),
+        ("LRLRTLLL", [(0, 2, 2), (5, 1, 3)]),
+        ("LRLRGLTLT", [(0, 2, 2), (5, 2, 2)]),
+        ("LRTLTR", []),
+        ("LR", []),
+        ("L", []),
+        ("SRSR", [(0, 2, 2)]),
+        ("LRTGLNTRGLNN" * 2, [(0, 12, 2)]),
+    ],
+)
+def test_what_repeats_is_a_run_of_the_shortest_cycle(letters: str, expected: list[tuple[int, int, int]]) -> None:
+    cycles = [
+        [[str(at) for at in range(begin + of * period, begin + (of + 1) * period)] for of in range(times)]
+        for begin, period, times in expected
+    ]
+    assert found(net(letters)) == cycles
+
+
+def test_a_cycle_with_an_op_in_between_is_no_run() -> None:
+    layers = nn.ModuleList([layer for _ in range(4) for layer in (nn.Linear(WIDE, WIDE), nn.ReLU())])
+
+    def run(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        for at, layer in enumerate(layers):
+            x = layer(x) * 2 if at == 3 else layer(x)
+        return x
+
+    assert [len(one) for one in found(trained(run, 2, WIDE))] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("letters", "label"),
+    [
+        ("i" + "R" + "LR" * 24 + "o", "Linear, ReLU × 24"),
+        ("LR" * 24, "Linear, ReLU × 22"),
+        ("LR" * 24 + "L", "Linear, ReLU × 23"),
+        ("LNGT" * 20 + "o", "Linear, LayerNorm, GELU, Tanh × 19"),
+        ("LNR" * 20 + "o", "Linear, LayerNorm, ReLU × 19"),
+        ("LNGTLRNGTT" * 10, "Linear, LayerNorm, GELU, Tanh and 6 more × 9"),
+        ("L" * 30, "Linear × 28"),
+    ],
+)
+def test_a_cycle_of_layers_is_one_box(letters: str, label: str) -> None:
+    described = net(letters)
+    picture = lay_out(described)
+    assert box(picture["description"])["label"][0] == label
+    assert picture["layout"]["width"] <= COLUMNS * 165
+    assert picture["layout"]["height"] <= ROWS * 165
+
+
+def test_a_name_that_is_too_long_leaves_room_for_how_often() -> None:
+    class AnUnusuallyLongNameOfAClassThatAUserMayHave(nn.ReLU):
+        pass
+
+    long = AnUnusuallyLongNameOfAClassThatAUserMayHave
+    layers = [layer for _ in range(30) for layer in (long(), nn.Linear(WIDE, WIDE), nn.Tanh())]
+    head = box(drawable(trained(nn.Sequential(nn.Linear(5, WIDE), *layers, nn.Linear(WIDE, 3)), 2, 5), NODES))["label"][
+        0
+    ]
+    assert head.startswith("AnUnusuallyLongName")
+    assert head.endswith("… and 2 more × 30")
+    assert len(head) == 44
+
+
+def test_a_box_tells_of_each_in_a_cycle() -> None:
+    folds = box(drawable(net("iR" + "LR" * 24 + "o"), NODES))
+    details = {row["term"]: row["text"] for row in folds["details"]}
+    assert folds["label"][1] == "2 … 49"
+    assert details["Each of them"] == "Linear: 1 op, 2 parameters (72)\nReLU: 1 op"
+    assert details["Folded"] == "48 ops, 48 tensors"
+
+
+def test_a_cycle_unfolds_into_its_calls_and_those_into_ops() -> None:
+    described = net("iR" + "LR" * 24 + "o")
+    folding = first_folding(described, NODES)
+    folding = folding.toggled(described, box(drawable(described, NODES, folding))["holds"], NODES)
+    drawn = drawable(described, NODES, folding)
+    assert heads(drawn) == [f"{at} (Linear)" for at in range(2, 50, 2)]
+    assert sum(node["op"] == "relu" for node in drawn["nodes"]) == 25, "one node folded into one would be hidden"
+    while boxes := folded(drawn := drawable(described, NODES, folding)):
+        folding = folding.toggled(described, boxes[0]["holds"], NODES)
+    assert len(drawn["nodes"]) == len(described["nodes"])
+
+
+def test_around_an_open_call_whole_cycles_are_boxes() -> None:
+    described = net("LR" * 8 + "o")
+    calls = [call for run in runs(described) for cycle in run for call in cycle]
+    for at, call in enumerate(calls):
+        drawn = drawable(described, NODES, Folding(closed=frozenset(calls) - {call}))
+        before, after = at // 2, 7 - at // 2
+        expected = [f"Linear, ReLU × {many}" for many in (before, after) if many > 1]
+        assert [head for head in heads(drawn) if "×" in head] == expected
+
+
+@pytest.mark.parametrize("bad", [0, 7, 22])
+def test_a_problem_in_a_cycle_is_seen(bad: int) -> None:
+    torch.manual_seed(0)
+    layers = nn.Sequential(*[LAYERS[letter]() for letter in "LR" * 24])
+    layers[2 * bad].weight.data[0, 0] = float("nan")
+    described = trained(layers, 2, WIDE)
+    drawn = drawable(described, NODES)
+    about = {problem["node"] for problem in described["problems"]}
+    assert about
+    assert about <= {node["id"] for node in drawn["nodes"]}
+
+
+def test_a_page_folds_no_call_of_one_node() -> None:
+    described = net("iR" + "LR" * 24 + "o")
+    picture = whole(described)
+    inside = [node["scope"] for node in picture["description"]["nodes"]]
+    assert picture["folded"]
+    assert all(inside.count(scope) > 1 for scope in picture["folded"])
+
+
+def test_long_rows_take_no_longer_than_their_length() -> None:
+    def seconds(many: int) -> float:
+        described = calls("ab" * (many // 2 - 4) + "cd" * 4)
+        begin = perf_counter()
+        assert [len(run) for run in runs(described)] == [many // 2 - 4, 4]
+        return perf_counter() - begin
+
+    short, long = (min(seconds(many) for _ in range(3)) for many in (1_000, 8_000))
+    assert long < 8 * short * 4
+
+
+def calls(letters: str) -> Description:
+    """One op after the other, each in a call of a class of that letter."""
+    with nbgrad.AutogradGraph("calls") as graph:
+        (nbgrad.tensor([1.0], requires_grad=True) * 2).sum().backward()
+        described = describe(graph)
+    op = next(node for node in described["nodes"] if node["op"] == "mul")
+    described["nodes"] = [{**op, "id": f"n{at}", "scope": f"s{at}"} for at in range(len(letters))]
+    described["edges"] = []
+    described["scopes"] = [
+        {"id": f"s{at}", "label": f"{at} ({letter})", "parent": None, "folds": ""} for at, letter in enumerate(letters)
+    ]
+    return described
+
+
+def test_cycles_that_are_too_long_are_none() -> None:
+    letters = "abcdefghijklmn"
+    assert found(calls(letters[:LONGEST] * 2)) != []
+    assert found(calls(letters[: LONGEST + 1] * 2)) == []
