@@ -34,17 +34,18 @@ class Extent(NamedTuple):
 
 
 def extent(description: Description, homes: Mapping[str, str]) -> Extent:
-    """The size of the picture where ``homes`` says of each hidden scope which one's box stands for it.
+    """The size of the picture where ``homes`` says of each hidden scope, or node, which one's box stands for it.
 
     A tensor stands in the row above its reader. That of an open module is below what the module takes, as the layout
     wants it, so it is a row more, and the mark of a reduction is another one. A line takes a place in each row that it
     passes.
     """
-    inside = Counter([homes[scope] for node in description["nodes"] if (scope := node["scope"] or "") in homes])
+    hidden = [homes.get(node["scope"] or "", homes.get(node["id"], "")) for node in description["nodes"]]
+    inside = Counter(hidden)
+    inside[""] = 0
     drawn: dict[str, str] = {}
     tensors: dict[str, Node] = {}
-    for node in description["nodes"]:
-        home = homes.get(node["scope"] or "", "")
+    for node, home in zip(description["nodes"], hidden, strict=True):
         drawn[node["id"]] = f"in {home}" if inside[home] > 1 else node["id"]
         if inside[home] <= 1 and node["kind"] not in ("op", "failed"):
             tensors[node["id"]] = node

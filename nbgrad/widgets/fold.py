@@ -70,17 +70,17 @@ def fold(description: Description, folding: Folding, same: list[Run] | None = No
     hidden = homes(scopes, folding, same)
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
-        if node["scope"] in hidden:
-            members[hidden[node["scope"]]].append(node)
+        if home := hidden.get(node["scope"] or "", hidden.get(node["id"])):
+            members[home].append(node)
     # One node folded into one node would only hide it.
     members = defaultdict(list, {home: inside for home, inside in members.items() if len(inside) > 1})
     drawn_in = {scope: home for scope, home in hidden.items() if home in members}
     where = {node["id"]: _folded_id(home) for home, inside in members.items() for node in inside}
     held: defaultdict[str, list[Scope]] = defaultdict(list)
-    for scope, home in hidden.items():
-        if scopes[scope]["parent"] not in hidden:
-            held[home].append(scopes[scope])
-    cycles = {calls[0]: len(calls) for run in same for calls in run}
+    for id, scope in scopes.items():
+        if id in hidden and scope["parent"] not in hidden:
+            held[hidden[id]].append(scope)
+    cycles = {calls[0]: len(calls) for run in same for calls in run.cycles}
     nodes = _stand_ins(description, members, where, held, cycles)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
@@ -147,7 +147,8 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
     if len(scopes) > 1:
         first, last = scopes[0]["label"], scopes[-1]["label"]
         kinds, many = list(map(kind, scopes[:cycle])), f" × {len(scopes) // cycle:,}"
-        label = [_names(kinds, LINE - len(many)) + many, f"{first.partition(' (')[0]} … {last.partition(' (')[0]}"]
+        ends = [name.partition(" (")[0] for name in (first, last)]
+        label = [_names(kinds, LINE - len(many)) + many, " … ".join(dict.fromkeys(ends))]
         each = [f"{name}: {scope['folds']}" for name, scope in zip(kinds, scopes, strict=False)]
         details.insert(0, {"term": "Each of them", "text": "\n".join(each) if cycle > 1 else scopes[0]["folds"]})
     levels = [node["levels"] for node in inside]

@@ -9,11 +9,13 @@ from math import inf
 
 from nbgrad.widgets.description import Description, Scope
 from nbgrad.widgets.extent import extent
+from nbgrad.widgets.keep import hubs
 from nbgrad.widgets.runs import Run, runs, scope_path
 
 LOOK = 60
-"""Of so many nodes all are drawn at first."""
+"""Of so many boxes all are drawn at first; a tensor that is drawn once per use counts as often."""
 
+_OPEN = 2  # so many repetitions of a run are left open at most, for something to see
 _FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
 _LARGE = 10  # a module of more nodes is folded itself where the one around it is unfolded
 _GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide something
@@ -60,13 +62,14 @@ class Folding:
 
 
 def first_folding(description: Description, limit: int, same: list[Run] | None = None) -> Folding:
-    """The scopes to fold at first: of more than LOOK nodes as many as make the picture one that is seen at once.
+    """The scopes to fold at first: of more than LOOK boxes as many as make the picture one that is seen at once.
 
     The runs are folded, then of the rest the deepest modules, then those around them, whole levels, so that equal
     modules look equal; where no folding is enough, the one that comes nearest to it. What a problem is about stays
     open. More than ``limit`` nodes are only left where no folding leaves fewer.
     """
-    if len(description["nodes"]) <= min(limit, LOOK):
+    copies = sum(uses - 1 for uses in hubs(description).values())
+    if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
         return Folding()
     same = runs(description) if same is None else same
     found, least = Folding(), inf
@@ -112,7 +115,9 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run
     depths = {scope: len(scope_path(scopes, scope)) for scope in scopes if inside[scope] > 1}
     holding = {scope["parent"] for scope in scopes.values()}
     yield Folding()
-    repeated = [frozenset(scope for run in same for calls in run[first:] for scope in calls) for first in (0, 1, 2)]
+    repeated = [
+        frozenset(scope for run in same for calls in run.cycles[first:] for scope in calls) for first in (0, 1, 2)
+    ]
     for kept in dict.fromkeys([*repeated, frozenset[str]()]):
         if kept:
             yield Folding(kept)
@@ -127,6 +132,7 @@ def _showing(description: Description, folding: Folding, limit: int, same: list[
     """With the modules open that problems are in: for the first one in any case, for others while it stays small."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     home = {node["id"]: node["scope"] for node in description["nodes"]}
+    home.update((node, calls[0]) for run in same for calls, fed in zip(*run, strict=True) for node in fed)
     count, room = _counting(description, same), limit
     for problem in description["problems"]:
         around = scope_path(scopes, home.get(problem["node"] or ""))
@@ -144,7 +150,8 @@ def _showing(description: Description, folding: Folding, limit: int, same: list[
 def _counting(description: Description, same: list[Run]) -> Callable[[Folding], int]:
     """Says how many nodes a folding leaves."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    sizes = Counter(node["scope"] for node in description["nodes"])
+    sizes = Counter([node["scope"] for node in description["nodes"]])
+    sizes.update(node for run in same for nodes in run.fed for node in nodes)
 
     def count(folding: Folding) -> int:
         inside: Counter[str] = Counter()
@@ -206,7 +213,10 @@ def folded_below(description: Description, depth: int | None) -> Folding | None:
 
 
 def homes(scopes: dict[str, Scope], folding: Folding, same: list[Run]) -> dict[str, str]:
-    """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run."""
+    """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run.
+
+    Also for each node that only feeds calls of a run.
+    """
     outermost: dict[str, str] = {}
     for scope, one in scopes.items():  # outer before inner
         around = outermost.get(one["parent"] or "")
@@ -214,9 +224,12 @@ def homes(scopes: dict[str, Scope], folding: Folding, same: list[Run]) -> dict[s
             outermost[scope] = around or scope
     drawn = {scope: scope for scope in outermost.values()}
     together = drawn.keys() - folding.apart
+    fed: dict[str, str] = {}
     for run in same:
-        for closed, cycles in groupby(run, key=together.issuperset):
-            calls = [scope for cycle in cycles for scope in cycle]
-            if closed and len(calls) > len(run[0]):
-                drawn.update(dict.fromkeys(calls, calls[0]))
-    return {scope: drawn[home] for scope, home in outermost.items()}
+        for closed, some in groupby(zip(*run, strict=True), key=lambda one: together.issuperset(one[0])):
+            cycles = list(some)
+            if closed and len(cycles) > 1:
+                first = cycles[0][0][0]
+                drawn.update((call, first) for calls, _ in cycles for call in calls)
+                fed.update((node, first) for _, nodes in cycles for node in nodes)
+    return {scope: drawn[home] for scope, home in outermost.items()} | fed

@@ -70,16 +70,14 @@ def _inside(description: Description, asked: frozenset[str]) -> list[str]:
 def split_hubs(description: Description) -> Description:
     """Draw a tensor with many readers once per use, and say so. The first copy carries the details for all of them."""
     scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
-    uses = Counter(edge["source"] for edge in description["edges"])
-    hubs = {node["id"] for node in description["nodes"] if _splits(node, uses[node["id"]])}
-    if not hubs:
+    if not (uses := hubs(description)):
         return description
     copies: defaultdict[str, list[Node]] = defaultdict(list)
     by_id = {node["id"]: node for node in description["nodes"]}
     edges: list[Edge] = []
     for edge in description["edges"]:
         source = edge["source"]
-        if source in hubs:
+        if source in uses:
             number = len(copies[source]) + 1
             whole = by_id[source]
             node: Node = {
@@ -101,6 +99,12 @@ def split_hubs(description: Description) -> Description:
         {**one, "node": first.get(one["node"] or "", one["node"])} for one in description["problems"]
     ]
     return {**description, "nodes": nodes, "edges": edges, "problems": problems}
+
+
+def hubs(description: Description) -> dict[str, int]:
+    """How often each tensor is used that is drawn once per use."""
+    uses = Counter([edge["source"] for edge in description["edges"]])
+    return {node["id"]: uses[node["id"]] for node in description["nodes"] if _splits(node, uses[node["id"]])}
 
 
 def _splits(node: Node, uses: int) -> bool:

@@ -3,16 +3,28 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from operator import eq
+from typing import NamedTuple
 
 from nbgrad.widgets.description import Description, Scope
 
 LONGEST = 12
 """Cycles of so many calls are looked for: longer ones would have to be counted by name."""
 
-Run = list[list[str]]
-"""The repetitions, at least two, and of each the calls in it: one, or all of a cycle."""
+
+class Run(NamedTuple):
+    """Module calls that repeat.
+
+    Attributes:
+        cycles: the repetitions, at least two, and of each the calls in it: one, or several that take turns.
+        fed: of each repetition the nodes outside of it that it alone takes, as each of the others takes one of the
+            same: a step of a series, a mask.
+    """
+
+    cycles: list[list[str]]
+    fed: list[list[str]]
 
 
 def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
@@ -38,37 +50,23 @@ def runs(description: Description) -> list[Run]:
     if known is not None:
         return known
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    inside: defaultdict[str, list[int]] = defaultdict(list)
-    for position, node in enumerate(description["nodes"]):
-        for home in scope_path(scopes, node["scope"]):
-            inside[home].append(position)
-    alike = _Alike(description, inside)
+    calls = _Calls(description, scopes)
     siblings: defaultdict[str | None, list[str]] = defaultdict(list)  # outer ones first
     for id, scope in scopes.items():
         siblings[scope["parent"]].append(id)
     found: list[Run] = []
     covered: set[str | None] = set()
-    for parent, calls in siblings.items():
+    for parent, inner in siblings.items():
         if parent in covered:
-            covered.update(calls)
+            covered.update(inner)
             continue
-        for row in _rows(description, inside, calls):
-            for begin, period, times in _repeated(alike.numbers(row), alike.kinds(row)):
+        for row in calls.rows(inner):
+            for begin, period, times in _repeated(calls.numbers(row), [kind(scopes[call]) for call in row]):
                 end = begin + period * times
-                found.append([row[at : at + period] for at in range(begin, end, period)])
+                cycles = [row[at : at + period] for at in range(begin, end, period)]
+                found.append(Run(cycles, calls.fed(cycles, {None, *scope_path(scopes, parent)})))
                 covered.update(row[begin:end])
     return found
-
-
-def _rows(description: Description, inside: dict[str, list[int]], calls: list[str]) -> Iterator[list[str]]:
-    """The calls that follow each other without an op between them, where there are several."""
-    row = calls[:1]
-    for before, after in pairwise(calls):
-        if not _adjoin(description, inside, before, after):
-            yield from [row] * (len(row) > 1)
-            row = []
-        row.append(after)
-    yield from [row] * (len(row) > 1)
 
 
 def _repeated(numbers: list[int], kinds: list[str]) -> Iterator[tuple[int, int, int]]:
@@ -116,20 +114,48 @@ def _begun(items: list[str], period: int) -> list[int]:
     return first
 
 
-class _Alike:
-    """Says which module calls are the same: the same ops on the same shapes, wired in the same way."""
+class _Calls:
+    """What is known of module calls: what is in them, which follow each other, and which are the same."""
 
-    def __init__(self, description: Description, inside: dict[str, list[int]]) -> None:
-        self._description = description
-        self._inside = inside
-        self._kinds = {scope["id"]: kind(scope) for scope in description["scopes"]}
+    def __init__(self, description: Description, scopes: dict[str, Scope]) -> None:
+        self._nodes, self._edges = description["nodes"], description["edges"]
+        self._scopes = scopes
+        self._places: dict[object, int] = {}
+        self._inside: defaultdict[str, list[int]] = defaultdict(list)
+        for position, node in enumerate(self._nodes):
+            for home in scope_path(scopes, node["scope"]):
+                self._inside[home].append(position)
 
-    def kinds(self, calls: list[str]) -> list[str]:
-        return [self._kinds[call] for call in calls]
+    def rows(self, calls: list[str]) -> Iterator[list[str]]:
+        """Those that follow each other, where there are several."""
+        row = calls[:1]
+        for before, after in pairwise(calls):
+            if self._adjoin(row[0], before, after):
+                row.append(after)
+                continue
+            yield from [row] * (len(row) > 1)
+            row = [after]
+        yield from [row] * (len(row) > 1)
+
+    def _adjoin(self, first: str, before: str, after: str) -> bool:
+        """Whether two calls of a row can be one box: what they are part of together has no way out and in again.
+
+        So no op may run between them that takes what was made since the row began, but of other such ops.
+        """
+        if not self._inside[before] or not self._inside[after]:
+            return False
+        begin, gap = self._inside[first][0], range(self._inside[before][-1] + 1, self._inside[after][0])
+        between = [at for at in gap if self._nodes[at]["kind"] == "op"]
+        if not between:
+            return True
+        loose = {at for at in gap if self._nodes[at]["scope"] == self._scopes[after]["parent"]}
+        return loose.issuperset(between) and all(
+            source < begin or source in loose for at in between for _, source in self._taken[at]
+        )
 
     def numbers(self, calls: list[str]) -> list[int]:
-        """For each call a number, the same for those that are the same."""
-        looks = [(self._kinds[call], len(self._inside[call])) for call in calls]
+        """For each call a number, the same for those of the same ops on the same shapes, wired in the same way."""
+        looks = [(kind(self._scopes[call]), len(self._inside[call])) for call in calls]
         many = Counter(looks)
         places: dict[object, int] = {}
         return [
@@ -138,31 +164,64 @@ class _Alike:
         ]
 
     def _signature(self, call: str) -> object:
-        nodes, members = self._description["nodes"], self._inside[call]
+        members = self._inside[call]
         place = {position: count for count, position in enumerate(members)}
         return tuple(
-            [
-                (node["kind"], node["op"], *node["label"][1:2], *self._wires(node["id"], place))
-                for node in [nodes[at] for at in members]
-            ]
+            [(self._look(at), *[(name, place.get(source, -1)) for name, source in self._taken[at]]) for at in members]
         )
 
-    def _wires(self, node: str, place: dict[int, int]) -> list[tuple[str, int]]:
-        return [(name, place.get(source, -1)) for name, source in self._taken[node]]
+    def _look(self, at: int) -> object:
+        node = self._nodes[at]
+        return node["kind"], node["op"], *node["label"][1:2]
+
+    def fed(self, cycles: list[list[str]], around: set[str | None]) -> list[list[str]]:
+        """For each cycle the nodes that it alone takes, from one of the scopes ``around``, as every other does."""
+        since = [-1, *(self._inside[cycle[-1]][-1] for cycle in cycles)]
+        found: list[dict[int, int]] = []
+        every: set[int] | None = None
+        for cycle, after in zip(cycles[::-1], since[-2::-1], strict=True):  # before the first one there may be much
+            found.append(self._own(cycle, after, around, every))
+            every = set(found[-1].values())
+        return [[self._nodes[at]["id"] for at, place in own.items() if place in (every or ())] for own in found[::-1]]
+
+    def _own(self, cycle: list[str], since: int, around: set[str | None], among: set[int] | None) -> dict[int, int]:
+        """The constants without a name, and the ops after ``since``, that nothing else reads, with their places.
+
+        A place is a number for what reads it: the same ones have the same in each cycle. Only those ``among`` are told.
+        """
+        members = [at for call in cycle for at in self._inside[call]]
+        places = {at: -place for place, at in enumerate(members)}
+        waiting = [-source for at in members for _, source in self._taken[at] if source not in places]
+        heapify(waiting)  # what is read by several comes after all of them
+        own: dict[int, int] = {}
+        while waiting:
+            at = -heappop(waiting)
+            node, readers = self._nodes[at], dict.fromkeys(self._readers[at])
+            loose = node["kind"] == "constant" or (node["kind"] == "op" and at > since)
+            if at in places or not loose or node["scope"] not in around or not readers.keys() <= places.keys():
+                continue
+            reads = [(places[one], name) for one in readers for name, source in self._taken[one] if source == at]
+            place = self._places.setdefault((self._look(at), *reads), len(self._places) + 1)
+            if among is None or place in among:
+                own[at] = places[at] = place
+                for _, source in self._taken[at]:
+                    heappush(waiting, -source)
+        return own
 
     @cached_property
-    def _taken(self) -> defaultdict[str, list[tuple[str, int]]]:
-        """For each node the names of its inputs and the positions of what it took."""
-        positions = {node["id"]: position for position, node in enumerate(self._description["nodes"])}
-        taken: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-        for edge in self._description["edges"]:
-            taken[edge["target"]].append((edge["input"], positions[edge["source"]]))
+    def _taken(self) -> defaultdict[int, list[tuple[str, int]]]:
+        """For each position the names of the inputs of that node and the positions of what it took."""
+        positions = {node["id"]: position for position, node in enumerate(self._nodes)}
+        taken: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+        for edge in self._edges:
+            taken[positions[edge["target"]]].append((edge["input"], positions[edge["source"]]))
         return taken
 
-
-def _adjoin(description: Description, inside: dict[str, list[int]], before: str, after: str) -> bool:
-    """Whether no op runs between two module calls: what they are part of together has no way out and in again."""
-    if not inside[before] or not inside[after]:
-        return False
-    between = description["nodes"][inside[before][-1] + 1 : inside[after][0]]
-    return not any(node["kind"] == "op" for node in between)
+    @cached_property
+    def _readers(self) -> defaultdict[int, list[int]]:
+        """For each position those of what took it."""
+        readers: defaultdict[int, list[int]] = defaultdict(list)
+        for at, taken in self._taken.items():
+            for _, source in taken:
+                readers[source].append(at)
+        return readers

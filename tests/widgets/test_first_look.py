@@ -116,9 +116,8 @@ LARGE: dict[str, Callable[[], Description]] = {
     "resnet 3, 4, 3": lambda: resnet(3, 4, 3),
 }
 LONG: dict[str, Callable[[], Description]] = {
-    "rnn": lambda: cells(40),
-    "lstm": lambda: cells(40, nn.LSTMCell),
     "by hand": lambda: by_hand(200),
+    "by hand, longer": lambda: by_hand(290),
 }
 
 

@@ -99,7 +99,7 @@ def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.Monkey
 
 def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     light = outline(chain(10, 30))
-    monkeypatch.setattr(runs, "_Alike", None)  # what says whether two modules are alike
+    monkeypatch.setattr(runs, "_Calls", None)  # what says whether two modules are alike
     for one in (light, taken_out(put_away(light))):
         drawable(one, 20, first_folding(one, 20).toggled(one, ["s4"], 20))
     with pytest.raises(TypeError):

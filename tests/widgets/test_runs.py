@@ -1,6 +1,9 @@
 """Module calls that repeat, one by one or in a cycle, are one box."""
 
+import random
+from collections.abc import Callable
 from time import perf_counter
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +17,7 @@ from nbgrad.widgets.fold import drawable
 from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.layout import NODES, lay_out, whole
 from nbgrad.widgets.runs import LONGEST, runs
-from tests.widgets.test_first_look import folded, trained
+from tests.widgets.test_first_look import cells, folded, trained
 
 WIDE = 8
 LAYERS = {
@@ -37,7 +40,7 @@ def net(letters: str) -> Description:
 def found(description: Description) -> list[list[list[str]]]:
     """The runs, of each repetition the names of what is called."""
     names = {scope["id"]: scope["label"].partition(" (")[0] for scope in description["scopes"]}
-    return [[[names[call] for call in calls] for calls in run] for run in runs(description)]
+    return [[[names[call] for call in calls] for calls in run] for run, _ in runs(description)]
 
 
 def heads(description: Description) -> list[str]:
@@ -148,7 +151,7 @@ def test_a_cycle_unfolds_into_its_calls_and_those_into_ops() -> None:
 
 def test_around_an_open_call_whole_cycles_are_boxes() -> None:
     described = net("LR" * 8 + "o")
-    calls = [call for run in runs(described) for cycle in run for call in cycle]
+    calls = [call for run, _ in runs(described) for cycle in run for call in cycle]
     for at, call in enumerate(calls):
         drawn = drawable(described, NODES, Folding(closed=frozenset(calls) - {call}))
         before, after = at // 2, 7 - at // 2
@@ -180,7 +183,7 @@ def test_long_rows_take_no_longer_than_their_length() -> None:
     def seconds(many: int) -> float:
         described = calls("ab" * (many // 2 - 4) + "cd" * 4)
         begin = perf_counter()
-        assert [len(run) for run in runs(described)] == [many // 2 - 4, 4]
+        assert [len(run) for run, _ in runs(described)] == [many // 2 - 4, 4]
         return perf_counter() - begin
 
     short, long = (min(seconds(many) for _ in range(3)) for many in (1_000, 8_000))
@@ -199,6 +202,159 @@ def calls(letters: str) -> Description:
         {"id": f"s{at}", "label": f"{at} ({letter})", "parent": None, "folds": ""} for at, letter in enumerate(letters)
     ]
     return described
+
+
+CELLS = [nn.RNNCell, nn.LSTMCell, nn.GRUCell]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("steps", [12, 30, 100])
+def test_steps_of_a_recurrent_cell_are_one_box(kind: Any, steps: int) -> None:
+    described = cells(steps, kind)
+    picture = lay_out(described)
+    drawn = picture["description"]
+    folds = box(drawn)
+    assert folds["label"] == [f"{kind.__name__} × {steps - 1}", kind.__name__]
+    assert {row["term"]: row["text"] for row in folds["details"]}["Folded"] == f"{counted(steps - 1)}"
+    assert sum(node["kind"] == "parameter" for node in drawn["nodes"]) == 4, "the first one shows what it learns"
+    assert picture["layout"]["width"] <= COLUMNS * 165
+    assert picture["layout"]["height"] <= ROWS * 165
+    opened = first_folding(described, NODES).toggled(described, folds["holds"], NODES)
+    unfolded = drawable(described, NODES, opened)
+    assert len({node["id"].partition(".")[0] for node in unfolded["nodes"]}) == len(described["nodes"])
+
+
+def counted(steps: int) -> str:
+    return f"{steps} ops, {steps} tensors"
+
+
+class Reader(nn.Module):
+    """A cell that reads a sentence, and what it is given at each step."""
+
+    def __init__(self, given: Callable[[Any, nbgrad.Tensor, Any, int], nbgrad.Tensor]) -> None:
+        super().__init__()
+        self.words, self.cell, self.head = nn.Embedding(9, 4), nn.GRUCell(4, 4), nn.Linear(4, 4)
+        self.given = given
+
+    def forward(self, tokens: nbgrad.Tensor) -> nbgrad.Tensor:
+        sentence, state, states = self.words(tokens), None, []
+        for step in range(tokens.shape[1]):
+            state = self.cell(self.given(self, sentence, state, step), state)
+            states.append(state)
+        return nbgrad.stack(states)
+
+
+def read(given: Callable[[Any, nbgrad.Tensor, Any, int], nbgrad.Tensor], steps: int = 20) -> Description:
+    return trained(Reader(given), 2, steps, tokens=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "ops"),
+    [
+        (lambda _self, sentence, _state, step: sentence[:, step], 1),
+        (lambda _self, sentence, _state, step: (sentence[:, step] * 2).tanh(), 3),
+    ],
+)
+def test_what_each_step_is_given_of_its_own_is_in_the_box(given: Any, ops: int) -> None:
+    drawn = drawable(read(given), NODES)
+    folds = box(drawn)
+    assert folds["label"] == ["GRUCell × 19", "cell"]
+    assert {row["term"]: row["text"] for row in folds["details"]}["Folded"].startswith(f"{19 * (ops + 1)} ops")
+    assert sum(node["op"] == "getitem" for node in drawn["nodes"]) == 1, "that of the first step"
+
+
+def test_what_one_step_alone_is_given_is_seen() -> None:
+    described = read(lambda _, sentence, __, step: sentence[:, step].exp() if step == 9 else sentence[:, step])
+    closed = frozenset(call for run, _ in runs(described) for cycle in run for call in cycle)
+    drawn = drawable(described, NODES, Folding(closed))
+    assert box(drawn)["label"][0] == "GRUCell × 19"
+    assert sum(node["op"] == "exp" for node in drawn["nodes"]) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda _self, sentence, state, step: sentence[:, step] if state is None else sentence[:, step] + state,
+        lambda _self, sentence, state, _step: sentence[:, 0] if state is None else state * 2,
+    ],
+)
+def test_what_is_made_of_the_step_before_is_never_in_one_box_with_it(given: Any) -> None:
+    assert runs(read(given)) == []
+
+
+def test_what_several_read_is_beside_the_box() -> None:
+    beside: list[nbgrad.Tensor] = []
+
+    def given(_: Any, sentence: nbgrad.Tensor, __: Any, step: int) -> nbgrad.Tensor:
+        beside.append(sentence[:, step])
+        return beside[-1]
+
+    def reading(tokens: nbgrad.Tensor) -> nbgrad.Tensor:
+        return Reader(given)(tokens) + nbgrad.stack(beside)
+
+    described = trained(reading, 2, 20, tokens=True)
+    closed = frozenset(call for run, _ in runs(described) for cycle in run for call in cycle)
+    drawn = drawable(described, NODES, Folding(closed))
+    assert box(drawn)["label"][0] == "GRUCell × 19"
+    assert sum(node["op"] == "getitem" for node in drawn["nodes"]) == 20
+
+
+def test_a_problem_in_what_a_step_is_given_is_seen() -> None:
+    def given(_: Any, sentence: nbgrad.Tensor, __: Any, step: int) -> nbgrad.Tensor:
+        return sentence[:, step] * nbgrad.tensor(float("nan") if step == 9 else 1.0)
+
+    described = read(given)
+    drawn = drawable(described, NODES)
+    about = described["problems"][0]["node"]
+    assert about in {node["id"] for node in described["nodes"] if node["op"] == "mul"}
+    assert about in {node["id"] for node in drawn["nodes"]}
+    assert [node["label"][0] for node in folded(drawn)] == ["GRUCell × 8", "GRUCell × 10"]
+
+
+def test_layers_of_a_step_are_a_cycle() -> None:
+    described = read(lambda self, sentence, _state, step: self.head(sentence[:, step]))
+    drawn = drawable(described, NODES)
+    assert box(drawn)["label"] == ["Linear, GRUCell × 19", "head … cell"]
+
+
+def test_the_data_of_a_network_is_seen() -> None:
+    described = net("LR" * 24)
+    closed = frozenset(call for run, _ in runs(described) for cycle in run for call in cycle)
+    (given, whole, *_) = drawable(described, NODES, Folding(closed))["nodes"]
+    assert (given["label"][1], whole["label"][0]) == (f"(2, {WIDE}) float32", "Linear, ReLU × 24")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_box_has_a_way_out_and_in_again(seed: int) -> None:
+    """Random loops of calls and ops: in what is drawn all that a box takes stands before it."""
+    choose = random.Random(seed)
+    layers = nn.ModuleList([choose.choice([nn.Linear(4, 4), nn.ReLU(), nn.Tanh()]) for _ in range(3)])
+    body = [(choose.randrange(6), choose.randrange(8), choose.randrange(8)) for _ in range(choose.randrange(1, 5))]
+
+    def run(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        made = [x, nbgrad.tensor(torch.ones(2, 4), requires_grad=True) * x]
+        for step in range(12):
+            for what, one, other in body:
+                a, b = (made[-1 - one % len(made)], made[-1 - other % len(made)])
+                if choose.random() < 0.03:
+                    made.append(a + b)
+                elif what == 3:
+                    made.append(made[0] * step)
+                elif what == 4:
+                    made.append(made[1] * 2)
+                elif what == 5:
+                    made.append(a * b)
+                else:
+                    made.append(layers[what](a))
+            made[2:-8] = []
+        return sum(made[1:], made[0])
+
+    described = trained(run, 2, 4)
+    calls = [call for run, _ in runs(described) for cycle in run for call in cycle]
+    for folding in (Folding(frozenset(calls)), Folding(frozenset(calls[5:])), first_folding(described, NODES)):
+        drawn = drawable(described, 1_000, folding)
+        place = {node["id"]: at for at, node in enumerate(drawn["nodes"])}
+        assert all(place[edge["source"]] < place[edge["target"]] for edge in drawn["edges"])
 
 
 def test_cycles_that_are_too_long_are_none() -> None:

@@ -86,8 +86,9 @@ def test_folding_keeps_the_walk() -> None:
 def test_identical_blocks_are_a_run_and_different_ones_are_not() -> None:
     whole = graphs.trained(1, 3)
     labels = {scope["id"]: scope["label"] for scope in whole["scopes"]}
-    assert [[labels[scope] for scope in run] for run in runs(whole)] == [["1 (Block)", "2 (Block)", "3 (Block)"]]
-    merged = fold(whole, Folding(frozenset(runs(whole)[0])))
+    (run,) = runs(whole)
+    assert [[labels[scope] for scope in calls] for calls in run.cycles] == [["1 (Block)"], ["2 (Block)"], ["3 (Block)"]]
+    merged = fold(whole, Folding(frozenset(scope for calls in run.cycles for scope in calls)))
     (group,) = [node for node in merged["nodes"] if node["kind"] == "folded"]
     assert group["label"] == ["Block × 3", "1 … 3"]
     assert next(row["text"] for row in group["details"] if row["term"] == "Each of them") == "4 ops, 4 parameters (280)"
