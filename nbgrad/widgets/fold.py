@@ -148,7 +148,8 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         first, last = scopes[0]["label"], scopes[-1]["label"]
         kinds, many = list(map(kind, scopes[:cycle])), f" × {len(scopes) // cycle:,}"
         ends = [name.partition(" (")[0] for name in (first, last)]
-        label = [_names(kinds, LINE - len(many)) + many, " … ".join(dict.fromkeys(ends))]
+        label = [_names(kinds, LINE - len(many)) + many]
+        label += [" … ".join(dict.fromkeys(ends))] if ends != kinds * 2 else []  # calls of one module without a name
         each = [f"{name}: {scope['folds']}" for name, scope in zip(kinds, scopes, strict=False)]
         details.insert(0, {"term": "Each of them", "text": "\n".join(each) if cycle > 1 else scopes[0]["folds"]})
     levels = [node["levels"] for node in inside]

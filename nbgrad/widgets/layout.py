@@ -20,6 +20,7 @@ from nbgrad.widgets.fold import ASKED, detailed, shaped
 from nbgrad.widgets.folding import Folding, first_folding, necessary
 from nbgrad.widgets.lettering import WIDER, text_width
 from nbgrad.widgets.runs import scope_path
+from nbgrad.widgets.wires import beside
 
 NODES = 300
 """How many nodes may be drawn: more are slow to pan. Where nobody has chosen what is folded, fewer are."""
@@ -34,6 +35,7 @@ BEHIND = 5.0
 """So much of the boxes behind a folded one is seen: they are a part of it, or they would cover the arrows to it."""
 
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
+_ASIDE = 14.0  # from one edge to another that runs beside it: each has two wires
 _ABOVE = 6.0  # how much higher a label stands over a wire that runs sideways: there are two wires
 _NAMED = 3
 """So many modules are named in a note."""
@@ -178,9 +180,12 @@ def dot_source(description: Description, direction: Direction = "TB") -> str:
         scope_of[node["id"]] = node["scope"]
         _add_box(homes[node["scope"]], node["id"], *node_size(node))
     labelled = len(description["edges"]) <= _LABELLED
+    bundles = {bundle[0]["id"]: bundle for bundle in _bundles(description)}
     for edge in description["edges"]:
+        if (bundle := bundles.get(edge["id"])) is not None:
+            room = {"label": _letters(bundle, direction)} if labelled else {}
+            top.edge(edge["source"], edge["target"], id=edge["id"], **room)
         if edge["reduction"] is None:
-            top.edge(edge["source"], edge["target"], id=edge["id"], **({"label": _letters(edge)} if labelled else {}))
             continue
         paths = [scope_path(scopes, scope_of[edge[end]]) for end in ("source", "target")]
         common = [one for one, other in zip(*paths, strict=False) if one == other]
@@ -200,10 +205,31 @@ def label_lines(edge: Edge) -> list[str]:
     return [edge["label"], *([f"∇ {edge['back']}"] if edge["back"] is not None else [])]
 
 
-def _letters(edge: Edge) -> str:
-    """Letters that take as much room as the edge's label."""
-    width = max(text_width(line, LABEL_SIZE) for line in label_lines(edge)) + 10
-    return "\\n".join(["x" * (int(width / (LABEL_SIZE * _COURIER)) + 1)] * len(label_lines(edge)))
+def _bundles(description: Description) -> list[list[Edge]]:
+    """The edges without a mark; those from one module to another with the same ends run beside each other.
+
+    Graphviz would lead each of them and its label past the module's own tensors, and put the module's box so much
+    further aside: the steps of an LSTM, which hand on two tensors, would become a staircase.
+    """
+    scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
+    found: defaultdict[object, list[Edge]] = defaultdict(list)
+    for edge in description["edges"]:
+        if edge["reduction"] is None:
+            source, target = edge["source"], edge["target"]
+            found[(source, target) if scope_of[source] != scope_of[target] else edge["id"]].append(edge)
+    return list(found.values())
+
+
+def _label_width(edge: Edge) -> float:
+    return max(text_width(line, LABEL_SIZE) for line in label_lines(edge))
+
+
+def _letters(edges: list[Edge], direction: Direction) -> str:
+    """Letters that take as much room as the labels of edges that run beside each other."""
+    widths, lines = [_label_width(edge) + 10 for edge in edges], [len(label_lines(edge)) for edge in edges]
+    more = len(edges) > 1  # they reach as much farther aside
+    width, high = (sum(widths) + more * _ASIDE, max(lines)) if direction == "TB" else (max(widths), sum(lines) + more)
+    return "\\n".join(["x" * (int(width / (LABEL_SIZE * _COURIER)) + 1)] * high)
 
 
 def _stacking(description: Description, scope_of: dict[str, str | None]) -> list[tuple[str, str]]:
@@ -300,24 +326,22 @@ def _read(description: Description, direction: Direction, answer: str) -> Layout
     }
     places = {edge["id"]: point(edge["lp"]) for edge in placed.get("edges", []) if "id" in edge and "lp" in edge}
 
-    def box(at: list[float], width: float, height: float) -> Box:
-        x, y = at
-        return {"x": round(x - width / 2, 1), "y": round(y - height / 2, 1), "width": width, "height": height}
-
     def node_box(name: str, size: tuple[float, float]) -> Box:
-        return box(point(objects[name]["pos"]), *size)
+        return _box(point(objects[name]["pos"]), *size)
 
     edges: dict[str, list[list[list[float]]]] = {}
     labels: dict[str, Box] = {}
     marks: dict[str, Box] = {}
+    for bundle in _bundles(description):
+        first = bundle[0]["id"]
+        for at, edge in enumerate(bundle):
+            aside = _ASIDE * (at - (len(bundle) - 1) / 2)
+            edges[edge["id"]] = [[[round(x, 1), round(y, 1)] for x, y in beside(runs[first], aside)]]
+        if first in places:
+            labels |= _labels(bundle, places[first], direction)
     for edge in description["edges"]:
         id = edge["id"]
         if edge["reduction"] is None:
-            edges[id] = [runs[id]]
-            if id in places:
-                wide = round(max(text_width(line, LABEL_SIZE) for line in label_lines(edge)) + 4)
-                labels[id] = box(places[id], wide, LABEL_HEIGHT * len(label_lines(edge)))
-                labels[id]["y"] -= 0 if direction == "TB" else _ABOVE
             continue
         edges[id] = [runs[f"{id}/0"], runs[f"{id}/1"]]
         whole = node_box(f"mark-{id}", mark_size(edge))
@@ -337,3 +361,24 @@ def _read(description: Description, direction: Direction, answer: str) -> Layout
         "marks": marks,
         "scopes": scopes,
     }
+
+
+def _labels(bundle: list[Edge], middle: list[float], direction: Direction) -> dict[str, Box]:
+    """The places of the labels of edges that run beside each other: in the order in which these do."""
+    x, y = middle
+    widths = [_label_width(edge) + 4 for edge in bundle]
+    heights = [LABEL_HEIGHT * len(label_lines(edge)) for edge in bundle]
+    more = len(bundle) > 1
+    x += (more * _ASIDE - sum(widths) - 6 * (len(bundle) - 1)) / 2
+    y += (sum(heights) - more * LABEL_HEIGHT) / 2
+    labels: dict[str, Box] = {}
+    for edge, width, height in zip(bundle, widths, heights, strict=True):
+        at = [x + width / 2, middle[1]] if direction == "TB" else [middle[0], y - height / 2 - _ABOVE]
+        labels[edge["id"]] = _box(at, round(width), height)
+        x, y = x + width + 6, y - height
+    return labels
+
+
+def _box(at: list[float], width: float, height: float) -> Box:
+    x, y = at
+    return {"x": round(x - width / 2, 1), "y": round(y - height / 2, 1), "width": width, "height": height}

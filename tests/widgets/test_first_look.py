@@ -1,6 +1,8 @@
 """What is folded in the first picture of a graph: nothing of a small one, of a larger one enough to see it at once."""
 
 from collections.abc import Callable
+from itertools import combinations, pairwise
+from math import dist
 from typing import Any
 
 import pytest
@@ -9,13 +11,14 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description, Node
+from nbgrad.widgets.description import Description, Edge, Node
 from nbgrad.widgets.extent import COLUMNS, ROWS, extent
 from nbgrad.widgets.fold import drawable
 from nbgrad.widgets.folding import LOOK, Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.layout import LINE_SIZE, NODES, WHOLE, lay_out, whole
 from nbgrad.widgets.runs import runs, scope_path
 from tests.widgets import graphs
+from tests.widgets.test_layout import apart
 
 
 def trained(net: Callable[[nbgrad.Tensor], nbgrad.Tensor], *shape: int, tokens: bool = False) -> Description:
@@ -184,6 +187,28 @@ def test_how_large_a_picture_will_be_is_known_before(name: str) -> None:
         size = extent(described, homes({one["id"]: one for one in described["scopes"]}, folding, runs(described)))
         assert 85 <= layout["height"] / size.rows <= 165, "points a row"
         assert layout["width"] / size.columns <= 400 or not folding.closed, "points a column"
+
+
+@pytest.mark.parametrize("direction", ["TB", "LR"])
+def test_edges_from_one_module_to_another_run_beside_each_other(direction: Any) -> None:
+    picture = lay_out(cells(8, nn.LSTMCell), direction=direction)
+    layout, edges = picture["layout"], picture["description"]["edges"]
+    steps: list[Any] = list(layout["scopes"].values())
+    along, size, across = ("y", "height", "width") if direction == "TB" else ("x", "width", "height")
+    assert len(steps) == 8
+    assert all(one[along] + one[size] <= other[along] for one, other in pairwise(steps))
+    assert (layout["width"] if direction == "TB" else layout["height"]) < 4 * steps[0][across], "no staircase"
+    assert list(layout["labels"]) == list(layout["edges"]) == [edge["id"] for edge in edges]
+    pairs = [pair for pair in combinations(edges, 2) if ends(pair[0]) == ends(pair[1])]
+    assert len(pairs) == 8, "hx and cx of each step"
+    for one, other in pairs:
+        (here, *_), (there, *_) = (layout["edges"][edge["id"]][0] for edge in (one, other))
+        assert 10 < dist(here, there) < 20
+        assert apart(layout["labels"][one["id"]], layout["labels"][other["id"]])
+
+
+def ends(edge: Edge) -> tuple[str, str]:
+    return edge["source"], edge["target"]
 
 
 def test_what_is_not_too_large_is_drawn_as_it_is(flat: Any) -> None:

@@ -214,7 +214,7 @@ def test_steps_of_a_recurrent_cell_are_one_box(kind: Any, steps: int) -> None:
     picture = lay_out(described)
     drawn = picture["description"]
     folds = box(drawn)
-    assert folds["label"] == [f"{kind.__name__} × {steps - 1}", kind.__name__]
+    assert folds["label"] == [f"{kind.__name__} × {steps - 1}"], "it has no name"
     assert {row["term"]: row["text"] for row in folds["details"]}["Folded"] == f"{counted(steps - 1)}"
     assert sum(node["kind"] == "parameter" for node in drawn["nodes"]) == 4, "the first one shows what it learns"
     assert picture["layout"]["width"] <= COLUMNS * 165
