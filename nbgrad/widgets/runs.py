@@ -196,11 +196,18 @@ class _Calls:
         own: dict[int, int] = {}
         while waiting:
             at = -heappop(waiting)
-            node, readers = self._nodes[at], dict.fromkeys(self._readers[at])
+            node = self._nodes[at]
             loose = node["kind"] == "constant" or (node["kind"] == "op" and at > since)
-            if at in places or not loose or node["scope"] not in around or not readers.keys() <= places.keys():
+            if at in places or not loose or node["scope"] not in around:
                 continue
-            reads = [(places[one], name) for one in readers for name, source in self._taken[one] if source == at]
+            if any(reader not in places for reader in self._readers[at]):  # the first ones tell of what many read
+                continue
+            reads = [
+                (places[one], name)
+                for one in dict.fromkeys(self._readers[at])
+                for name, source in self._taken[one]
+                if source == at
+            ]
             place = self._places.setdefault((self._look(at), *reads), len(self._places) + 1)
             if among is None or place in among:
                 own[at] = places[at] = place

@@ -191,13 +191,18 @@ def test_long_rows_take_no_longer_than_their_length() -> None:
 
 
 def calls(letters: str) -> Description:
-    """One op after the other, each in a call of a class of that letter."""
+    """One op after the other, each in a call of a class of that letter; all of them take the same constant."""
     with nbgrad.AutogradGraph("calls") as graph:
-        (nbgrad.tensor([1.0], requires_grad=True) * 2).sum().backward()
+        (nbgrad.tensor([1.0], requires_grad=True) * nbgrad.tensor([2.0])).sum().backward()
         described = describe(graph)
     op = next(node for node in described["nodes"] if node["op"] == "mul")
-    described["nodes"] = [{**op, "id": f"n{at}", "scope": f"s{at}"} for at in range(len(letters))]
-    described["edges"] = []
+    given = next(node for node in described["nodes"] if node["kind"] == "constant")
+    edge = next(edge for edge in described["edges"] if edge["source"] == given["id"])
+    ops: list[Node] = [{**op, "id": f"n{at}", "scope": f"s{at}"} for at in range(len(letters))]
+    described["nodes"] = [{**given, "id": "given"}, *ops]
+    described["edges"] = [
+        {**edge, "id": f"e{at}", "source": "given", "target": node["id"]} for at, node in enumerate(ops)
+    ]
     described["scopes"] = [
         {"id": f"s{at}", "label": f"{at} ({letter})", "parent": None, "folds": ""} for at, letter in enumerate(letters)
     ]
