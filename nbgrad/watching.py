@@ -99,7 +99,9 @@ class Watch(Observer):
         self._shell.events.unregister("pre_run_cell", self._begin)
         self._shell.events.unregister("post_run_cell", self._end)
         state = current()
-        set_state(state.replaced(observers=tuple(one for one in state.observers if one not in (self, self.graph))))
+        set_state(
+            state.replaced(observers=tuple(one for one in state.observers if one not in (self, self.graph.listener)))
+        )
         self.graph.close(self._shell.user_ns)
 
     def __enter__(self) -> Self:
@@ -120,8 +122,8 @@ class Watch(Observer):
             self.close()
             return
         state = current()
-        if self.graph not in state.observers:
-            set_state(state.replaced(observers=(*state.observers, self.graph, self)))
+        if self.graph.listener not in state.observers:
+            set_state(state.replaced(observers=(*state.observers, self.graph.listener, self)))
 
     def _end(self, _result: Any) -> None:
         if self._waiting:

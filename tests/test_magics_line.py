@@ -62,7 +62,7 @@ def test_a_cell_of_its_own_adds_to_the_options_of_every_cell(shell: InteractiveS
     _, captured = run(shell, f"%%autograd --name mine\n{PRODUCT}")
     assert [list(output.data) for output in captured.outputs] == [["text/plain"]]
     graph = run(shell, "%autograd last")[0].result
-    assert (graph.name, graph._history.limit) == ("mine", 2)
+    assert (graph.name, graph.listener.history.limit) == ("mine", 2)
     assert current() == State()
 
 

@@ -4,7 +4,6 @@ A graph keeps light facts, one ``Record`` per op, and owns no tensor that the us
 gradients of the last backward, both within a budget. It is poured into rustworkx in bulk when somebody asks.
 """
 
-from collections.abc import Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -19,17 +18,16 @@ from nbgrad.core.history import FRAMES, History
 from nbgrad.core.listener import Listener
 from nbgrad.core.modes import State, current, set_state
 from nbgrad.core.queries import Queries
-from nbgrad.core.record import Failure, Ran, Record, number_of
+from nbgrad.core.record import Failure, Notes, Ran, Record, number_of
 from nbgrad.core.since import Since, since
 from nbgrad.core.stats import summarise_all
-from nbgrad.core.tensor import Tensor
 from nbgrad.core.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.update import Update
 
 _next_number = count(1).__next__
 
 
-class AutogradGraph(Listener, Queries):
+class AutogradGraph(Queries):
     """A context that records the ops that run inside it and what each backward does to them.
 
     Example:
@@ -50,7 +48,13 @@ class AutogradGraph(Listener, Queries):
     Raises:
         RuntimeError: a CUDA device is asked for where there is none; or the graph is opened twice.
         ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward.
+
+    Attributes:
+        listener: what the engine tells. It is an object of its own, for its class is compiled: from CPython 3.12 on a
+            call of a method that a class written in Python might override takes as long as the shortest of them.
     """
+
+    _listens: type[Listener] = Listener
 
     def __init__(
         self,
@@ -61,13 +65,14 @@ class AutogradGraph(Listener, Queries):
         budget: int = 256 << 20,
         history: int = FRAMES,
     ) -> None:
-        super().__init__(name or f"graph {_next_number()}", watch=watch, budget=budget, history=history)
+        self.name = name or f"graph {_next_number()}"
+        self.listener = self._listens(self.name, watch=watch, budget=budget, history=history)
         self.device = None if device is None else check_device(device)
         self._paths: Paths | None = None
         self._before: State | None = None
+        self._forget()
 
     def _forget(self) -> None:
-        super()._forget()
         self._records: list[Record] = []
         self._since: dict[int, Since] = {}
         self._failed: list[Record] = []  # what the backward of the failure ran through, where another one had ended
@@ -79,7 +84,7 @@ class AutogradGraph(Listener, Queries):
         if self._before is not None:
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each block")
         self._before = state = current()
-        set_state(state.replaced(observers=(*state.observers, self), device=self.device or state.device))
+        set_state(state.replaced(observers=(*state.observers, self.listener), device=self.device or state.device))
         return self
 
     def __exit__(
@@ -91,14 +96,14 @@ class AutogradGraph(Listener, Queries):
         """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor."""
         if self.closed:
             return
-        self.closed = True
+        self.listener.closed = True
         # A notebook may close a cell's graph in another context than the cell's, where it is not active.
-        if self._before is not None and self in current().observers:
+        if self._before is not None and self.listener in current().observers:
             set_state(self._before)
         try:
             self._settle(namespace or {})
         except BaseException:
-            self._forget()  # an interrupt: half of it is worth nothing, and every tensor is let go of all the same
+            self.clear()  # an interrupt: half of it is worth nothing, and every tensor is let go of all the same
             raise
         if self.check_cycle():
             raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
@@ -109,33 +114,40 @@ class AutogradGraph(Listener, Queries):
         self.name_variables(dict(namespace))  # a copy: threads may go on
         notes = self._notes
         self._records = self._shown()
-        if self._backwards and self._failure is not None and self._failure.frame is not None:
-            self._failed = self._shown(self._failure.frame.roots)
+        if self.backwards and (failure := self.listener.failure) is not None and failure.frame is not None:
+            self._failed = self._shown(failure.frame.roots)
         shown = (*self._records, *self._failed)
         kept = {record.id: data for record in shown if (data := record.kept_value) is not None}
         notes.settled = summarise_all(kept)
         notes.frame = self.frame
-        self._since = since(shown, self._changes)
-        notes.values.keep(())
-        self._updates.drop()  # a step may have been interrupted
+        self._since = since(shown, self.listener.changes)
         self._paths = self._make_paths()
-        self._ops, self._outer, self._constants, self._running = {}, {}, {}, None
+        self.listener.let_go()
 
     def clear(self) -> None:
         """Forget everything recorded so far; an open graph goes on recording."""
+        self.listener.forget()
         self._forget()
 
-    def on_read(self, tensor: Tensor, what: str) -> None:
-        """Remember that numbers were taken from what was computed: a path that ends there may have meant them."""
-        if not self.closed:
-            self._uses.read(tensor, what)
-
-    def on_idle_step(self, params: Sequence[Tensor], what: str) -> None:
-        """Remember that a step of an optimizer came after the last backward and found no gradient."""
-        if not self.closed and self._backwards:
-            self._uses.idle_step(params, what, self._backwards)
+    def name_variables(self, namespace: dict[str, Any]) -> None:
+        """Remember the variables in ``namespace`` as the names of the tensors they hold."""
+        self.listener.name_variables(namespace)
 
     # What others ask it.
+
+    @property
+    def closed(self) -> bool:
+        """Whether it records no more."""
+        return self.listener.closed
+
+    @property
+    def watch(self) -> bool:
+        """Whether it keeps gradients and small values."""
+        return self.listener.watch
+
+    @property
+    def _notes(self) -> Notes:
+        return self.listener.notes
 
     @property
     def frame(self) -> Frame | None:
@@ -151,22 +163,22 @@ class AutogradGraph(Listener, Queries):
         """
         if self._ended is not None:
             return self._ended
-        return self._history.frames(self._backwards, self._notes.roots, self.records)
+        return self.listener.history.frames(self.backwards, self._notes.roots, self.records)
 
     @property
     def update(self) -> Update | None:
         """How far the last step of an optimizer that was measured moved each parameter; None before the first."""
-        return self._updates.last
+        return self.listener.updates.last
 
     @property
     def since(self) -> dict[int, Since]:
         """By id, the leaves that are not what they were in the last backward: a step has followed, or others before."""
-        return self._since if self.closed else since(self.records, self._changes)
+        return self._since if self.closed else since(self.records, self.listener.changes)
 
     @property
     def backwards(self) -> int:
         """How many backwards ran inside the graph."""
-        return self._backwards
+        return self.listener.backwards
 
     @property
     def records(self) -> list[Record]:
@@ -180,7 +192,7 @@ class AutogradGraph(Listener, Queries):
 
     def failure(self, error: BaseException) -> Failure | None:
         """Where ``error`` was raised, if it was the last error of an op or a backward in this graph."""
-        found = self._failure
+        found = self.listener.failure
         return found._replace(message=str(error)) if found is not None and found.seq == number_of(error) else None
 
     def show_failure(self, error: BaseException) -> Failure | None:
@@ -223,8 +235,8 @@ class AutogradGraph(Listener, Queries):
 
     def idle_step(self) -> str | None:
         """What there is to say of a step after the last backward that changed nothing; None if there was none."""
-        number, text = self._uses.idle
-        return text if number == self._backwards else None
+        number, text = self.listener.uses.idle
+        return text if number == self.backwards else None
 
     def spoiled(self) -> list[str]:
         """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.
@@ -237,12 +249,12 @@ class AutogradGraph(Listener, Queries):
         return self._paths if self._paths is not None else self._make_paths()
 
     def _make_paths(self) -> Paths:
-        changed = self._changes.memories()
-        return Paths.of(self._ops, self._outer, self._constants, self._uses, changed, self._backwards)
+        heard, changed = self.listener, self.listener.changes.memories()
+        return Paths.of(heard.ops, heard.outer, heard.constants, heard.uses, changed, heard.backwards)
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)
-        return f"<AutogradGraph {self.name!r}: {ops} ops, {self._backwards} backwards>"
+        return f"<AutogradGraph {self.name!r}: {ops} ops, {self.backwards} backwards>"
 
     # From facts to what is shown.
 
@@ -254,5 +266,5 @@ class AutogradGraph(Listener, Queries):
         """
         return [
             fact.record(id, self._notes) if isinstance(fact, Ran) else fact.placed(scope)
-            for id, fact, scope in self._passed(roots)
+            for id, fact, scope in self.listener.passed(roots)
         ]

@@ -16,20 +16,20 @@ cdef class Listener(Observer):
     cdef public bint closed
     cdef public bint watch
     cdef public object _budget
-    cdef public Changes _changes
-    cdef public dict _constants
+    cdef public Changes changes
+    cdef public dict constants
     cdef public Py_ssize_t _ask
-    cdef public Py_ssize_t _backwards
-    cdef public object _failure
+    cdef public Py_ssize_t backwards
+    cdef public object failure
     cdef public object _frames
-    cdef public object _history
+    cdef public object history
     cdef public Py_ssize_t _limit
-    cdef public Notes _notes
-    cdef public dict _ops
-    cdef public dict _outer
-    cdef public FrameRecorder _running
-    cdef public UpdateRecorder _updates
-    cdef public object _uses
+    cdef public Notes notes
+    cdef public dict ops
+    cdef public dict outer
+    cdef public FrameRecorder running
+    cdef public UpdateRecorder updates
+    cdef public object uses
 
     @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, op=Op, scope=Scope)
     cpdef object on_record(self, Node node, tuple args, object out)

@@ -48,23 +48,23 @@ class Listener(Observer):
         self.closed = False
         self._budget = budget
         self._frames = history
-        self._changes = Changes()
-        self._forget()
+        self.changes = Changes()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Begin with nothing."""
-        self._notes = Notes()
-        self._uses = Uses()
-        self._ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
-        self._outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
-        self._constants: dict[Any, tuple[ref[Any], int]] = {}
+        self.notes = Notes()
+        self.uses = Uses()
+        self.ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
+        self.outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
+        self.constants: dict[Any, tuple[ref[Any], int]] = {}
         self._limit = 256
-        self._running: FrameRecorder | None = None
-        self._backwards = 0
-        self._failure: Failure | None = None
-        self._updates = UpdateRecorder(self._budget if self.watch else 0)
-        self._history = HistoryRecorder(self._frames)
-        self._ask = self._history.ask_again(0)
+        self.running: FrameRecorder | None = None
+        self.backwards = 0
+        self.failure: Failure | None = None
+        self.updates = UpdateRecorder(self._budget if self.watch else 0)
+        self.history = HistoryRecorder(self._frames)
+        self._ask = self.history.ask_again(0)
 
     # Ops.
 
@@ -72,9 +72,9 @@ class Listener(Observer):
         """Keep the facts of an op, and its value if it is small."""
         if self.closed:
             return
-        state, ops, outer = current(), self._ops, self._outer
-        if self._running is not None and not state.walking:
-            self._running = None  # a backward that raised
+        state, ops, outer = current(), self.ops, self.outer
+        if self.running is not None and not state.walking:
+            self.running = None  # a backward that raised
         sources: list[Any] = []
         for arg in args:
             if isinstance(arg, TensorBase):
@@ -92,7 +92,7 @@ class Listener(Observer):
         node.place = scope.place if scope is not None and scope.place is not None else user_place()
         ops[node.seq] = facts_of(node, out.device, settings, tuple(sources), scope)
         if self.watch and few(out.shape if node.outputs else node.shape):
-            self._notes.values.add(node.seq, out)
+            self.notes.values.add(node.seq, out)
         if len(ops) > self._limit:
             self._sweep()
 
@@ -102,12 +102,12 @@ class Listener(Observer):
 
     def _meet(self, id: int, origin: Origin, tensor: TensorBase) -> None:
         """Make the record of a tensor that no op in the graph made."""
-        facts = (tuple(origin.shape), origin.dtype, tensor._data.device, self._notes)
+        facts = (tuple(origin.shape), origin.dtype, tensor._data.device, self.notes)
         if isinstance(origin, Leaf):
             kind = tensor.kind  # type: ignore[attr-defined]  # it is a Tensor; a leaf may be frozen by now
-            self._outer[id] = Record(id, kind, *facts, thing=ref(tensor), name=origin.name)
+            self.outer[id] = Record(id, kind, *facts, thing=ref(tensor), name=origin.name)
         else:
-            self._outer[id] = Record(id, "outside", *facts, origin.op)
+            self.outer[id] = Record(id, "outside", *facts, origin.op)
 
     def _constant(self, data: "torch.Tensor | np.ndarray[Any, Any]") -> int:
         """The id of the record of a raw tensor or array: one for all uses of the same memory."""
@@ -119,35 +119,35 @@ class Listener(Observer):
         else:
             dtype = torch.from_numpy(np.empty(0, dtype)).dtype
             key = (data.__array_interface__["data"][0], shape, data.strides, dtype)
-        known, found = self._constants.get(key, (None, 0))
-        if known is None or known() is None or found not in self._outer:
+        known, found = self.constants.get(key, (None, 0))
+        if known is None or known() is None or found not in self.outer:
             found = next_seq()
-            self._constants[key] = (ref(data), found)
-            self._outer[found] = Record(found, "constant", shape, dtype, device, self._notes)
+            self.constants[key] = (ref(data), found)
+            self.outer[found] = Record(found, "constant", shape, dtype, device, self.notes)
             if self.watch and few(shape):
                 small = torch.tensor(data) if isinstance(data, np.ndarray) else data
                 if not small.is_inference():
-                    self._notes.values.add(found, small)
+                    self.notes.values.add(found, small)
         return found
 
     def _sweep(self) -> None:
         """Drop the facts of ops whose results are gone and that the last backward did not reach."""
-        notes, shown = self._notes, self._reached(self._notes.roots)
+        notes, shown = self.notes, self._reached(self.notes.roots)
         ops: dict[int, Ran] = {}
         used: set[Any] = set()
-        for id, ran in self._ops.items():
+        for id, ran in self.ops.items():
             if id in shown or ran.thing() is not None:
                 ops[id] = ran
                 used.update(ran.sources)
-        self._ops = ops
-        self._outer = {id: record for id, record in self._outer.items() if id in used}
-        self._constants = {key: value for key, value in self._constants.items() if value[1] in self._outer}
-        kept = self._ops.keys() | self._outer.keys()
+        self.ops = ops
+        self.outer = {id: record for id, record in self.outer.items() if id in used}
+        self.constants = {key: value for key, value in self.constants.items() if value[1] in self.outer}
+        kept = self.ops.keys() | self.outer.keys()
         notes.values.keep(kept)
         notes.names = {id: name for id, name in notes.names.items() if id in kept}
         notes.deleted &= kept
         notes.cut = {key for key in notes.cut if key[0] in kept}
-        self._limit = 2 * len(self._ops) + 256
+        self._limit = 2 * len(self.ops) + 256
 
     def on_result(
         self,
@@ -163,9 +163,9 @@ class Listener(Observer):
             if state.walking:
                 return
             if node is None:
-                self._uses.unrecorded(op, args, results, enabled=recording(state))
+                self.uses.unrecorded(op, args, results, enabled=recording(state))
             elif op.shown > 1:
-                self._uses.beside(op, results)
+                self.uses.beside(op, results)
 
     def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
         """Remember where the user's code stopped, if this is the end of it."""
@@ -173,69 +173,79 @@ class Listener(Observer):
         operands = tuple([Operand.of(name, arg, variables) for name, arg in zip(op.inputs, args, strict=False)])
         made = getattr(error, "id", None)  # an AnomalyError knows the record that it is about: the op has run
         facts = (op.name, str(error), made, operands, current().scope, user_place())
-        self._failure = Failure(*facts, seq=number_of(error, new=True))
+        self.failure = Failure(*facts, seq=number_of(error, new=True))
 
     def on_backward_error(self, origin: Origin, error: Exception) -> None:
         """What the backward did until then is shown, and where it stopped."""
-        if self._running is not None:
+        if self.running is not None:
             op = getattr(origin, "op", None)
             facts = (op.name if op else "leaf", str(error), record_id(origin), (), None, user_place())
-            self._failure = Failure(*facts, self._running.frame(), number_of(error, new=True))
+            self.failure = Failure(*facts, self.running.frame(), number_of(error, new=True))
 
     def on_detach(self, tensor: Tensor, detached: Tensor, what: str) -> None:
         """Remember that a path ends."""
         if not self.closed:
-            self._uses.detached(tensor, detached, what)
+            self.uses.detached(tensor, detached, what)
+
+    def on_read(self, tensor: Tensor, what: str) -> None:
+        """Remember that numbers were taken from what was computed: a path that ends there may have meant them."""
+        if not self.closed:
+            self.uses.read(tensor, what)
+
+    def on_idle_step(self, params: Sequence[Tensor], what: str) -> None:
+        """Remember that a step of an optimizer came after the last backward and found no gradient."""
+        if not self.closed and self.backwards:
+            self.uses.idle_step(params, what, self.backwards)
 
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         """Remember who changed data in place, for the message of a backward that needs them as they were."""
         if not self.closed:
-            self._changes.note(changed, what, user_place())
+            self.changes.note(changed, what, user_place())
 
     def on_step_begin(self, params: Sequence[Tensor], evaluates: bool = False) -> None:
         """Remember where the parameters were, if a backward that is a frame waits for the step."""
-        self._updates.begin(params, evaluates)
+        self.updates.begin(params, evaluates)
 
     def on_step_end(self, params: Sequence[Tensor], what: str) -> None:
         """Remember it as a change, and measure how far it went, if a frame waits for that."""
         if self.closed:
             return
-        self._changes.note([param._data for param in params], what, user_place())
-        if (update := self._updates.end()) is not None:
-            self._history.step_ended(update, self._updates.waiting[0])
+        self.changes.note([param._data for param in params], what, user_place())
+        if (update := self.updates.end()) is not None:
+            self.history.step_ended(update, self.updates.waiting[0])
 
     def change_of(self, data: torch.Tensor) -> str | None:
         """Who brought ``data`` to their version."""
-        return self._changes.find(data)
+        return self.changes.find(data)
 
     def path_ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
         """Where the paths end along which ``data`` were computed; a backward from them was asked for."""
         if self.closed:
             return ()
-        self._uses.refused = True
-        return self._uses.ends(data)
+        self.uses.refused = True
+        return self.uses.ends(data)
 
     def backward_begun(self) -> tuple[int, str] | None:
         """The number of the backward that begins now, and the name of the graph."""
-        return None if self.closed else (self._backwards + 1, self.name)
+        return None if self.closed else (self.backwards + 1, self.name)
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """Start a frame, and learn the names of a function's local variables while they exist."""
         if self.closed:
             return
-        if isinstance(self._notes.frame, FrameRecorder):
-            recorder = self._notes.frame
+        if isinstance(self.notes.frame, FrameRecorder):
+            recorder = self.notes.frame
             recorder.give_way()
         ids = [record_id(origin) for origin, _ in roots]
         started = tuple(ids if len(ids) == 1 else dict.fromkeys(ids))
-        self._running = FrameRecorder(started, self._budget, self._running)
+        self.running = FrameRecorder(started, self._budget, self.running)
         frame = user_frame()
         if in_a_function(frame):
             self.name_variables(tensor_variables(frame))
 
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
         """Keep the gradient of a tensor, and which ones the user can change, until the backward ends."""
-        running = self._running
+        running = self.running
         if running is None:
             return
         id = record_id(origin)
@@ -251,7 +261,7 @@ class Listener(Observer):
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
-        running = self._running
+        running = self.running
         if running is None:
             return
         if reduction is not None:
@@ -265,31 +275,37 @@ class Listener(Observer):
 
     def on_backward_end(self) -> None:
         """The frame is complete and becomes the last one."""
-        if self._running is None:
+        if self.running is None:
             return
-        self._uses.reached = self._running.arrived
-        self._backwards += 1
-        self._changes.backwards += 1
-        ended, before = self._running, self._notes.frame
-        self._notes.frame, self._running, ended.outer = ended, ended.outer, None
+        self.uses.reached = self.running.arrived
+        self.backwards += 1
+        self.changes.backwards += 1
+        ended, before = self.running, self.notes.frame
+        self.notes.frame, self.running, ended.outer = ended, ended.outer, None
         frame = False
-        if self._backwards >= self._ask:
-            frame, self._ask = self._history.wants(self._backwards), self._history.ask_again(self._backwards)
-        self._updates.backward_ended(self._backwards, frame and self._history.measures_step(self._backwards))
+        if self.backwards >= self._ask:
+            frame, self._ask = self.history.wants(self.backwards), self.history.ask_again(self.backwards)
+        self.updates.backward_ended(self.backwards, frame and self.history.measures_step(self.backwards))
         if frame:
-            self._history.add(self._backwards, ended, self._passed(), self._notes.values)
-        ended.end(self._backwards, before, self.watch)
+            self.history.add(self.backwards, ended, self.passed(), self.notes.values)
+        ended.end(self.backwards, before, self.watch)
 
     # What is there.
 
+    def let_go(self) -> None:
+        """Drop all facts, and every tensor: the graph has taken what it shows."""
+        self.notes.values.keep(())
+        self.updates.drop()  # a step may have been interrupted
+        self.ops, self.outer, self.constants, self.running = {}, {}, {}, None
+
     def name_variables(self, namespace: dict[str, Any]) -> None:
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
-        self._notes.name(namespace, self._outer)
+        self.notes.name(namespace, self.outer)
 
     def _reached(self, roots: Iterable[int]) -> set[int]:
         """The ops that made ``roots`` and everything they were computed from."""
-        waiting = [root for root in roots if root in self._ops]
-        found, ops = set(waiting), self._ops
+        waiting = [root for root in roots if root in self.ops]
+        found, ops = set(waiting), self.ops
         while waiting:
             ran = ops.get(waiting.pop())
             for source in ran.sources if ran is not None else ():
@@ -298,16 +314,16 @@ class Listener(Observer):
                     waiting.append(source)
         return found
 
-    def _passed(self, roots: tuple[int, ...] | None = None) -> list[Passed]:
+    def passed(self, roots: tuple[int, ...] | None = None) -> list[Passed]:
         """The facts of what is shown, or of what led to ``roots``, each with its id and the scope it is shown in."""
-        ops, outer = self._ops, self._outer
-        if self._backwards:
-            shown = [(id, ops[id]) for id in sorted(self._reached(self._notes.roots if roots is None else roots))]
+        ops, outer = self.ops, self.outer
+        if self.backwards:
+            shown = [(id, ops[id]) for id in sorted(self._reached(self.notes.roots if roots is None else roots))]
         else:
-            failed = self._failure is not None and self._failure.seq > next(reversed(ops), 0)  # nothing ran after it
-            needed = self._reached(self._failure.ids if self._failure and failed else ())
+            failed = self.failure is not None and self.failure.seq > next(reversed(ops), 0)  # nothing ran after it
+            needed = self._reached(self.failure.ids if self.failure and failed else ())
             shown = [(id, ran) for id, ran in ops.items() if id in needed or ran.thing() is not None]
-        raw = {id: data for data, id in self._constants.values()}
+        raw = {id: data for data, id in self.constants.values()}
         seen: set[int] = set()
         passed: list[Passed] = []
         for id, ran in shown:
@@ -326,7 +342,7 @@ class Listener(Observer):
             return scope
         while scope is not None and value is not None:
             if (name := scope.attribute(value)) is not None:
-                self._notes.names[taken.id] = name
+                self.notes.names[taken.id] = name
                 return scope
             scope = scope.parent
         return taken.scope

@@ -34,12 +34,16 @@ class Queries:
     """
 
     name: str
-    _notes: Notes
 
     if TYPE_CHECKING:  # nbgrad.saving has it: a picture is none of the engine's business
 
         def save(self, path: str | PathLike[str], *, depth: int | None = None, direction: str = "TB") -> None:
             """Write the graph to a file, by its suffix."""
+
+    @property
+    @abstractmethod
+    def _notes(self) -> Notes:
+        """What is known of the records, and what was cut."""
 
     @property
     @abstractmethod

@@ -7,6 +7,7 @@ import torch
 
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.listener import Listener
 from nbgrad.core.node import Node, Origin
 from nbgrad.core.row import Op
 
@@ -24,15 +25,11 @@ class Times(NamedTuple):
     backward: float | None
 
 
-class TimedGraph(AutogradGraph):
-    """An ``AutogradGraph`` with a clock; another class, so that nobody else pays for it.
+class _TimedListener(Listener):
+    """A listener with a clock; another class, so that nobody else pays for it."""
 
-    It is the time of the host. A GPU runs on after it: what waits for the GPU, as reading a number does, then takes the
-    time of all that was waiting. An op that calls other recorded ops has no time of its own, they have.
-    """
-
-    def _forget(self) -> None:
-        super()._forget()
+    def forget(self) -> None:
+        super().forget()
         self._forward: dict[int, int] = {}
         self._backward: dict[int, int] = {}
         self._called = 0  # when the op that runs was called; 0 while none does
@@ -47,16 +44,12 @@ class TimedGraph(AutogradGraph):
             for id in forward.keys() | backward.keys()
         }
 
-    def close(self, namespace: dict[str, Any] | None = None) -> None:
-        """Stop recording; the times of what is shown remain."""
-        super().close(namespace)
-        self._keep({record.id for record in (*self._records, *self._failed)})
-
     def _sweep(self) -> None:
         super()._sweep()
-        self._keep(self._ops.keys())
+        self.keep(self.ops.keys())
 
-    def _keep(self, ids: Any) -> None:
+    def keep(self, ids: Any) -> None:
+        """Forget the times of all ops but those with ``ids``."""
         self._forward = {id: ns for id, ns in self._forward.items() if id in ids}
 
     # The clock runs while the engine does, not while this graph takes its notes.
@@ -102,7 +95,28 @@ class TimedGraph(AutogradGraph):
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """One of them has ended, and the next begins."""
-        if self._running is not None:
+        if self.running is not None:
             self._backward[node.seq] = self._backward.get(node.seq, 0) + perf_counter_ns() - self._began
         super().on_rule(node, position, gradient, reduced, reduction)
         self._began = perf_counter_ns()
+
+
+class TimedGraph(AutogradGraph):
+    """An ``AutogradGraph`` with a clock.
+
+    It is the time of the host. A GPU runs on after it: what waits for the GPU, as reading a number does, then takes the
+    time of all that was waiting. An op that calls other recorded ops has no time of its own, they have.
+    """
+
+    _listens = _TimedListener
+    listener: _TimedListener
+
+    @property
+    def times(self) -> dict[int, Times]:
+        """By id of the record of an op, how long it took."""
+        return self.listener.times
+
+    def close(self, namespace: dict[str, Any] | None = None) -> None:
+        """Stop recording; the times of what is shown remain."""
+        super().close(namespace)
+        self.listener.keep({record.id for record in (*self._records, *self._failed)})

@@ -149,15 +149,15 @@ def test_the_facts_of_what_is_gone_leave_the_record(watch: bool) -> None:
         for _ in range(3):
             for _ in range(20_000):
                 w.exp()
-                assert len(graph._ops) <= 2 * 1002 + SWEPT + 1
+                assert len(graph.listener.ops) <= 2 * 1002 + SWEPT + 1
             held[0].sum().backward(retain_graph=True)
         assert all(graph.record(one) for one in held[:1])
         held.clear()
         for _ in range(3 * SWEPT):
             w.exp()
-        assert len(graph._ops) <= SWEPT + 8
-        assert len(graph._notes.values) <= (SWEPT if watch else 0)
-        assert len(graph._outer) == 1
+        assert len(graph.listener.ops) <= SWEPT + 8
+        assert len(graph.listener.notes.values) <= (SWEPT if watch else 0)
+        assert len(graph.listener.outer) == 1
 
 
 def test_old_backwards_leave_the_record() -> None:
