@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from math import isfinite, log10, prod, sqrt
 from statistics import median
 from typing import Literal, NamedTuple
@@ -23,6 +24,12 @@ _NEAR = 30.0
 
 _BEGINNING = 3
 """So many modules, the last ones with a gradient, are where the backward begins: one alone may be of another kind."""
+
+_MANY = 3
+"""So many modules in a row whose gradients vanish make a way on which it shrinks little by little."""
+
+_AT_ONCE = 100.0
+"""Where it shrinks by more from one module to the next, that is no little."""
 
 _Kind = Literal["vanishing", "exploding", "none", "sound"]
 
@@ -127,10 +134,36 @@ def verdicts(judged: dict[Scope, Judgement], ids: Callable[[Scope | None], str |
         Verdict(
             kind=one.kind,
             scope=ids(scope),
-            text=f"{' > '.join(scope.path())}: typical gradient {number(one.size)}{one.said}",
+            text=f"{_path(scope)}: typical gradient {number(one.size)}{one.said}",
         )
         for scope, one in judged.items()
     ]
+
+
+def shrinking(judged: dict[Scope, Judgement]) -> tuple[Fact, str] | None:
+    """What there is to say of gradients that vanish little by little on their way back; None where they do not.
+
+    Of one step that takes most of it, or all, ``falls`` tells.
+    """
+    way = [(scope, one.size) for scope, one in judged.items() if one.kind in ("vanishing", "sound")]
+    vanished = [at for at, (scope, _) in enumerate(way) if judged[scope].kind == "vanishing"]
+    if len(vanished) < _MANY or vanished != list(range(len(vanished))) or len(vanished) == len(way):
+        return None
+    factors = [after / before for (_, before), (_, after) in pairwise(way)]
+    if max(factors) > _AT_ONCE:
+        return None
+    (first, size), (last, began) = way[0], way[-1]
+    return judged[way[vanished[-1]][0]].learned[0], (
+        f"the gradient shrinks little by little on its way back, and what learns from it ever less: a typical number "
+        f"of it is {number(began)} in {_path(last)} and {number(size)} in {_path(first)}, "
+        f"{number((began / size) ** (1 / len(factors)))} times less from module to module. What keeps its size: "
+        "normalization, residual connections, weights that are drawn for the activation (nn.init.kaiming_normal_ "
+        "for relu)"
+    )
+
+
+def _path(scope: Scope) -> str:
+    return " > ".join(scope.path())
 
 
 def starved(judged: dict[Scope, Judgement]) -> set[int]:

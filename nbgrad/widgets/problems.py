@@ -18,7 +18,7 @@ from nbgrad.widgets.evaluating import evaluating
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.falls import falls
 from nbgrad.widgets.losses import mistaken
-from nbgrad.widgets.overlays import Judgement, starved, zeroed
+from nbgrad.widgets.overlays import Judgement, shrinking, starved, zeroed
 from nbgrad.widgets.plain import plain
 from nbgrad.widgets.silent import leading_to_learned, silent
 from nbgrad.widgets.wording import counted
@@ -57,9 +57,10 @@ def problems(
     if idle is not None and not any(fact.since is not None and fact.since.what for fact in facts):
         found.append(Problem(kind="warning", text=idle, node=None))
     ahead = leading_to_learned(facts)
+    shrinks = shrinking(judged)
     told = [
         *silent(facts, ahead),
-        *falls(facts, starved(judged), zeroed(facts, judged), ahead),
+        *(list(falls(facts, starved(judged), zeroed(facts, judged), ahead)) or ([shrinks] if shrinks else [])),
         *mistaken(facts),
         *evaluating(facts),
         *[(fact, text) for fact, text, _ in unseen],

@@ -159,13 +159,40 @@ def test_all_calls_on_a_line_are_told_of_once() -> None:
     assert text.endswith("So it is in 2 more of its calls there")
 
 
-def test_many_that_shrink_it_a_little_are_told_of_by_their_modules_alone() -> None:
-    net = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.Sigmoid()) for _ in range(12)])
+def deep(blocks: int, act: type[nn.Module]) -> nn.Sequential:
+    nbgrad.manual_seed(0)
+    return nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), act()) for _ in range(blocks)])
+
+
+@pytest.mark.parametrize("act", [nn.Sigmoid, nn.ReLU, nn.Tanh])
+def test_many_that_shrink_it_a_little_are_told_of_together(act: type[nn.Module]) -> None:
+    net = deep(24, act)
     with nbgrad.AutogradGraph() as graph:
         net(SHORT).sum().backward()
     described = describe(graph)
-    assert "vanishing" in {verdict["kind"] for verdict in described["verdicts"]}
-    assert described["problems"] == []
+    assert [verdict["kind"] for verdict in described["verdicts"]].count("vanishing") > 3
+    problem = described["problems"][-1]
+    assert problem["text"].startswith("the gradient shrinks little by little on its way back")
+    sizes = [
+        (norms.sum() / 72) ** 0.5
+        for norms in (
+            torch.stack([one.grad.data.square().sum() for one in net[at].parameters()])  # type: ignore[union-attr]
+            for at in (0, -1)
+        )
+    ]
+    first, last = (f"{float(size):.4g}" for size in sizes)
+    assert (
+        f"a typical number of it is {last} in Sequential > 23 (Sequential) > 0 (Linear) and {first} in "
+        in problem["text"]
+    )
+    shown = next(node for node in described["nodes"] if node["id"] == problem["node"])
+    assert shown["kind"] == "parameter"
+
+
+def test_few_layers_and_those_that_keep_the_gradient_have_no_such_finding() -> None:
+    assert told(lambda: deep(3, nn.Sigmoid)(SHORT)) == []
+    normed = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU()) for _ in range(24)])
+    assert told(lambda: normed(SHORT).square()) == []
 
 
 def test_a_loss_that_is_0_or_weighs_0_is_meant() -> None:
