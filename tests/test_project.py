@@ -144,6 +144,12 @@ def test_every_import_of_the_package_is_a_dependency() -> None:
     assert needed <= names(project["dependencies"]) | names(extras["pdf"]) | names(extras["weights"])
 
 
+with_comprehensions = pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="CPython's tables of symbols no longer tell comprehensions from their function"
+)
+
+
+@with_comprehensions
 def test_no_comprehension_hides_a_name_that_another_one_needs(files: list[Path]) -> None:
     for path in files:
         if path.suffix == ".py":
@@ -151,6 +157,7 @@ def test_no_comprehension_hides_a_name_that_another_one_needs(files: list[Path])
             assert not hidden, f"{name_of(path)}: {hidden} are unbound for another comprehension in CPython 3.12.1"
 
 
+@with_comprehensions
 def test_a_hidden_name_is_found_where_python_would_not_find_it() -> None:
     count = "{at: number for number, at in enumerate(many)}"
     for body, hidden in {

@@ -154,7 +154,7 @@ def test_a_syntax_error_is_shown_as_ipython_does(shell: InteractiveShell) -> Non
         result = shell.run_cell("x = (")
     assert isinstance(result.error_before_exec, SyntaxError)
     assert "Traceback" not in captured.stdout
-    assert "SyntaxError" in captured.stdout
+    assert type(result.error_before_exec).__name__ in captured.stdout  # CPython 3.13 has a class of its own for it
 
 
 def test_who_handles_errors_already_goes_on_doing_so(shell: InteractiveShell) -> None:
