@@ -140,7 +140,7 @@ def verdicts(judged: dict[Scope, Judgement], ids: Callable[[Scope | None], str |
     ]
 
 
-def shrinking(judged: dict[Scope, Judgement]) -> tuple[Fact, str] | None:
+def shrinking(judged: dict[Scope, Judgement]) -> str | None:
     """What there is to say of gradients that vanish little by little on their way back; None where they do not.
 
     Of one step that takes most of it, or all, ``falls`` tells.
@@ -153,7 +153,7 @@ def shrinking(judged: dict[Scope, Judgement]) -> tuple[Fact, str] | None:
     if max(factors) > _AT_ONCE:
         return None
     (first, size), (last, began) = way[0], way[-1]
-    return judged[way[vanished[-1]][0]].learned[0], (
+    return (
         f"the gradient shrinks little by little on its way back, and what learns from it ever less: a typical number "
         f"of it is {number(began)} in {_path(last)} and {number(size)} in {_path(first)}, "
         f"{number((began / size) ** (1 / len(factors)))} times less from module to module. What keeps its size: "

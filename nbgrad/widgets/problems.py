@@ -57,10 +57,12 @@ def problems(
     if idle is not None and not any(fact.since is not None and fact.since.what for fact in facts):
         found.append(Problem(kind="warning", text=idle, node=None))
     ahead = leading_to_learned(facts)
-    shrinks = shrinking(judged)
+    fallen = list(falls(facts, starved(judged), zeroed(facts, judged), ahead))
+    if not fallen and (text := shrinking(judged)) is not None:
+        found.append(Problem(kind="warning", text=text, node=None))
     told = [
         *silent(facts, ahead),
-        *(list(falls(facts, starved(judged), zeroed(facts, judged), ahead)) or ([shrinks] if shrinks else [])),
+        *fallen,
         *mistaken(facts),
         *evaluating(facts),
         *[(fact, text) for fact, text, _ in unseen],
