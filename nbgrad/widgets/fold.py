@@ -18,7 +18,7 @@ from nbgrad.widgets.hidden import hidden_by
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
 from nbgrad.widgets.lettering import clip
 from nbgrad.widgets.rest import written
-from nbgrad.widgets.runs import Run, kind, runs
+from nbgrad.widgets.runs import Run, runs
 from nbgrad.widgets.steps import steps, stopped
 from nbgrad.widgets.wording import counted
 
@@ -80,7 +80,7 @@ def fold(description: Description, folding: Folding, same: list[Run] | None = No
     for id, scope in scopes.items():
         if id in hidden and scope["parent"] not in hidden:
             held[hidden[id]].append(scope)
-    cycles = {calls[0]: len(calls) for run in same for calls in run.cycles}
+    cycles = {calls[0]: run for run in same for calls in run.cycles}
     nodes = _stand_ins(description, members, where, held, cycles)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
@@ -103,7 +103,7 @@ def _stand_ins(
     members: dict[str, list[Node]],
     where: dict[str, str],
     held: dict[str, list[Scope]],
-    cycles: dict[str, int],
+    cycles: dict[str, Run],
 ) -> list[Node]:
     """The nodes that stay, and the folded ones, each where its last op stood: after all that it takes."""
     inner: defaultdict[str, list[Reduction]] = defaultdict(list)
@@ -116,7 +116,7 @@ def _stand_ins(
         if node["id"] not in where:
             nodes.append(node)
         elif (home := last.get(node["id"])) is not None:
-            nodes.append(_folded_node(held[home], members[home], inner[_folded_id(home)], cycles.get(home, 1)))
+            nodes.append(_folded_node(held[home], members[home], inner[_folded_id(home)], cycles.get(home)))
     return nodes
 
 
@@ -131,8 +131,8 @@ def _fold_note(modules: int, hidden: int) -> str:
     )
 
 
-def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduction], cycle: int) -> Node:
-    """The box of one call, or of a run of them, ``cycle`` after ``cycle``."""
+def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduction], run: Run | None) -> Node:
+    """The box of one call, or of a part of a ``run`` of them with the ops between."""
     ops = [node for node in inside if node["kind"] == "op"]
     counts = Counter(node["op"] or node["label"][0] for node in ops)
     details: list[Detail] = [
@@ -144,14 +144,17 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         rows = [f"{text}" + (f"  × {count}" if count > 1 else "") for text, count in texts.most_common(40)]
         details.append({"term": "Broadcast reductions inside", "text": "\n".join(rows)})
     label = [scopes[0]["label"], scopes[0]["folds"]]
-    if len(scopes) > 1:
+    if run is not None and len(scopes) > 1:
         first, last = scopes[0]["label"], scopes[-1]["label"]
-        kinds, many = list(map(kind, scopes[:cycle])), f" × {len(scopes) // cycle:,}"
         ends = [name.partition(" (")[0] for name in (first, last)]
+        kinds, calls = [part.kind for part in run.parts], len(run.cycles[0])
+        many = f" × {len(scopes) // calls:,}"
         label = [_names(kinds, LINE - len(many)) + many]
         label += [" … ".join(dict.fromkeys(ends))] if ends != kinds * 2 else []  # calls of one module without a name
-        each = [f"{name}: {scope['folds']}" for name, scope in zip(kinds, scopes, strict=False)]
-        details.insert(0, {"term": "Each of them", "text": "\n".join(each) if cycle > 1 else scopes[0]["folds"]})
+        folds = iter(scopes)
+        each = [(part.kind, next(folds)["folds"] if part.called else "1 op") for part in run.parts]
+        text = "\n".join(map(": ".join, each)) if len(each) > 1 else each[0][1]
+        details.insert(0, {"term": "Each of them", "text": text})
     levels = [node["levels"] for node in inside]
     return {
         "id": _folded_id(scopes[0]["id"]),

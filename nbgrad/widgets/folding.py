@@ -132,7 +132,7 @@ def _showing(description: Description, folding: Folding, limit: int, same: list[
     """With the modules open that problems are in: for the first one in any case, for others while it stays small."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     home = {node["id"]: node["scope"] for node in description["nodes"]}
-    home.update((node, calls[0]) for run in same for calls, fed in zip(*run, strict=True) for node in fed)
+    home.update((node, calls[0]) for run in same for calls, nodes in run.repeated for node in nodes)
     count, room = _counting(description, same), limit
     for problem in description["problems"]:
         around = scope_path(scopes, home.get(problem["node"] or ""))
@@ -151,7 +151,7 @@ def _counting(description: Description, same: list[Run]) -> Callable[[Folding], 
     """Says how many nodes a folding leaves."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     sizes = Counter([node["scope"] for node in description["nodes"]])
-    sizes.update(node for run in same for nodes in run.fed for node in nodes)
+    sizes.update(node for run in same for nodes in run.beside for node in nodes)
 
     def count(folding: Folding) -> int:
         inside: Counter[str] = Counter()
@@ -215,7 +215,7 @@ def folded_below(description: Description, depth: int | None) -> Folding | None:
 def homes(scopes: dict[str, Scope], folding: Folding, same: list[Run]) -> dict[str, str]:
     """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run.
 
-    Also for each node that only feeds calls of a run.
+    Also for each node that is beside the calls of a run.
     """
     outermost: dict[str, str] = {}
     for scope, one in scopes.items():  # outer before inner
@@ -224,12 +224,12 @@ def homes(scopes: dict[str, Scope], folding: Folding, same: list[Run]) -> dict[s
             outermost[scope] = around or scope
     drawn = {scope: scope for scope in outermost.values()}
     together = drawn.keys() - folding.apart
-    fed: dict[str, str] = {}
+    beside: dict[str, str] = {}
     for run in same:
-        for closed, some in groupby(zip(*run, strict=True), key=lambda one: together.issuperset(one[0])):
+        for closed, some in groupby(run.repeated, key=lambda one: together.issuperset(one[0])):
             cycles = list(some)
             if closed and len(cycles) > 1:
                 first = cycles[0][0][0]
                 drawn.update((call, first) for calls, _ in cycles for call in calls)
-                fed.update((node, first) for _, nodes in cycles for node in nodes)
-    return {scope: drawn[home] for scope, home in outermost.items()} | fed
+                beside.update((node, first) for _, nodes in cycles for node in nodes)
+    return {scope: drawn[home] for scope, home in outermost.items()} | beside

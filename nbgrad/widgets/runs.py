@@ -1,10 +1,10 @@
-"""Scopes as paths, and runs of module calls that are the same, one by one or in a cycle."""
+"""Scopes as paths, and runs of module calls that are the same, one by one or in a cycle, with the ops between them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import zip_longest
 from operator import eq
 from typing import NamedTuple
 
@@ -14,17 +14,31 @@ LONGEST = 12
 """Cycles of so many calls are looked for: longer ones would have to be counted by name."""
 
 
+class Part(NamedTuple):
+    """A call of a module, by the name of its class, or an op between such calls, by its own."""
+
+    kind: str
+    called: bool
+
+
 class Run(NamedTuple):
     """Module calls that repeat.
 
     Attributes:
         cycles: the repetitions, at least two, and of each the calls in it: one, or several that take turns.
-        fed: of each repetition the nodes outside of it that it alone takes, as each of the others takes one of the
-            same: a step of a series, a mask.
+        beside: of each repetition the nodes that are part of it and in none of its calls: ops between them, and what it
+            alone takes, as each of the others takes one of the same: a step of a series, a mask.
+        parts: what a repetition is made of, in order.
     """
 
     cycles: list[list[str]]
-    fed: list[list[str]]
+    beside: list[list[str]]
+    parts: list[Part]
+
+    @property
+    def repeated(self) -> Iterator[tuple[list[str], list[str]]]:
+        """Of each repetition the calls, and what is beside them."""
+        return zip(self.cycles, self.beside, strict=True)
 
 
 def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
@@ -61,15 +75,21 @@ def runs(description: Description) -> list[Run]:
             covered.update(inner)
             continue
         for row in calls.rows(inner):
-            for begin, period, times in _repeated(calls.numbers(row), [kind(scopes[call]) for call in row]):
+            parts = [Part(calls.kind(one), one in scopes) for one in row]
+            for begin, period, times in _repeated(calls.numbers(row), parts):
                 end = begin + period * times
                 cycles = [row[at : at + period] for at in range(begin, end, period)]
-                found.append(Run(cycles, calls.fed(cycles, {None, *scope_path(scopes, parent)})))
-                covered.update(row[begin:end])
+                called = [[one for one in cycle if one in scopes] for cycle in cycles]
+                if called[0]:
+                    fed = calls.fed(cycles, {None, *scope_path(scopes, parent)})
+                    between = [[one for one in cycle if one not in scopes] for cycle in cycles]
+                    beside = [ops + nodes for ops, nodes in zip(between, fed, strict=True)]
+                    found.append(Run(called, beside, parts[begin : begin + period]))
+                    covered.update(row[begin:end])
     return found
 
 
-def _repeated(numbers: list[int], kinds: list[str]) -> Iterator[tuple[int, int, int]]:
+def _repeated(numbers: list[int], kinds: list[Part]) -> Iterator[tuple[int, int, int]]:
     """Where something repeats: its first place, the length of a cycle, and how often it comes.
 
     Of what begins at one place it is what reaches farthest, in the shortest cycles. A cycle begins where one of the
@@ -105,7 +125,7 @@ def _same(items: list[int], period: int) -> list[int]:
     return many
 
 
-def _begun(items: list[str], period: int) -> list[int]:
+def _begun(items: list[Part], period: int) -> list[int]:
     """For each place the first one from which on all up to it are the same as those a period later."""
     first = list(range(len(items)))
     for at in range(1, len(items) - period + 1):
@@ -114,8 +134,60 @@ def _begun(items: list[str], period: int) -> list[int]:
     return first
 
 
+class _Row:
+    """Calls that follow each other, and the ops between that take what these make, as it grows.
+
+    What a part of a row makes does not leave it and come in again. An op that takes what was made long ago, as the
+    words of a sentence, of which each step takes one, would be part of every row that this is part of: there a row
+    ends, and the rest is another one, which that op takes nothing from.
+    """
+
+    def __init__(self, taken: Mapping[int, list[tuple[str, int]]], done: list[list[str]]) -> None:
+        self._taken, self._done = taken, done
+        self._items: list[_Item] = []
+        self._place: dict[int, int] = {}  # of each position the item
+        self._called = 0  # the last item that is a call
+
+    def call(self, id: str, inside: list[int]) -> None:
+        """A call runs, of the nodes at the positions ``inside``."""
+        self._called = len(self._items)
+        self._append(_Item(id, inside, called=True))
+
+    def op(self, id: str, at: int) -> None:
+        """An op runs, which is part of the row if it takes something of it."""
+        latest = max([self._place.get(source, -1) for _, source in self._taken[at]], default=-1)
+        if 0 <= latest < self._called:
+            self._end_after(latest)
+        elif latest >= 0:
+            self._append(_Item(id, [at], called=False))
+
+    def end(self) -> None:
+        """The row is as it is."""
+        self._end_after(len(self._items) - 1)
+
+    def _append(self, item: "_Item") -> None:
+        self._place.update(dict.fromkeys(item.inside, len(self._items)))
+        self._items.append(item)
+
+    def _end_after(self, last: int) -> None:
+        rest = self._items[last + 1 :]
+        self._done.append([item.id for item in self._items[: last + 1]])
+        self._items, self._place, self._called = [], {}, 0
+        for item in rest:
+            if item.called:
+                self.call(item.id, item.inside)
+            else:
+                self.op(item.id, item.inside[0])
+
+
+class _Item(NamedTuple):
+    id: str
+    inside: list[int]
+    called: bool
+
+
 class _Calls:
-    """What is known of module calls: what is in them, which follow each other, and which are the same."""
+    """What is known of module calls and the ops between them: what is in them, what follows what, what is the same."""
 
     def __init__(self, description: Description, scopes: dict[str, Scope]) -> None:
         self._nodes, self._edges = description["nodes"], description["edges"]
@@ -123,44 +195,41 @@ class _Calls:
         self._places: dict[object, int] = {}
         self._inside: defaultdict[str, list[int]] = defaultdict(list)
         for position, node in enumerate(self._nodes):
+            self._inside[node["id"]].append(position)
             for home in scope_path(scopes, node["scope"]):
                 self._inside[home].append(position)
 
-    def rows(self, calls: list[str]) -> Iterator[list[str]]:
-        """Those that follow each other, where there are several."""
-        row = calls[:1]
-        for before, after in pairwise(calls):
-            if self._adjoin(row[0], before, after):
-                row.append(after)
-                continue
-            yield from [row] * (len(row) > 1)
-            row = [after]
-        yield from [row] * (len(row) > 1)
+    def rows(self, calls: list[str]) -> list[list[str]]:
+        """Calls that follow each other, and the ops between and after them that take what these make."""
+        done: list[list[str]] = []
+        row = _Row(self._taken, done)
+        calls = [call for call in calls if self._inside[call]]
+        for call, after in zip_longest(calls, calls[1:]):
+            row.call(call, self._inside[call])
+            end = len(self._nodes) if after is None else self._inside[after][0]
+            for at in range(self._inside[call][-1] + 1, end):
+                node = self._nodes[at]
+                if node["kind"] != "op":
+                    continue
+                if node["scope"] != self._scopes[call]["parent"]:  # it may take anything
+                    row.end()
+                    break
+                row.op(node["id"], at)
+        row.end()
+        return [row for row in done if len(row) > 1]
 
-    def _adjoin(self, first: str, before: str, after: str) -> bool:
-        """Whether two calls of a row can be one box: what they are part of together has no way out and in again.
+    def kind(self, one: str) -> str:
+        """The class of the module that was called, or the name of an op."""
+        return kind(self._scopes[one]) if one in self._scopes else self._nodes[self._inside[one][0]]["op"] or ""
 
-        So no op may run between them that takes what was made since the row began, but of other such ops.
-        """
-        if not self._inside[before] or not self._inside[after]:
-            return False
-        begin, gap = self._inside[first][0], range(self._inside[before][-1] + 1, self._inside[after][0])
-        between = [at for at in gap if self._nodes[at]["kind"] == "op"]
-        if not between:
-            return True
-        loose = {at for at in gap if self._nodes[at]["scope"] == self._scopes[after]["parent"]}
-        return loose.issuperset(between) and all(
-            source < begin or source in loose for at in between for _, source in self._taken[at]
-        )
-
-    def numbers(self, calls: list[str]) -> list[int]:
-        """For each call a number, the same for those of the same ops on the same shapes, wired in the same way."""
-        looks = [(kind(self._scopes[call]), len(self._inside[call])) for call in calls]
+    def numbers(self, row: list[str]) -> list[int]:
+        """For each call or op a number, the same for those of the same ops on the same shapes, wired the same way."""
+        looks = [(one in self._scopes, self.kind(one), len(self._inside[one])) for one in row]
         many = Counter(looks)
         places: dict[object, int] = {}
         return [
-            places.setdefault((look, self._signature(call) if many[look] > 1 else call), len(places))
-            for call, look in zip(calls, looks, strict=True)
+            places.setdefault((look, self._signature(one) if many[look] > 1 else one), len(places))
+            for one, look in zip(row, looks, strict=True)
         ]
 
     def _signature(self, call: str) -> object:

@@ -40,7 +40,7 @@ def net(letters: str) -> Description:
 def found(description: Description) -> list[list[list[str]]]:
     """The runs, of each repetition the names of what is called."""
     names = {scope["id"]: scope["label"].partition(" (")[0] for scope in description["scopes"]}
-    return [[[names[call] for call in calls] for calls in run] for run, _ in runs(description)]
+    return [[[names[call] for call in calls] for calls in run] for run in [one.cycles for one in runs(description)]]
 
 
 def heads(description: Description) -> list[str]:
@@ -151,7 +151,7 @@ def test_a_cycle_unfolds_into_its_calls_and_those_into_ops() -> None:
 
 def test_around_an_open_call_whole_cycles_are_boxes() -> None:
     described = net("LR" * 8 + "o")
-    calls = [call for run, _ in runs(described) for cycle in run for call in cycle]
+    calls = [call for run in runs(described) for cycle in run.cycles for call in cycle]
     for at, call in enumerate(calls):
         drawn = drawable(described, NODES, Folding(closed=frozenset(calls) - {call}))
         before, after = at // 2, 7 - at // 2
@@ -183,7 +183,7 @@ def test_long_rows_take_no_longer_than_their_length() -> None:
     def seconds(many: int) -> float:
         described = calls("ab" * (many // 2 - 4) + "cd" * 4)
         begin = perf_counter()
-        assert [len(run) for run, _ in runs(described)] == [many // 2 - 4, 4]
+        assert [len(run.cycles) for run in runs(described)] == [many // 2 - 4, 4]
         return perf_counter() - begin
 
     short, long = (min(seconds(many) for _ in range(3)) for many in (1_000, 8_000))
@@ -270,21 +270,30 @@ def test_what_each_step_is_given_of_its_own_is_in_the_box(given: Any, ops: int) 
 
 def test_what_one_step_alone_is_given_is_seen() -> None:
     described = read(lambda _, sentence, __, step: sentence[:, step].exp() if step == 9 else sentence[:, step])
-    closed = frozenset(call for run, _ in runs(described) for cycle in run for call in cycle)
+    closed = frozenset(call for run in runs(described) for cycle in run.cycles for call in cycle)
     drawn = drawable(described, NODES, Folding(closed))
     assert box(drawn)["label"][0] == "GRUCell × 19"
     assert sum(node["op"] == "exp" for node in drawn["nodes"]) == 1
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "label", "ops"),
     [
-        lambda _self, sentence, state, step: sentence[:, step] if state is None else sentence[:, step] + state,
-        lambda _self, sentence, state, _step: sentence[:, 0] if state is None else state * 2,
+        (
+            lambda _self, sentence, state, step: sentence[:, step] if state is None else sentence[:, step] + state,
+            "add, GRUCell × 19",
+            3,
+        ),
+        (lambda _self, sentence, state, _step: sentence[:, 0] if state is None else state * 2, "mul, GRUCell × 19", 2),
     ],
 )
-def test_what_is_made_of_the_step_before_is_never_in_one_box_with_it(given: Any) -> None:
-    assert runs(read(given)) == []
+def test_what_is_made_of_the_step_before_is_a_part_of_the_step(given: Any, label: str, ops: int) -> None:
+    described = read(given)
+    folds = box(drawable(described, NODES))
+    details = {row["term"]: row["text"] for row in folds["details"]}
+    assert folds["label"] == [label, "cell"]
+    assert details["Each of them"].splitlines()[0] == f"{label.partition(',')[0]}: 1 op"
+    assert details["Folded"].startswith(f"{19 * ops} ops")
 
 
 def test_what_several_read_is_beside_the_box() -> None:
@@ -298,7 +307,7 @@ def test_what_several_read_is_beside_the_box() -> None:
         return Reader(given)(tokens) + nbgrad.stack(beside)
 
     described = trained(reading, 2, 20, tokens=True)
-    closed = frozenset(call for run, _ in runs(described) for cycle in run for call in cycle)
+    closed = frozenset(call for run in runs(described) for cycle in run.cycles for call in cycle)
     drawn = drawable(described, NODES, Folding(closed))
     assert box(drawn)["label"][0] == "GRUCell × 19"
     assert sum(node["op"] == "getitem" for node in drawn["nodes"]) == 20
@@ -324,7 +333,7 @@ def test_layers_of_a_step_are_a_cycle() -> None:
 
 def test_the_data_of_a_network_is_seen() -> None:
     described = net("LR" * 24)
-    closed = frozenset(call for run, _ in runs(described) for cycle in run for call in cycle)
+    closed = frozenset(call for run in runs(described) for cycle in run.cycles for call in cycle)
     (given, whole, *_) = drawable(described, NODES, Folding(closed))["nodes"]
     assert (given["label"][1], whole["label"][0]) == (f"(2, {WIDE}) float32", "Linear, ReLU × 24")
 
@@ -355,7 +364,7 @@ def test_no_box_has_a_way_out_and_in_again(seed: int) -> None:
         return sum(made[1:], made[0])
 
     described = trained(run, 2, 4)
-    calls = [call for run, _ in runs(described) for cycle in run for call in cycle]
+    calls = [call for run in runs(described) for cycle in run.cycles for call in cycle]
     for folding in (Folding(frozenset(calls)), Folding(frozenset(calls[5:])), first_folding(described, NODES)):
         drawn = drawable(described, 1_000, folding)
         place = {node["id"]: at for at, node in enumerate(drawn["nodes"])}

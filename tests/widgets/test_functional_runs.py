@@ -1,0 +1,73 @@
+"""Functions between layers are part of what repeats: one box shows a model whose forward is a loop."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.nn import functional
+from nbgrad.widgets.extent import COLUMNS, ROWS
+from nbgrad.widgets.fold import drawable
+from nbgrad.widgets.folding import first_folding
+from nbgrad.widgets.layout import NODES, lay_out
+from nbgrad.widgets.runs import runs
+from tests.widgets.test_first_look import trained
+from tests.widgets.test_runs import WIDE, box
+
+
+class Functional(nn.Module):
+    """Layers in a list, and functions between them."""
+
+    def __init__(self, step: Callable[[Any, nbgrad.Tensor], nbgrad.Tensor], many: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(5, WIDE), nn.Linear(WIDE, 3)
+        self.layers = nn.ModuleList([nn.Linear(WIDE, WIDE) for _ in range(many)])
+        self.step = step
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = self.step(layer, x)
+        return self.last(x)
+
+
+@pytest.mark.parametrize(
+    ("step", "label"),
+    [
+        (lambda layer, x: functional.relu(layer(x)), "Linear, relu × 30"),
+        (lambda layer, x: layer(functional.relu(x)), "relu, Linear × 30"),
+        (lambda layer, x: x + layer(x), "Linear, add × 30"),
+        (lambda layer, x: x + 0.1 * functional.gelu(layer(x)), "Linear, gelu, mul, add × 30"),
+        (lambda layer, x: layer(layer(x).sin() * x), "Linear, sin, mul, Linear × 30"),
+    ],
+)
+def test_functions_between_layers_are_part_of_what_repeats(step: Any, label: str) -> None:
+    described = trained(Functional(step, 30), 2, 5)
+    picture = lay_out(described)
+    folds = box(picture["description"])
+    many = label.count(",") + 1
+    assert folds["label"][0] == label
+    assert {row["term"]: row["text"] for row in folds["details"]}["Folded"].startswith(f"{30 * many} ops")
+    assert picture["layout"]["width"] <= COLUMNS * 165
+    assert picture["layout"]["height"] <= ROWS * 165
+    opened = first_folding(described, NODES).toggled(described, folds["holds"], NODES)
+    unfolded = drawable(described, NODES, opened)["nodes"]
+    functions = [part for part in label.partition(" ×")[0].split(", ") if part[0].islower()]
+    between = [node for node in unfolded if node["op"] in functions]
+    assert len(between) == 30 * len(functions)
+
+
+def test_another_function_ends_what_repeats() -> None:
+    step = iter(range(20))
+    described = trained(Functional(lambda layer, x: layer(x).tanh() if next(step) == 8 else layer(x).relu(), 20), 2, 5)
+    assert [(len(run.cycles), [part.kind for part in run.parts]) for run in runs(described)] == [
+        (8, ["Linear", "relu"]),
+        (11, ["Linear", "relu"]),
+    ]
+
+
+def test_functions_alone_are_no_run() -> None:
+    described = trained(lambda x: nn.Linear(5, WIDE)(x).relu().relu().relu().relu(), 2, 5)
+    assert runs(described) == []
