@@ -21,7 +21,7 @@ from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
 from nbgrad.core.observer import Observer
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of, number_of
 from nbgrad.core.row import Op
-from nbgrad.core.scopes import Scope
+from nbgrad.core.scopes import Scope, outwards
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import UpdateRecorder
 from nbgrad.core.uses import Cut, Uses
@@ -340,9 +340,8 @@ class Listener(Observer):
         """Where a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in what holds it."""
         if taken.kind == "parameter":
             return scope
-        while scope is not None and value is not None:
-            if (name := scope.attribute(value)) is not None:
+        for around in () if value is None else outwards(scope):
+            if (name := around.attribute(value)) is not None:
                 self.notes.names[taken.id] = name
-                return scope
-            scope = scope.parent
+                return around
         return taken.scope
