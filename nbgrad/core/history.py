@@ -23,11 +23,13 @@ FRAMES = 48
 """How many frames a graph keeps unless it is told otherwise."""
 
 WEIGHTS = 4
-"""In one of so many frames the weights, which change slowly, are measured too, and the step after it: that takes three
+"""In one of so many frames the weights, which change slowly, are measured too."""
+
+STEPS = 2
+"""After one of so many frames, once ``AT_FIRST`` backwards have had theirs, the step is measured too: that takes three
 times as long as the rest of a frame."""
 
 AT_FIRST = 8
-"""Of so many backwards the step after each is measured: at first it changes fast."""
 
 Passed = tuple[int, "Ran | Record", Scope | None]
 """What a backward ran through: the id, the facts, and the scope that it is drawn in."""
@@ -47,7 +49,7 @@ class HistoryRecord(NamedTuple):
             four others.
         update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
             norm of the values before it; None where no step came, where the values were zero, and where copies of them
-            do not fit into the budget. It is measured after the first 8 backwards, then after one of four frames. Of
+            do not fit into the budget. It is measured after the first 8 backwards, then after every other frame. Of
             LBFGS it is what a whole ``step`` changed, for each backward in it.
     """
 
@@ -189,7 +191,7 @@ class HistoryRecorder:
 
     def measures_step(self, number: int) -> bool:
         """Whether the step after the ``number``-th backward, which becomes a frame, is measured."""
-        return number <= AT_FIRST or self._is_one_of(WEIGHTS, number)
+        return number <= AT_FIRST or self._is_one_of(STEPS, number)
 
     def _stride(self, number: int) -> int:
         """One of so many backwards around the ``number``-th is a frame."""

@@ -226,7 +226,7 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     expect(timeline).to_contain_text(updates["text"])
     drawn = curves.locator(".nbg-curve").evaluate_all("all => all.map(e => e.getAttribute('d').split('h0').length - 1)")
     assert drawn == [sum(height is not None for height in curve["heights"]) for curve in updates["curves"]]
-    assert max(drawn) == 9, "after the tenth and those that follow no step is measured"
+    assert max(drawn) == 11, "after the twelfth the step is not measured"
     expect(curves.locator("title").first).to_have_text(
         f"{updates['curves'][0]['label']}: {updates['curves'][0]['text']}"
     )
