@@ -1,5 +1,6 @@
 """Scopes as paths, and runs of module calls that are the same, one by one or in a cycle, with the ops between them."""
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -144,46 +145,44 @@ class _Row:
 
     def __init__(self, taken: Mapping[int, list[tuple[str, int]]], done: list[list[str]]) -> None:
         self._taken, self._done = taken, done
-        self._items: list[_Item] = []
+        self._items: list[str] = []  # of all rows
+        self._begin = 0  # of this one
+        self._calls: list[int] = []  # the items that are calls
         self._place: dict[int, int] = {}  # of each position the item
-        self._called = 0  # the last item that is a call
+
+    @property
+    def room(self) -> int:
+        """So many ops more may follow the last call, or none of these is part of a cycle."""
+        return LONGEST - len(self._items) + self._calls[-1] if self._calls else LONGEST
 
     def call(self, id: str, inside: list[int]) -> None:
         """A call runs, of the nodes at the positions ``inside``."""
-        self._called = len(self._items)
-        self._append(_Item(id, inside, called=True))
+        self._calls.append(len(self._items))
+        self._append(id, inside)
 
     def op(self, id: str, at: int) -> None:
         """An op runs, which is part of the row if it takes something of it."""
         latest = max([self._place.get(source, -1) for _, source in self._taken[at]], default=-1)
-        if 0 <= latest < self._called:
+        if latest < self._begin:
+            return
+        if latest >= self._calls[-1]:
+            self._append(id, [at])
+        else:
             self._end_after(latest)
-        elif latest >= 0:
-            self._append(_Item(id, [at], called=False))
 
     def end(self) -> None:
         """The row is as it is."""
         self._end_after(len(self._items) - 1)
 
-    def _append(self, item: "_Item") -> None:
-        self._place.update(dict.fromkeys(item.inside, len(self._items)))
-        self._items.append(item)
+    def _append(self, id: str, inside: list[int]) -> None:
+        self._place.update(dict.fromkeys(inside, len(self._items)))
+        self._items.append(id)
 
     def _end_after(self, last: int) -> None:
-        rest = self._items[last + 1 :]
-        self._done.append([item.id for item in self._items[: last + 1]])
-        self._items, self._place, self._called = [], {}, 0
-        for item in rest:
-            if item.called:
-                self.call(item.id, item.inside)
-            else:
-                self.op(item.id, item.inside[0])
-
-
-class _Item(NamedTuple):
-    id: str
-    inside: list[int]
-    called: bool
+        """The next row begins with a call: before it are only ops that take what this row made, or each other."""
+        self._done.append(self._items[self._begin : last + 1])
+        at = bisect_right(self._calls, last)
+        self._begin = self._calls[at] if at < len(self._calls) else len(self._items)
 
 
 class _Calls:
@@ -211,7 +210,7 @@ class _Calls:
                 node = self._nodes[at]
                 if node["kind"] != "op":
                     continue
-                if node["scope"] != self._scopes[call]["parent"]:  # it may take anything
+                if node["scope"] != self._scopes[call]["parent"] or not row.room:  # the first may take anything
                     row.end()
                     break
                 row.op(node["id"], at)

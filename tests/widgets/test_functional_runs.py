@@ -1,6 +1,7 @@
 """Functions between layers are part of what repeats: one box shows a model whose forward is a loop."""
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from nbgrad.widgets.extent import COLUMNS, ROWS
 from nbgrad.widgets.fold import drawable
 from nbgrad.widgets.folding import first_folding
 from nbgrad.widgets.layout import NODES, lay_out
-from nbgrad.widgets.runs import runs
+from nbgrad.widgets.runs import LONGEST, _Calls, runs
 from tests.widgets.test_first_look import trained
 from tests.widgets.test_runs import WIDE, box
 
@@ -71,3 +72,43 @@ def test_another_function_ends_what_repeats() -> None:
 def test_functions_alone_are_no_run() -> None:
     described = trained(lambda x: nn.Linear(5, WIDE)(x).relu().relu().relu().relu(), 2, 5)
     assert runs(described) == []
+
+
+class Skipping(nn.Module):
+    """Layers of which the second half also take what was made half the way before."""
+
+    def __init__(self, many: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(many)])
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        made: list[nbgrad.Tensor] = []
+        for at, layer in enumerate(self.layers):
+            x = layer(x)
+            if 2 * at >= len(self.layers):
+                x = x + made[at - len(self.layers) // 2].tanh()
+            made.append(x)
+        return x
+
+
+def test_what_takes_something_of_long_ago_takes_no_longer_to_find() -> None:
+    def seconds(many: int) -> float:
+        described = trained(Skipping(many), 2, 2)
+        begin = perf_counter()
+        assert runs(described)
+        return perf_counter() - begin
+
+    short, long = (min(seconds(many) for _ in range(3)) for many in (100, 800))
+    assert long < 8 * short * 4
+
+
+def test_a_long_chain_of_functions_is_not_looked_through() -> None:
+    def chain(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        x = nn.Linear(5, WIDE)(x)
+        for _ in range(3 * LONGEST):
+            x = x * 1.01
+        return nn.Linear(WIDE, 3)(x)
+
+    described = trained(chain, 2, 5)
+    calls = _Calls(described, {scope["id"]: scope for scope in described["scopes"]})
+    assert [len(row) for row in calls.rows([scope["id"] for scope in described["scopes"]])] == [LONGEST, 3]
