@@ -21,14 +21,15 @@ def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[An
     said = str(error)
     typed = isinstance(error, TypeError | AttributeError) or _TYPED in said
     wrong = _no_tensor(op, values) if typed else None
+    lacking = _LACKING.search(said) if isinstance(error, RuntimeError) else None  # torch 2.6 has no other kind for it
     if wrong is not None:
         error = TypeError(_about(op, values, wrong))
-    elif op.name.startswith("bitwise_") and isinstance(error, NotImplementedError):
+    elif op.name.startswith("bitwise_") and lacking:
         power = "; a power is written x ** 2" if "xor" in op.name else ""
         bits = "only whole numbers and truth values have bits"
         error = TypeError(_about(op, values, f"{bits}{power}"))
-    elif isinstance(error, NotImplementedError) and (lacking := _LACKING.search(said)):
-        error = type(error)(_about(op, values, _no_kernel(op, values, lacking[1])))
+    elif lacking:
+        error = NotImplementedError(_about(op, values, _no_kernel(op, values, lacking[1])))
     elif type(error) in (RuntimeError, IndexError, TypeError, ValueError):
         remedy = _remedy(op, said, values)
         error = type(error)(_about(op, values, f"{said.rstrip('.') if remedy else said}{remedy}"))
