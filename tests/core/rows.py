@@ -1,8 +1,9 @@
 """What the tests of the op table share: every row's samples, and the same call in torch's own autograd."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pytest
 import torch
 
 import nbgrad.core.ops  # noqa: F401  # fills the table
@@ -10,6 +11,7 @@ from nbgrad.core.grad import grad
 from nbgrad.core.row import Op
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor, tensor
+from tests import lacking
 from tests.core.closeness import close
 
 Gradients = list[torch.Tensor]
@@ -18,6 +20,59 @@ Gradients = list[torch.Tensor]
 def samples(row: Op) -> Iterator[Sample]:
     """The row's samples, the same ones each time."""
     yield from row.samples(Make(row.domain))
+
+
+def _empty(sample: Sample) -> bool:
+    return any(arg.numel() == 0 for arg in sample.args if isinstance(arg, torch.Tensor))
+
+
+def _mixed(sample: Sample) -> bool:
+    return len({arg.is_complex() for arg in sample.args if isinstance(arg, torch.Tensor)}) > 1
+
+
+def _below_0(sample: Sample) -> bool:
+    return (sample.settings.get("correction") or 0) < 0
+
+
+Lacking = dict[str, tuple[str, Callable[[Sample], bool]]]
+"""Rows with what torch may lack of them, and the samples that it concerns."""
+
+LACKING: Lacking = {
+    "trace": ("trace", lambda sample: sample.args[0].shape[0] > sample.args[0].shape[1]),
+    "atan2": ("atan2", lambda sample: bool(((sample.args[0] == 0) & (sample.args[1] == 0)).any())),
+    "linalg_det": ("linalg_det", _empty),
+    "aminmax": ("aminmax", lambda _: True),
+    "linalg_lstsq": ("linalg_lstsq", lambda _: True),
+    "grid_sampler": ("grid_sampler", lambda _: True),
+    "grid_sampler_backward": ("grid_sampler", lambda _: True),
+    "addr": ("mixed", lambda sample: _empty(sample) and _mixed(sample)),
+    "mv": ("mixed", lambda sample: _empty(sample) and _mixed(sample)),
+}
+LACKING_ON_META: Lacking = {
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), ("var on meta", _below_0)),
+    "bucketize": ("bucketize on meta", lambda sample: not isinstance(sample.args[0], torch.Tensor)),
+}
+
+
+def lacks(row: Op, sample: Sample, table: Lacking = LACKING) -> str:
+    """Why torch can say nothing of the sample; empty where it can."""
+    what, concerns = table.get(row.name, ("", lambda _: False))
+    return lacking.lacks(what) if concerns(sample) else ""
+
+
+def comparable(row: Op, given: Iterable[Sample] | None = None, table: Lacking = LACKING) -> Iterator[Sample]:
+    """The row's samples, or those ``given``, that torch can be asked about.
+
+    A test that comes to the end of them is then said to be skipped if some had to be left out: all others agree.
+    """
+    left: list[str] = []
+    for sample in samples(row) if given is None else given:
+        reason = lacks(row, sample, table)
+        if not reason:
+            yield sample
+        left += [reason] * bool(reason)
+    if left:
+        pytest.skip(f"{left[0]}: {len(left)} samples are left out")
 
 
 def on(sample: Sample, device: str) -> Sample:

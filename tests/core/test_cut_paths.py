@@ -182,7 +182,7 @@ def test_an_operator_and_a_block_are_named_by_the_op() -> None:
 
 @pytest.mark.parametrize("needs", [False, True])
 def test_a_copy_of_a_tensor_that_needs_a_gradient_warns_once_for_a_line_as_torch_does(needs: bool) -> None:
-    with pytest.warns(UserWarning, match="sourceTensor.detach"):
+    with pytest.warns(UserWarning, match=r"recommended to use sourceTensor\..*detach\(\)"):
         torch.tensor(torch.ones(2, requires_grad=True) * 2, requires_grad=needs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")

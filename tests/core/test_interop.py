@@ -19,6 +19,7 @@ from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import Library, Program, agree
+from tests.lacking import needing
 
 F = torch.nn.functional
 VALUES = [[0.5, 1.5, 1.0], [2.0, 0.25, 1.0]]
@@ -339,7 +340,7 @@ def test_a_tensor_of_a_tensor_is_a_copy() -> None:
     [
         *(relu_in_place, other_functions_in_place, gradients_by_torchs_name, inputs_by_torchs_names),
         *(
-            backwards_by_torchs_name,
+            pytest.param(backwards_by_torchs_name, marks=needing("autograd.backward")),
             drawn_by_torchs_distributions,
             drawn_and_judged,
             without_a_gradient_in_torchs_words,
@@ -564,7 +565,7 @@ def test_dlpack_shares_memory_both_ways() -> None:
 
 @pytest.mark.parametrize("export", [torch.from_dlpack, np.from_dlpack, torch.as_tensor, nbgrad.from_dlpack])
 def test_what_needs_a_gradient_is_not_exported(export: Any) -> None:
-    with pytest.raises(BufferError):
+    with pytest.raises((BufferError, RuntimeError)):  # the latter in torch 2.6
         torch.ones(2, requires_grad=True).__dlpack__()
     with pytest.raises(BufferError, match=r"export t\.detach\(\)"):
         export(tensor([1.0], requires_grad=True))

@@ -13,6 +13,7 @@ from nbgrad.core.ops.linalg import cheapest
 from nbgrad.core.tensor import tensor
 from tests.core import rows
 from tests.core.both import same
+from tests.lacking import needing
 
 L = torch.linalg
 
@@ -86,7 +87,7 @@ def test_a_call_means_what_it_means_in_torch(call: Callable[..., Any], shapes: l
         lambda a: torch.lu_solve(a, *L.lu_factor(a)),
         lambda a: torch.lu_unpack(*L.lu_factor(a)),
         lambda a: torch.triangular_solve(a, a, transpose=True).solution,
-        lambda a: L.lstsq(a[:, :2], a).residuals,
+        pytest.param(lambda a: L.lstsq(a[:, :2], a).residuals, marks=needing("linalg_lstsq")),
         lambda a: L.lstsq(a[:, :2], a[:, 3]).solution,
     ],
 )
@@ -96,6 +97,7 @@ def test_a_function_of_a_regular_matrix_means_what_it_means_in_torch(call: Calla
 
 def test_the_namespace_has_what_torchs_has() -> None:
     torchs = {name for name in dir(L) if not name.startswith("_") and callable(getattr(L, name))}
+    torchs -= {"Tensor"}  # torch 2.6 has it here, for itself
     lacking = {"LinAlgError", "ldl_factor", "ldl_factor_ex", "ldl_solve"}  # torch has no gradient for ldl either
     assert set(nbgrad.linalg.__all__) == torchs - lacking
 

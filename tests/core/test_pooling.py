@@ -8,6 +8,7 @@ import torch
 
 import nbgrad
 from nbgrad.core import ops
+from tests.lacking import need
 
 functional = torch.nn.functional
 
@@ -35,6 +36,8 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("how", ["ours", "torch's"])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_means_what_it_means_in_torch(name: str, how: str) -> None:
+    if name == "lp_pool2d of inf":
+        need("lp_pool of inf")
     raw = double(2, 2, 4, 5)
     theirs, ours = raw.clone().requires_grad_(), nbgrad.tensor(raw, requires_grad=True)
     expected, got = CALLS[name](functional, theirs), CALLS[name](ops if how == "ours" else functional, ours)

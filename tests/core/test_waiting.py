@@ -10,8 +10,8 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.op import OPS
-from nbgrad.core.samples import Make
 from nbgrad.core.tensor import tensor
+from tests.core import rows
 
 DIFFERENTIABLE = [row for row in OPS.values() if row.differentiable]
 
@@ -34,7 +34,7 @@ def values_read(run: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize("row", DIFFERENTIABLE, ids=[row.name for row in DIFFERENTIABLE])
 def test_no_row_reads_a_value_forward_or_backward(row: Any) -> None:
-    for sample in islice(row.samples(Make(row.domain)), 12):
+    for sample in rows.comparable(row, islice(rows.samples(row), 12), rows.LACKING_ON_META):
         settings = {
             name: value.to("meta") if torch.is_tensor(value) else value for name, value in sample.settings.items()
         }
