@@ -29,4 +29,13 @@ if hasattr(torch.optim, "Muon"):  # torch has it from 2.9 on
     from nbgrad.optim.muon import Muon as Muon
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is here
-    __getattr__ = suggesting(globals())
+    _suggest = suggesting(globals())
+
+    def __getattr__(name: str) -> object:
+        if name == "Muon":
+            raise AttributeError(
+                f"nbgrad.optim.Muon runs the step of torch.optim.Muon, which takes torch 2.9 or newer: this is torch "
+                f"{torch.__version__}",
+                name=name,
+            )
+        return _suggest(name)

@@ -1,5 +1,7 @@
 """Adam: steps scaled by running averages of gradients and of their squares."""
 
+from typing import ClassVar
+
 import torch
 
 from nbgrad.optim.optimizer import Params
@@ -29,9 +31,11 @@ class Adam(TorchOptimizer):
 
     Raises:
         ValueError: a setting is out of its range.
+        NotImplementedError: ``decoupled_weight_decay`` is asked for, and torch is older than 2.7.
     """
 
     torchs = torch.optim.Adam
+    _takes: ClassVar = {"decoupled_weight_decay": "torch 2.7 or newer; AdamW does the same with any"}
 
     def __init__(
         self,

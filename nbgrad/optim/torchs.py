@@ -30,6 +30,8 @@ class TorchOptimizer(Optimizer):
     _bare: ClassVar[Callable[..., Any]]
     _usual: ClassVar[dict[str, Any]]
     """What its settings are by default, which tells their kinds."""
+    _takes: ClassVar[dict[str, str]] = {}
+    """What settings take that torch has not always had, each of which is off by default."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -39,7 +41,8 @@ class TorchOptimizer(Optimizer):
     def __init__(self, params: Params, **settings: Any) -> None:
         self._check_settings(settings)
         super().__init__(params, {})
-        settings, owners = raw(settings), {param.data: param for param in self._all_params()}
+        settings = {name: value for name, value in raw(settings).items() if not self._is_unknown(name)}
+        owners = {param.data: param for param in self._all_params()}
         runner: Any = self.torchs(
             [{**group, "params": [param.data for param in group["params"]]} for group in self.param_groups], **settings
         )
@@ -52,7 +55,15 @@ class TorchOptimizer(Optimizer):
     def _check_settings(self, settings: dict[str, Any]) -> None:
         super()._check_settings(settings)
         for name, value in settings.items():
+            if value and self._is_unknown(name):
+                raise NotImplementedError(
+                    f"{type(self).__name__}({name}={value!r}) takes {self._takes[name]}. This is {torch.__version__}"
+                )
             _check_kind(type(self).__name__, name, value, self._usual.get(name))
+
+    def _is_unknown(self, name: str) -> bool:
+        """Whether it is a setting that this torch has not yet."""
+        return name in self._takes and name not in self._usual
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
         """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""

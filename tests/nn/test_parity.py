@@ -7,6 +7,7 @@ import torch
 from latex2mathml.converter import convert
 
 from nbgrad import nn, optim
+from tests.lacking_classes import case, parameters, unsaid
 from tools.write_parity import MISSING, MODULES, names
 
 THEIRS = [name for name, kind in vars(torch.nn).items() if inspect.isclass(kind)]
@@ -29,14 +30,6 @@ def test_what_is_here_is_made_for_our_tensors():
     assert not [name for name, kind in ours.items() if kind is getattr(torch.optim, name)]
 
 
-def arguments(kind):
-    found = []
-    for one in inspect.signature(kind).parameters.values():
-        default = one.default.__name__ if callable(one.default) else one.default
-        found.append((one.name, one.kind, default))
-    return found
-
-
 BLOCKS = [
     name
     for name in THEIRS
@@ -46,7 +39,8 @@ BLOCKS = [
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_constructor_is_torchs(name):
-    assert arguments(getattr(nn, name)) == arguments(getattr(torch.nn, name))
+    theirs = getattr(torch.nn, name)
+    assert parameters(getattr(nn, name), theirs) == parameters(theirs, theirs)
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -122,7 +116,14 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("make", ERRORS.values(), ids=list(ERRORS))
+LATER = {
+    "bilinear of nothing": unsaid(torch.nn.Bilinear, "must be > 0"),
+    "fractional, kernel": unsaid(torch.nn.FractionalMaxPool3d, "must be greater than 0"),
+}
+"""Why the oldest torch has no such error: it has learned them since."""
+
+
+@pytest.mark.parametrize("make", [case(ERRORS[name], reason=LATER.get(name), called=name) for name in ERRORS])
 def test_errors_are_torchs(make):
     with pytest.raises(Exception) as theirs:  # noqa: PT011
         make(torch.nn)
