@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -198,3 +199,24 @@ def test_a_mask_picks_without_adding_up() -> None:
     same(lambda x: x[rows, cols], X)
     same(lambda x: x[rows, R], X)
     same(lambda x: x[rows.to(torch.int64), R[[0, 0, 1]]], X)
+
+
+@pytest.mark.parametrize(
+    ("index", "kind"),
+    [
+        ([slice(None), 0], "slice"),
+        ([None, 0], "NoneType"),
+        ([Ellipsis, 0], "ellipsis"),
+        ([torch.tensor([0, 1]), torch.tensor([0, 1])], "tensor"),
+        ([np.array([0, 1]), slice(None)], "tensor"),
+        ([nbgrad.tensor([0, 1]), 0], "tensor"),
+    ],
+)
+def test_a_list_of_parts_is_refused(index: list[Any], kind: str) -> None:
+    x = nbgrad.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], requires_grad=True)
+    expected = rf"list stands for one tensor of positions, and this one holds a {kind}: write x\[tuple\(index\)\]"
+    with pytest.raises(IndexError, match=expected):
+        x[index]
+    with pytest.raises(IndexError, match=expected):
+        (x * 1)[index] = 0.0
+    assert x[[torch.tensor(1), 0]].tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0]]

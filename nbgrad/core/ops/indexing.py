@@ -146,12 +146,25 @@ def plain(part):
     """A part of an index as the row keeps it."""
     if isinstance(part, Tensor):
         part = part.data
+    if isinstance(part, list):
+        _check_list(part)
     if isinstance(part, bool | list | range | np.ndarray):
         made = torch.tensor(part)
         return made.to(torch.int64) if made.dtype.is_floating_point and made.numel() == 0 else made
     if isinstance(part, torch.Tensor):
         return part.clone()
     return int(part) if isinstance(part, np.integer) else part
+
+
+def _check_list(index):
+    """An error for a list that is several parts of an index: torch tells them apart by what it holds, for now."""
+    for one in index:
+        if one is None or one is Ellipsis or isinstance(one, slice) or (hasattr(one, "ndim") and one.ndim):
+            kind = "tensor" if hasattr(one, "ndim") else type(one).__name__
+            raise IndexError(
+                f"getitem: an index that is a list stands for one tensor of positions, and this one holds a {kind}: "
+                "write x[tuple(index)] for the parts of an index, and nbgrad.stack(index) for one tensor"
+            )
 
 
 install("__getitem__", _getitem)
