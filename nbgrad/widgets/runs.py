@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nbgrad.widgets.description import Description, Scope
 
 LONGEST = 12
-"""Cycles of so many calls are looked for: longer ones would have to be counted by name."""
+"""Cycles of so many calls and ops are looked for: longer ones would have to be counted by name."""
 
 
 class Part(NamedTuple):
@@ -153,7 +153,7 @@ class _Row:
     @property
     def room(self) -> int:
         """So many ops more may follow the last call, or none of these is part of a cycle."""
-        return LONGEST - len(self._items) + self._calls[-1] if self._calls else LONGEST
+        return LONGEST - len(self._items) + self._calls[-1]
 
     def call(self, id: str, inside: list[int]) -> None:
         """A call runs, of the nodes at the positions ``inside``."""
