@@ -116,6 +116,10 @@ LACKING: dict[str, tuple[str, Callable[[], Any]]] = {
         "torch.autograd.backward asks no tensor how it is done: nbgrad.autograd.backward does it",
         lambda: "has_torch_function" in torch.autograd.backward.__code__.co_names,
     ),
+    "grad of nothing": (
+        "torch has another kind of error for no inputs",
+        lambda: _refuses(lambda: torch.autograd.grad(torch.ones((), requires_grad=True), [])),
+    ),
     "materialize_grads": ("torch's zeros for an input that is not used need a gradient", _unused_need_no_gradient),
 }
 """What a torch may lack, and whether this one has it: what is false, or raises, says that it has not."""
