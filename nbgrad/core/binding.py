@@ -31,19 +31,13 @@ def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tu
     """
     if op.arity < 0:
         op, args = _of_its_length(op, args, settings)
-    arity = op.arity
-    if len(args) == arity + 1 and op.name.rstrip("_") in _SCALED:
-        args = _in_order(op, args)
-    extra = args[arity:]
-    tensors = _inputs(op, args[:arity], settings)
+    if len(args) > op.arity:
+        args, settings = _by_position(op, args, settings)
+        if op._bound(0, settings):  # as most calls of a view have it
+            return args, settings, op
+    tensors = _inputs(op, args, settings)
     if settings.pop("out", None) is not None:
         raise NotImplementedError(NO_OUT.format(called=op.name))
-    if extra and op.variadic:
-        packed = extra[0] if len(extra) == 1 and isinstance(extra[0], list | tuple) else extra
-        extra = (packed,)
-    if len(extra) > len(op.defaults):
-        raise TypeError(f"{op.name}() got {len(args)} arguments: {_usage(op)}")
-    settings = {**dict(zip(op.defaults, extra, strict=False)), **settings}
     _rename(op, settings)
     for name, value in settings.items():
         if name not in op.defaults:
@@ -53,6 +47,27 @@ def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tu
     if missing := [name for name, value in op.defaults.items() if value is Parameter.empty and name not in settings]:
         raise TypeError(f"{op.name}() needs {', '.join(map(repr, missing))}: {_usage(op)}")
     return tuple(tensors), settings, op
+
+
+def _by_position(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs among ``args``, and the settings with those that stand behind the inputs."""
+    arity, defaults = op.arity, op.defaults
+    if len(args) == arity + 1 and op.name.rstrip("_") in _SCALED:
+        args = _in_order(op, args)
+    extra = args[arity:]
+    if op.variadic and not (len(extra) == 1 and isinstance(extra[0], list | tuple)):
+        extra = (extra,)
+    if len(extra) > len(defaults):
+        raise TypeError(f"{op.name}() got {len(args)} arguments: {_usage(op)}")
+    found = {}
+    for position, name in enumerate(defaults):
+        if position == len(extra):
+            break
+        if name in settings:
+            raise TypeError(f"{op.name}() got multiple values for argument {name!r}: {_usage(op)}")
+        found[name] = extra[position]
+    found.update(settings)
+    return args[:arity], found
 
 
 _SCALED = {"add": "alpha", "addcdiv": "value", "addcmul": "value", "sub": "alpha"}

@@ -1,6 +1,7 @@
 cimport cython
 from nbgrad.core.alias cimport link
 from nbgrad.core.base cimport TensorBase
+from nbgrad.core.binding cimport bind, unbound
 from nbgrad.core.modes cimport State, recording
 from nbgrad.core.observer cimport Observer, tell
 from nbgrad.core.node cimport Node

@@ -233,7 +233,7 @@ class Op:
         for name, value in settings.items():
             if name not in self.defaults or unbound(value):
                 return False
-        return not self.required or settings.keys() >= self.required
+        return not self.required or self.required.issubset(settings)  # quicker than the comparison of sets
 
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
         """Run the op on as many inputs as it has, in order; its settings have their own names."""

@@ -266,7 +266,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         if self._data.ndim == 0:
             check_asker()
             raise TypeError("iteration over a 0-d tensor: use t.item() for its value")
-        return (self[index] for index in range(len(self._data)))
+        return iter(self.unbind())  # one op, and one gradient for all: each ``self[i]`` has one of the whole shape
 
     def __repr__(self) -> str:
         text = repr(self._data)

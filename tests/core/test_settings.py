@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.op import OPS
 from tests.core.programs import Library, agree
 from tests.lacking import LACKING, need
 
@@ -144,3 +145,11 @@ def test_torchs_function_of_our_tensor_takes_the_names_of_before_too() -> None:
         assert torch.nn.functional.mse_loss(x, y, size_average=False).item() == 10.0
     with pytest.warns(UserWarning, match="Implicit dimension choice for softmax"):
         assert torch.nn.functional.softmax(x).sum().item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.defaults and not row.listed])
+def test_a_setting_that_is_given_twice_is_an_error_that_names_it(name: str) -> None:
+    row, setting = OPS[name], next(iter(OPS[name].defaults))
+    inputs = [nbgrad.tensor(1.0)] * row.arity
+    with pytest.raises(TypeError, match=f"multiple values for argument '{setting}'.*signature"):
+        row(*inputs, 1, **{setting: 1})

@@ -212,6 +212,20 @@ def test_iterating_over_a_number_is_a_type_error() -> None:
         len(tensor(1.0))
 
 
+def test_iterating_is_one_op_whose_backward_makes_one_gradient_for_all_slices() -> None:
+    x = tensor(torch.arange(6.0).reshape(3, 2), requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        first, _, last = x
+        (first * last).sum().backward()
+    assert first.grad_fn.op.name == "unbind", "as torch has it"
+    assert x.grad.tolist() == [[4.0, 5.0], [0.0, 0.0], [0.0, 1.0]]
+    assert [record.op.name for record in graph.records if record.op is not None] == ["unbind", "mul", "sum"]
+    assert list(tensor(torch.empty(0, 2))) == []
+    for row in (constant := tensor(torch.ones(2, 2))):
+        row.mul_(3)
+    assert constant.tolist() == [[3.0, 3.0], [3.0, 3.0]], "the slices share its memory"
+
+
 def test_a_tensor_is_a_key_by_identity() -> None:
     a, b = tensor([1.0]), tensor([1.0])
     assert {a: 1, b: 2}[a] == 1

@@ -144,6 +144,8 @@ def _getitem(self, index):
 
 def plain(part):
     """A part of an index as the row keeps it."""
+    if type(part) is int or type(part) is slice:  # most are
+        return part
     if isinstance(part, Tensor):
         part = part.data
     if isinstance(part, list):
