@@ -72,6 +72,22 @@ for name, make in libraries.ALL.items():
     BIAS.contenders[name] = partial(libraries.whole, make, biases, inputs)
 BIAS.absent["micrograd"] = SCALARS.format(400 * 32 * 64)
 
+# The rows of (200, 64), one after another
+
+
+def rows(x: Any, b: Any) -> Any:
+    """Each row times the same, and the sum of them."""
+    total = b
+    for row in x:
+        total = total + row * b
+    return total.sum()
+
+
+ROWS = Case("rows", "the 200 rows of (200, 64) one after another, forward and backward", ops=200, per="row")
+for name, make in libraries.ALL.items():
+    ROWS.contenders[name] = partial(libraries.whole, make, rows, [drawn(200, 64), drawn(64)])
+ROWS.absent["micrograd"] = SCALARS.format(200 * 64)
+
 # A chain of 100,000 ops, backward only
 
 

@@ -20,7 +20,7 @@ NOT_HERE = ("ModuleNotFoundError", "RuntimeError: no usable devices")
 """A peer is not installed (the tests do not ask for any), or tinygrad finds no clang."""
 
 NETWORKS = [case for case in cases.CASES if case.name in networks.NETWORKS]
-CASES = [chains.SMALL, chains.BROADCAST, chains.BIAS, chains.DEEP, mlp.MLP, *NETWORKS]
+CASES = [chains.SMALL, chains.BROADCAST, chains.BIAS, chains.ROWS, chains.DEEP, mlp.MLP, *NETWORKS]
 
 
 def check(case: Case) -> set[str]:
