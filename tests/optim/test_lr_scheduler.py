@@ -83,11 +83,6 @@ def torchs(name, adam=False):
     return Schedule(torch.optim, torch.nn.Parameter, MAKERS[name], adam)
 
 
-# The SequentialLR of torch 2.6 calls its schedulers in a way that they warn of.
-TORCHS_OWN = pytest.mark.filterwarnings("ignore:The epoch parameter in `scheduler.step:UserWarning")
-
-
-@TORCHS_OWN
 @pytest.mark.parametrize("adam", [False, True], ids=["momentum", "betas"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_fifty_epochs_are_torchs(name, adam):
@@ -102,7 +97,6 @@ def test_fifty_epochs_are_torchs(name, adam):
     assert len(rates) > 1
 
 
-@TORCHS_OWN
 @pytest.mark.parametrize("there", ["ours to torch's", "torch's to ours"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_state_moves_in_midwalk(name, there):
