@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional
+from torch.nn.utils import prune
 
 
 def _gradient(function: Callable[..., Any], *data: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -44,12 +45,21 @@ def _flash_meta() -> bool:
     return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(one, one, one)[1].dtype is torch.float64
 
 
-def _refuses(run: Callable[[], Any]) -> bool:
+def _raises(kind: type[Exception], run: Callable[[], Any]) -> bool:
     try:
         run()
-    except RuntimeError:
+    except kind:
         return True
     return False
+
+
+class _NoLists(torch.Tensor):
+    """A tensor that takes no list for an index."""
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, list):
+            raise TypeError
+        super().__setitem__(index, value)
 
 
 LACKING: dict[str, tuple[str, Callable[[], Any]]] = {
@@ -73,7 +83,7 @@ LACKING: dict[str, tuple[str, Callable[[], Any]]] = {
     "grid_sampler": ("torch has no second-order gradient of grid_sample", lambda: all(map(_sampled_twice, (2, 3)))),
     "mixed": (
         "torch multiplies real by complex numbers where there are none, and only there",
-        lambda: _refuses(lambda: torch.mv(torch.zeros(0, 3, dtype=torch.complex64), torch.zeros(3))),
+        lambda: _raises(RuntimeError, lambda: torch.mv(torch.zeros(0, 3, dtype=torch.complex64), torch.zeros(3))),
     ),
     "var on meta": (
         "torch takes no correction below 0 on the meta device",
@@ -118,7 +128,15 @@ LACKING: dict[str, tuple[str, Callable[[], Any]]] = {
     ),
     "grad of nothing": (
         "torch has another kind of error for no inputs",
-        lambda: _refuses(lambda: torch.autograd.grad(torch.ones((), requires_grad=True), [])),
+        lambda: _raises(RuntimeError, lambda: torch.autograd.grad(torch.ones((), requires_grad=True), [])),
+    ),
+    "error without a kernel": (
+        "torch has no error of its own for an element type without a kernel",
+        lambda: _raises(NotImplementedError, lambda: torch.ones(2, dtype=torch.int64).softmax(0)),
+    ),
+    "ln_structured": (
+        "torch's ln_structured gives the parts of an index as a list, which is an error of ours",
+        lambda: prune.LnStructured(1, 2).compute_mask(torch.ones(2, 2).as_subclass(_NoLists), torch.ones(2, 2)).ndim,
     ),
     "materialize_grads": ("torch's zeros for an input that is not used need a gradient", _unused_need_no_gradient),
 }

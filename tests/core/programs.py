@@ -66,6 +66,11 @@ def error(program: Program, library: Library) -> str:
     return ""
 
 
+def kind(raised: RuntimeError) -> type:
+    """The class of an error: RuntimeError for all where torch has no other for an element type without a kernel."""
+    return RuntimeError if lacks("error without a kernel") else type(raised)
+
+
 def both_raise(program: Program, *words: str) -> None:
     """``program`` raises RuntimeError on both, and our text has ``words`` in it."""
     assert error(program, TORCH), "torch does not raise"
