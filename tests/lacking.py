@@ -3,15 +3,57 @@
 Each is asked of torch itself, and of nothing else: with the newest torch nothing is lacking.
 """
 
-from collections.abc import Callable
-from functools import cache
-from inspect import signature
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from inspect import getsource, signature
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
 from torch.nn.utils import prune
+
+# Reasons, empty where torch has all.
+
+
+def absent(module: ModuleType, name: str, settings: Iterable[str] = ()) -> str:
+    """What of torch's ``name`` and its arguments ``settings`` this torch has not; empty if it has all."""
+    if not hasattr(module, name):
+        return f"torch {torch.__version__} has no {module.__name__}.{name}"
+    known = signature(getattr(module, name)).parameters if settings else {}
+    if any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        return ""
+    missing = [f"{setting}=" for setting in settings if setting not in known]
+    return f"{module.__name__}.{name} of torch {torch.__version__} takes no {', '.join(missing)}" if missing else ""
+
+
+def unsaid(kind: type, message: str) -> str:
+    """Why torch's class cannot raise the error of this message; empty if it stands in its source."""
+    known = message in getsource(kind)
+    return "" if known else f"{kind.__name__} of torch {torch.__version__} has no error that says {message!r}"
+
+
+def _unless(reason: str, has: Callable[[], Any]) -> Callable[[], str]:
+    """A question whose answer is ``reason`` where ``has`` is false or raises: torch has not what it asks for."""
+
+    def ask() -> str:
+        try:
+            there = bool(has())
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+            there = False
+        return "" if there else f"{reason} ({torch.__version__})"
+
+    return ask
+
+
+def case(*values: Any, reason: str, called: str | None = None) -> Any:
+    """A case of a test, skipped for the ``reason`` that torch has nothing to compare with; empty if it has."""
+    return pytest.param(*values, id=called, marks=[pytest.mark.skip(reason=reason)] if reason else [])
+
+
+# Ops.
 
 
 def _gradient(function: Callable[..., Any], *data: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -53,6 +95,11 @@ def _raises(kind: type[Exception], run: Callable[[], Any]) -> bool:
     return False
 
 
+def _with_a_device(make: Callable[[], torch.Tensor]) -> bool:
+    with torch.device("cpu"):
+        return make().is_cpu
+
+
 class _NoLists(torch.Tensor):
     """A tensor that takes no list for an index."""
 
@@ -62,104 +109,179 @@ class _NoLists(torch.Tensor):
         super().__setitem__(index, value)
 
 
-LACKING: dict[str, tuple[str, Callable[[], Any]]] = {
-    "trace": (
+LACKING: dict[str, Callable[[], str]] = {
+    "trace": _unless(
         "torch's gradient of the trace of a matrix with more rows than columns is wrong",
         lambda: torch.equal(_gradient(torch.trace, torch.ones(4, 2))[0], torch.eye(4, 2)),
     ),
-    "atan2": (
+    "atan2": _unless(
         "torch's gradient of atan2 is NaN at the origin",
         lambda: not any(one.isnan().any() for one in _gradient(torch.atan2, torch.zeros(()), torch.zeros(()))),
     ),
-    "linalg_det": (
+    "linalg_det": _unless(
         "torch has no gradient of the determinant of a matrix without elements",
         lambda: _differentiable(torch.linalg.det, torch.ones(0, 0)),
     ),
-    "aminmax": ("torch has no gradient of aminmax", lambda: _differentiable(lambda x: x.aminmax().min, torch.ones(2))),
-    "linalg_lstsq": (
+    "aminmax": _unless(
+        "torch has no gradient of aminmax", lambda: _differentiable(lambda x: x.aminmax().min, torch.ones(2))
+    ),
+    "linalg_lstsq": _unless(
         "torch has no gradient of the residuals of lstsq",
         lambda: torch.linalg.lstsq(torch.eye(3, 2).requires_grad_(), torch.ones(3, 1)).residuals.requires_grad,
     ),
-    "grid_sampler": ("torch has no second-order gradient of grid_sample", lambda: all(map(_sampled_twice, (2, 3)))),
-    "mixed": (
+    "grid_sampler": _unless(
+        "torch has no second-order gradient of grid_sample", lambda: all(map(_sampled_twice, (2, 3)))
+    ),
+    "mixed": _unless(
         "torch multiplies real by complex numbers where there are none, and only there",
         lambda: _raises(RuntimeError, lambda: torch.mv(torch.zeros(0, 3, dtype=torch.complex64), torch.zeros(3))),
     ),
-    "var on meta": (
+    "var on meta": _unless(
         "torch takes no correction below 0 on the meta device",
         lambda: torch.var(_meta(0, 3), None, correction=-1).is_meta,
     ),
-    "bucketize on meta": (
+    "bucketize on meta": _unless(
         "torch has no bucketize of one number on the meta device",
         lambda: torch.bucketize(0.5, _meta(3)).is_meta,
     ),
-    "flash_attention on meta": ("torch has another dtype for it on the meta device than elsewhere", _flash_meta),
-    "indices from the end": (
+    "flash_attention on meta": _unless("torch has another dtype for it on the meta device than elsewhere", _flash_meta),
+    "indices from the end": _unless(
         "torch's take_along_dim takes no numbers below 0",
         lambda: torch.ones(2, 2).take_along_dim(torch.tensor([[-1]]), 1).numel(),
     ),
-    "sum(tensor)": (
+    "sum(tensor)": _unless(
         "torch takes a tensor for dim of sum, and sums all",
         lambda: torch.ones(2, 2).sum(torch.tensor(1)).ndim,
     ),
-    "roll(tensor)": (
+    "roll(tensor)": _unless(
         "torch takes no tensor for the shifts of roll",
         lambda: torch.roll(torch.ones(2, 2), torch.tensor(1), 0).numel(),
     ),
-    "lp_pool of inf": (
+    "lp_pool of inf": _unless(
         "torch's lp_pool takes inf for an ordinary norm",
         lambda: functional.lp_pool1d(torch.tensor([[1.0, 2.0]]), float("inf"), 2).item() == 2,
     ),
-    "ldexp_": (
+    "ldexp_": _unless(
         "torch has no gradient of ldexp in place",
         lambda: _differentiable(lambda x: (x * 1).ldexp_(torch.tensor(2)), torch.tensor(1.0)),
     ),
-    "align_to_window": (
-        "torch.stft has no align_to_window",
-        lambda: "align_to_window" in signature(torch.stft).parameters,
-    ),
-    "linear_cross_entropy": (
-        "torch has no linear_cross_entropy",
-        lambda: hasattr(functional, "linear_cross_entropy"),
-    ),
-    "autograd.backward": (
+    "align_to_window": partial(absent, torch, "stft", ["align_to_window"]),
+    "linear_cross_entropy": partial(absent, functional, "linear_cross_entropy"),
+    "autograd.backward": _unless(
         "torch.autograd.backward asks no tensor how it is done: nbgrad.autograd.backward does it",
         lambda: "has_torch_function" in torch.autograd.backward.__code__.co_names,
     ),
-    "grad of nothing": (
+    "grad of nothing": _unless(
         "torch has another kind of error for no inputs",
         lambda: _raises(RuntimeError, lambda: torch.autograd.grad(torch.ones((), requires_grad=True), [])),
     ),
-    "error without a kernel": (
+    "error without a kernel": _unless(
         "torch has no error of its own for an element type without a kernel",
         lambda: _raises(NotImplementedError, lambda: torch.ones(2, dtype=torch.int64).softmax(0)),
     ),
-    "ln_structured": (
+    "ln_structured": _unless(
         "torch's ln_structured gives the parts of an index as a list, which is an error of ours",
         lambda: prune.LnStructured(1, 2).compute_mask(torch.ones(2, 2).as_subclass(_NoLists), torch.ones(2, 2)).ndim,
     ),
-    "materialize_grads": ("torch's zeros for an input that is not used need a gradient", _unused_need_no_gradient),
+    "fill": _unless(
+        "torch.fill does not take the device that torch gives it where one is set",
+        lambda: _with_a_device(lambda: torch.fill(torch.ones(2), 1.0)),
+    ),
+    "vander": _unless(
+        "torch.vander does not take the device that torch gives it where one is set",
+        lambda: _with_a_device(lambda: torch.vander(torch.ones(2))),
+    ),
+    "materialize_grads": _unless(
+        "torch's zeros for an input that is not used need a gradient", _unused_need_no_gradient
+    ),
 }
-"""What a torch may lack, and whether this one has it: what is false, or raises, says that it has not."""
+"""What a torch may lack, and the question that says why this one does."""
 
 
 @cache
 def lacks(what: str) -> str:
     """Why there is nothing to compare with; empty where there is."""
-    reason, has = LACKING[what]
-    try:
-        there = bool(has())
-    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
-        there = False
-    return "" if there else f"{reason} ({torch.__version__})"
-
-
-def needing(what: str) -> pytest.MarkDecorator:
-    """The mark of a case that is left out where torch lacks that."""
-    return pytest.mark.skipif(bool(lacks(what)), reason=lacks(what))
+    return LACKING[what]()
 
 
 def need(what: str) -> None:
     """Leave the test out where torch lacks that."""
     if reason := lacks(what):
         pytest.skip(reason)
+
+
+# Classes.
+
+LATER = {
+    "Adam": "decoupled_weight_decay",
+    "GroupNorm": "bias",
+    **{
+        f"{lazy}{kind}Norm{rank}d": "bias"
+        for lazy in ("", "Lazy")
+        for kind in ("Batch", "Instance")
+        for rank in (1, 2, 3)
+    },
+}
+"""The arguments that classes have taken since after torch 2.6."""
+
+_NORMS: dict[str, tuple[int, ...]] = {
+    "LayerNorm": (2,),
+    "GroupNorm": (1, 2),
+    **{f"{kind}Norm{rank}d": (2,) for kind in ("Batch", "Instance") for rank in (1, 2, 3)},
+}
+
+
+class _Missing(Exception):
+    """torch has no such class, or that no such argument."""
+
+
+class _Asked:
+    """A module of torch's that raises ``_Missing`` for a class or an argument that it has not."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if reason := absent(self._module, name):
+            raise _Missing(reason)
+        found = getattr(self._module, name)
+
+        def make(*args: Any, **settings: Any) -> Any:
+            if reason := absent(self._module, name, settings):
+                raise _Missing(reason)
+            return found(*args, **settings)
+
+        return make if isinstance(found, type) else found
+
+
+def rows(table: Mapping[str, Any]) -> list[Any]:
+    """The names of rows with a ``make`` of a module of blocks, as cases of a test that makes them of torch's too."""
+    return [case(name, reason=_missing(one.make)) for name, one in table.items()]
+
+
+def _missing(make: Callable[[Any], Any]) -> str:
+    try:
+        make(_Asked(torch.nn))
+    except _Missing as missing:
+        return str(missing)
+    return ""
+
+
+def parameters(kind: Any, torchs: Any) -> list[tuple[Any, ...]]:
+    """Names, kinds and defaults of what ``kind`` takes, without the one of ``LATER`` that ``torchs`` does not take."""
+    known = signature(torchs).parameters
+    found = []
+    for one in signature(kind).parameters.values():
+        if one.name in known or one.name != LATER.get(torchs.__name__):
+            default = one.default.__name__ if callable(one.default) else one.default
+            found.append((one.name, one.kind, default))
+    return found
+
+
+_SILENT = [kind for kind, args in _NORMS.items() if "bias=" not in repr(getattr(torch.nn, kind)(*args))]
+
+
+def printed(block: Any) -> str:
+    """The repr of a block of ours, without the bias of the norms for which this torch does not print it."""
+    kinds = "|".join(_SILENT)
+    return re.sub(rf"\b((?:Lazy)?(?:{kinds})\(.*?), bias=(?:True|False)", r"\1", repr(block)) if kinds else repr(block)

@@ -13,7 +13,7 @@ from nbgrad.core.op import OPS
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core import rows
-from tests.lacking import needing
+from tests.lacking import case, lacks
 
 VALUES = torch.tensor([[0.5, -1.5, 2.5], [3.0, 0.25, -2.0]], dtype=torch.float64)
 OTHER = torch.tensor([[1.5, 2.0, -0.5]], dtype=torch.float64)
@@ -169,7 +169,7 @@ def test_bounds_of_two_kinds_or_none_raise_as_torchs() -> None:
         lambda x: torch.float_power(x, 3),
         lambda x: torch.ldexp(x, WHOLE),
         lambda x: x.ldexp(x),
-        pytest.param(lambda x: (x * 1).ldexp_(WHOLE), marks=needing("ldexp_")),
+        case(lambda x: (x * 1).ldexp_(WHOLE), reason=lacks("ldexp_")),
     ],
 )
 def test_a_function_made_of_rows_is_torchs(call: Call) -> None:

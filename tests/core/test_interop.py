@@ -19,7 +19,7 @@ from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import Library, Program, agree
-from tests.lacking import needing
+from tests.lacking import case, lacks
 
 F = torch.nn.functional
 VALUES = [[0.5, 1.5, 1.0], [2.0, 0.25, 1.0]]
@@ -340,7 +340,7 @@ def test_a_tensor_of_a_tensor_is_a_copy() -> None:
     [
         *(relu_in_place, other_functions_in_place, gradients_by_torchs_name, inputs_by_torchs_names),
         *(
-            pytest.param(backwards_by_torchs_name, marks=needing("autograd.backward")),
+            case(backwards_by_torchs_name, reason=lacks("autograd.backward")),
             drawn_by_torchs_distributions,
             drawn_and_judged,
             without_a_gradient_in_torchs_words,

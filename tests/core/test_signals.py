@@ -9,7 +9,7 @@ import torch
 import nbgrad
 from nbgrad.core.tensor import Tensor, tensor
 from tests.core.both import same
-from tests.lacking import need, needing
+from tests.lacking import case, lacks, need
 
 functional = torch.nn.functional
 
@@ -151,11 +151,11 @@ def test_options_of_linear_cross_entropy_are_said_to_be_unused() -> None:
             ValueError,
             "bilinear, nearest, bicubic for mode, not 'cubic'",
         ),
-        pytest.param(
+        case(
             lambda x: functional.linear_cross_entropy(x, x, x),
             RuntimeError,
             r"weights \(C, ..., I\)",
-            marks=needing("linear_cross_entropy"),
+            reason=lacks("linear_cross_entropy"),
         ),
     ],
 )

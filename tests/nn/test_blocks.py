@@ -9,13 +9,13 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.nn import functional
-from tests import lacking_classes
+from tests import lacking
 from tests.nn.alike import TIGHT, check, matched, raw, same
 from tests.nn.block_rows import LAZY, ROWS, tensors
 from tests.nn.loss_rows import LOSSES, WEIGHT
 
 TABLE = {**ROWS, **LOSSES}
-COMPARED, COMPARED_LAZY = lacking_classes.rows(TABLE), lacking_classes.rows(LAZY)
+COMPARED, COMPARED_LAZY = lacking.rows(TABLE), lacking.rows(LAZY)
 WARNS = pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own: both libraries get the same lines
 
 
@@ -96,7 +96,7 @@ def test_single_precision_is_torchs(name):
 @WARNS
 @pytest.mark.parametrize("name", COMPARED)
 def test_repr_is_torchs(name):
-    assert lacking_classes.printed(TABLE[name].make(nn)) == repr(TABLE[name].make(torch.nn))
+    assert lacking.printed(TABLE[name].make(nn)) == repr(TABLE[name].make(torch.nn))
 
 
 @WARNS
@@ -118,7 +118,7 @@ def test_lazy_blocks_become_torchs(name):
     ours = LAZY[name].make(nn)
     torch.manual_seed(3)
     theirs = LAZY[name].make(torch.nn)
-    assert lacking_classes.printed(ours) == repr(theirs)
+    assert lacking.printed(ours) == repr(theirs)
     assert list(ours.state_dict()) == list(theirs.state_dict())
     for block in (ours, theirs):
         block.double()
@@ -129,7 +129,7 @@ def test_lazy_blocks_become_torchs(name):
     torch.manual_seed(4)
     theirs(inputs[0])
     assert type(ours).__name__ == type(theirs).__name__
-    assert lacking_classes.printed(ours) == repr(theirs)
+    assert lacking.printed(ours) == repr(theirs)
     compare(ours, theirs, inputs)
     waiting.load_state_dict(theirs.state_dict())
     compare(waiting.eval(), theirs.eval(), inputs)

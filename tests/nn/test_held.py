@@ -8,7 +8,7 @@ import torch
 from torch.nn.utils import prune
 
 from nbgrad import nn
-from tests.lacking import needing
+from tests.lacking import LACKING, case, lacks
 from tests.nn.alike import check, matched
 
 
@@ -91,7 +91,7 @@ PRUNINGS = {
 }
 
 
-CASES = [pytest.param(name, marks=needing(name)) if name == "ln_structured" else name for name in PRUNINGS]
+CASES = [case(name, reason=lacks(name)) if name in LACKING else name for name in PRUNINGS]
 
 
 @pytest.mark.parametrize("name", CASES)

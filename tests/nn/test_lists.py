@@ -8,7 +8,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from tests.lacking_classes import printed
+from tests.lacking import printed
 
 LISTS = {
     "append": lambda n, m: m.append(n.Tanh()),

@@ -7,7 +7,7 @@ import torch
 from latex2mathml.converter import convert
 
 from nbgrad import nn, optim
-from tests.lacking_classes import case, parameters, unsaid
+from tests.lacking import case, parameters, unsaid
 from tools.write_parity import MISSING, MODULES, names
 
 THEIRS = [name for name, kind in vars(torch.nn).items() if inspect.isclass(kind)]
@@ -123,7 +123,7 @@ LATER = {
 """Why the oldest torch has no such error: it has learned them since."""
 
 
-@pytest.mark.parametrize("make", [case(ERRORS[name], reason=LATER.get(name), called=name) for name in ERRORS])
+@pytest.mark.parametrize("make", [case(ERRORS[name], reason=LATER.get(name, ""), called=name) for name in ERRORS])
 def test_errors_are_torchs(make):
     with pytest.raises(Exception) as theirs:  # noqa: PT011
         make(torch.nn)

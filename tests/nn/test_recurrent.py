@@ -8,7 +8,7 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.nn.utils import rnn as ours_rnn
-from tests.lacking_classes import case, unsaid
+from tests.lacking import case, unsaid
 from tests.nn.alike import check, each, matched, same
 
 theirs_rnn = torch.nn.utils.rnn
@@ -228,7 +228,7 @@ BAD_SETTINGS = [
 BAD_CASES = [
     case(
         *(lib, settings, kind, message),
-        reason=unsaid(torch.nn.RNNBase, message.partition(",")[0]) if lib is torch.nn and kind is TypeError else None,
+        reason=unsaid(torch.nn.RNNBase, message.partition(",")[0]) if lib is torch.nn and kind is TypeError else "",
         called=f"{called}-{message}",
     )
     for called, lib in (("ours", nn), ("torch", torch.nn))

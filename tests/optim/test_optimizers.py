@@ -10,7 +10,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn, optim
-from tests.lacking_classes import case, lacking, parameters
+from tests.lacking import absent, case, parameters
 from tests.nn.alike import same
 from tests.optim.walks import Walk, both, move
 
@@ -52,7 +52,7 @@ SETTINGS = {
 CASES = [
     case(
         *(name, settings),
-        reason=lacking(torch.optim, name, settings),
+        reason=absent(torch.optim, name, settings),
         called="-".join([name, *(f"{key}={value}" for key, value in settings.items())]),
     )
     for name, several in SETTINGS.items()
@@ -66,7 +66,7 @@ SEARCHES = [
 ]
 OWN = {"lr": 0.03}
 NAMES = [*SETTINGS, "LBFGS"]
-COMPARED = {name: case(name, reason=lacking(torch.optim, name)) for name in NAMES}
+COMPARED = {name: case(name, reason=absent(torch.optim, name)) for name in NAMES}
 STEPPING = [one for name, one in COMPARED.items() if name != "LBFGS"]
 USUAL = [one for name, one in COMPARED.items() if name not in {"Adafactor", "Muon", "LBFGS"}]
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -206,7 +206,7 @@ BAD = {
 
 
 BAD_CASES = [
-    case(name, key, value, reason=lacking(torch.optim, name)) for key, (value, names) in BAD.items() for name in names
+    case(name, key, value, reason=absent(torch.optim, name)) for key, (value, names) in BAD.items() for name in names
 ]
 
 
@@ -227,7 +227,7 @@ def numbered(name):
 
 @pytest.mark.parametrize(
     ("name", "key", "usual"),
-    [(name, key, usual) for name in NAMES if not lacking(torch.optim, name) for key, usual in numbered(name).items()],
+    [(name, key, usual) for name in NAMES if not absent(torch.optim, name) for key, usual in numbered(name).items()],
 )
 def test_a_setting_of_another_kind_is_named_with_what_was_expected(name, key, usual):
     several = isinstance(usual, tuple)
