@@ -21,15 +21,17 @@ class Muon(TorchOptimizer):
         nesterov: whether to use Nesterov's momentum.
         ns_coefficients: the polynomial that each iteration applies.
         eps: added to the denominator, against division by zero.
-        ns_steps: how many iterations there are.
+        ns_steps: how many iterations there are, a whole number.
         adjust_lr_fn: how the step depends on the shape: "original" (also for None) or "match_rms_adamw", which fits
             learning rates found for AdamW.
 
     Raises:
         ValueError: a setting is out of its range, or a parameter has not two dimensions.
+        TypeError: a setting is no number, or ``ns_steps`` no whole one.
     """
 
     torchs = torch.optim.Muon
+    _whole = frozenset({"ns_steps"})
 
     def __init__(
         self,

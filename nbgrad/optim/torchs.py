@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from inspect import signature, unwrap
+from operator import index
 from typing import Any, ClassVar
 
 import torch
@@ -32,6 +33,8 @@ class TorchOptimizer(Optimizer):
     """What its settings are by default, which tells their kinds."""
     _takes: ClassVar[dict[str, str]] = {}
     """What settings take that torch has not always had, each of which is off by default."""
+    _whole: ClassVar[frozenset[str]] = frozenset()
+    """The settings that torch's step counts to, where a float is an error."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -59,7 +62,7 @@ class TorchOptimizer(Optimizer):
                 raise NotImplementedError(
                     f"{type(self).__name__}({name}={value!r}) takes {self._takes[name]}. This is {torch.__version__}"
                 )
-            _check_kind(type(self).__name__, name, value, self._usual.get(name))
+            _check_kind(type(self).__name__, name, value, self._usual.get(name), name in self._whole)
 
     def _is_unknown(self, name: str) -> bool:
         """Whether it is a setting that this torch has not yet."""
@@ -113,19 +116,21 @@ class TorchOptimizer(Optimizer):
         return self._runner
 
 
-def _check_kind(called: str, name: str, value: Any, usual: Any) -> None:
-    """Raise a TypeError for a setting that is no number where it is one by default, or not as many."""
+def _check_kind(called: str, name: str, value: Any, usual: Any, whole: bool) -> None:
+    """Raise a TypeError for a setting that is no number, or no ``whole`` one, or not as many as by default."""
+    hint = ""
     if isinstance(usual, tuple):
         wanted, known = f"a tuple of {len(usual)} numbers", isinstance(value, tuple | list) and len(value) == len(usual)
         fits = known and all(_is_number(one) or one is of for one, of in zip(value, usual, strict=True))
     elif isinstance(usual, int | float) and not isinstance(usual, bool):
-        wanted, fits = "a number", _is_number(value)
+        wanted, fits = ("a whole number", _is_whole(value)) if whole else ("a number", _is_number(value))
+        hint = "" if fits else _meant(name, value, whole)
     else:
         return
     if not fits:
         raise TypeError(
             f"{called}({name}={value!r}): it has to be {wanted}, as {name}={usual!r}, which it is by default, but got "
-            f"{type(value).__name__}{_meant(name, value) if wanted == 'a number' else ''}"
+            f"{type(value).__name__}{hint}"
         )
 
 
@@ -134,13 +139,25 @@ def _is_number(value: Any) -> bool:
     return hasattr(value, "__float__")
 
 
-def _meant(name: str, value: Any) -> str:
-    """The number that a text or a list of one stands for."""
+def _is_whole(value: Any) -> bool:
+    """Whether it is a whole number and no float, numpy's or in a tensor too."""
+    try:
+        index(value)
+    except (TypeError, RuntimeError):
+        return False
+    return True
+
+
+def _meant(name: str, value: Any, whole: bool) -> str:
+    """The number that a text or a list of one stands for, if it is as ``whole`` as it has to be."""
     one = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
     try:
-        return f"; write {name}={float(one)!r}"
+        number = float(one)
     except (TypeError, ValueError):
         return ""
+    if not whole:
+        return f"; write {name}={number!r}"
+    return f"; write {name}={int(number)}" if number.is_integer() else ""
 
 
 def _emptied(runner: Any) -> Any:

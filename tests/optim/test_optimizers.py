@@ -230,14 +230,17 @@ def numbered(name):
     [(name, key, usual) for name in NAMES if not absent(torch.optim, name) for key, usual in numbered(name).items()],
 )
 def test_a_setting_of_another_kind_is_named_with_what_was_expected(name, key, usual):
-    several = isinstance(usual, tuple)
-    wanted = f"a tuple of {len(usual)} numbers" if several else "a number"
-    for wrong in ("0.1", None, {}, [0.1], *([0.9, usual[:-1], (*usual[:-1], "0.5")] if several else [])):
+    several, whole = isinstance(usual, tuple), key == "ns_steps"
+    wanted = f"a tuple of {len(usual)} numbers" if several else "a whole number" if whole else "a number"
+    more = [0.9, usual[:-1], (*usual[:-1], "0.5")] if several else [2.5, 2.0, torch.tensor(2.0)] if whole else []
+    for wrong in ("0.1", None, {}, [0.1], *more):
         with pytest.raises(TypeError) as given:
             Walk(getattr(optim, name), {key: wrong})
         assert str(given.value).startswith(f"{name}({key}={wrong!r}): it has to be {wanted}, as ")
         assert f"{key}={usual!r}, which it is by default" in str(given.value)
-    walk = Walk(getattr(optim, name), {key: list(usual) if several else np.float64(usual)})
+    walk = Walk(
+        getattr(optim, name), {key: list(usual) if several else np.int64(usual) if whole else np.float64(usual)}
+    )
     before = walk.optimizer.state_dict()
     with pytest.raises(TypeError, match=rf"{name}\({key}='0.1'\): it has to be"):
         walk.optimizer.load_state_dict(
@@ -258,6 +261,16 @@ def test_a_setting_that_is_nearly_a_number_is_written_out():
         optim.SGD([weight], lr="fast")
     with pytest.raises(TypeError, match=r"Adafactor\(eps=None\): .* as eps=\(None, 0.001\)"):
         optim.Adafactor([weight], eps=None)
+
+
+@pytest.mark.parametrize("name", [COMPARED["Muon"]])
+def test_a_number_of_iterations_is_whole(name):
+    weight = nn.Parameter([[1.0]])
+    with pytest.raises(TypeError, match=rf"{name}\(ns_steps=2.5\): it has to be a whole number, .*, but got float$"):
+        getattr(optim, name)([weight], ns_steps=2.5)
+    for wrong in (3.0, "3", np.float32(3)):
+        with pytest.raises(TypeError, match=r": it has to be a whole number, as ns_steps=5, .*; write ns_steps=3$"):
+            getattr(optim, name)([weight], ns_steps=wrong)
 
 
 @pytest.mark.parametrize("name", STEPPING)
