@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TWINS = {
     "torch.amp.grad_scaler": "amp",
+    "torch.autograd": "autograd",  # the backward of torch 2.6, which iterates over what is no tensor of its own
     "torch.autograd.gradcheck": "autograd",
     "torch.nn.utils.clip_grad": "nn.utils",
     "torch.nn.utils.parametrize": "nn.utils.parametrize",

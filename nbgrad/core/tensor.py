@@ -263,8 +263,8 @@ class Tensor(TensorBase, Contents, TensorMethods):
         return self
 
     def __iter__(self) -> Iterator["Tensor"]:
+        check_asker()
         if self._data.ndim == 0:
-            check_asker()
             raise TypeError("iteration over a 0-d tensor: use t.item() for its value")
         return iter(self.unbind())  # one op, and one gradient for all: each ``self[i]`` has one of the whole shape
 

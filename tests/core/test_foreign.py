@@ -3,6 +3,7 @@
 import _thread
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from threading import Event
 from typing import Any
 from weakref import finalize
@@ -15,6 +16,7 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 import nbgrad
 from nbgrad import nn
 from tests.core.programs import Library, agree
+from tests.lacking import lacks
 
 
 def model() -> nn.Sequential:
@@ -61,6 +63,17 @@ def test_a_utility_of_torchs_that_cannot_work_names_nbgrads(name: str) -> None:
     for part in name.split("."):
         ours = getattr(ours, part)
     assert callable(ours)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_torchs_backward_runs_ours_or_names_it(shape: tuple[int, ...]) -> None:
+    t, torchs_alone = nbgrad.ones(shape, requires_grad=True), bool(lacks("autograd.backward"))
+    named = pytest.raises(
+        TypeError, match=r"^torch\.autograd\.backward works on torch's own .*: nbgrad\.autograd\.back"
+    )
+    with named if torchs_alone else nullcontext():
+        torch.autograd.backward(t * 2)
+    assert (t.grad is None) == torchs_alone
 
 
 def test_a_second_gradient_is_not_checked_by_torch_either() -> None:
