@@ -25,6 +25,7 @@ from nbgrad.widgets.rest import written
 from nbgrad.widgets.runs import runs
 from nbgrad.widgets.saving import saved_by
 from nbgrad.widgets.steps import Walk
+from nbgrad.widgets.waiting import waiting
 from nbgrad.widgets.wording import counted, scalar, shape_text
 
 
@@ -55,7 +56,8 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
     walk = Walk(facts, ids, edges)
     frames = frames_of(graph, facts)
     judged = judgements(facts)
-    wrong = problems(graph, facts, ids, edges, frames, judged)
+    waits = waiting(graph, facts, judged, frames)
+    wrong = problems(graph, facts, ids, edges, frames, waits)
     history = past(frames, facts, ids)
     nodes = list[Node]()
     for fact, more in zip(facts, measured(graph, facts), strict=True):
@@ -83,7 +85,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         version=2,
         name=graph.name,
         summary="",
-        notes=_notes(graph, facts, error),
+        notes=[*_notes(graph, facts, error), *waits.notes],
         nodes=nodes,
         edges=edges,
         scopes=scopes.described(facts),
@@ -93,7 +95,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         formulas=scopes.formulas(),
         steps=None,  # type: ignore[typeddict-item]  # an outline's
         overlays=[*shown, *history.overlays],
-        verdicts=verdicts(judged, scopes.id),
+        verdicts=verdicts(judged, scopes.id, waits.scopes),
         problems=wrong,
         history=history.history,
         hidden=Hidden(reductions=[], learned=[]),

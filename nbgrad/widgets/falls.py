@@ -12,7 +12,7 @@ from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.silent import FEW, FLAT, STEEP
 from nbgrad.widgets.wording import number
 
-_FALL = 1e-2
+SLIGHT = 1e-2
 """An op that passes on less than this part of a gradient is where it falls, and not one of many that shrink it."""
 
 _SMALL = 1e-2
@@ -21,14 +21,18 @@ _SMALL = 1e-2
 _TINY = 1e-5
 """A gradient of float16 whose numbers are typically below this may become 0 where it is multiplied with a weight."""
 
-_PRODUCTS = ("mul", "linear", "matmul", "bmm", "addmm", "einsum", "conv")
+NORMS = ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm")
+
+PRODUCTS = ("mul", "linear", "matmul", "bmm", "addmm", "einsum", "conv", *NORMS)
 """The ops, or what their names begin with, that multiply the gradient of one input with the other."""
 
 _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
 """The ops whose slope is 0 wherever they have one."""
 
 
-def falls(facts: list[Fact], starved: set[int], zeroed: dict[int, str], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
+def falls(
+    facts: list[Fact], starved: set[int], zeroed: dict[int, str], ahead: set[int], waiting: set[tuple[int, str]]
+) -> Iterator[tuple[Fact, str]]:
     """The ops at which a gradient ends or falls on its way to parameters that get none, and what is to be said of each.
 
     Of activations that are flat on a part of the line, or nearly so, ``silent`` tells, but of few numbers. A tensor
@@ -40,6 +44,7 @@ def falls(facts: list[Fact], starved: set[int], zeroed: dict[int, str], ahead: s
         starved: the ids of these parameters.
         zeroed: what such tensors outside of modules are called, by id.
         ahead: the ids of ``leading_to_learned``.
+        waiting: the ids of ops, each with the name of an input, where it ends only until a step has moved a factor.
     """
     made = {fact.id: fact for fact in facts}
     below, lone = set(starved), dict(zeroed)
@@ -48,6 +53,8 @@ def falls(facts: list[Fact], starved: set[int], zeroed: dict[int, str], ahead: s
         inside = fact.id in ahead
         for one in fact.inputs:
             text = None
+            if (fact.id, one.name) in waiting:
+                continue
             if one.source in below and (fact.op is None or fact.op.name not in FLAT):
                 text = _told(fact, one, made, inside=inside)
             elif one.source in lone and _lasting(fact, one, made, inside=inside):
@@ -68,11 +75,11 @@ def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool, leaf
     source, came, went = made[taken.source or 0], fact.gradient, taken.gradient
     if came is None or went is None or source.gradient is None or (source.op is None and not leaf):
         return None
-    if fact.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(fact)):
+    if fact.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(fact, made)):
         return None
     scope = f", in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
     where = f"{fact.run}{scope}"
-    if source.gradient.norm == 0:
+    if went.norm == 0 and source.gradient.norm == 0:  # of several results one may get what another does not
         return (
             f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "
             f"to {taken.name}{_why(fact, taken, made)}" + (f". So {leaf} learns nothing from this loss" if leaf else "")
@@ -80,7 +87,7 @@ def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool, leaf
     if fact.op.name in STEEP or leaf:
         return None
     # Of one that others use too, or that only the loss does, nothing is said: a mean passes small parts on.
-    if inside and went.norm < _FALL * came.norm and source.gradient.norm <= 2 * went.norm:
+    if inside and went.norm < SLIGHT * came.norm and source.gradient.norm <= 2 * went.norm:
         return (
             f"the gradient falls at {where}: from norm {number(came.norm)} to {number(went.norm)} for {taken.name}"
             f"{_why(fact, taken, made)}"
@@ -93,7 +100,7 @@ def _lasting(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -
     op = "" if fact.op is None else fact.op.name
     if taken.gradient is None or taken.gradient.norm != 0:
         return False
-    if op in _STEPS or _underflowed(fact, taken):
+    if op in _STEPS or underflowed(fact, taken):
         return True
     if not inside:
         return False
@@ -112,10 +119,15 @@ def _is_0(taken: Input, made: dict[int, Fact]) -> bool:
     return of.kind == "constant" and prod(of.shape) == 1 and of.value is not None and of.value.norm == 0
 
 
-def _meant(fact: Fact) -> bool:
-    """Whether a loss, which no layer follows, is 0 or has a weight of 0."""
+def _meant(fact: Fact, made: dict[int, Fact]) -> bool:
+    """Whether a loss, which no layer follows, is 0 or has a weight of 0; a layer at the end may give zeros too."""
     weights = [taken.literal for taken in fact.inputs] if fact.op is not None and fact.op.name == "mul" else []
-    return 0 in weights or (fact.value is not None and fact.value.norm == 0)
+    if 0 in weights or fact.op is None:
+        return True
+    layer = fact.op.name.startswith(PRODUCTS) and any(
+        made[taken.source].kind == "parameter" for taken in fact.inputs if taken.source in made
+    )
+    return not layer and fact.value is not None and fact.value.norm == 0
 
 
 def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
@@ -129,9 +141,9 @@ def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
         return ": all of its inputs to which a gradient came lie where it is flat"
     if op in _STEPS:
         return f": the slope of {op} is 0 everywhere"
-    if _underflowed(fact, taken):
+    if underflowed(fact, taken):
         return f": it is too small for {dtype_name(fact.dtype)}. Scale the loss, as optim.GradScaler does"
-    return _factor(fact, taken, made) if op.startswith(_PRODUCTS) else ""
+    return _factor(fact, taken, made) if op.startswith(PRODUCTS) else ""
 
 
 def _factor(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
@@ -146,11 +158,23 @@ def _factor(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
         later = of.since is not None and of.since.what is not None  # by a step, after which it is not 0 by chance
         if most <= (0.0 if later else _SMALL):
             what = of.name or (f"the result of {of.op.name}" if of.op is not None else other.name)
-            return f", because {what} {of.shape} is {'all 0' if most == 0 else f'{number(most)} at most'}"
+            stays = _stays(of, other) if most == 0 else ""
+            return f", because {what} {of.shape} is {'all 0' if most == 0 else f'{number(most)} at most'}{stays}"
     return ""
 
 
-def _underflowed(fact: Fact, taken: Input) -> bool:
+def _stays(of: Fact, other: Input) -> str:
+    """Why a parameter of zeros that a gradient comes by is not moved by it."""
+    if of.kind != "parameter":
+        return ""
+    if other.gradient is None:
+        return " and gets no gradient"
+    if other.gradient.norm == 0:
+        return " and gets a gradient of 0 itself, for what it is multiplied with is 0 too: so it stays"
+    return " and no step moves it"
+
+
+def underflowed(fact: Fact, taken: Input) -> bool:
     """Whether a gradient became 0 because the element type has no smaller number: that of float16 is 6e-8."""
     came = fact.gradient
     return (

@@ -128,13 +128,18 @@ class Judgement(NamedTuple):
     learned: list[Fact]
 
 
-def verdicts(judged: dict[Scope, Judgement], ids: Callable[[Scope | None], str | None]) -> list[Verdict]:
-    """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it."""
+def verdicts(
+    judged: dict[Scope, Judgement], ids: Callable[[Scope | None], str | None], waiting: dict[Scope, str]
+) -> list[Verdict]:
+    """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it.
+
+    Those that only wait for a step are sound, and ``waiting`` has what is said of them.
+    """
     return [
         Verdict(
-            kind=one.kind,
+            kind="sound" if scope in waiting else one.kind,
             scope=ids(scope),
-            text=f"{_path(scope)}: typical gradient {number(one.size)}{one.said}",
+            text=f"{_path(scope)}: typical gradient {number(one.size)}{waiting.get(scope, one.said)}",
         )
         for scope, one in judged.items()
     ]

@@ -10,7 +10,6 @@ from nbgrad.core import nonfinite
 from nbgrad.core.contents import differentiable
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame
-from nbgrad.core.scopes import Scope
 from nbgrad.core.stats import Stats
 from nbgrad.widgets import earlier
 from nbgrad.widgets.description import Edge, Problem
@@ -18,9 +17,10 @@ from nbgrad.widgets.evaluating import evaluating
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.falls import falls
 from nbgrad.widgets.losses import mistaken
-from nbgrad.widgets.overlays import Judgement, shrinking, starved, zeroed
+from nbgrad.widgets.overlays import shrinking, starved, zeroed
 from nbgrad.widgets.plain import plain
 from nbgrad.widgets.silent import leading_to_learned, silent
+from nbgrad.widgets.waiting import Waiting
 from nbgrad.widgets.wording import counted
 
 _MOST = 20
@@ -32,7 +32,7 @@ def problems(
     ids: dict[int, str],
     edges: list[Edge],
     frames: list[HistoryFrame],
-    judged: dict[Scope, Judgement],
+    waiting: Waiting,
 ) -> list[Problem]:
     """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one.
 
@@ -42,8 +42,9 @@ def problems(
         ids: of the nodes.
         edges: between them.
         frames: the backwards that it remembers, if there were several and ``facts`` are of the last one.
-        judged: what the gradients of each module are.
+        waiting: what the gradients of each module are, and where one ends only as yet.
     """
+    judged = waiting.judged
     unseen = list(plain(facts))
     spoiled = graph.spoiled()
     # Where an earlier backward was bad the parameters were before this one, whatever else was.
@@ -57,7 +58,7 @@ def problems(
     if idle is not None and not any(fact.since is not None and fact.since.what for fact in facts):
         found.append(Problem(kind="warning", text=idle, node=None))
     ahead = leading_to_learned(facts)
-    fallen = list(falls(facts, starved(judged), zeroed(facts, judged), ahead))
+    fallen = list(falls(facts, starved(judged), zeroed(facts, judged), ahead, waiting.ends))
     if not fallen and (text := shrinking(judged)) is not None:
         found.append(Problem(kind="warning", text=text, node=None))
     told = [

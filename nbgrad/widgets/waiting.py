@@ -1,0 +1,194 @@
+"""Modules that get no gradient as yet: on its way it is multiplied with a 0 that learns, as a gain at first is."""
+
+from collections.abc import Iterator, Sequence
+from math import inf, prod
+from typing import NamedTuple
+
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.history import HistoryFrame
+from nbgrad.core.record import Input
+from nbgrad.core.scopes import Scope
+from nbgrad.widgets.earlier import alike
+from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.falls import PRODUCTS, SLIGHT, underflowed
+from nbgrad.widgets.overlays import Judgement, starved
+from nbgrad.widgets.wording import counted
+
+_MOST = 3
+"""So many places are told of; a network of many blocks has as many."""
+
+
+class Waiting(NamedTuple):
+    """Where a gradient ends until a step has moved a factor of 0.
+
+    Attributes:
+        judged: what the gradients of each module are.
+        ends: the ids of the ops there, each with the name of the input that gets nothing, or little, as yet.
+        scopes: the modules that are sound for all that, and what there is to say of each.
+        notes: what there is to say of the last backward.
+    """
+
+    judged: dict[Scope, Judgement]
+    ends: set[tuple[int, str]]
+    scopes: dict[Scope, str]
+    notes: list[str]
+
+
+def waiting(
+    graph: AutogradGraph, facts: list[Fact], judged: dict[Scope, Judgement], frames: list[HistoryFrame]
+) -> Waiting:
+    """Which of the modules without a gradient, or with next to none, get one once a factor of 0 has moved.
+
+    What a product passes on is 0 where the other factor is. If that factor gets a gradient of its own, and with it
+    something learned that it was made of, the next step moves it away from 0. What no step moves is no such factor: a
+    mask, what is frozen or in no optimizer, and two factors of 0, of which neither gets a gradient.
+
+    Args:
+        graph: what is asked which parameters an optimizer holds.
+        facts: what the last backward ran through.
+        judged: what the gradients of each module are.
+        frames: the backwards that are remembered, if there were several.
+    """
+    if not starved(judged):
+        return Waiting(judged, set(), {}, [])
+    below = {fact.id for one in judged.values() for fact in one.learned}  # the last module may be the odd one
+    for fact in facts:
+        if any(taken.source in below for taken in fact.inputs):
+            below.add(fact.id)
+    behind: dict[int, str] = {}  # what a gradient comes to only by such a factor, and what that one is called
+    ends: list[_End] = []
+    for end in _ends(facts, below, behind, *_moving(graph, facts, frames)):
+        ends.append(end)
+        behind[end.taken.source or 0] = end.what
+    where = {(end.fact.id, end.taken.name) for end in ends}
+    return Waiting(judged, where, _scopes(judged, behind, ends), _notes(ends))
+
+
+class _End(NamedTuple):
+    """An op at which a gradient ends as yet, for which input, and the factor that has to move."""
+
+    fact: Fact
+    taken: Input
+    factor: Fact
+
+    @property
+    def what(self) -> str:
+        return f"{self.factor.name or f'the result of {self.factor.kind_or_op}'} {self.factor.shape}"
+
+
+def _ends(
+    facts: list[Fact], below: set[int], behind: dict[int, str], moving: set[int], rising: set[int]
+) -> Iterator[_End]:
+    """The ends on the way to what is ``below``, from the loss on; ``behind`` grows with what lies before them."""
+    made = {fact.id: fact for fact in facts}
+    for fact in reversed(facts):
+        for taken in fact.inputs:
+            source, went = made.get(taken.source or 0), taken.gradient
+            if source is None or source.id not in below or source.gradient is None or went is None:
+                continue
+            if source.gradient.norm > 2 * went.norm:
+                continue  # others bring it more
+            factor = _factor(fact, taken, moving if went.norm == 0 else rising)
+            if factor is not None:
+                yield _End(fact, taken, made[factor])
+            elif fact.id in behind:
+                behind[source.id] = behind[fact.id]
+
+
+def _scopes(judged: dict[Scope, Judgement], behind: dict[int, str], ends: list[_End]) -> dict[Scope, str]:
+    """The modules behind an end, and those with one, next to which these are small."""
+    found: dict[Scope, str] = {}
+    homes = {end.fact.scope for end in ends}
+    for scope, one in judged.items():
+        what = next((behind[fact.id] for fact in one.learned if fact.id in behind), None)
+        if one.kind == "none" and what:
+            found[scope] = f": exactly zero as yet, for {what}, which it is multiplied with, was 0 and learns"
+        elif one.kind == "vanishing" and (what or scope in homes):
+            found[scope] = one.said
+    return found
+
+
+def _notes(ends: list[_End]) -> list[str]:
+    """What is said of exact zeros, once for all calls on a line, where the gradient came first."""
+    told: dict[tuple[object, ...], list[_End]] = {}
+    for end in ends:
+        if end.taken.gradient is not None and end.taken.gradient.norm == 0:
+            told.setdefault((end.fact.op, end.fact.file, end.fact.line, end.factor.name), []).append(end)
+    notes = [
+        _told(*calls) + (f" So it is in {len(calls) - 1:,} more of its calls there." if calls[1:] else "")
+        for calls in told.values()
+    ]
+    more = [f"So it is in {counted(len(notes) - _MOST, 'more place')}."] if len(notes) > _MOST else []
+    return notes[:_MOST] + more
+
+
+def _told(end: _End, *_: _End) -> str:
+    fact, of, what = end.fact, end.factor, end.what
+    scope = f", in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
+    if of.since is not None and of.since.what is not None:
+        return (
+            f"No gradient went past {fact.run}{scope}, because {what} was 0 then. {of.since.what} has moved it since: "
+            "what is before it learns from the next backward on."
+        )
+    return (
+        f"No gradient goes past {fact.run}{scope}, because {what} is {_zeros(of)}. It gets one itself, so a step of "
+        "its optimizer moves it, and what is before it learns from then on: a fault only if it stays so."
+    )
+
+
+def _zeros(of: Fact) -> str:
+    return "all 0" if of.value is not None and of.value.norm == 0 and prod(of.shape) > 1 else "0"
+
+
+def _factor(fact: Fact, taken: Input, moving: set[int]) -> int | None:
+    """The id of a ``moving`` factor that a gradient is multiplied with on its way to ``taken``, if little goes on."""
+    came, went = fact.gradient, taken.gradient
+    if fact.op is None or not fact.op.name.startswith(PRODUCTS) or came is None or went is None:
+        return None
+    if not 0 < came.norm < inf or went.norm >= SLIGHT * came.norm or underflowed(fact, taken):
+        return None
+    others = [one for one in fact.inputs if one.name != "bias" and one.source != taken.source]
+    known = (one.source for one in others if one.source in moving and one.gradient is not None and one.gradient.norm)
+    return next(known, None)
+
+
+def _moving(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) -> tuple[set[int], set[int]]:
+    """The ids of what the next step moves, by something learned that it is or was made of; and what of it began at 0.
+
+    The gradient of what a step moves is not 0 all the way from there.
+    """
+    others = any(fact.since is not None and fact.since.what is not None for fact in facts)
+    idle = {id for id, _ in graph.unheld()} if others else set[int]()
+    step = graph.update
+    stepped = step is not None and step.number == graph.backwards and any(step.ratios.values())
+    past = [frame for frame in frames[:-1] if alike(frame, frames[-1])]
+    moving, rising = set[int](), set[int]()
+    for at, fact in enumerate(facts):
+        if fact.kind in ("parameter", "leaf"):
+            if fact.gradient is None or not 0 < fact.gradient.norm < inf or fact.id in idle:
+                continue
+            if fact.value is not None and fact.value.norm == 0:
+                changed = fact.since is not None and fact.since.what is not None
+                if (changed and stepped) or _stayed(past, at):
+                    continue
+            moving.add(fact.id)
+            if _risen(past, frames, at):
+                rising.add(fact.id)
+        else:
+            sources = {one.source for one in fact.inputs if one.gradient is not None and one.gradient.norm}
+            for known in (moving, rising):
+                if not sources.isdisjoint(known):
+                    known.add(fact.id)
+    return moving, rising
+
+
+def _stayed(past: Sequence[HistoryFrame], at: int) -> bool:
+    """Whether what is 0 now got a gradient before, and the step after it moved others."""
+    return any(frame.records[at].gradient and any(one.update for one in frame.records) for frame in past)
+
+
+def _risen(past: Sequence[HistoryFrame], frames: Sequence[HistoryFrame], at: int) -> bool:
+    """Whether a parameter began at 0 and is as large as never before."""
+    known = [weight for frame in past if (weight := frame.records[at].weight) is not None]
+    now = frames[-1].records[at].weight if known else None
+    return now is not None and known[0] == 0 and now > max(known)
