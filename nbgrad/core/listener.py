@@ -28,6 +28,10 @@ from nbgrad.core.uses import Cut, Uses
 
 _RAW = (torch.Tensor, np.ndarray)
 
+_SWEPT = 64
+"""Every so many ops or more a long program drops the facts of those that nobody needs: few enough that a loop makes no
+work for the garbage collector, which looks at what is there after every 700 objects that stay."""
+
 
 class Listener(Observer):
     """Keeps light facts of every op and of the last backward.
@@ -58,7 +62,7 @@ class Listener(Observer):
         self.ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
         self.outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
-        self._limit = 256
+        self._limit = 256  # of a short program every op is known, also one whose result is gone
         self.running: FrameRecorder | None = None
         self.backwards = 0
         self.failure: Failure | None = None
@@ -147,7 +151,7 @@ class Listener(Observer):
         notes.names = {id: name for id, name in notes.names.items() if id in kept}
         notes.deleted &= kept
         notes.cut = {key for key in notes.cut if key[0] in kept}
-        self._limit = 2 * len(self.ops) + 256
+        self._limit = 2 * len(self.ops) + _SWEPT
 
     def on_result(
         self,
