@@ -19,15 +19,15 @@ from nbgrad.core.scopes import Scope
 from nbgrad.core.stats import norms
 from nbgrad.core.update import Update, read
 
-FRAMES = 48
+FRAMES = 36
 """How many frames a graph keeps unless it is told otherwise."""
 
 WEIGHTS = 4
-"""In one of so many frames the weights, which change slowly, are measured too."""
+"""In about one of so many frames the weights, which change slowly, are measured too."""
 
 STEPS = 2
-"""After one of so many frames, once ``AT_FIRST`` backwards have had theirs, the step is measured too: that takes three
-times as long as the rest of a frame."""
+"""After about one of so many frames, once ``AT_FIRST`` backwards have had theirs, the step is measured too: that takes
+longer than the rest of a frame."""
 
 AT_FIRST = 8
 
@@ -49,8 +49,8 @@ class HistoryRecord(NamedTuple):
             four others.
         update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
             norm of the values before it; None where no step came, where the values were zero, and where copies of them
-            do not fit into the budget. It is measured after the first 8 backwards, then after every other frame. Of
-            LBFGS it is what a whole ``step`` changed, for each backward in it.
+            do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four.
+            Of LBFGS it is what a whole ``step`` changed, for each backward in it.
     """
 
     kind: str

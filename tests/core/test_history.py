@@ -104,13 +104,15 @@ def updates(graph: AutogradGraph) -> dict[int, list[float | None]]:
     return {frame.number: [record.update for record in frame.parameters] for frame in graph.history}
 
 
-@pytest.mark.parametrize(("steps", "frames"), [(40, 27), (1000, 46)])
-def test_the_step_after_the_first_and_then_every_other_frame_is_measured(steps: int, frames: int) -> None:
+@pytest.mark.parametrize(("steps", "frames", "late"), [(40, 21, [33]), (1000, 35, [33, 65, 129, 257, 513])])
+def test_the_step_after_the_first_frames_and_some_of_the_others_is_measured(
+    steps: int, frames: int, late: list[int]
+) -> None:
     graph, expected = trained(steps)
     measured = updates(graph)
     assert measured.pop(steps) == [None] * 4, "nobody knew that it would be the last"
     assert len(measured) == len(graph.history) - 1 == frames
-    picked = [*list(measured)[:8], *list(measured)[8::2]]
+    picked = [*range(1, 9), 9, 11, 13, 15, 17, *late]
     for number in measured.keys() - picked:
         assert measured.pop(number) == [None] * 4
     assert list(measured) == picked
@@ -233,9 +235,9 @@ def test_the_frames_are_bounded_and_the_first_and_the_last_are_there(limit: int,
 def test_a_short_loop_is_kept_whole_and_a_long_one_gets_rarer() -> None:
     recorder = HistoryRecorder(FRAMES)
     wanted = [number for number in range(1, 1001) if recorder.wants(number)]
-    assert wanted[:24] == list(range(1, 25))
-    assert [sum(low < number <= 2 * low for number in wanted) for low in (32, 64, 128, 256)] == [4, 4, 4, 4]
-    assert len(wanted) == 46, "each costs a loop as much as many steps that are none"
+    assert wanted[:18] == list(range(1, 19))
+    assert [sum(low < number <= 2 * low for number in wanted) for low in (32, 64, 128, 256)] == [3, 3, 3, 3]
+    assert len(wanted) == 35, "each costs a loop as much as many steps that are none"
 
 
 @pytest.mark.parametrize("limit", [0, 2, 3, 7, 8, FRAMES, 1000])

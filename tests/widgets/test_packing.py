@@ -30,7 +30,7 @@ def deep(steps: int) -> Description:
     layers = [[nbgrad.tensor(torch.randn(shape) / 4, requires_grad=True) for shape in shapes] for _ in range(59)]
     optimizer = nbgrad.optim.SGD([leaf for layer in layers for leaf in layer], lr=0.01)
     data = torch.randn(8, 16)
-    with nbgrad.AutogradGraph() as graph:
+    with nbgrad.AutogradGraph(history=48) as graph:
         for _ in range(steps):
             optimizer.zero_grad()
             x = nbgrad.tensor(data)
