@@ -2,6 +2,8 @@
 
 # The checks start hundreds of processes: what one has compiled the next ones read, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE
+# Another environment may be active: IPython would warn of it in every shell that a test opens.
+unexport VIRTUAL_ENV
 
 SHELL := /bin/sh
 .NOTPARALLEL:

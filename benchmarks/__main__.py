@@ -12,30 +12,30 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import chains, imports, memory, mlp, networks, view, watching  # noqa: F401  # each adds its cases
+import torch
+
+from benchmarks import chains, imports, kernels, memory, mlp, networks, view, watching  # noqa: F401  # they add cases
 from benchmarks.case import CASES, Case
-from benchmarks.report import Report
+from benchmarks.report import Report, device_name
 
 OUTPUT = Path("build")
 
 
-def measure(cases: list[Case], threads: int, rounds: int, turn: int) -> dict[str, Any]:
+def measure(cases: list[Case], threads: int, rounds: int, turn: int, device: str) -> dict[str, Any]:
     """The times of each case, in this process; ``turn`` says which contender is made first."""
-    import torch
-
     torch.set_num_threads(threads)
     found = {}
     for case in cases:
         print(f"{threads} thread{'s' if threads > 1 else ''}: {case.title}", file=sys.stderr)
-        times, absent = case.times(rounds, turn=turn)
+        times, absent = case.times(rounds, turn=turn, device=device)
         found[case.name] = {"times": times, "absent": absent}
     return found
 
 
-def in_processes(cases: list[Case], threads: int, rounds: int, processes: int) -> dict[str, Any]:
+def in_processes(cases: list[Case], threads: int, rounds: int, processes: int, device: str) -> dict[str, Any]:
     """The same with the rounds dealt out to several processes: in each the contenders have other places in memory."""
     turns = range(min(processes, rounds))
-    parts = [in_a_process(cases, threads, len(range(turn, rounds, processes)), turn) for turn in turns]
+    parts = [in_a_process(cases, threads, len(range(turn, rounds, processes)), turn, device) for turn in turns]
     whole = {}
     for name in parts[0]:
         times = [part[name]["times"] for part in parts]
@@ -47,11 +47,11 @@ def in_processes(cases: list[Case], threads: int, rounds: int, processes: int) -
     return whole
 
 
-def in_a_process(cases: list[Case], threads: int, rounds: int, turn: int) -> dict[str, Any]:
+def in_a_process(cases: list[Case], threads: int, rounds: int, turn: int, device: str) -> dict[str, Any]:
     """What one process measures that has so many threads from its beginning, whoever's they are."""
     # numpy's and jax's pools are as large as the processors that the process may use when they start.
     processors = sorted(os.sched_getaffinity(0))[:threads] if hasattr(os, "sched_getaffinity") else []
-    job = ["--child", str(threads), str(turn), "--rounds", str(rounds)]
+    job = ["--child", str(threads), str(turn), "--rounds", str(rounds), "--device", device]
     command = [sys.executable, "-m", "benchmarks", *job, "--", *names(cases)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     if len(processors) == threads:
@@ -66,11 +66,11 @@ def names(cases: list[Case]) -> list[str]:
     return [case.name for case in cases]
 
 
-def child(cases: list[Case], threads: int, rounds: int, turn: int) -> None:
+def child(cases: list[Case], threads: int, rounds: int, turn: int, device: str) -> None:
     """Measure, and print the times for the process that waits for them."""
     if processors := os.environ.get("BENCHMARK_PROCESSORS"):
         os.sched_setaffinity(0, set(map(int, processors.split(","))))
-    print(json.dumps(measure(cases, threads, rounds, turn)))
+    print(json.dumps(measure(cases, threads, rounds, turn, device)))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -80,6 +80,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     tables = {case.name: case.title for case in CASES} | {
         "start": imports.TITLE,
         "memory": memory.TITLE,
+        "kernels": kernels.TITLE,
         "view": view.TITLE,
     }
     listed = "; ".join(f"{name}: {title}" for name, title in tables.items())
@@ -90,7 +91,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help=f"{listed}. Default: all",
     )
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="turns of each; default: %(default)s")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], metavar="N", help="default: 1 2")
+    parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="default: 1 2; with --device cuda 1")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where the tensors are; default: %(default)s"
+    )
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FOLDER", help="default: %(default)s")
     parser.add_argument(
         "--processes", type=int, default=3, metavar="N", help="the turns are dealt out to so many; default: %(default)s"
@@ -103,26 +107,42 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("the spread of the times needs --rounds 2 or more")
     if options.processes < 1:
         parser.error("--processes is to be 1 or more")
-    options.tables = [name for name in tables if not options.cases or name in options.cases]
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch finds no CUDA device here")
+    if options.device == "cpu" and (large := [name for name in options.cases if name in known and known[name].large]):
+        parser.error(f"{', '.join(large)}: a step takes minutes on a processor: add --device cuda")
+    options.threads = options.threads or ([1, 2] if options.device == "cpu" else [1])
+    usual = [name for name in tables if _is_usual(name, known.get(name), options.device)]
+    options.tables = [name for name in tables if name in (options.cases or usual)]
     options.cases = [known[name] for name in options.tables if name in known]
+    options.profiled = options.cases or [known[name] for name in usual if name in known]
     return options
+
+
+def _is_usual(table: str, case: Case | None, device: str) -> bool:
+    """Whether a table is made where nobody names any."""
+    if device == "cuda":
+        return table not in ("start", "view")  # neither runs a kernel
+    return table != "kernels" if case is None else not case.large
 
 
 def main(arguments: list[str]) -> int:
     """Measure, print the tables, and keep them."""
     options = parse(arguments)
     if options.child is not None:
-        child(options.cases, options.child[0], options.rounds, options.child[1])
+        child(options.cases, options.child[0], options.rounds, options.child[1], options.device)
         return 0
-    cases, rounds, tables = options.cases, options.rounds, options.tables
+    cases, rounds, tables, device = options.cases, options.rounds, options.tables, options.device
     numbers = options.threads if cases else []
     report = Report(
         cases,
         rounds,
-        {threads: in_processes(cases, threads, rounds, options.processes) for threads in numbers},
+        {threads: in_processes(cases, threads, rounds, options.processes, device) for threads in numbers},
         starting=imports.times(rounds) if "start" in tables else {},
-        peaks=memory.peaks() if "memory" in tables else {},
+        peaks=memory.peaks(device) if "memory" in tables else {},
+        profiles=kernels.profiles(options.profiled, device) if "kernels" in tables else {},
         pictures=view.all_sent(rounds) if "view" in tables else {},
+        device=device_name(device),
     )
     text = report.markdown()
     options.output.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
+import nbgrad
 from benchmarks.timing import Timed, beginning, in_turns, limit
 
 CASES: "list[Case]" = []
+
+PEERS = ("autograd", "mygrad", "micrograd", "tinygrad", "jax", "jax.jit")
+"""Who is measured beside torch, on the processor."""
 
 
 @dataclass
@@ -25,6 +30,7 @@ class Case:
         absent: who is not there by name, and why.
         tolerance: by how much numbers in float32 may differ.
         first: seconds that a contender's first call may take, which for a compiler is its compilation.
+        large: whether it is for a GPU alone: a step takes minutes on a processor.
     """
 
     name: str
@@ -36,6 +42,7 @@ class Case:
     absent: dict[str, str] = field(default_factory=dict)
     tolerance: float = 1e-4
     first: int = 60
+    large: bool = False
 
     def __post_init__(self) -> None:
         CASES.append(self)
@@ -49,7 +56,7 @@ class Case:
 
         return decorate
 
-    def ready(self, turn: int = 0) -> tuple[dict[str, Timed], dict[str, str]]:
+    def ready(self, turn: int = 0, device: str = "cpu") -> tuple[dict[str, Timed], dict[str, str]]:
         """The contenders that can run here, each after its first call, and of every other the reason why it cannot.
 
         They are made one after the other, beginning with another one in every ``turn``: what is made first has the
@@ -57,10 +64,12 @@ class Case:
         """
         made: dict[str, Timed] = {}
         absent = dict(self.absent)
-        for name in beginning(turn, self.contenders):
+        if device != "cpu":
+            absent |= dict.fromkeys([name for name in self.contenders if name in PEERS], "runs on the processor")
+        for name in beginning(turn, [name for name in self.contenders if name not in absent]):
             try:
                 with limit(self.first):
-                    contender = self.contenders[name]()
+                    contender = self.made(name, device)
                     numbers(contender.once())
             except Exception as error:
                 absent[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
@@ -68,9 +77,16 @@ class Case:
                 made[name] = contender
         return made, absent
 
-    def times(self, rounds: int, least: float = 0.02, turn: int = 0) -> tuple[dict[str, list[float]], dict[str, str]]:
+    def made(self, name: str, device: str) -> Timed:
+        """The contender of that name, all its tensors on ``device``."""
+        with torch.device(device):
+            return self.contenders[name]()
+
+    def times(
+        self, rounds: int, least: float = 0.02, turn: int = 0, device: str = "cpu"
+    ) -> tuple[dict[str, list[float]], dict[str, str]]:
         """The seconds per op of each round, and who cannot run and why."""
-        made, absent = self.ready(turn)
+        made, absent = self.ready(turn, device)
         times = in_turns(made, rounds=rounds, least=least)
         return {name: [seconds / self.ops for seconds in taken] for name, taken in times.items()}, absent
 
@@ -79,4 +95,6 @@ def numbers(result: Any) -> list[np.ndarray[Any, Any]]:
     """What a call returned as arrays of numpy, whatever library made it."""
     if isinstance(result, list | tuple):
         return [array for one in result for array in numbers(one)]
+    if isinstance(result, torch.Tensor | nbgrad.Tensor):
+        result = result.cpu()
     return [result.detach().numpy() if hasattr(result, "numpy") else np.asarray(result)]

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 import nbgrad
-from benchmarks.networks import NETWORKS
+from benchmarks.networks import LARGE, NETWORKS
+from benchmarks.timing import finished
 
 TITLE = "peak memory of a step"
 
@@ -27,11 +28,19 @@ class Peak(NamedTuple):
 Peaks = dict[str, dict[str, Peak]]
 
 
-def allocations(run: Callable[[], Any]) -> list[int]:
-    """How many bytes of tensors there are on the CPU, more than before, after each time that some come or go.
+def allocations(run: Callable[[], Any], device: str = "cpu") -> list[int]:
+    """How many bytes of tensors there are, more than before, after each time that some come or go.
 
-    torch's allocator is asked, which gives memory to both libraries.
+    torch's allocator is asked, which gives memory to both libraries. That of a GPU tells the most that there were and
+    those in the end.
     """
+    if device == "cuda":
+        finished()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        held = run()
+        finished()
+        return [torch.cuda.max_memory_allocated() - before, torch.cuda.memory_allocated() - before]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the profiler's, about what it cannot do beside another one
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
@@ -45,19 +54,21 @@ def allocations(run: Callable[[], Any]) -> list[int]:
     return levels
 
 
-def peak(library: Any, name: str) -> Peak:
+def peak(library: Any, name: str, device: str = "cpu") -> Peak:
     """That of a step of a network, after two steps that make what stays."""
-    step = NETWORKS[name][0](library)
+    with torch.device(device):
+        step = NETWORKS[name][0](library)
     for _ in range(2):
         step()
     step.zero_grad()  # what is freed is counted only if it was made while the profiler looked on
-    kept = allocations(step.forward)[-1]
-    return Peak(max(allocations(step)), kept)
+    kept = allocations(step.forward, device)[-1]
+    return Peak(max(allocations(step, device)), kept)
 
 
-def peaks() -> Peaks:
-    """Those of every network, by its name and that of the library."""
-    return {name: {"torch": peak(torch, name), "nbgrad": peak(nbgrad, name)} for name in NETWORKS}
+def peaks(device: str = "cpu") -> Peaks:
+    """Those of every network, by its name and that of the library; of the large ones on a GPU alone."""
+    names = [name for name in NETWORKS if device != "cpu" or name not in LARGE]
+    return {name: {"torch": peak(torch, name, device), "nbgrad": peak(nbgrad, name, device)} for name in names}
 
 
 def markdown(found: Peaks) -> str:

@@ -50,7 +50,7 @@ def like_torch(library: Any) -> Callable[[], Any]:
         nn.Linear(SIZES[2], SIZES[3]),
     )
     for parameter, numbers in zip(model.parameters(), weights(), strict=True):
-        parameter.data = torch.from_numpy(numbers)
+        parameter.data = torch.from_numpy(numbers).to(parameter.device)
     optimizer = library.optim.SGD(model.parameters(), lr=RATE)
     x, target = map(library.tensor, data())
 

@@ -5,12 +5,13 @@ import platform
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import imports, memory, view
+import torch
+
+from benchmarks import imports, kernels, memory, view
 from benchmarks.case import Case
-from benchmarks.timing import Spread, ratios
+from benchmarks.timing import Spread, ratios, time_of
 
 PACKAGES = ("torch", "nbgrad", "autograd", "mygrad", "micrograd", "tinygrad", "jax", "numpy", "rustworkx")
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 Times = dict[str, list[float]]
 Absent = dict[str, str]
@@ -27,10 +28,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def time_of(seconds: float) -> str:
-    """Three digits and a unit."""
-    scale, unit = next((pair for pair in UNITS if seconds >= pair[0]), UNITS[-1])
-    return f"{seconds / scale:.3g} {unit}"
+def device_name(device: str) -> str | None:
+    """What the maker calls a GPU; None for the processor."""
+    return None if device == "cpu" else torch.cuda.get_device_name(device)
 
 
 def section(title: str, per: str, reference: str, times: Times, absent: Absent) -> str:
@@ -79,7 +79,9 @@ class Report:
         measured: by the number of threads and the name of a case, the times of each contender and who was absent.
         starting: the times of the parts of a start.
         peaks: the memory of a step.
+        profiles: what a call asks of the device.
         pictures: of each graph what it takes to show it.
+        device: the name of that; None for the processor.
     """
 
     cases: list[Case]
@@ -87,7 +89,9 @@ class Report:
     measured: dict[int, dict[str, Any]]
     starting: Times
     peaks: memory.Peaks
+    profiles: kernels.Profiles
     pictures: view.Pictures
+    device: str | None = None
 
     def markdown(self) -> str:
         """Everything."""
@@ -99,13 +103,16 @@ class Report:
             + ".",
         ]
         for threads, found in self.measured.items():
-            parts.append(f"## {threads} thread{'s' if threads > 1 else ''}")
+            where = "" if self.device is None else f"{self.device}, "
+            parts.append(f"## {where}{threads} thread{'s' if threads > 1 else ''}")
             parts += [
                 section(case.title, case.per, case.reference, found[case.name]["times"], found[case.name]["absent"])
                 for case in self.cases
             ]
         if self.peaks:
             parts.append(memory.markdown(self.peaks))
+        if self.profiles:
+            parts.append(kernels.markdown(self.profiles))
         if self.pictures:
             parts.append(view.markdown(self.pictures))
         if self.starting:
@@ -117,7 +124,9 @@ class Report:
         return {
             "versions": versions(),
             "rounds": self.rounds,
+            "device": self.device,
             "memory": {name: {who: one._asdict() for who, one in by.items()} for name, by in self.peaks.items()},
+            "kernels": {name: {who: one.kernels for who, one in by.items()} for name, by in self.profiles.items()},
             "view": {
                 name: {"ops": one.ops, "payload": one.payload, "output": one.output, "kept": one.kept}
                 for name, one in self.pictures.items()

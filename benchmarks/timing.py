@@ -15,12 +15,22 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 
+import torch
+
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
 _END = object()
+
+
+def finished() -> None:
+    """Wait for the GPU, where one was used: its kernels run on after the calls that start them have returned."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
 
 
 @dataclass(frozen=True)
 class Contender:
-    """What is timed.
+    """What is timed, until a GPU has done its part too.
 
     Attributes:
         run: the call; it gets what ``prepare`` has made, and returns the numbers that all contenders must agree on.
@@ -37,15 +47,19 @@ class Contender:
     def time(self, calls: int) -> float:
         """The seconds of one call, from ``calls`` in a row."""
         if self.prepare is None:
+            finished()
             begin = perf_counter()
             for _ in range(calls):
                 self.run(None)
+            finished()
             return (perf_counter() - begin) / calls
         total = 0.0
         for _ in range(calls):
             prepared = self.prepare()
+            finished()
             begin = perf_counter()
             self.run(prepared)
+            finished()
             total += perf_counter() - begin
         return total / calls
 
@@ -116,6 +130,7 @@ def _part_by_part(contenders: dict[str, Parted]) -> dict[str, float]:
         for name, (context, parts) in list(running.items()):
             begin = perf_counter()
             ended = context.run(next, parts, _END) is _END
+            finished()
             seconds[name] += perf_counter() - begin
             if ended:
                 del running[name]
@@ -140,6 +155,12 @@ class Spread:
 def ratios(times: list[float], reference: list[float]) -> Spread:
     """How many times as long, round by round: what slows a whole round down is in both and cancels."""
     return Spread.of([mine / theirs for mine, theirs in zip(times, reference, strict=True)])
+
+
+def time_of(seconds: float) -> str:
+    """Three digits and a unit."""
+    scale, unit = next((pair for pair in UNITS if seconds >= pair[0]), UNITS[-1])
+    return f"{seconds / scale:.3g} {unit}"
 
 
 @contextmanager

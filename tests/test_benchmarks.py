@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,19 @@ import pytest
 import torch
 
 import nbgrad
-from benchmarks import __main__ as command, case as cases, chains, imports, memory, mlp, networks, view, watching
+from benchmarks import (
+    __main__ as command,
+    case as cases,
+    chains,
+    imports,
+    kernels,
+    memory,
+    mlp,
+    networks,
+    timing,
+    view,
+    watching,
+)
 from benchmarks.case import Case, numbers
 from benchmarks.timing import Contender, Parted, Spread, in_turns, limit, ratios
 from nbgrad.core.modes import current
@@ -19,7 +32,7 @@ from nbgrad.core.modes import current
 NOT_HERE = ("ModuleNotFoundError", "RuntimeError: no usable devices")
 """A peer is not installed (the tests do not ask for any), or tinygrad finds no clang."""
 
-NETWORKS = [case for case in cases.CASES if case.name in networks.NETWORKS]
+NETWORKS = [case for case in cases.CASES if case.name in networks.NETWORKS and not case.large]
 CASES = [chains.SMALL, chains.BROADCAST, chains.BIAS, chains.ROWS, chains.DEEP, mlp.MLP, *NETWORKS]
 
 
@@ -47,6 +60,63 @@ def check(case: Case) -> set[str]:
 def test_contenders_compute_the_same_numbers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "LENGTH", 2000)
     assert check(case) >= {"torch", "nbgrad"}
+
+
+@pytest.mark.parametrize("library", [torch, nbgrad])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_everything_is_on_the_device_that_is_asked_for(
+    case: Case, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tensor on the processor would not mix with those on the other device."""
+    monkeypatch.setattr(chains, "LENGTH", 200)
+    made = case.made(library.__name__, "meta")
+    found = made.once()
+    assert {one.device.type for one in (found if isinstance(found, list) else [found])} == {"meta"}
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
+def test_a_gpt_is_the_same_in_both_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = networks.Size(layers=2, heads=2, width=16, words=50, batch=2, context=8)
+    theirs, ours = networks.gpt2(torch, size), networks.gpt2(nbgrad, size)
+    losses = [(float(theirs()), float(ours())) for _ in range(5)]
+    assert [mine for _, mine in losses] == pytest.approx([one for one, _ in losses], rel=1e-4)
+    assert losses[0][0] > losses[-1][0]
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # there is none for that device
+    with torch.device("meta"):
+        assert networks.gpt2(nbgrad, size)().is_meta
+    monkeypatch.setattr(memory, "NETWORKS", {"gpt2": (networks.gpt2, "")})
+    assert memory.peaks() == {}, "only on a GPU"
+
+
+def test_a_gpt_of_full_size_has_as_many_parameters_as_gpt_2_small() -> None:
+    with torch.device("meta"):
+        held = networks.gpt2(nbgrad).model.parameters()
+    assert sum(one.numel() for one in held) == 124_439_808
+
+
+def test_kernels_are_counted() -> None:
+    x = torch.ones(1000)
+    found = kernels.profile(Contender(lambda y: (y + x).softmax(0), lambda: x * 2), "cpu")
+    assert found.kernels == 2, "the sum, and softmax with all that it calls; what is prepared does not count"
+    assert 0 < found.busy < 1
+    assert 0 < found.returned <= found.ended < 1
+    both = kernels.profiles([chains.DEEP, watching.FACTS, mlp.MLP])
+    assert both.keys() == {"mlp"}
+    assert 10 < both["mlp"]["nbgrad"].kernels < both["mlp"]["torch"].kernels
+    assert "| mlp | nbgrad | " in kernels.markdown(both)
+
+
+@pytest.mark.cuda
+def test_the_table_of_a_gpu(tmp_path: Path) -> None:
+    asked = ["small", "cnn", "memory", "kernels", "--device", "cuda", "--rounds", "2"]
+    assert command.main([*asked, "--output", str(tmp_path)]) == 0
+    facts = json.loads((tmp_path / "bench.json").read_text())
+    assert facts["device"] == torch.cuda.get_device_name()
+    small = facts["threads"]["1"]["small"]
+    assert small["compared"].keys() == {"nbgrad"}
+    assert small["absent"]["jax"] == "runs on the processor"
+    assert 0.5 < facts["memory"]["cnn"]["nbgrad"]["highest"] / facts["memory"]["cnn"]["torch"]["highest"] < 1.1
+    assert facts["kernels"]["small"]["nbgrad"] >= 400
 
 
 def test_every_contender_of_a_case_is_named_whether_it_runs_or_not() -> None:
@@ -77,7 +147,7 @@ def test_the_parts_of_a_start_are_timed() -> None:
     assert all(seconds > 0 for taken in times.values() for seconds in taken)
 
 
-@pytest.mark.parametrize("name", networks.NETWORKS)
+@pytest.mark.parametrize("name", [case.name for case in NETWORKS])
 def test_a_step_takes_no_more_memory_than_torchs(name: str) -> None:
     theirs, ours = memory.peak(torch, name), memory.peak(nbgrad, name)
     assert 0 < ours.kept < ours.highest <= theirs.highest
@@ -146,18 +216,20 @@ def test_the_contenders_are_made_in_another_order_in_every_turn(case: Case) -> N
 
 
 def test_the_rounds_of_several_processes_are_put_together(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
-    def measured(_: list[Case], threads: int, rounds: int, turn: int) -> dict[str, Any]:
-        assert threads == 2
+    def measured(_: list[Case], threads: int, rounds: int, turn: int, device: str) -> dict[str, Any]:
+        assert (threads, device) == (2, "cuda")
         times = {"right": [1.0 + turn] * rounds, "other": [10.0 + turn] * rounds}
         absent = {} if turn else {"other": "too slow this time"}
         return {"made up": {"times": {name: times[name] for name in times if name not in absent}, "absent": absent}}
 
     monkeypatch.setattr(command, "in_a_process", measured)
-    found = command.in_processes([case], 2, 5, 2)
+    found = command.in_processes([case], 2, 5, 2, "cuda")
     assert found == {
         "made up": {"times": {"right": [1.0, 1.0, 1.0, 2.0, 2.0]}, "absent": {"other": "too slow this time"}}
     }
-    assert command.in_processes([case], 2, 1, 3)["made up"]["times"] == {"right": [1.0]}, "no process without a round"
+    assert command.in_processes([case], 2, 1, 3, "cuda")["made up"]["times"] == {"right": [1.0]}, (
+        "no process without a round"
+    )
 
 
 def test_contenders_take_turns_and_the_first_one_changes() -> None:
@@ -188,6 +260,16 @@ def test_the_parts_of_a_long_call_take_turns_each_in_a_context_of_its_own() -> N
     times = in_turns({name: contender(name, parts) for name, parts in {"b": 1, "c": 3, "d": 2}.items()}, rounds=2)
     assert "".join(turns) == "aa" + "bcdcdc" + "cdbcdc"
     assert [len(taken) for taken in times.values()] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("prepare", [None, lambda: None])
+def test_a_gpu_is_waited_for_within_the_time(prepare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parts() -> Generator[None, None, None]:
+        yield
+
+    monkeypatch.setattr(timing, "finished", lambda: time.sleep(0.01))
+    assert Contender(lambda _: None, prepare).time(1) >= 0.01
+    assert in_turns({"parted": Parted(parts)}, rounds=1)["parted"][0] >= 0.01
 
 
 def test_what_is_prepared_is_not_timed() -> None:
@@ -222,4 +304,24 @@ def test_the_command_writes_tables_and_ratios(tmp_path: Path, capsys: pytest.Cap
 def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["nothing"])
-    assert "there is no case nothing: there are small" in capsys.readouterr().err
+    assert "there is no case nothing: there are" in capsys.readouterr().err
+
+
+def test_what_is_measured_where(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    usual = command.parse([])
+    assert {"start", "view", "memory", "cnn"} <= set(usual.tables)
+    assert not {"gpt2", "kernels"} & set(usual.tables)
+    assert usual.threads == [1, 2]
+    with pytest.raises(SystemExit):
+        command.parse(["cnn", "gpt2"])
+    assert "gpt2: a step takes minutes on a processor: add --device cuda" in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        command.parse(["--device", "cuda"])
+    assert "--device cuda: torch finds no CUDA device here" in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    there = command.parse(["--device", "cuda"])
+    assert {"gpt2", "kernels", "memory", "training"} <= set(there.tables)
+    assert not {"start", "view"} & set(there.tables)
+    assert there.threads == [1]
+    assert "gpt2" in [case.name for case in there.profiled]

@@ -1,0 +1,93 @@
+"""What a call asks of the device: how many kernels, how long they run, and when the call has started the last of them.
+
+That explains a ratio. Where the device is busy nearly all of the time, only other or fewer kernels would be quicker;
+where it waits, what counts is the Python around them.
+"""
+
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from torch._C._autograd import DeviceType
+
+from benchmarks.case import Case
+from benchmarks.timing import Contender, finished, time_of
+
+TITLE = "kernels of a call"
+BOTH = ("torch", "nbgrad")
+LONG = ("deep", "rows")
+"""Cases of which a profile would have hundreds of thousands of lines, or one row after another."""
+
+
+class Profile(NamedTuple):
+    """What a call asks of the device.
+
+    Attributes:
+        kernels: how many it starts: on the processor torch's ops that no other of its ops called.
+        busy: the seconds that they run; the profiler makes those on the processor longer.
+        returned: the seconds until the call has returned.
+        ended: the seconds until the last kernel has.
+    """
+
+    kernels: int
+    busy: float
+    returned: float
+    ended: float
+
+
+Profiles = dict[str, dict[str, Profile]]
+
+
+def profile(contender: Contender, device: str) -> Profile:
+    """That of the third call."""
+    for _ in range(2):
+        contender.once()
+    prepared = contender.prepare() if contender.prepare is not None else None
+    finished()
+    begin = perf_counter()
+    contender.run(prepared)
+    returned = perf_counter() - begin
+    finished()
+    ended = perf_counter() - begin
+    prepared = contender.prepare() if contender.prepare is not None else None
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if device == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as profiler:
+        contender.run(prepared)
+        finished()
+    found = [event for event in profiler.events() or () if _is_kernel(event, device)]
+    return Profile(len(found), sum(event.time_range.elapsed_us() for event in found) / 1e6, returned, ended)
+
+
+def _is_kernel(event: Any, device: str) -> bool:
+    """Whether it is what the device ran, not what led to it or stands around it."""
+    if device == "cuda":
+        return event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
+    outer = event.cpu_parent
+    return event.name.startswith("aten::") and (outer is None or not outer.name.startswith("aten::"))
+
+
+def profiles(cases: list[Case], device: str = "cpu") -> Profiles:
+    """Those of torch and nbgrad in each of ``cases`` that both take part in."""
+    found: Profiles = {}
+    for case in cases:
+        if case.name not in LONG and case.contenders.keys() >= set(BOTH):
+            made = {name: case.made(name, device) for name in BOTH}
+            found[case.name] = {name: profile(one, device) for name, one in made.items() if isinstance(one, Contender)}
+    return found
+
+
+def markdown(found: Profiles) -> str:
+    """A table of them."""
+    lines = [
+        f"## {TITLE.capitalize()}",
+        "",
+        "| | | kernels | they run | the call returns after | the last kernel ends after |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, by in found.items():
+        for who, one in by.items():
+            times = map(time_of, (one.busy, one.returned, one.ended))
+            lines.append(f"| {name} | {who} | {one.kernels} | {' | '.join(times)} |")
+    return "\n".join(lines)
