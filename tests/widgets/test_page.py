@@ -50,6 +50,23 @@ def transform(tab: Page) -> str | None:
 
 
 @pytest.mark.browser
+def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, mlp: Description) -> None:
+    tab = opened(page(lay_out(mlp), "mlp"))
+    expect(tab.locator(".nbg-status")).to_be_visible()
+    seen = tab.evaluate(
+        """async () => {
+            const look = () => document.querySelector(".nbg-stage > g").getAttribute("transform");
+            document.querySelector('[data-testid="nbgrad-fit"]').click();
+            const at_once = look();
+            for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+            return [at_once, look()];
+        }"""
+    )
+    expect(tab.locator(".nbg-status")).to_be_hidden()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.browser
 def test_a_click_opens_the_details_and_escape_closes_them(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     expect(tab.get_by_test_id("nbgrad-view")).to_be_visible()

@@ -64,6 +64,7 @@ export class Camera {
   }
 
   fit(): void {
+    this.#seen = this.#room();
     this.#zoom.transform(select(this.stage), this.#fitted());
   }
 

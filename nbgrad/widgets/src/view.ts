@@ -285,8 +285,8 @@ export class View implements Touched, Keyed, Tools {
   };
   scale = (factor: number): void => this.#camera.scale(factor);
   fit = (): void => {
+    if (this.#status.textContent === PART) this.#status.hidden = true; // first, for it leaves more room
     this.#camera.fit();
-    if (this.#status.textContent === PART) this.#status.hidden = true;
   };
 
   turn = (): void => {
