@@ -4,9 +4,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import nbgrad
 from nbgrad.core import ops
+from nbgrad.core.op import OPS
+from nbgrad.core.ops import fused
+from tests.core import rows
 
 attend = torch.nn.functional.scaled_dot_product_attention
 
@@ -75,3 +80,109 @@ def test_a_key_without_a_value_is_refused_where_torchs_fused_kernel_reads_on(mas
     words = r"key of shape \(1, 2, 3, 4\) has 3 positions and value of shape \(1, 2, 4, 4\) has 4"
     with pytest.raises(RuntimeError, match=words):
         ops.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+BACKENDS = {"flash": fused.FLASH, "efficient": fused.EFFICIENT, "cudnn": fused.CUDNN}
+
+
+def test_the_numbers_of_the_backends_are_torchs() -> None:
+    for name in ("MATH", "FLASH", "EFFICIENT", "CUDNN"):
+        theirs = SDPBackend.MATH if name == "MATH" else getattr(SDPBackend, f"{name}_ATTENTION")
+        assert getattr(fused, name) == int(theirs)
+
+
+@pytest.mark.parametrize("row", ["flash_attention", "flash_attention_backward"])
+def test_the_products_are_what_the_fused_kernel_gives(row: str) -> None:
+    forward = OPS[row].forward
+    tried = 0
+    for sample in rows.samples(OPS[row]):
+        expected = forward(*sample.args, **sample.settings)
+        got = forward(*sample.args, **{**sample.settings, "backend": fused.MATH})
+        torch.testing.assert_close(got, expected)
+        tried += 1
+    assert tried
+
+
+def test_of_a_query_that_sees_no_key_the_products_give_zero_as_the_fused_kernel_does() -> None:
+    q, mask = heads(1, 2, 3, 4), torch.where(MASK, 0.5, -torch.inf).double()
+    out, logsumexp = fused.attend(q, q, q, mask, False, None, fused.MATH)
+    assert out[..., 2, :].eq(0).all()
+    for one in fused.attend_backward(q, q, q, q, mask, out, logsumexp, False, None, fused.MATH):
+        assert one.isfinite().all()
+    torch.testing.assert_close(out, fused.attend(q, q, q, mask, False, None, fused.FLASH)[0])
+
+
+@pytest.mark.parametrize(
+    ("backend", "masked"),
+    [("flash", False), ("efficient", False), ("efficient", True), ("cudnn", False), ("cudnn", True)],
+)
+def test_kernels_of_a_gpu_take_what_they_are_given(backend: str, masked: bool) -> None:
+    """Their declarations and shapes, by torch's stand-in for tensors on a GPU; their numbers are tried on one."""
+    with FakeTensorMode():
+        q = torch.empty(2, 4, 24, 64, device="cuda", dtype=torch.bfloat16)
+        k, v = (torch.empty(2, 4, 32, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        mask = torch.empty(24, 32, device="cuda", dtype=torch.bfloat16) if masked else None
+        out, logsumexp = fused.attend(q, k, v, mask, False, 0.3, BACKENDS[backend])
+        found = fused.attend_backward(out, q, k, v, mask, out, logsumexp, False, 0.3, BACKENDS[backend])
+        assert [(one.shape, one.dtype, one.device) for one in (out, *found)] == [
+            (one.shape, one.dtype, one.device) for one in (q, q, k, v)
+        ]
+
+
+def test_the_mask_of_an_efficient_kernel_has_aligned_rows_and_the_same_numbers() -> None:
+    q = torch.empty(2, 4, 3, 8)
+    for keys in (5, 16, 32):
+        for shape in ((3, keys), (2, 1, 1, keys), (3, 1), (2, 4, 3, keys)):
+            mask = torch.randn(shape)
+            made = fused._aligned(mask, q, torch.empty(2, 4, keys, 8))
+            torch.testing.assert_close(made, mask.expand(2, 4, 3, keys), rtol=0, atol=0)
+            assert made.stride(-1) == 1
+            assert not any(stride % 16 for stride in made.stride()[:-1])
+
+
+def test_a_backend_is_torchs_choice_where_we_have_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def choice(query: torch.Tensor, *_: Any, **__: Any) -> int:
+        asked.append(query.requires_grad)
+        return said
+
+    monkeypatch.setattr(torch, "_fused_sdp_choice", choice)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    with FakeTensorMode():
+        wide, narrow = (torch.empty(1, 2, 8, size, device="cuda") for size in (64, 4))
+        for said in (fused.MATH, *BACKENDS.values()):
+            assert fused.choose(wide, wide, wide, None, 0.0, True, None, False) == said
+        assert asked == [True] * 4, "of a forward alone torch would choose kernels that have no backward"
+        assert fused.choose(wide, wide, wide, None, 0.1, True, None, False) == fused.MATH
+        assert fused.choose(narrow, narrow, narrow, None, 0.0, True, None, False) == fused.MATH
+        assert fused.choose(wide, wide, wide, None, 0.0, True, None, True) == fused.MATH
+        said = 4  # that of a backend from elsewhere
+        assert fused.choose(wide, wide, wide, None, 0.0, True, None, False) == fused.MATH
+        monkeypatch.setattr(torch.version, "cuda", None)
+        said = fused.FLASH
+        assert fused.choose(wide, wide, wide, None, 0.0, True, None, False) == fused.MATH
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("case", ["plain", "causal", "scaled", "bool mask", "float mask"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("backend", ["flash", "efficient", "cudnn"])
+def test_a_fused_kernel_on_a_gpu_is_torchs(backend: str, dtype: torch.dtype, case: str) -> None:
+    settings = {name: one.cuda() if isinstance(one, torch.Tensor) else one for name, one in CALLS[case].items()}
+    if case == "float mask":
+        settings["attn_mask"] = settings["attn_mask"].to(dtype)
+    raw = [heads(2, 4, 3, 64).to("cuda", dtype) for _ in range(3)]
+    theirs, ours = [one.clone().requires_grad_() for one in raw], [nbgrad.tensor(o, requires_grad=True) for o in raw]
+    with sdpa_kernel(SDPBackend(BACKENDS[backend])):
+        try:
+            expected = attend(*theirs, **settings)
+        except RuntimeError:
+            pytest.skip("torch has no such kernel for these tensors on this GPU")
+        got = ops.scaled_dot_product_attention(*ours, **settings)
+    assert repr(got.grad_fn) == "<flash_attention>"
+    torch.testing.assert_close(got.data, expected.detach())
+    seed = torch.ones_like(expected)
+    grads = torch.autograd.grad(expected, theirs, seed)
+    for mine, yours in zip(nbgrad.grad(got, ours, nbgrad.tensor(seed)), grads, strict=True):
+        torch.testing.assert_close(mine.data, yours)

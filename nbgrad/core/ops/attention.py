@@ -5,18 +5,15 @@ import math
 import torch
 
 from nbgrad.core.base import raw_of
-from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.casting import as_one
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.dropout import dropout
+from nbgrad.core.ops.fused import MATH, attend, attend_backward, causal, choose, scale_of
 from nbgrad.core.ops.joint import total
 from nbgrad.core.ops.repeating import repeat_interleave
 from nbgrad.core.ops.softmax import softmax, softmax_backward
 from nbgrad.core.samples import Make, Sample
-
-_FLASH = 1
-"""torch's number for the kernel that never holds all weights at once."""
 
 
 def _attentions(make: Make):
@@ -42,11 +39,13 @@ def _by_torch(query, key, value, attn_mask=None, *, is_causal=False, scale=None)
     samples=_attentions,
     reference=_by_torch,
 )
-def flash_attention(query, key, value, attn_mask=None, *, is_causal=False, scale=None):
+def flash_attention(query, key, value, attn_mask=None, *, is_causal=False, scale=None, backend=None):
     """Attention in one kernel: each query takes a mean of the values, weighted by how well their keys match it.
 
-    It goes through keys and values in blocks and keeps one number for each query, not a weight for each pair; the
-    backward computes the weights again (Dao et al. 2022, https://arxiv.org/abs/2205.14135).
+    A fused kernel goes through keys and values in blocks and keeps one number for each query, not a weight for each
+    pair; the backward computes the weights again (Dao et al. 2022, https://arxiv.org/abs/2205.14135). ``backend`` is
+    the number of a ``torch.nn.attention.SDPBackend``; without one it is the fused kernel on the CPU, and products
+    elsewhere.
 
     Shapes: query (N, H, L, E), key and value (N, H, S, E), attn_mask broadcasts to (N, H, L, S) and is added to the
     scores; output as query.
@@ -54,18 +53,14 @@ def flash_attention(query, key, value, attn_mask=None, *, is_causal=False, scale
     if not query.numel():
         return query.clone(), query.new_empty(query.shape[:-1])
     # torch's own kind of tuple, which has names, is none to compiled code.
-    return tuple(
-        aten._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
-        )
-    )
+    return tuple(attend(query, key, value, attn_mask, is_causal, scale, backend))
 
 
 @flash_attention.joint_rule(
     query=r"\frac{1}{\sqrt{d}} \bar{s} k", key=r"\frac{1}{\sqrt{d}} \bar{s}^{\top} q", value=r"w^{\top} \bar{y}"
 )
-def _(g, needed, query, key, value, attn_mask, out, logsumexp, is_causal, scale):
-    settings = {"is_causal": is_causal, "scale": scale}
+def _(g, needed, query, key, value, attn_mask, out, logsumexp, is_causal, scale, backend):
+    settings = {"is_causal": is_causal, "scale": scale, "backend": backend}
     return (*flash_attention_backward(g, query, key, value, out, logsumexp, attn_mask, **settings), None)
 
 
@@ -93,16 +88,16 @@ def _gradients_by_torch(g, query, key, value, out, logsumexp, attn_mask=None, **
     samples=_attention_gradients,
     reference=_gradients_by_torch,
 )
-def flash_attention_backward(g, query, key, value, out, logsumexp, attn_mask=None, *, is_causal=False, scale=None):
+def flash_attention_backward(
+    g, query, key, value, out, logsumexp, attn_mask=None, *, is_causal=False, scale=None, backend=None
+):
     """The gradients of attention with regard to query, key and value, from its output and its logsumexp.
 
     Shapes: g as query; the outputs as query, key and value.
     """
     if not query.numel():
         return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
-    return aten._scaled_dot_product_flash_attention_for_cpu_backward(
-        g, query, key, value, out, logsumexp, 0.0, is_causal, attn_mask=attn_mask, scale=scale
-    )
+    return tuple(attend_backward(g, query, key, value, attn_mask, out, logsumexp, is_causal, scale, backend))
 
 
 @flash_attention_backward.joint_rule(
@@ -114,7 +109,7 @@ def flash_attention_backward(g, query, key, value, out, logsumexp, attn_mask=Non
 def _(g_query, g_key, g_value, needed, g, query, key, value, attn_mask, is_causal, scale):
     # With w = softmax(s), p = g v' and s̄ the gradient of s, the gradients are scale s̄ k, scale s̄' q and w' g. What
     # arrives for the first two together is m, the gradient of s̄.
-    scale = _scale(query, scale)
+    scale = scale_of(query, scale)
     weights = _weights(query, key, attn_mask, is_causal, scale)
     p = g @ _turned(value)
     m = total(
@@ -141,27 +136,17 @@ def _turned(matrix):
     return matrix.transpose(-2, -1)
 
 
-def _scale(query, scale):
-    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-
-
 def _weights(query, key, attn_mask, is_causal, scale):
     """How much each query takes of each value; all 0 where every key is masked."""
     root = math.sqrt(abs(scale))  # half of the scale on either side, which overflows later, as in torch
     scores = (query * root) @ _turned(key * math.copysign(root, scale))
     if is_causal:
-        attn_mask = _causal(query, key)
+        attn_mask = causal(query, key)
     if attn_mask is None:
         return softmax(scores, dim=-1)
     scores = scores + attn_mask
     masked = (scores == -math.inf).all(dim=-1, keepdim=True)
     return where(masked, 0.0, softmax(where(masked, 0.0, scores), dim=-1))  # of minus infinity alone it has no value
-
-
-def _causal(query, key):
-    """0 where a key is no later than its query, else minus infinity."""
-    later = torch.full((query.shape[-2], key.shape[-2]), -math.inf, dtype=query.dtype, device=query.device)
-    return later.triu(1)
 
 
 @as_one(torch.nn.functional.scaled_dot_product_attention)
@@ -172,8 +157,9 @@ def scaled_dot_product_attention(
 
     It is what transformers are made of (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762). A mask is True where a
     key may be seen, or is added to the scores; ``is_causal`` lets no query see a later key. With ``enable_gqa`` several
-    heads of the query share a head of key and value. Where torch's choice is its fused kernel on the CPU, the row
-    flash_attention runs, else the products one by one.
+    heads of the query share a head of key and value. Where torch's choice is a fused kernel, the row flash_attention
+    runs, else the products one by one: with ``enable_gqa``, for a mask that needs a gradient, and on a GPU with dropout
+    or for heads of no multiple of 8.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev), attn_mask broadcasts to (..., L, S); output
     (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``, and where key and value differ in S.
@@ -189,18 +175,16 @@ def scaled_dot_product_attention(
         allowed = raw_of(attn_mask)
         attn_mask = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
         attn_mask = attn_mask.masked_fill_(~allowed, -math.inf)
-    if _fused(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-        return flash_attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)
+    backend = MATH
+    if not getattr(attn_mask, "requires_grad", False):
+        q, k, v, mask = (raw_of(one) for one in (query, key, value, attn_mask))
+        backend = choose(q, k, v, mask, dropout_p, is_causal, scale, enable_gqa)
+    if backend != MATH:
+        on_cpu = query.device.type == "cpu"  # where there is one kernel, which need not be named
+        settings = {"is_causal": is_causal, "scale": scale, "backend": None if on_cpu else backend}
+        return flash_attention(query, key, value, attn_mask, **settings)
     if enable_gqa:
         key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
         value = repeat_interleave(value, query.shape[-3] // value.shape[-3], -3)
-    weights = _weights(query, key, attn_mask, is_causal, _scale(query, scale))
+    weights = _weights(query, key, attn_mask, is_causal, scale_of(query, scale))
     return dropout(weights, dropout_p) @ value
-
-
-def _fused(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-    """Whether torch would run its fused kernel, and we have it as a row."""
-    if query.device.type != "cpu" or getattr(attn_mask, "requires_grad", False) or enable_gqa:
-        return False
-    q, k, v, mask = (raw_of(one) for one in (query, key, value, attn_mask))
-    return torch._fused_sdp_choice(q, k, v, mask, dropout_p, is_causal, scale=scale) == _FLASH
