@@ -25,7 +25,7 @@ def choose(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa):
     if enable_gqa or not (device == "cpu" or (device == "cuda" and torch.version.cuda)):  # ROCm has kernels of its own
         return MATH
     if device == "cuda":
-        if dropout_p or query.shape[-1] % 8 or value.shape[-1] % 8:
+        if dropout_p or not query.is_floating_point() or query.shape[-1] % 8 or value.shape[-1] % 8:
             return MATH
         query = query.detach().requires_grad_()  # of wide heads some GPUs have a forward and no backward
     backend = torch._fused_sdp_choice(query, key, value, mask, dropout_p, is_causal, scale=scale)
