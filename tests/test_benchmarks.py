@@ -147,6 +147,14 @@ def test_the_parts_of_a_start_are_timed() -> None:
     assert all(seconds > 0 for taken in times.values() for seconds in taken)
 
 
+def test_a_start_finds_what_python_has_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(
+        imports, "PROGRAM", "import sys; print('{\"keeps\": 1}' if not sys.dont_write_bytecode else '{}')"
+    )
+    assert imports.times(2) == {"keeps": [1, 1]}
+
+
 @pytest.mark.parametrize("name", [case.name for case in NETWORKS])
 def test_a_step_takes_no_more_memory_than_torchs(name: str) -> None:
     theirs, ours = memory.peak(torch, name), memory.peak(nbgrad, name)
