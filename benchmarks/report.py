@@ -58,6 +58,23 @@ def section(title: str, per: str, reference: str, times: Times, absent: Absent) 
     return "\n".join(lines)
 
 
+def overview(cases: list[Case], measured: dict[int, dict[str, Any]]) -> str:
+    """The ratios of all cases that nbgrad takes part in beside others, a row each; those of the peers by size."""
+    threads = list(measured)
+    names = [f"nbgrad, {number} thread{'s' if number > 1 else ''}" for number in threads]
+    lines = [f"| times torch's time | {' | '.join(names)} | the others, {names[0].partition(', ')[2]} |"]
+    lines.append("|---" * (len(threads) + 2) + "|")
+    for case in cases:
+        found = [compared(case.reference, measured[number][case.name]["times"]) for number in threads]
+        if not all("nbgrad" in ratios for ratios in found):
+            continue
+        cells = ["{ratio:.2f} ({half_within[0]:.2f} to {half_within[1]:.2f})".format(**one["nbgrad"]) for one in found]
+        others = sorted((one["ratio"], name) for name, one in found[0].items() if name != "nbgrad")
+        peers = ", ".join(f"{name} {ratio:.3g}" for ratio, name in others)
+        lines.append(f"| `{case.name}` | {' | '.join(cells)} | {peers} |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
 def compared(reference: str, times: Times) -> dict[str, Any]:
     """How many times the reference's time the others take; nothing where it did not run."""
     if reference not in times:
@@ -102,6 +119,8 @@ class Report:
             + ", ".join(f"{name} {version}" for name, version in versions().items())
             + ".",
         ]
+        if rows := overview(self.cases, self.measured):
+            parts += ["The median of the ratios, and what half of them lie within:", rows]
         for threads, found in self.measured.items():
             where = "" if self.device is None else f"{self.device}, "
             parts.append(f"## {where}{threads} thread{'s' if threads > 1 else ''}")

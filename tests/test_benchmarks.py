@@ -26,6 +26,7 @@ from benchmarks import (
     watching,
 )
 from benchmarks.case import Case, numbers
+from benchmarks.report import overview
 from benchmarks.timing import Contender, Parted, Spread, in_turns, limit, ratios
 from nbgrad.core.modes import current
 
@@ -307,6 +308,19 @@ def test_the_command_writes_tables_and_ratios(tmp_path: Path, capsys: pytest.Cap
     facts = json.loads((tmp_path / "bench.json").read_text())
     compared = facts["threads"]["1"]["facts"]["compared"]
     assert compared["a graph that keeps no tensor"]["ratio"] > 0
+
+
+def test_one_table_has_the_ratios_of_all_cases(case: Case) -> None:
+    case.reference = "torch"
+    other = Case("alone", "nobody beside torch", reference="torch")
+    times = {"torch": [1.0, 2.0, 1.0], "nbgrad": [0.5, 1.0, 0.6], "slow": [31.0, 62.0, 31.0], "quick": [0.1, 0.2, 0.1]}
+    measured = {"made up": {"times": times}, "alone": {"times": {"torch": [1.0, 1.0]}}}
+    assert overview([case, other], {1: measured, 2: measured}).splitlines() == [
+        "| times torch's time | nbgrad, 1 thread | nbgrad, 2 threads | the others, 1 thread |",
+        "|---|---|---|---|",
+        "| `made up` | 0.50 (0.50 to 0.55) | 0.50 (0.50 to 0.55) | quick 0.1, slow 31 |",
+    ]
+    assert overview([other], {1: measured}) == ""
 
 
 def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
