@@ -57,8 +57,12 @@ class Values:
 
     def keep(self, ids: Container[int]) -> None:
         """Let go of all but those of ``ids``."""
-        self._held = {id: held for id, held in self._held.items() if id in ids}
-        self._room = VALUES - sum(size for *_, size in self._held.values())
+        kept, self._room = {}, VALUES
+        for id, held in self._held.items():
+            if id in ids:
+                kept[id] = held
+                self._room -= held[2]
+        self._held = kept
 
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""
