@@ -134,6 +134,21 @@ def test_what_was_broadcast_is_called_as_the_user_calls_it() -> None:
     assert called == ["b, the a of sub,", "a, the b of sub,", "the result of exp, the b of mul,"]
 
 
+@pytest.mark.parametrize(
+    "stretch", [lambda b: b.expand(2, 3), lambda b: nbgrad.broadcast_to(b, (2, 3)), lambda b: b.expand(2, -1)]
+)
+def test_a_stretch_that_was_asked_for_is_undone_in_sight_too(stretch: Callable[..., Any]) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        b = nbgrad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        (stretch(b) * nbgrad.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).sum().backward()
+    described = describe(graph)
+    reduction = edge(described, "b", "expand")["reduction"]
+    assert reduction is not None
+    assert reduction["text"] == "(2, 3) -> (3,): sum dim 0"
+    assert reduction["sums"] == ["grad[0] = 1 + 4 = 5", "grad[1] = 2 + 5 = 7", "grad[2] = 3 + 6 = 9"]
+    assert "1 broadcast reduction;" in described["summary"]
+
+
 def test_the_reduction_is_a_fact_of_its_edge() -> None:
     described = describe(biased())
     reduction = edge(described, "b", "y = add")["reduction"]
