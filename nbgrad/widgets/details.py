@@ -44,6 +44,8 @@ class NodeRest(NamedTuple):
         """What the node says."""
         fact = self.fact
         rows = details(fact, self.saved) + self.measured
+        if (changed := self.walk.changed(fact)) is not None:
+            rows.append(Detail(term="gradient", text=f"not just what came along the edges: {changed}"))
         return {"details": rows, "value": fact.value, "gradient": fact.gradient}
 
     def step(self) -> dict[str, Any]:

@@ -6,8 +6,12 @@ order of the steps is the reverse of the record's, without anybody having writte
 
 from collections import Counter, defaultdict
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
+import torch
+
+from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Description, Edge, Given, Node, Step
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.looks import FEW, amount
@@ -89,12 +93,45 @@ class Walk:
         }
 
     def _given(self, edge: Edge) -> dict[str, Any]:
-        source = self._fact_of[edge["source"]]
+        source, due = self._fact_of[edge["source"]], self._due[edge["source"]]
+        changed = self.changed(source)
+        alone = f"; {changed}" if changed is not None and due == 1 else ""
         return {
-            "text": f"to {edge['input']}{_whose(source)}: {edge['gradient']}",
+            "text": f"to {edge['input']}{_whose(source)}: {edge['gradient']}{alone}",
             "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
-            "sum": _meeting(source, self._arrived.get(edge["id"], 1), self._due[edge["source"]]),
+            "sum": _meeting(source, self._arrived.get(edge["id"], 1), due, changed),
         }
+
+    def changed(self, fact: Fact) -> str | None:
+        """What made another gradient of that which came along the edges: a hook most often; None where nothing did."""
+        total, came = fact.gradient, self._came.get(fact.id)
+        if (
+            total is None
+            or came is None
+            or (fact.op is not None and fact.op.several)
+            or _is_sum(total, came, fact.dtype)
+        ):
+            return None
+        now = amount(total, FEW)
+        if fact.root:
+            return f"with what the backward began with here it is {now}"
+        if self._outside:
+            return f"a hook, or an op that ran before this graph, made {now} of it"
+        return f"a hook made {now} of it"
+
+    @cached_property
+    def _outside(self) -> bool:
+        return any(fact.kind == "outside" for fact in self._facts)
+
+    @cached_property
+    def _came(self) -> dict[int, list[Stats]]:
+        """By record what its uses gave it."""
+        came: defaultdict[int, list[Stats]] = defaultdict(list)
+        for fact in self._facts:
+            for taken in fact.inputs:
+                if taken.source is not None and taken.gradient is not None:
+                    came[taken.source].append(taken.gradient)
+        return came
 
     @cached_property
     def _fact_of(self) -> dict[str, Fact]:
@@ -144,12 +181,34 @@ def _whose(source: Fact) -> str:
     return f" ({what})" if what else ""
 
 
-def _meeting(source: Fact, arrived: int, due: int) -> str | None:
+def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
+    """Whether a gradient can be the sum of those that came, by what is known of them all.
+
+    Means add up, as sums do, and so does no norm become larger; of one that came alone nothing may differ.
+    """
+    reach = sum(one.norm for one in came)
+    if not (isfinite(reach) and isfinite(total.norm)):
+        return True  # there is no telling
+    near = 4 * len(came) * torch.finfo(dtype).eps * reach
+    if total.norm > reach + near:
+        return False
+    if len(came) == 1:
+        (one,) = came
+        pairs = [(one.norm, total.norm), (one.low, total.low), (one.high, total.high), (one.mean, total.mean)]
+    else:
+        means = [one.mean for one in came if one.mean is not None and not one.magnitudes]
+        pairs = [(sum(means) if len(means) == len(came) else None, total.mean)]
+    return all(before is None or after is None or abs(before - after) <= near for before, after in pairs)
+
+
+def _meeting(source: Fact, arrived: int, due: int, changed: str | None) -> str | None:
     """What the arrival of another gradient at a tensor with several uses means."""
     if due < 2:
         return None
     if arrived < due:
         return f"path {arrived} of {due} that meet here: kept until the others arrive"
+    if changed is not None:
+        return f"path {arrived} of {due}: all have arrived and are added; {changed}"
     total = source.gradient
     text = f"; the sum is {amount(total, FEW)}" if total is not None else ""
     return f"path {arrived} of {due}: all have arrived and are added{text}"

@@ -59,6 +59,54 @@ def test_paths_that_meet_are_counted_and_summed() -> None:
     ]
 
 
+def told_of(graph: nbgrad.AutogradGraph) -> tuple[list[str], list[str]]:
+    """What the steps hand on and where it meets, and what nodes say of a gradient that is another."""
+    described = describe(graph)
+    given = [given["sum"] or given["text"] for step in described["steps"] for given in step["given"]]
+    return given, [row["text"] for node in described["nodes"] for row in node["details"] if row["term"] == "gradient"]
+
+
+def test_a_gradient_that_a_hook_made_is_not_called_the_sum() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        x.register_hook(lambda gradient: -gradient)
+        h = x * 3
+        h.register_hook(lambda gradient: gradient * 10)
+        (h * h).sum().backward()
+    given, nodes = told_of(graph)
+    assert given[2] == "path 2 of 2: all have arrived and are added; a hook made [60, 120] of it"
+    assert given[3] == "to a (x): (2,), [180, 360]; a hook made [-180, -360] of it"
+    assert [text.rpartition(": ")[2] for text in nodes] == [
+        "a hook made [-180, -360] of it",
+        "a hook made [60, 120] of it",
+    ]
+
+
+def test_a_gradient_says_what_else_was_added_to_those_that_came_along_the_edges() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        h = nbgrad.tensor([1.0, 2.0], requires_grad=True).sum()
+        nbgrad.autograd.backward([h, h * h])
+    assert told_of(graph)[0][1].endswith(
+        "all have arrived and are added; with what the backward began with here it is 7"
+    )
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    before = x * 2
+    with nbgrad.AutogradGraph() as graph:
+        (before + x).sum().backward()
+    assert told_of(graph)[0][2].endswith("[1, 1]; a hook, or an op that ran before this graph, made [3, 3] of it")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.complex64])
+@pytest.mark.parametrize("shape", [(3,), (40, 50)])
+def test_rounding_is_no_hook(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.randn(*shape, dtype=dtype, requires_grad=True)
+        x.register_hook(lambda gradient: None)
+        y = x * x.sin() - x
+        (y * y + x * y + x).abs().mean().backward()
+    assert told_of(graph)[1] == []
+
+
 def test_a_step_is_told_once_however_many_get_something(monkeypatch: pytest.MonkeyPatch) -> None:
     with nbgrad.AutogradGraph() as graph:
         parts = [nbgrad.tensor([float(at)], requires_grad=True) for at in range(5)]
