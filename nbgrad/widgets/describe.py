@@ -176,7 +176,8 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
 def _label(fact: Fact) -> list[str]:
     title = fact.name or fact.kind
     if fact.op is not None:
-        title = f"{fact.name} = {fact.op.name}" if fact.name else fact.op.name
+        names = f"{fact.name}, …" if fact.several else fact.name
+        title = f"{names} = {fact.op.name}" if fact.name else fact.op.name
     lines = [title, _kind_text(fact.shape, fact.dtype)]
     if fact.shape == () and fact.value is not None and fact.value.raw is not None:
         after = "" if fact.since is None or fact.since.what is None else f" after {fact.since.what}"
@@ -187,7 +188,8 @@ def _label(fact: Fact) -> list[str]:
 def _gradient(fact: Fact, gradient: Stats) -> str:
     """The line of the backward: the number or the norm, and that of a ``.grad`` that is not the same."""
     held = None if fact.since is None else fact.since.grad
-    return f"∇ {amount(gradient)}" + ("" if held is None else f", .grad {amount(held)}")
+    whose = " of one result" if fact.several else ""
+    return f"∇ {amount(gradient)}{whose}" + ("" if held is None else f", .grad {amount(held)}")
 
 
 @cache
@@ -214,8 +216,7 @@ def _edges(facts: list[Fact], ids: dict[int, str], unkept: set[int]) -> list[Edg
                 continue
             undone, came = taken.reduction, taken.gradient
             # An op with several results has one record: of which of them this is, the gradient alone tells.
-            several = source.op is not None and source.op.several
-            shape = came.shape if came is not None and several else source.shape
+            shape = came.shape if came is not None and source.several else source.shape
             back = None if came is None else shape_text(came.shape)
             shapes = [] if undone is None else [made[one.source].shape for one in fact.inputs if one.source in made]
             told = "not kept" if fact.id in unkept and source.kind != "constant" else None

@@ -25,6 +25,11 @@ _KINDS = {
     "outside": "computed before this graph was opened",
 }
 
+_RESULTS = (
+    "several, in one box: its name, shape and value are those of the first, its gradient is that of one of them; each "
+    "has those of its uses below"
+)
+
 
 class NodeOutline(Node):
     """A node without its details and its looks."""
@@ -59,6 +64,7 @@ def details(fact: Fact, saved: Saved | None) -> list[Detail]:
         ("name", fact.name),
         ("what", "a loss" if fact.root and is_loss(fact) else _KINDS.get(kind_of(fact.kind, fact.name))),
         ("block", _block(fact.scope)),
+        ("results", _RESULTS if fact.several else None),
         ("shape", shape_text(fact.shape)),
         ("dtype", _dtype(fact.dtype, fact.device)),
         *[(name, str(setting)) for name, setting in fact.settings.items() if setting is not None],

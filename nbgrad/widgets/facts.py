@@ -40,6 +40,14 @@ class Fact(NamedTuple):
         return self.kind if self.op is None else self.op.name
 
     @property
+    def several(self) -> bool:
+        """Whether its op has several results with gradients of their own, which go by this one record.
+
+        The name and the value are those of the first, the gradient is that of the one where it arrived last.
+        """
+        return self.op is not None and self.op.several
+
+    @property
     def what(self) -> str:
         """The same, with the user's name of it."""
         return f"{self.kind_or_op} ({self.name})" if self.name else self.kind_or_op

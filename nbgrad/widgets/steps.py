@@ -88,7 +88,7 @@ class Walk:
         """What the step of an op says, and by their edges what its rules handed on."""
         return {
             "title": _title(fact, self._counts[fact.id], len(self._counts)),
-            "incoming": _incoming(fact),
+            "incoming": _incoming(fact, self._came.get(fact.id, [])),
             "given": {edge["id"]: self._given(edge) for edge in self._into.get(self._ids[fact.id], [])},
         }
 
@@ -170,13 +170,22 @@ def _title(fact: Fact, count: int, total: int) -> str:
     return f"Step {count:,} of {total:,}: the rule of {op}{line}"
 
 
-def _incoming(fact: Fact) -> str:
+def _incoming(fact: Fact, came: list[Stats]) -> str:
     assert fact.gradient is not None
-    text = f"{shape_text(fact.gradient.shape)}, {amount(fact.gradient, FEW)}"
+    if fact.several and came and not fact.root:
+        more = f"; and {len(came) - FEW:,} more" if len(came) > FEW else ""
+        return f"of its results, by their uses: {'; '.join(map(_told, came[:FEW]))}{more}"
+    text = _told(fact.gradient)
     return f"{text}: the backward starts here" if fact.root else text
 
 
+def _told(gradient: Stats) -> str:
+    return f"{shape_text(gradient.shape)}, {amount(gradient, FEW)}"
+
+
 def _whose(source: Fact) -> str:
+    if source.several:
+        return f" (a result of {source.kind_or_op})"  # nobody noted which one
     what = source.name or (f"the result of {source.op.name}" if source.op is not None else "")
     return f" ({what})" if what else ""
 
@@ -205,6 +214,10 @@ def _meeting(source: Fact, arrived: int, due: int, changed: str | None) -> str |
     """What the arrival of another gradient at a tensor with several uses means."""
     if due < 2:
         return None
+    if source.several:
+        return f"use {arrived} of {due} of its results: " + (
+            "kept until the others arrive" if arrived < due else "all have arrived"
+        )
     if arrived < due:
         return f"path {arrived} of {due} that meet here: kept until the others arrive"
     if changed is not None:

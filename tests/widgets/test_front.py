@@ -599,7 +599,7 @@ def test_the_uses_of_a_shared_leaf_say_that_they_are_one_tensor(opened: Any) -> 
     uses.nth(2).click()
     expect(tab.locator(".nbg-same")).to_have_count(7)
     expect(tab.locator(".nbg-on.nbg-leaf")).to_have_count(7)
-    expect(details(tab)).to_contain_text("Used by: the gradients that came from them are added")
+    expect(details(tab)).to_contain_text("Used by: their gradients are added")
     expect(details(tab).get_by_role("button", name=re.compile("^mul as a.*value 6"))).to_be_visible()
     screenshot(tab, "view_shared")
     expect(opened(page(lay_out(graphs.shared(4)), "few")).locator(".nbg-leaf")).to_have_count(1)

@@ -59,6 +59,25 @@ def test_paths_that_meet_are_counted_and_summed() -> None:
     ]
 
 
+def test_results_of_one_op_are_not_added_and_none_goes_by_the_name_of_another() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+        p, q = x.split(2)
+        graph.name_variables({"x": x, "p": p, "q": q})
+        (p * 10 + q * 100).sum().backward()
+    described = describe(graph)
+    given = [(given["text"], given["sum"]) for step in described["steps"] for given in step["given"]]
+    assert given[-3:-1] == [
+        ("to a (a result of split): (2,), [100, 100]", "use 1 of 2 of its results: kept until the others arrive"),
+        ("to a (a result of split): (2,), [10, 10]", "use 2 of 2 of its results: all have arrived"),
+    ]
+    assert described["steps"][-1]["incoming"] == "of its results, by their uses: (2,), [10, 10]; (2,), [100, 100]"
+    split = described["nodes"][1]
+    assert (split["label"][0], split["rule"]) == ("p, … = split", "∇ norm 14.14 of one result")
+    (told,) = [row["text"] for row in split["details"] if row["term"] == "results"]
+    assert told.startswith("several, in one box: its name, shape and value are those of the first")
+
+
 def told_of(graph: nbgrad.AutogradGraph) -> tuple[list[str], list[str]]:
     """What the steps hand on and where it meets, and what nodes say of a gradient that is another."""
     described = describe(graph)

@@ -47,7 +47,8 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   const same = (id: string) => original(id) === original(node.id);
   parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
   const uses = description.edges.filter((e) => same(e.source));
-  const added = uses.filter((e) => e.gradient !== null).length > 1 ? ": the gradients that came from them are added" : "";
+  const several = told.details.some(({ term }) => term === "results"); // each has a gradient of its own
+  const added = uses.filter((e) => e.gradient !== null).length > 1 && !several ? ": their gradients are added" : "";
   parts.push(...edgeList(`Used by${added}`, description, uses, "target", select));
   parts.push(
     html("h4", {}, "Show only"),
