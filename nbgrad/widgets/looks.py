@@ -40,15 +40,15 @@ def smaller(numbers: Numbers) -> Numbers:
 def look(stats: Stats) -> Look:
     """What the numbers of a tensor look like, as far as they are known."""
     values = stats.array
-    if values is None or values.ndim == 0 or values.size == 0 or values.dtype.kind not in "fiub":
+    if values is None or values.ndim == 0 or values.size == 0 or values.dtype.kind not in "fiubc":
         values = None
     found: Look = {"facts": facts(stats), "columns": 0, "levels": "", "cells": [], "bars": [], "low": "", "high": ""}
     if values is not None:
-        table = tiled(values.astype(np.float64))
+        table = tiled(np.abs(values) if values.dtype.kind == "c" else values.astype(np.float64))
         found["columns"] = table.shape[1]
         found["levels"] = _levels(table)
         if table.size <= WRITTEN:
-            written = number if values.dtype.kind == "f" else str
+            written = number if values.dtype.kind in "fc" else str
             found["cells"] = [written(value) for value in tiled(values).ravel().tolist()]
         if table.size > 8:
             found["bars"] = _percent(_counts(table))
@@ -64,7 +64,7 @@ def look(stats: Stats) -> Look:
 def amount(stats: Stats, most: int = 1) -> str:
     """What there is of a gradient in a few words: its numbers, with their signs, if there are at most so many."""
     values = stats.array
-    if values is None or not 0 < values.size <= most or values.dtype.kind not in "fiub":
+    if values is None or not 0 < values.size <= most or values.dtype.kind not in "fiubc":
         return f"norm {number(stats.norm)}"
     numbers = ", ".join(map(scalar, values.ravel().tolist()))
     return numbers if values.size == 1 else f"[{numbers}]"

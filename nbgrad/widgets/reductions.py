@@ -113,9 +113,9 @@ class _Shaped:
 def _sums(undone: Undone, unreduced: Stats) -> list[str]:
     """The first few kept numbers, each with what was added for it."""
     values = unreduced.array
-    if values is None or values.size == 0 or values.dtype.kind != "f" or values.shape != undone.source:
+    if values is None or values.size == 0 or values.dtype.kind not in "fc" or values.shape != undone.source:
         return []
-    values = values.astype(np.float64)
+    values = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
     kept = [dim for dim in range(values.ndim) if dim not in undone.dims]
     terms = values.transpose([*kept, *undone.dims]).reshape(-1, undone.terms)
     names = _indices(undone.target)
@@ -133,6 +133,7 @@ def _indices(shape: tuple[int, ...]) -> list[str]:
 
 def _sum(terms: Any) -> str:
     shown = [number(term) for term in terms[:_TERMS].tolist()]
-    text = " + ".join(f"({term})" if term.startswith("-") and position else term for position, term in enumerate(shown))
+    closed = [f"({term})" if term.endswith("j") or (at and term[0] == "-") else term for at, term in enumerate(shown)]
+    text = " + ".join(closed)
     more = f" + … ({len(terms) - _TERMS:,} more)" if len(terms) > _TERMS else ""
-    return f"{text}{more} = {number(float(terms.sum()))}"
+    return f"{text}{more} = {number(terms.sum().item())}"

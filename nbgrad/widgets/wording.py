@@ -11,7 +11,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} µs"
 
 
-def number(value: float) -> str:
+def number(value: complex) -> str:
     """A number as every rendering writes it: four significant digits, the same on every machine."""
     return f"{value:.4g}"
 
@@ -37,4 +37,4 @@ def byte_text(size: int) -> str:
 
 def scalar(value: object) -> str:
     """A Python number."""
-    return number(value) if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float | complex) else str(value)

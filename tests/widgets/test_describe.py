@@ -134,6 +134,26 @@ def test_what_was_broadcast_is_called_as_the_user_calls_it() -> None:
     assert called == ["b, the a of sub,", "a, the b of sub,", "the result of exp, the b of mul,"]
 
 
+def test_complex_numbers_are_written_out_as_others_are() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        z = nbgrad.tensor(1.5 + 2j, requires_grad=True)
+        w = nbgrad.tensor([1 + 1 / 3 * 1j, complex(0, -2)], requires_grad=True)
+        (z * w).real.sum().backward()
+    described = describe(graph)
+    assert node(described, "z")["label"][2] == "value 1.5+2j"
+    assert node(described, "z")["rule"] == "∇ 1+1.667j"
+    value, gradient = node(described, "w")["value"], node(described, "w")["gradient"]
+    assert value is not None
+    assert gradient is not None
+    assert value["cells"] == ["1+0.3333j", "0-2j"]
+    assert gradient["cells"] == ["1.5-2j", "1.5-2j"]
+    assert len(value["levels"]) == 2
+    assert edge(described, "w", "mul")["gradient"] == "(2,), [1.5-2j, 1.5-2j]"
+    reduction = edge(described, "z", "mul")["reduction"]
+    assert reduction is not None
+    assert reduction["sums"] == ["grad = (1-0.3333j) + (0+2j) = 1+1.667j"]
+
+
 @pytest.mark.parametrize(
     "stretch", [lambda b: b.expand(2, 3), lambda b: nbgrad.broadcast_to(b, (2, 3)), lambda b: b.expand(2, -1)]
 )
