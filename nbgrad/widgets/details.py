@@ -67,13 +67,23 @@ def details(fact: Fact, saved: Saved | None) -> list[Detail]:
         ("results", _RESULTS if fact.several else None),
         ("shape", shape_text(fact.shape)),
         ("dtype", _dtype(fact.dtype, fact.device)),
-        *[(name, str(setting)) for name, setting in fact.settings.items() if setting is not None],
+        *[(name, _setting(setting)) for name, setting in fact.settings.items() if setting is not None],
         *[(taken.name, f"the number {taken.literal}") for taken in fact.inputs if taken.literal is not None],
         ("source", _source_line(fact)),
         ("saved for the backward", None if saved is None else str(saved)),
         *_since(fact.since),
     ]
     return [Detail(term=term, text=text) for term, text in rows if text]
+
+
+def _setting(value: Any) -> str:
+    """A setting as the user wrote it: a slice with colons."""
+    if isinstance(value, slice):
+        start, stop, step = ["" if part is None else str(part) for part in (value.start, value.stop, value.step)]
+        return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+    if isinstance(value, tuple) and any(isinstance(part, slice) for part in value):
+        return ", ".join(map(_setting, value))
+    return "..." if value is Ellipsis else str(value)
 
 
 def _since(since: Since | None) -> list[tuple[str, str | None]]:

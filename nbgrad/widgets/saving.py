@@ -16,15 +16,19 @@ class Saved(NamedTuple):
         names: of the inputs, results and settings that its rules name.
         size: bytes of the tensors among them whose shapes are in the fact.
         whole: whether that is all of it.
+        tensors: whether a tensor is among them; else they are shapes and numbers, which take no memory worth a word.
     """
 
     names: tuple[str, ...]
     size: int
     whole: bool
+    tensors: bool
 
     def __str__(self) -> str:
         if not self.names:
             return "nothing" if self.whole else "what its forward asked for"
+        if self.whole and not self.tensors:
+            return f"no tensor, only {', '.join(self.names)}"
         return f"{', '.join(self.names)}: {'' if self.whole else 'at least '}{byte_text(self.size)}"
 
 
@@ -43,7 +47,8 @@ def saved_by(facts: list[Fact]) -> dict[int, Saved]:
         if plan is None:
             plan = plans[fact.op, uses] = _plan(fact.op, uses)
         size = sum([size_of[source] for source in {sources[at] for at in plan.inputs}])  # x in x * x is kept once
-        found[fact.id] = Saved(plan.names, size + (size_of[fact.id] if plan.result else 0), plan.whole)
+        size += size_of[fact.id] if plan.result else 0
+        found[fact.id] = Saved(plan.names, size, plan.whole, bool(plan.inputs) or plan.result)
     return found
 
 
