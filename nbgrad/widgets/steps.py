@@ -15,7 +15,10 @@ from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Description, Edge, Given, Node, Step
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.looks import FEW, amount
-from nbgrad.widgets.wording import shape_text
+from nbgrad.widgets.wording import scalar, shape_text
+
+_MOST = 12
+"""With at most so many elements a gradient is written out in a step, where there is room for it."""
 
 
 class StepOutline(Step):
@@ -94,10 +97,11 @@ class Walk:
 
     def _given(self, edge: Edge) -> dict[str, Any]:
         source, due = self._fact_of[edge["source"]], self._due[edge["source"]]
+        came = self._along.get(edge["id"])
         changed = self.changed(source)
         alone = f"; {changed}" if changed is not None and due == 1 else ""
         return {
-            "text": f"to {edge['input']}{_whose(source)}: {edge['gradient']}{alone}",
+            "text": f"to {edge['input']}{_whose(source)}: {edge['gradient'] if came is None else _told(came)}{alone}",
             "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
             "sum": _meeting(source, self._arrived.get(edge["id"], 1), due, changed),
         }
@@ -112,7 +116,7 @@ class Walk:
             or _is_sum(total, came, fact.dtype)
         ):
             return None
-        now = amount(total, FEW)
+        now = _amount(total)
         if fact.root:
             return f"with what the backward began with here it is {now}"
         if self._outside:
@@ -122,6 +126,13 @@ class Walk:
     @cached_property
     def _outside(self) -> bool:
         return any(fact.kind == "outside" for fact in self._facts)
+
+    @cached_property
+    def _along(self) -> dict[str, Stats]:
+        """What came along each edge."""
+        made = {fact.id for fact in self._facts}
+        came = [taken.gradient for fact in self._facts for taken in fact.inputs if taken.source in made]
+        return {edge["id"]: one for edge, one in zip(self._edges, came, strict=True) if one is not None}
 
     @cached_property
     def _came(self) -> dict[int, list[Stats]]:
@@ -180,7 +191,19 @@ def _incoming(fact: Fact, came: list[Stats]) -> str:
 
 
 def _told(gradient: Stats) -> str:
-    return f"{shape_text(gradient.shape)}, {amount(gradient, FEW)}"
+    return f"{shape_text(gradient.shape)}, {_amount(gradient)}"
+
+
+def _amount(gradient: Stats) -> str:
+    """Its numbers in their rows, of a small one; else its norm."""
+    values = gradient.array
+    if values is None or values.ndim < 2 or not 1 < values.size <= _MOST:
+        return amount(gradient, _MOST)
+    return _rows(values.tolist())
+
+
+def _rows(values: Any) -> str:
+    return f"[{', '.join(map(_rows, values))}]" if isinstance(values, list) else scalar(values)
 
 
 def _whose(source: Fact) -> str:
@@ -223,5 +246,5 @@ def _meeting(source: Fact, arrived: int, due: int, changed: str | None) -> str |
     if changed is not None:
         return f"path {arrived} of {due}: all have arrived and are added; {changed}"
     total = source.gradient
-    text = f"; the sum is {amount(total, FEW)}" if total is not None else ""
+    text = f"; the sum is {_amount(total)}" if total is not None else ""
     return f"path {arrived} of {due}: all have arrived and are added{text}"

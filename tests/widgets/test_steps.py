@@ -126,6 +126,19 @@ def test_rounding_is_no_hook(dtype: torch.dtype, shape: tuple[int, ...]) -> None
     assert told_of(graph)[1] == []
 
 
+def test_small_gradients_are_written_in_their_rows() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = nbgrad.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+        b = nbgrad.tensor([0.5, 1.0, -1.0], requires_grad=True)
+        (x * b).pow(2).sum().backward()
+    steps = describe(graph)["steps"]
+    assert steps[2]["incoming"] == "(2, 3), [[1, 4, -6], [4, 10, -12]]"
+    assert [given["text"] for given in steps[2]["given"]] == [
+        "to a (x): (2, 3), [[0.5, 4, 6], [2, 10, 12]]",
+        "to b (b): (3,), [17, 58, -90]",
+    ]
+
+
 def test_a_step_is_told_once_however_many_get_something(monkeypatch: pytest.MonkeyPatch) -> None:
     with nbgrad.AutogradGraph() as graph:
         parts = [nbgrad.tensor([float(at)], requires_grad=True) for at in range(5)]
