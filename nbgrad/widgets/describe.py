@@ -81,6 +81,8 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         }
         nodes.append(node)
     _add_badges(nodes, wrong)
+    raised = failure.scope if failure is not None and failure.id is None else None
+    scopes.id(raised)
     described = Description(
         version=2,
         name=graph.name,
@@ -88,7 +90,7 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         notes=[*_notes(graph, facts, error), *waits.notes],
         nodes=nodes,
         edges=edges,
-        scopes=scopes.described(facts),
+        scopes=scopes.described(facts, raised),
         ops={
             name: op_text(op) for name, op in {fact.op.name: fact.op for fact in facts if fact.op is not None}.items()
         },
@@ -120,9 +122,11 @@ class _Scopes:
             self._ids[scope] = f"s{len(self._ids)}"
         return self._ids[scope]
 
-    def described(self, facts: list[Fact]) -> list[Scope]:
-        """Every scope that was met, with what is in it."""
+    def described(self, facts: list[Fact], raised: CoreScope | None) -> list[Scope]:
+        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no fact."""
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
+        for scope in outwards(raised):
+            ops[scope] += 1
         for fact in facts:
             for scope in outwards(fact.scope):
                 ops[scope] += fact.kind == "op"

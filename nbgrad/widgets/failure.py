@@ -29,7 +29,6 @@ def with_failure(
     where = ids.get(failure.id or 0)
     if where is None and failure.frame is None:
         where = f"n{len(nodes)}"
-        scopes = {scope["id"] for scope in description["scopes"]}
         scope = scope_id(failure.scope)
         given = [one for one in failure.operands if one.what != "None"]
         for operand in given:
@@ -37,14 +36,16 @@ def with_failure(
             if source is None:
                 source = f"n{len(nodes) + 1}"
                 known = [Detail(term="shape and dtype", text=operand.what)]
-                nodes.append(_node(source, kind_of(operand.kind, operand.name), _operand_label(operand), known))
+                taken = _node(source, kind_of(operand.kind, operand.name), _operand_label(operand), known)
+                taken["scope"] = scope if operand.kind == "parameter" else None
+                nodes.append(taken)
             edges.append(_edge(f"e{len(edges)}", source, where, operand))
         details = [Detail(term=one.input, text=one.what) for one in given]
         if failure.place is not None:
             details.append(Detail(term="source", text=str(failure.place)))
         details.append(Detail(term="error", text=failure.message))
         node = _node(where, "failed", [failure.op, f"raised {kind}"], details)
-        node["scope"] = scope if scope in scopes else None
+        node["scope"] = scope
         node["op"] = failure.op if failure.op in description["ops"] else None
         nodes.append(node)
     for node in nodes:

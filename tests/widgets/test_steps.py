@@ -367,6 +367,19 @@ def test_an_op_that_raised_is_drawn_with_what_it_was_given() -> None:
     assert drawable(described, 300)["nodes"][-1]["badges"][0]["kind"] == "failed"
 
 
+def test_an_op_that_raised_is_drawn_in_its_module() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Sequential(nn.Linear(7, 1), nn.Tanh()))
+    with nbgrad.AutogradGraph() as graph, pytest.raises(RuntimeError) as raised:
+        net(nbgrad.ones(5, 4))
+    described = describe(graph, raised.value)
+    scopes = {scope["id"]: scope for scope in described["scopes"]}
+    failed = described["nodes"][-1]
+    *_, inner, around = (scopes[node["scope"]] for node in described["nodes"] if node["scope"] is not None)
+    assert failed["kind"] == "failed"
+    assert [inner["label"], around["label"], around["folds"]] == ["0 (Linear)", "0 (Linear)", "1 op"]
+    assert scopes[around["parent"] or ""]["label"] == "2 (Sequential)"
+
+
 def test_what_only_the_op_that_raised_was_given_is_what_it_is_and_has_the_users_name() -> None:
     weight, mine = nbgrad.nn.Parameter(torch.ones(2, 1)), nbgrad.tensor([[1.0, 2.0]], requires_grad=True)
     data, before = nbgrad.tensor([[3.0, 4.0]]), nbgrad.tensor([[1.0, 2.0]], requires_grad=True) * 2
