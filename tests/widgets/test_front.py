@@ -135,7 +135,10 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     described = graphs.trained(1, 1)
     tab = opened(page(lay_out(described), "steps"))
     node(tab, "tanh").focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".nbg-chosen")).to_have_count(1)
     tab.keyboard.press("s")
+    expect(tab.locator(".nbg-chosen, .nbg-on")).to_have_count(0)  # it is no part of the walk
     player, slider = tab.get_by_test_id("nbgrad-player"), tab.get_by_test_id("nbgrad-step")
     expect(slider).to_be_focused()
     expect(details(tab).locator("h3")).to_have_text("∇ loss = cross_entropy")

@@ -217,6 +217,10 @@ export class View implements Touched, Keyed, Tools {
 
   #close(): void {
     this.#showPanel(false);
+    this.#unchoose();
+  }
+
+  #unchoose(): void {
     this.chosen?.classList.remove("nbg-chosen");
     this.chosen = null;
     this.scene.paint.highlight(null);
@@ -226,7 +230,7 @@ export class View implements Touched, Keyed, Tools {
   #only(ids: Set<string> | null): void {
     this.scene.paint.only(ids);
     if (ids === null) this.#status.hidden = true;
-    else this.#say(ids.size ? "Only what you asked for is lit. Escape shows everything." : "There is no way between the two. Escape shows everything.");
+    else this.#say(`${ids.size ? "Only what you asked for is lit" : "There is no way between the two"}. Escape shows everything.`);
   }
 
   // --- the tools ------------------------------------------------------------------------------------------------
@@ -313,6 +317,7 @@ export class View implements Touched, Keyed, Tools {
   #step(step: Step | null, at: number): void {
     this.scene.paint.step(step, at);
     if (!step) return this.#close();
+    this.#unchoose(); // it is no part of the walk
     this.#open(stepPanel(this.scene.description, step));
     // First where it leads to, so that as much of the way there is in sight as there is room for.
     for (const { edge } of step.given) this.reveal(this.scene.box(this.scene.edge(edge)?.source ?? ""));
