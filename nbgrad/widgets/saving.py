@@ -29,6 +29,8 @@ class Saved(NamedTuple):
             return "nothing" if self.whole else "what its forward asked for"
         if self.whole and not self.tensors:
             return f"no tensor, only {', '.join(self.names)}"
+        if not self.whole and not self.size:
+            return f"{', '.join(self.names)}, of a size that the picture does not know"
         return f"{', '.join(self.names)}: {'' if self.whole else 'at least '}{byte_text(self.size)}"
 
 
