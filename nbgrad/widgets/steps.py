@@ -5,7 +5,7 @@ order of the steps is the reverse of the record's, without anybody having writte
 """
 
 from collections import Counter, defaultdict
-from functools import cached_property
+from functools import cache, cached_property
 from math import isfinite
 from typing import Any
 
@@ -213,6 +213,9 @@ def _whose(source: Fact) -> str:
     return f" ({what})" if what else ""
 
 
+_eps = cache(lambda dtype: torch.finfo(dtype).eps)
+
+
 def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
     """Whether a gradient can be the sum of those that came, by what is known of them all.
 
@@ -221,11 +224,13 @@ def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
     reach = sum(one.norm for one in came)
     if not (isfinite(reach) and isfinite(total.norm)):
         return True  # there is no telling
-    near = 4 * len(came) * torch.finfo(dtype).eps * reach
+    near = 4 * len(came) * _eps(dtype) * reach
     if total.norm > reach + near:
         return False
     if len(came) == 1:
         (one,) = came
+        if one is total:  # the same record of it: it was kept once
+            return True
         pairs = [(one.norm, total.norm), (one.low, total.low), (one.high, total.high), (one.mean, total.mean)]
     else:
         means = [one.mean for one in came if one.mean is not None and not one.magnitudes]
