@@ -26,6 +26,9 @@ NORMS = ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm")
 PRODUCTS = ("mul", "linear", "matmul", "bmm", "addmm", "einsum", "conv", *NORMS)
 """The ops, or what their names begin with, that multiply the gradient of one input with the other."""
 
+_ADDED = ("bias", "running_mean", "running_var")
+"""What these ops add, subtract or divide by: no gradient is small because one of them is."""
+
 _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
 """The ops whose slope is 0 wherever they have one."""
 
@@ -152,7 +155,7 @@ def _factor(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
         of = made.get(other.source or 0)
         if other is not taken and other.source is None and other.literal == 0:
             return ", because the other factor is the number 0"
-        if other is taken or other.name == "bias" or of is None or of.value is None or of.value.low is None:
+        if other is taken or other.name in _ADDED or of is None or of.value is None or of.value.low is None:
             continue
         most = max(-of.value.low, of.value.high or 0.0)
         later = of.since is not None and of.since.what is not None  # by a step, after which it is not 0 by chance

@@ -154,6 +154,28 @@ def test_a_gradient_too_small_for_half_precision_says_so() -> None:
     assert text.endswith("it is too small for float16. Scale the loss, as optim.GradScaler does")
 
 
+class Twice(nn.Module):
+    """A branch that never learns: its last convolution and the gain of the normalization after it are both 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last, self.norm = nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 1, bias=False), nn.BatchNorm2d(2)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.norm.weight)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        return x + self.norm(self.last(self.first(x)))  # type: ignore[no-any-return]  # a module gives anything
+
+
+def test_the_mean_of_a_normalization_is_no_factor_of_its_gradient() -> None:
+    net = Twice()
+    (text,) = told(lambda: net(nbgrad.randn(4, 2, 3, 3)).square())
+    assert text.endswith(
+        "exactly 0 goes on to input, because weight (2,) is all 0 and gets a gradient of 0 itself, for what it is "
+        "multiplied with is 0 too: so it stays"
+    )
+
+
 def test_all_calls_on_a_line_are_told_of_once() -> None:
     net, scale = nn.Linear(8, 8), nbgrad.zeros(1)
     (text,) = told(lambda: nbgrad.stack([functional.linear(net(SHORT) * scale, WIDE) for _ in range(3)]))
