@@ -103,7 +103,7 @@ def _lasting(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -
     op = "" if fact.op is None else fact.op.name
     if taken.gradient is None or taken.gradient.norm != 0:
         return False
-    if op in _STEPS or underflowed(fact, taken):
+    if op in _STEPS or underflowed(fact, taken, made):
         return True
     if not inside:
         return False
@@ -144,8 +144,9 @@ def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
         return ": all of its inputs to which a gradient came lie where it is flat"
     if op in _STEPS:
         return f": the slope of {op} is 0 everywhere"
-    if underflowed(fact, taken):
-        return f": it is too small for {dtype_name(fact.dtype)}. Scale the loss, as optim.GradScaler does"
+    if underflowed(fact, taken, made):
+        dtype = dtype_name(made[taken.source or 0].dtype)
+        return f": it is too small for {dtype}. Scale the loss, as optim.GradScaler does"
     return _factor(fact, taken, made) if op.startswith(PRODUCTS) else ""
 
 
@@ -177,11 +178,15 @@ def _stays(of: Fact, other: Input) -> str:
     return " and no step moves it"
 
 
-def underflowed(fact: Fact, taken: Input) -> bool:
-    """Whether a gradient became 0 because the element type has no smaller number: that of float16 is 6e-8."""
-    came = fact.gradient
+def underflowed(fact: Fact, taken: Input, made: dict[int, Fact]) -> bool:
+    """Whether a gradient became 0 because the element type has no smaller number: that of float16 is 6e-8.
+
+    The type is that of the input, which the op may have cast, as autocast does before a loss.
+    """
+    came, source = fact.gradient, made.get(taken.source or 0)
     return (
-        fact.dtype is torch.float16
+        source is not None
+        and source.dtype is torch.float16
         and came is not None
         and taken.gradient is not None
         and taken.gradient.norm == 0

@@ -88,7 +88,7 @@ def _ends(
                 continue
             if source.gradient.norm > 2 * went.norm:
                 continue  # others bring it more
-            factor = _factor(fact, taken, moving if went.norm == 0 else rising)
+            factor = _factor(fact, taken, made, moving if went.norm == 0 else rising)
             if factor is not None:
                 yield _End(fact, taken, made[factor])
             elif fact.id in behind:
@@ -140,12 +140,12 @@ def _zeros(of: Fact) -> str:
     return "all 0" if of.value is not None and of.value.norm == 0 and prod(of.shape) > 1 else "0"
 
 
-def _factor(fact: Fact, taken: Input, moving: set[int]) -> int | None:
+def _factor(fact: Fact, taken: Input, made: dict[int, Fact], moving: set[int]) -> int | None:
     """The id of a ``moving`` factor that a gradient is multiplied with on its way to ``taken``, if little goes on."""
     came, went = fact.gradient, taken.gradient
     if fact.op is None or not fact.op.name.startswith(PRODUCTS) or came is None or went is None:
         return None
-    if not 0 < came.norm < inf or went.norm >= SLIGHT * came.norm or underflowed(fact, taken):
+    if not 0 < came.norm < inf or went.norm >= SLIGHT * came.norm or underflowed(fact, taken, made):
         return None
     others = [one for one in fact.inputs if one.name != "bias" and one.source != taken.source]
     known = (one.source for one in others if one.source in moving and one.gradient is not None and one.gradient.norm)

@@ -154,6 +154,18 @@ def test_a_gradient_too_small_for_half_precision_says_so() -> None:
     assert text.endswith("it is too small for float16. Scale the loss, as optim.GradScaler does")
 
 
+def test_so_does_one_that_a_cast_back_to_it_loses() -> None:
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def cast() -> nbgrad.Tensor:
+        with nbgrad.autocast("cpu", dtype=torch.float16):
+            return functional.mse_loss(net(SHORT), torch.ones(16, 1)) * 1e-8
+
+    (text,) = told(cast)
+    assert text.startswith("the gradient ends at to at ")
+    assert text.endswith("it is too small for float16. Scale the loss, as optim.GradScaler does")
+
+
 class Twice(nn.Module):
     """A branch that never learns: its last convolution and the gain of the normalization after it are both 0."""
 
