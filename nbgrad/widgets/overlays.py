@@ -201,9 +201,10 @@ def judgements(facts: list[Fact]) -> dict[Scope, Judgement]:
     beginning = sound[-_BEGINNING:]
     typical = median([sizes[scope] for scope in beginning]) if beginning else 0.0
     usual = median([comes[scope] for scope in beginning]) if beginning else 0.0
+    first = beginning[-1] if beginning and _leads_on(facts, modules[beginning[-1]]) else None
     found: dict[Scope, Judgement] = {}
     for scope, size in sizes.items():
-        kind, said = _judged(scope, size, typical, beginning)
+        kind, said = _judged(scope, size, typical, beginning, first)
         if kind in ("vanishing", "exploding") and usual / _NEAR <= comes[scope] <= usual * _NEAR and comes[scope]:
             kind, said = "sound", ""  # as of the gate before a normalization, which undoes what it does
         found[scope] = Judgement(kind, size, said, modules[scope])
@@ -219,6 +220,19 @@ def _arriving(facts: list[Fact]) -> defaultdict[int, float]:
             for source in {taken.source for taken in fact.inputs if taken.source is not None}:
                 found[source] = max(found[source], size)
     return found
+
+
+def _leads_on(facts: list[Fact], learned: list[Fact]) -> bool:
+    """Whether most of the gradient of what comes before goes through the ops that use ``learned``."""
+    made, own = {fact.id: fact for fact in facts}, {fact.id for fact in learned}
+    for fact in facts:
+        if own.isdisjoint(taken.source or 0 for taken in fact.inputs):
+            continue
+        for taken in fact.inputs:
+            came = made[taken.source].gradient if taken.source in made and taken.source not in own else None
+            if came is not None and taken.gradient is not None and came.norm <= 2 * taken.gradient.norm:
+                return True
+    return False
 
 
 def _modules(facts: list[Fact]) -> dict[Scope, list[Fact]]:
@@ -238,19 +252,27 @@ def _modules(facts: list[Fact]) -> dict[Scope, list[Fact]]:
     return found
 
 
-def _judged(scope: Scope, size: float, typical: float, beginning: list[Scope]) -> tuple[_Kind, str]:
-    """Whether a gradient is of a sound size, and what there is to say of one that is not."""
+def _judged(
+    scope: Scope, size: float, typical: float, beginning: list[Scope], first: Scope | None
+) -> tuple[_Kind, str]:
+    """Whether a gradient is of a sound size, and what there is to say of one that is not.
+
+    Where few modules are there, those before the ``first`` one that it comes through may be the odd ones.
+    """
     if not isfinite(size):
         return "exploding", ": no finite number any more"
     if size == 0:
         return "none", ": exactly zero, nothing here learns from this loss"
+    larger, smaller = size > _FAR * typical, size * _FAR < typical
+    if not (larger or smaller):
+        return "sound", ""
+    than = (
+        f", {number(size / typical)} times larger than" if larger else f", {number(typical / size)} times smaller than"
+    )
+    before = f"{than} in the modules before it: it {'shrinks' if larger else 'grows'} on the way from here to them"
+    if larger and scope is beginning[-1]:
+        return "vanishing", before
+    if smaller and scope is first:
+        return "exploding", before
     others = "other " if scope in beginning else ""  # it is not compared with itself
-    there = f"in the {others}last modules, where the backward begins"
-    if size * _FAR < typical:
-        return "vanishing", f", {number(typical / size)} times smaller than {there}"
-    if size > _FAR * typical and scope is beginning[-1]:
-        shrinks = "in the modules before it: it shrinks on the way from here to them"
-        return "vanishing", f", {number(size / typical)} times larger than {shrinks}"
-    if size > _FAR * typical:
-        return "exploding", f", {number(size / typical)} times larger than {there}"
-    return "sound", ""
+    return "exploding" if larger else "vanishing", f"{than} in the {others}last modules, where the backward begins"

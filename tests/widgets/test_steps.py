@@ -225,6 +225,23 @@ def test_one_of_the_last_modules_is_compared_with_the_others(scale: float, kind:
     assert odd["text"].endswith(f"1e+06 times {size} than in the other last modules, where the backward begins")
 
 
+@pytest.mark.parametrize("aside", [False, True])
+def test_a_last_module_is_not_to_blame_for_gradients_that_explode_before_it(aside: bool) -> None:
+    """It is next to the loss, where they are sound; one that is aside from their way is told of as before."""
+    first, middle, last = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+    with nbgrad.AutogradGraph() as graph:
+        hidden = middle(first(nbgrad.ones(4, 2)))
+        if aside:
+            (last(hidden).sum() * 1e-6 + hidden.sum()).backward()
+        else:
+            last(hidden + (hidden - hidden.detach()) * 1e6).sum().backward()
+    kind, text = [(verdict["kind"], verdict["text"]) for verdict in describe(graph)["verdicts"]][-1]
+    assert kind == ("vanishing" if aside else "exploding")
+    grows = "modules before it: it grows on the way from here to them"
+    than = "other last modules, where the backward begins" if aside else grows
+    assert text.endswith(f" times smaller than in the {than}")
+
+
 def test_the_gradient_that_a_last_norm_lets_through_does_not_explode_there() -> None:
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2)
     with nbgrad.AutogradGraph() as graph:
