@@ -12,7 +12,7 @@ from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import number
 
 CURVES = 40
-"""How many parameters have a curve: the first ones."""
+"""How many parameters have a curve; of more than these, some from the smallest gradient to the largest."""
 
 _COMPARED = 8
 """Structures further apart than this are not compared: a loop that changes its graph in every step has many."""
@@ -59,17 +59,17 @@ def past(frames: list[HistoryFrame], facts: list[Fact], ids: dict[int, str]) -> 
     structures = _structures(frames)
     rows = [_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)]
     learned = [at for at, fact in enumerate(facts) if fact.kind in ("parameter", "leaf")]
-    drawn = learned[:CURVES]
     gradients = _table(rows, lambda record: record.gradient)
+    drawn = _spread(learned, gradients)
     updates = _table([[row[at] for at in drawn] for row in rows], lambda record: record.update)
     scale = _Scale(gradients)
     written = range(len(facts)) if gradients.size <= _WRITTEN else learned
     labels = [(ids[facts[at].id], _whose(facts[at])) for at in drawn]
-    charts = [
-        _chart("gradient norm", "The norm of the gradient of each parameter", _Scale(gradients[:, drawn]), labels)
-    ]
+    some = "" if len(drawn) == len(learned) else f" Drawn are {len(drawn)} of {len(learned)}, from small ones to large."
+    about = "The norm of the gradient of each parameter"
+    charts = [_chart("gradient norm", about, _Scale(gradients[:, drawn]), labels, some)]
     if np.isfinite(updates).any():
-        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE, joined=True), labels))
+        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE, joined=True), labels, some))
     history = History(
         frames=[
             Frame(title=str(frame), value=_value(frame), structure=structure)
@@ -83,6 +83,15 @@ def past(frames: list[HistoryFrame], facts: list[Fact], ids: dict[int, str]) -> 
     low, high = number(scale.low), number(scale.high)
     overlay = Overlay(key="history", label="history: gradient norm (log)", low=low, high=high, classes=[])
     return Past(history, norms, {fact.id: letters[at] for at, fact in enumerate(facts)}, [overlay])
+
+
+def _spread(learned: list[int], gradients: Table) -> list[int]:
+    """Which of the ``learned`` are drawn: of many the smallest, the largest and some between, wherever they are."""
+    if len(learned) <= CURVES:
+        return learned
+    ordered = np.argsort(np.nan_to_num(gradients[-1, learned]), kind="stable")
+    places = np.linspace(0, len(learned) - 1, CURVES).round().astype(int)
+    return [learned[at] for at in sorted(ordered[places].tolist())]
 
 
 def _value(frame: HistoryFrame) -> str:
@@ -164,12 +173,15 @@ class _Scale:
         return [bytes(column).decode() for column in bytes_.T]
 
 
-def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]]) -> Chart:
-    """A curve for each column of the scale's numbers, which are those of the nodes with these labels."""
+def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]], some: str) -> Chart:
+    """A curve for each column of the scale's numbers, which are those of the nodes with these labels.
+
+    There may be more of which ``some`` tells.
+    """
     guided = "" if scale.guide is None else _GUIDED
     return Chart(
         title=title,
-        text=f"{about}, {scale}.{guided}",
+        text=f"{about}, {scale}.{some}{guided}",
         guide=None if scale.guide is None else round(100 * float(scale.at(np.array(scale.guide)))),
         curves=[
             Curve(node=node, label=label, heights=scale.heights(at), text=_course(scale.table[:, at].tolist()))

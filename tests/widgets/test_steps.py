@@ -12,6 +12,7 @@ from nbgrad.core.observer import Observer
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.fold import drawable, fold
 from nbgrad.widgets.folding import Folding
+from nbgrad.widgets.frames import CURVES
 from nbgrad.widgets.looks import tiled
 from nbgrad.widgets.runs import runs
 from nbgrad.widgets.steps import Walk
@@ -491,6 +492,19 @@ def test_the_maps_of_a_convolution_lie_side_by_side() -> None:
     ]
     assert tiled(np.arange(3)).shape == (1, 3)
     assert tiled(np.arange(24).reshape(2, 3, 4)).shape == (3, 8)
+
+
+def test_of_many_parameters_the_smallest_gradient_has_a_curve_wherever_it_is() -> None:
+    net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(30)])
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(2):
+            outs = [layer(nbgrad.ones(1, 2)) * (1e-9 if at == 27 else 1 + at) for at, layer in enumerate(net)]
+            sum(out.sum() for out in outs).backward()
+    (chart,) = describe(graph)["history"]["charts"]
+    assert len(chart["curves"]) == CURVES
+    assert "Linear: bias" in [curve["label"] for curve in chart["curves"] if curve["heights"] == [0, 0]]
+    assert chart["text"].startswith("The norm of the gradient of each parameter, from 1.414e-09 to ")
+    assert chart["text"].endswith(f" Drawn are {CURVES} of 60, from small ones to large.")
 
 
 def test_a_chart_is_of_its_own_curves_and_one_that_stays_is_drawn_in_the_middle() -> None:
