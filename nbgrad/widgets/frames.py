@@ -191,7 +191,8 @@ def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]],
 
 
 def _whose(fact: Fact) -> str:
-    scopes = f"{fact.scope.label}: " if fact.scope is not None else ""
+    """Its name, with the whole path: the layers of all blocks are called alike."""
+    scopes = f"{' > '.join(fact.scope.path())}: " if fact.scope is not None else ""
     return f"{scopes}{fact.name or fact.kind}"
 
 

@@ -494,6 +494,16 @@ def test_the_maps_of_a_convolution_lie_side_by_side() -> None:
     assert tiled(np.arange(24).reshape(2, 3, 4)).shape == (3, 8)
 
 
+def test_a_curve_says_in_which_of_the_blocks_its_parameter_is() -> None:
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(2, 2, bias=False)) for _ in range(2)])
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(2):
+            net(nbgrad.ones(1, 2)).sum().backward()
+    (chart,) = describe(graph)["history"]["charts"]
+    block = "Sequential > {} (Sequential) > 0 (Linear): weight"
+    assert [curve["label"] for curve in chart["curves"]] == [block.format(0), block.format(1)]
+
+
 def test_of_many_parameters_the_smallest_gradient_has_a_curve_wherever_it_is() -> None:
     net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(30)])
     with nbgrad.AutogradGraph() as graph:
