@@ -17,6 +17,14 @@ _MORE = 1.01
 _RUN = 4
 """So many frames in turn have to show it: one may be of a hard batch."""
 
+_SHORT = 2
+"""So many are enough where the loss is no finite number after them."""
+
+_BEYOND = 0.5
+"""A step that changes parameters by more of their size than this leaves little of what they had learned."""
+
+_SMALLER = "Try a smaller learning rate, inputs of a size near 1, or nn.utils.clip_grad_norm_()."
+
 _STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
 
 
@@ -90,20 +98,34 @@ def _look(frame: HistoryFrame, at: int) -> tuple[str, str | None, tuple[str, ...
 def grown(frames: Sequence[HistoryFrame]) -> str | None:
     """That the loss of a loop grew without bound, if it did: up to the last frame in which it is a finite number."""
     known = [frame for frame in frames if frame.loss is not None and alike(frame, frames[-1])]
-    finite = [(frame.number, frame.loss) for frame in known if frame.loss is not None and isfinite(frame.loss)]
+    losses = [(frame.number, frame.loss) for frame in known if frame.loss is not None]
+    finite = [(number, loss) for number, loss in losses if isfinite(loss)]
     start = len(finite) - 1
     while start > 0 and finite[start - 1][1] < finite[start][1]:
         start -= 1
-    if len(finite) - start < _RUN:
-        return None
+    sound = len(finite) == len(losses)
+    far = bool(finite) and finite[-1][1] >= _FAR * max(abs(finite[start][1]), abs(finite[0][1]))
+    if not far or len(finite) - start < (_RUN if sound else _SHORT):
+        return _leapt(known, [loss for _, loss in finite]) if sound else None
     (since, least), (until, most) = finite[start], finite[-1]
-    if most < _FAR * max(abs(least), abs(finite[0][1])):
-        return None
     return (
         f"the loss has grown from {number(least)} in backward {since:,} to {number(most)} in backward {until:,}: each "
-        "step goes further than the one before. Try a smaller learning rate, inputs of a size near 1, or "
-        "nn.utils.clip_grad_norm_()."
+        f"step goes further than the one before. {_SMALLER}"
     )
+
+
+def _leapt(frames: Sequence[HistoryFrame], losses: list[float]) -> str | None:
+    """That a loss became far larger with one step, which changed parameters beyond recognition, and stayed there."""
+    for at in range(1, len(losses) - _RUN + 1):
+        before = max(map(abs, losses[:at]))
+        moved = sorted(one.update for one in frames[at - 1].parameters if one.update is not None)
+        if moved and moved[len(moved) // 2] > _BEYOND and min(losses[at:]) > _FAR * before:
+            return (
+                f"the loss has grown from {number(losses[at - 1])} in backward {frames[at - 1].number:,} to "
+                f"{number(losses[at])} in backward {frames[at].number:,} and stays as large: the step between them "
+                f"changed a typical parameter by {number(moved[len(moved) // 2])} times its size. {_SMALLER}"
+            )
+    return None
 
 
 def added_up(facts: list[Fact], frames: Sequence[HistoryFrame]) -> list[Fact]:

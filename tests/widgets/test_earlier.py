@@ -1,5 +1,6 @@
 """What went wrong in an earlier backward of a loop, as a finding of the last one."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -102,6 +103,37 @@ def test_a_loss_that_grew_without_bound_says_so(steps: int) -> None:
         "nn.utils.clip_grad_norm_()."
     )
     assert len(texts) == (1 if steps == 10 else 2)
+
+
+def test_one_that_is_no_number_after_few_steps_says_so_too() -> None:
+    nbgrad.manual_seed(0)
+    net = nn.Linear(3, 1)
+    optimizer = optim.SGD(net.parameters(), lr=1.0)
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(6):
+            optimizer.zero_grad()
+            (regression(net, step) ** 2).backward()
+            optimizer.step()
+    (text,) = [text["text"] for text in describe(graph)["problems"] if "the loss has grown" in text["text"]]
+    assert re.match(r"the loss has grown from \S+ in backward 1 to \S+ in backward [23]: each step goes further", text)
+
+
+def test_one_that_leaps_with_a_step_and_stays_there_names_the_step() -> None:
+    nbgrad.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8), nn.LeakyReLU(0.5), nn.Linear(8, 8), nn.LeakyReLU(0.5), nn.Linear(8, 1))
+    optimizer = optim.Adam(net.parameters(), lr=9.0)
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(8):
+            optimizer.zero_grad()
+            regression(net, step).backward()
+            optimizer.step()
+    texts = [problem["text"] for problem in describe(graph)["problems"]]
+    assert len(texts) == 1
+    assert re.match(
+        r"the loss has grown from \S+ in backward 1 to \S+ in backward 2 and stays as large: the step between them "
+        r"changed a typical parameter by \S+ times its size. Try a smaller learning rate, ",
+        texts[0],
+    )
 
 
 def test_a_loss_that_falls_or_that_is_another_one_has_not_grown() -> None:
