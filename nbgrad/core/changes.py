@@ -37,7 +37,7 @@ class Changes:
             self._alone[memory_of(changed[0])] = (changed[0]._version, (what, place, self.backwards))
         elif changed:
             # Where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick.
-            key = id(changed[0]) + len(changed)
+            key = id(changed[0]) + id(changed[-1]) + len(changed)  # of heads that take turns one body is the first
             known = self._last.get(key)
             held = known[0] if known is not None and _same(known[0], changed) else [ref(data) for data in changed]
             self._last[key] = (held, [data._version for data in changed], (what, place, self.backwards))
