@@ -36,6 +36,9 @@ class Unreached:
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
         id: that of its record, if it has one.
+        moved: whether something has changed its values since a backward: a step that follows another loss, or a copy
+            of what has learned.
+        held: whether an optimizer holds it.
     """
 
     name: str | None
@@ -44,9 +47,16 @@ class Unreached:
     reason: str
     place: Place | None = None
     id: int | None = None
+    moved: bool = False
+    held: bool = False
+
+    @property
+    def what(self) -> str:
+        """Its name and shape."""
+        return f"{self.name or 'a tensor'} {self.shape}"
 
     def __str__(self) -> str:
-        return f"{self.name or 'a tensor'} {self.shape}: {self.reason}"
+        return f"{self.what}: {self.reason}"
 
     __repr__ = __str__
 
@@ -148,8 +158,9 @@ class Paths:
             named = [(None, tensor) for tensor in distinct if tensor.requires_grad]
         # A leaf whose data were replaced since has another origin now.
         given = {id(held()) for seq, held in self._leaves.items() if seq in self._reached}
+        optimizers = optimized()
         return [
-            self._missing(name, tensor)
+            self._missing(name, tensor, optimizers)
             for name, tensor in named
             if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
         ]
@@ -194,9 +205,14 @@ class Paths:
     def _called(self, tensor: Tensor) -> str | None:
         return _path(tensor, self._scope(tensor)) or name_of(tensor.origin)
 
-    def _missing(self, name: str | None, tensor: Tensor) -> Unreached:
+    def _missing(self, name: str | None, tensor: Tensor, optimizers: set[int]) -> Unreached:
         return Unreached(
-            name or self._called(tensor), tuple(tensor.shape), *self._why(tensor), record_id(tensor.origin)
+            name or self._called(tensor),
+            tuple(tensor.shape),
+            *self._why(tensor),
+            record_id(tensor.origin),
+            moved=memory_of(tensor.data) in self._changed,
+            held=id(tensor) in optimizers,
         )
 
     def _scope(self, tensor: Tensor) -> Scope | None:

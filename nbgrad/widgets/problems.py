@@ -1,5 +1,6 @@
 """What a reader must know of: where a NaN begins, what no gradient reached, broadcasts that nobody meant."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from math import inf
 from typing import Any
@@ -11,6 +12,7 @@ from nbgrad.core.contents import differentiable
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame
 from nbgrad.core.stats import Stats
+from nbgrad.core.unreached import Unreached
 from nbgrad.widgets import earlier
 from nbgrad.widgets.description import Edge, Problem
 from nbgrad.widgets.evaluating import evaluating
@@ -24,6 +26,9 @@ from nbgrad.widgets.waiting import Waiting
 from nbgrad.widgets.wording import counted
 
 _MOST = 20
+
+_NAMED = 3
+"""So many names stand in one finding."""
 
 
 def problems(
@@ -242,11 +247,34 @@ def _added_up(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]
 
 
 def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
-    missing = [one for one in graph.unreached() if one.kind != "no backward"]
+    """What no gradient reached though it is to learn; what ends in one place and has no box is told of once.
+
+    What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
+    network to learn that is looked at inside ``no_grad`` and is in no optimizer, where another is.
+    """
+    learning = graph.update is not None
+    missing: defaultdict[tuple[str, str | None], list[Unreached]] = defaultdict(list)
+    for one in graph.unreached():
+        target = learning and one.kind == "no_grad" and not one.held
+        if one.kind != "no backward" and not one.moved and not target:
+            missing[one.reason, ids.get(one.id or 0)].append(one)
     # An earlier backward may have given it one, as that of another loss does.
     words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"
-    found = [Problem(kind="unreached", text=f"{words} {one}", node=ids.get(one.id or 0)) for one in missing]
+    found = [
+        Problem(
+            kind="unreached", text=f"{words} {_first([one.what for one in several])}: {several[0].reason}", node=node
+        )
+        for (_, node), several in missing.items()
+    ]
     return _some(found, "that no gradient reached")
+
+
+def _first(names: list[str]) -> str:
+    """All of a few names; of more the first ones, and the last."""
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    others = counted(len(names) - _NAMED + 1, "other")
+    return f"{', '.join(names[: _NAMED - 1])} and {others}, the last of them {names[-1]}"
 
 
 def _unheld(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], told: set[int]) -> list[Problem]:

@@ -8,7 +8,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn, optim
-from nbgrad.nn.functional import scaled_dot_product_attention, softmax
+from nbgrad.nn.functional import mse_loss, scaled_dot_product_attention, softmax
 from nbgrad.widgets.describe import describe
 
 
@@ -85,10 +85,45 @@ class Cut(nbgrad.nn.Module):
 def test_an_unreached_parameter_is_called_by_its_path(recorded: bool) -> None:
     net = Cut()
     texts = found(lambda: net(nbgrad.ones(3, 2), recorded))
-    assert [text.partition(":")[0] for text in texts] == [
-        "No gradient reached a.weight (1, 2)",
-        "No gradient reached a.bias (1,)",
-    ]
+    assert [text.partition(":")[0] for text in texts] == ["No gradient reached a.weight (1, 2), a.bias (1,)"]
+
+
+def test_all_that_one_place_cuts_off_is_told_of_once() -> None:
+    net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(5)])
+    (text,) = found(lambda: net[4](net[:4](nbgrad.ones(3, 2)).detach()))
+    assert text.startswith(
+        "No gradient reached 0.weight (2, 2), 0.bias (2,) and 6 others, the last of them 3.bias (2,): the result of "
+    )
+
+
+def test_what_learns_from_another_loss_is_not_said_to_have_no_gradient() -> None:
+    """Two heads that take turns."""
+    body, *heads = nn.Linear(2, 2), nn.Linear(2, 1), nn.Linear(2, 1)
+    optimizers = [optim.SGD([*body.parameters(), *head.parameters()], lr=0.1) for head in heads]
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(4):
+            optimizers[step % 2].zero_grad()
+            both = [head(body(nbgrad.ones(3, 2))) for head in heads]
+            both[step % 2].square().mean().backward()
+            optimizers[step % 2].step()
+    assert describe(graph)["problems"] == []
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_network_that_is_looked_at_inside_no_grad_is_not_accused_if_no_optimizer_holds_it(learns: bool) -> None:
+    """As the target of Q-learning is not, until it is copied."""
+    net, target = nn.Linear(2, 1), nn.Linear(2, 1)
+    optimizer = optim.SGD([*net.parameters(), *(target.parameters() if learns else ())], lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(2):
+            with nbgrad.no_grad():
+                wanted = target(nbgrad.ones(3, 2))
+            optimizer.zero_grad()
+            mse_loss(net(nbgrad.ones(3, 2)), wanted).backward()
+            optimizer.step()
+    texts = [problem["text"].partition(":")[0] for problem in describe(graph)["problems"]]
+    held = ["The last backward gave no gradient to Linear.weight (1, 2), Linear.bias (1,)"]
+    assert texts == (held if learns else [])
 
 
 def test_a_parameter_of_a_module_called_alone_bears_its_class() -> None:
