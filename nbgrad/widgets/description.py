@@ -229,8 +229,7 @@ class HiddenTensor(TypedDict):
     """A tensor inside a folded node that is learned, over the frames."""
 
     label: str  # with the modules that it is in
-    norms: list[str]  # these two as those of a node
-    past: str
+    norms: list[str]  # as those of a node
 
 
 class Hidden(TypedDict):

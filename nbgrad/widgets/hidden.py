@@ -43,7 +43,6 @@ def _learned(description: Description, where: dict[str, str]) -> list[HiddenTens
         HiddenTensor(
             label=" › ".join([scopes[one]["label"] for one in scope_path(scopes, node["scope"])] + node["label"][:1]),
             norms=node["norms"],
-            past=node["past"],
         )
         for node in description["nodes"]
         if node["id"] in where and node["kind"] in ("parameter", "leaf") and node["norms"]

@@ -221,6 +221,12 @@ def test_history_is_scrubbed_and_two_frames_are_compared(opened: Any) -> None:
     names = tab.get_by_test_id("nbgrad-norms").locator("td:first-child").all_text_contents()
     assert len(set(names)) == len(names), "a name that repeats has the path of its module before it"
     assert "Sequential › 4 (Linear) › weight" in names
+    for was, sign, now in (
+        tab.get_by_test_id("nbgrad-norms")
+        .locator("tr")
+        .evaluate_all("all => all.map(row => [...row.cells].slice(1).map(cell => cell.textContent))")
+    ):
+        assert sign == ("=" if was == now else "▲" if float(now) > float(was) else "▼"), "of any size"
     table = tab.get_by_test_id("nbgrad-norms")
     assert table.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth"), "long paths wrap"
     screenshot(tab, "view_history")

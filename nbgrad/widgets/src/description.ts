@@ -163,7 +163,6 @@ export interface HiddenReduction {
 export interface HiddenTensor {
   label: string;
   norms: string[];
-  past: string;
 }
 
 export interface Hidden {

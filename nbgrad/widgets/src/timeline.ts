@@ -124,11 +124,10 @@ export function differencePanel(description: Description, a: number, b: number):
   if (found) parts.push(html("pre", {}, found.lines.join("\n")));
   const body = html("tbody");
   const names = description.nodes.map((node) => node.label[0] ?? "");
-  const add = (name: string, { norms, past }: { norms: string[]; past: string }) => {
+  const add = (name: string, { norms }: { norms: string[] }) => {
     const [was, now] = [norms[a], norms[b]];
     if (!was && !now) return;
-    const [low, high] = [past.charCodeAt(a), past.charCodeAt(b)];
-    const sign = was === now ? "=" : high > low ? "▲" : high < low ? "▼" : "≈";
+    const sign = was === now ? "=" : Number(now) > Number(was) ? "▲" : Number(now) < Number(was) ? "▼" : "≠"; // of nan and none
     body.append(html("tr", {}, ...[name, was || "none", sign, now || "none"].map((text) => html("td", {}, text))));
   };
   description.nodes.forEach((node, at) => {
