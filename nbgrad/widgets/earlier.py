@@ -38,10 +38,9 @@ def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fac
     """
     first, *others = bad
     what = "NaN" if any(fact.value is not None and fact.value.nan for fact in bad) else "Inf"
-    scopes = f" in {' > '.join(first.scope.path())}" if first.scope is not None else ""
     more = f" and {counted(len(others), 'other')}" if others else ""
-    where = f"{what} is in {first.name or f'a {first.kind}'} {first.shape}{scopes}{more}"
-    at = next((at for at, frame in enumerate(frames[:-1]) if not finite(frame)), None)
+    where = f"{what} is in {_called(first)}{more}"
+    at = _first_bad(frames)
     if at is None:
         before = frames[-2].number
         if before == frames[-1].number - 1:
@@ -51,7 +50,28 @@ def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fac
     if at and frames[at - 1].number != frame.number - 1:
         since = f"between backward {frames[at - 1].number:,}, which was finite, and backward {frame.number:,}"
         return f"{where} since one of the steps {since}, which was not. {_STOP}"
-    return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames[-1], facts)}. {_STOP}"
+    return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames, facts)}. {_STOP}"
+
+
+def _called(fact: Fact) -> str:
+    scopes = f" in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
+    return f"{fact.name or f'a {fact.kind}'} {fact.shape}{scopes}"
+
+
+def _first_bad(frames: Sequence[HistoryFrame]) -> int | None:
+    return next((at for at, frame in enumerate(frames[:-1]) if not finite(frame)), None)
+
+
+def held(frames: Sequence[HistoryFrame], facts: list[Fact]) -> Fact | None:
+    """A parameter that was not finite in the first bad backward already, when others were: it is where it begins."""
+    at = _first_bad(frames)
+    if at is None or not alike(frames[at], frames[-1]):
+        return None
+    weights = [
+        (fact, one.weight) for fact, one in zip(facts, frames[at].records, strict=True) if one.weight is not None
+    ]
+    bad = [fact for fact, weight in weights if not isfinite(weight)]
+    return bad[0] if 0 < len(bad) < len(weights) else None
 
 
 def finite(frame: HistoryFrame) -> bool:
@@ -60,13 +80,15 @@ def finite(frame: HistoryFrame) -> bool:
     return all(isfinite(one) for one in numbers if one is not None)
 
 
-def _began(frame: HistoryFrame, last: HistoryFrame, facts: list[Fact]) -> str:
+def _began(frame: HistoryFrame, frames: Sequence[HistoryFrame], facts: list[Fact]) -> str:
     """Where it began in the first backward that was not finite."""
     if frame.loss is None:
         return "whose gradients were not finite"
     if not isfinite(frame.loss):
-        return f"whose loss was {number(frame.loss)}: it began in its forward"
-    rule = _rule(frame, facts) if alike(frame, last) else ""
+        one = held(frames, facts)
+        already = "" if one is None else f", with {_called(one)}, where it was already"
+        return f"whose loss was {number(frame.loss)}: it began in its forward{already}"
+    rule = _rule(frame, facts) if alike(frame, frames[-1]) else ""
     return f"whose loss was {number(frame.loss)}: it began in its backward{rule}"
 
 

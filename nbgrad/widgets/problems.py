@@ -113,7 +113,8 @@ def _beginnings(
         text = earlier.spoiled(
             [fact for fact in facts if fact.kind in ("parameter", "leaf") and _bad(fact.value)], frames, facts
         )
-        found = [(learned[0], text), *[(fact, text) for fact, text in found if fact not in learned]]
+        at = earlier.held(frames, facts) or learned[0]
+        found = [(at, text), *[(fact, text) for fact, text in found if fact not in learned]]
     return [
         Problem(kind="nan", text=text, node=ids[fact.id])
         for fact, text in found

@@ -67,6 +67,26 @@ def test_where_a_forward_did_its_loss_tells() -> None:
     assert text == f"{SINCE}whose loss was nan: it began in its forward. {STOP}"
 
 
+def test_a_parameter_that_was_bad_from_the_start_is_named_and_lit() -> None:
+    net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(3)])
+    net[1].weight.data[0, 0] = float("nan")
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(nbgrad.ones(1, 2)).sum().backward()
+            optimizer.step()
+    described = describe(graph)
+    (problem,) = described["problems"]
+    assert (
+        "it began in its forward, with weight (2, 2) in Sequential > 1 (Linear), where it was already."
+        in (problem["text"])
+    )
+    (lit,) = [node for node in described["nodes"] if node["id"] == problem["node"]]
+    (scope,) = [one["label"] for one in described["scopes"] if one["id"] == lit["scope"]]
+    assert (lit["label"][0], scope) == ("weight", "1 (Linear)")
+
+
 def test_between_two_frames_only_those_are_named() -> None:
     (text,) = trained(lambda net, step: of_a_bad_number(net, 2 if step == 20 else 0), 60, history=4)
     assert text.startswith(
