@@ -1,5 +1,6 @@
 """What the description says of a backward: its steps in their real order, its findings, its past."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -224,6 +225,17 @@ def test_one_of_the_last_modules_is_compared_with_the_others(scale: float, kind:
     odd = describe(graph)["verdicts"][2]
     assert odd["kind"] == kind
     assert odd["text"].endswith(f"1e+06 times {size} than in the other last modules, where the backward begins")
+
+
+def test_a_sum_of_inf_and_minus_inf_is_written_and_warns_of_nothing() -> None:
+    bias = nbgrad.tensor([1.0], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        (torch.tensor([[torch.inf], [-torch.inf]]) * (bias + torch.ones(2, 1))).sum().backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        described = describe(graph)
+    (sums,) = [edge["reduction"]["sums"] for edge in described["edges"] if edge["reduction"]]
+    assert sums == ["grad[0] = inf + (-inf) = nan"]
 
 
 @pytest.mark.parametrize("aside", [False, True])
