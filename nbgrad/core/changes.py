@@ -47,14 +47,20 @@ class Changes:
         found = self._found(data)
         return None if found is None else f"{found[0]} at {found[1]}"
 
-    def memories(self) -> set[int]:
+    def memories(self) -> dict[int, int]:
         """Where the memory of every tensor is that is known to have been changed since a backward, whatever it was.
 
         What came before the first one, as an initialisation, is no learning.
+
+        Returns:
+            For each how many backwards had ended when it was changed last.
         """
-        since = [held for held, _, change in self._last.values() if change[2]]
-        kept = [tensor for held in since for one in held if (tensor := one()) is not None]
-        return {*[memory for memory, (_, change) in self._alone.items() if change[2]], *map(memory_of, kept)}
+        found = {memory: change[2] for memory, (_, change) in self._alone.items() if change[2]}
+        for held, _, change in self._last.values():
+            for tensor in [tensor for one in held if (tensor := one()) is not None] if change[2] else ():
+                memory = memory_of(tensor)
+                found[memory] = max(change[2], found.get(memory, 0))
+        return found
 
     def since_backward(self, data: Any) -> tuple[str, Place] | None:
         """The same and where, if no backward has ended since."""

@@ -36,8 +36,8 @@ class Unreached:
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
         id: that of its record, if it has one.
-        moved: whether something has changed its values since a backward: a step that follows another loss, or a copy
-            of what has learned.
+        moved: whether something has changed its values after one of the last backwards: a step that follows another
+            loss, or a copy of what has learned.
         held: whether an optimizer holds it.
     """
 
@@ -60,6 +60,9 @@ class Unreached:
 
     __repr__ = __str__
 
+
+_TURNS = 8
+"""Losses that take turns come by within so many backwards; what has not moved for longer may learn no more."""
 
 Break = tuple[str, str, Place | None]
 """A kind of ``Unreached``, its reason and its place."""
@@ -89,7 +92,7 @@ class Paths:
         facts: the ops of the record, by id.
         tensors: the leaves and constants of the record, weakly, by id.
         uses: what the record has not.
-        changed: where the memory of tensors is that were changed in place.
+        changed: where the memory of tensors is that were changed in place, and after how many backwards.
         backwards: how many ran.
     """
 
@@ -100,7 +103,7 @@ class Paths:
         outer: "dict[int, Record]",
         constants: dict[Any, tuple[ref[Any], int]],
         uses: Uses,
-        changed: set[int],
+        changed: dict[int, int],
         backwards: int,
     ) -> Self:
         """Those of a graph: its ops, what no op in it made, and its constants by their memory."""
@@ -117,7 +120,7 @@ class Paths:
         facts: dict[int, Fact],
         tensors: "dict[int, ref[Any] | None]",
         uses: Uses,
-        changed: set[int],
+        changed: dict[int, int],
         backwards: int,
     ) -> None:
         self._facts = facts
@@ -211,7 +214,7 @@ class Paths:
             tuple(tensor.shape),
             *self._why(tensor),
             record_id(tensor.origin),
-            moved=memory_of(tensor.data) in self._changed,
+            moved=self._changed.get(memory_of(tensor.data), 0) > max(0, self._backwards - _TURNS),
             held=id(tensor) in optimizers,
         )
 
