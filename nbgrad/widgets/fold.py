@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from itertools import groupby
 
 from nbgrad.widgets.clipping import LINE, clipped, with_clipped_details
-from nbgrad.widgets.description import Description, Detail, Edge, Given, Node, Reduction, Scope, Step
+from nbgrad.widgets.description import Description, Detail, Edge, Given, History, Node, Reduction, Scope, Step
 from nbgrad.widgets.folding import Folding, first_folding, homes
 from nbgrad.widgets.hidden import hidden_by
 from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
@@ -92,10 +92,20 @@ def fold(description: Description, folding: Folding, same: list[Run] | None = No
         "edges": merged,
         "steps": _steps(description, where, renamed, nodes),
         "problems": [{**one, "node": where.get(one["node"] or "", one["node"])} for one in description["problems"]],
+        "history": _history(description["history"], where),
         "verdicts": [
             {**one, "scope": drawn_in.get(one["scope"] or "", one["scope"])} for one in description["verdicts"]
         ],
     }
+
+
+def _history(history: History, where: dict[str, str]) -> History:
+    """With curves that lead to the nodes that their parameters are in."""
+    charts = [
+        {**chart, "curves": [{**curve, "node": where.get(curve["node"], curve["node"])} for curve in chart["curves"]]}
+        for chart in history["charts"]
+    ]
+    return {**history, "charts": charts}  # type: ignore[typeddict-item]  # they are charts
 
 
 def _stand_ins(

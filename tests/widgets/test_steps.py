@@ -506,6 +506,12 @@ def test_the_maps_of_a_convolution_lie_side_by_side() -> None:
     assert tiled(np.arange(24).reshape(2, 3, 4)).shape == (3, 8)
 
 
+def test_a_curve_leads_to_the_folded_box_that_its_parameter_is_in() -> None:
+    drawn = drawable(graphs.trained(2, 40), 100)
+    curves = [curve["node"] for chart in drawn["history"]["charts"] for curve in chart["curves"]]
+    assert set(curves) <= {node["id"] for node in drawn["nodes"]}
+
+
 def test_a_curve_says_in_which_of_the_blocks_its_parameter_is() -> None:
     net = nn.Sequential(*[nn.Sequential(nn.Linear(2, 2, bias=False)) for _ in range(2)])
     with nbgrad.AutogradGraph() as graph:
