@@ -1,5 +1,6 @@
 """What the table of options is to IPython: arguments of a magic, help, completions, and ``%config Autograd``."""
 
+import re
 import shlex
 import warnings
 from argparse import SUPPRESS, BooleanOptionalAction
@@ -224,9 +225,12 @@ Autograd: type[_Settings] = type(
 @context_matcher()  # type: ignore[untyped-decorator, unused-ignore]  # IPython's has types in some versions only
 def complete(context: CompletionContext) -> SimpleMatcherResult:
     """Complete commands, options and their values on a line that begins with ``%autograd`` or ``%%autograd``."""
-    words = context.text_until_cursor.split(" ")
+    line = re.sub(r"^\s*(\w+\s*=\s*)?(?=%)", "", context.text_until_cursor)  # as in graph = %autograd last
+    words = re.sub(r"(?<= )(--[\w-]+)=", r"\1 ", line).split(" ")
     magic, before = words[0], [word for word in words[1:-1] if word]
-    if len(words) < 2 or magic not in ("%autograd", MAGIC) or (magic == MAGIC and context.cursor_line):
+    above = context.full_text.split("\n")[: context.cursor_line]
+    in_body = magic == MAGIC and not all(one.startswith("%%") and not one.startswith(MAGIC) for one in above)
+    if len(words) < 2 or magic not in ("%autograd", MAGIC) or in_body:
         return {"completions": []}
     found = [word for word in _possible(magic, before) if word.startswith(words[-1])]
     skipped = len(words[-1]) - len(context.token)  # what the completer takes for a word may begin later

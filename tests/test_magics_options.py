@@ -314,7 +314,7 @@ def completed(text: str, line: int = 0) -> list[str]:
     last = text.split("\n")[line]
     token = re.split(r"[ \t\n`!@#$^&*()=+\[{\]}\\|;:'\",<>?]", last)[-1]
     found = complete(CompletionContext(token, text, len(last), line, None))
-    return [last[: len(last) - len(token)].split(" ")[-1] + one.text for one in found["completions"]]
+    return [re.split("[ =]", last[: len(last) - len(token)])[-1] + one.text for one in found["completions"]]
 
 
 def test_completion_of_commands_options_and_values() -> None:
@@ -329,12 +329,18 @@ def test_completion_of_commands_options_and_values() -> None:
     assert completed("%%autograd --watch --an") == ["--anomaly"]
     assert completed("%autograd on --dir") == ["--direction"]
     assert completed("%autograd help dep") == ["depth"]
+    assert completed("%%autograd --view=te") == ["text"]
+    assert completed("%%autograd --device=cpu --direction=") == ["TB", "LR"]
+    assert completed("graph = %autograd la") == ["last"]
+    assert completed("if here:\n    %autograd on --vi", 1) == ["--view"]
+    assert completed("%%time\n%%autograd --vi", 1) == ["--view"]
     assert completed("%autograd save ") == []
     assert completed("%%autograd --save ") == []
 
 
 def test_the_body_of_a_cell_and_other_lines_are_completed_as_ever(shell: InteractiveShell) -> None:
     assert completed("%%autograd\n%%autograd --d", 1) == []
+    assert completed("%%time\nx = 1\n%%autograd --d", 2) == []
     assert completed("%time --d") == []
     assert completed("x = 1") == []
     shell.user_ns["depth_of_water"] = 1
