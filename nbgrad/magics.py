@@ -222,6 +222,11 @@ def rewrite(lines: list[str]) -> list[str]:
     return [begin, *body]
 
 
+# A terminal asks whether what was typed so far is all of a cell. It must see the magic there, which goes on to an empty
+# line: of the call that stands for it, it would take the first line for a whole cell.
+rewrite.has_side_effects = True  # type: ignore[attr-defined]
+
+
 def load(shell: InteractiveShell) -> None:
     """Add the magics, their completions and settings to ``shell``; a second time changes nothing."""
     if rewrite in shell.input_transformers_cleanup:

@@ -316,6 +316,12 @@ def test_a_cell_that_asks_for_help_gets_it_and_does_not_run(shell: InteractiveSh
     assert "ran" not in shell.user_ns
 
 
+def test_a_cell_that_is_typed_into_a_terminal_goes_on_to_an_empty_line(shell: InteractiveShell) -> None:
+    assert shell.check_complete("%%autograd --view text")[0] == "incomplete"
+    assert shell.check_complete("%%autograd --view text\nx = 1")[0] == "incomplete"
+    assert shell.check_complete("%%autograd --view text\nx = 1\n\n")[0] == "complete"
+
+
 def test_loading_twice_and_unloading_undo_exactly_what_loading_did(one_shell: InteractiveShell) -> None:
     def state() -> tuple[Any, ...]:
         magics = {kind: dict(names) for kind, names in one_shell.magics_manager.magics.items()}
