@@ -116,7 +116,8 @@ class AutogradMagics(Magics):
     @line_magic
     def _autograd_help(self, line: str) -> None:  # noqa: ARG002
         """What a cell that asks for help becomes."""
-        print(self.autograd.parser.format_help())  # noqa: T201
+        text = self.autograd.parser.format_help().removeprefix("::\n\n")  # that is for documentation
+        print(text.replace("  %autograd ", f"  {MAGIC} ", 1))  # noqa: T201  # as the line takes no options of its own
 
     def begin_cell(self, _info: Any) -> None:
         """A cell begins: record it if every cell is to be recorded."""
@@ -138,7 +139,9 @@ class AutogradMagics(Magics):
 
     def _command(self, line: str) -> AutogradGraph | None:
         command, _, rest = line.strip().partition(" ")
-        command = {"": "status", "-h": "help", "--help": "help"}.get(command, command)
+        command = "status" if command == "" else command
+        if asks_for_help(line):
+            command, rest = "help", ""
         if command not in COMMANDS:
             meant = nearest(command, COMMANDS)
             raise UsageError(f"%autograd: there is no command {command}{meant}\nThere are {', '.join(COMMANDS)}.")

@@ -313,6 +313,7 @@ def test_a_cell_that_asks_for_help_gets_it_and_does_not_run(shell: InteractiveSh
     for option in fields(Options):
         assert f"--{option.name.replace('_', '-')}" in shown.stdout
         assert option.metadata["help"].split("; ")[0].split(" to ")[0] in " ".join(shown.stdout.split())
+    assert shown.stdout.startswith("  %%autograd [--name NAME]")
     assert "ran" not in shell.user_ns
 
 

@@ -124,6 +124,9 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
     text = said(shell, "%autograd help")
     assert all(name in text for name in (*COMMANDS, "--strict-broadcast", "--budget", "--view"))
     assert said(shell, "%autograd -h") == text
+    assert said(shell, "%autograd on -h") == said(shell, "%autograd config --view text --help") == text
+    assert said(shell, "%autograd").startswith("cells are recorded that begin with %%autograd"), "nothing is on"
+    assert "view              graph" in said(shell, "%autograd config"), "nothing is set"
     assert said(shell, "%autograd help depth").splitlines() == [
         "--depth: draw modules folded that are nested deeper; default: as far as fits",
         "  value      a whole number, or none",
