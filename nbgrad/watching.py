@@ -17,10 +17,11 @@ from nbgrad.core.strict import warn_here
 from nbgrad.nn.module import Module
 from nbgrad.options import Options, check_known
 from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description import Description, Picture
 from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.view import GraphView
+from nbgrad.widgets.view import GraphView, Still
 
 _watches: "WeakKeyDictionary[Module, Watch]" = WeakKeyDictionary()
 
@@ -70,6 +71,8 @@ class Watch(Observer):
         empty = outline(self.graph)
         self.view = GraphView(empty, lay_out(empty, direction=wanted.direction))
         self.view.picture = b""  # what the view offers is what its first picture has
+        self._still = Still(f"Live view of {self.graph.name}, from its first backward on.")
+        self._drawn: tuple[Description, Picture] | None = None  # since the still picture
         if (before := _watches.get(model)) is not None:
             before.close()  # the cell that made it runs again
         _watches[model] = self
@@ -80,7 +83,7 @@ class Watch(Observer):
 
     def show(self) -> None:
         """Display the view, here too: all that were displayed show the same."""
-        display({"text/plain": f"Live view of {self.graph.name}, from its first backward on."}, raw=True)
+        self._still.display()
         bundle = self.view._repr_mimebundle_()
         if bundle is not None:
             display(bundle[0], metadata=bundle[1], raw=True)
@@ -90,6 +93,7 @@ class Watch(Observer):
         if not self.graph.closed:
             self._refresh()
             self._stop()
+            self._keep(last=True)
         return self.graph
 
     def _stop(self) -> None:
@@ -128,6 +132,13 @@ class Watch(Observer):
     def _end(self, _result: Any) -> None:
         if self._waiting:
             self._refresh()
+        self._keep(last=False)
+
+    def _keep(self, *, last: bool) -> None:
+        """Leave the picture drawn last to whoever opens the notebook without its kernel."""
+        if self._drawn is not None:
+            self._still.show(*self._drawn, last=last)
+            self._drawn = None
 
     def on_backward_end(self) -> None:
         """Draw what the graph, which hears of it first, has just recorded; later if the last picture is too new."""
@@ -157,7 +168,10 @@ class Watch(Observer):
         self.graph.name_variables(variables)
         self.graph.name_variables(dict(self._shell.user_ns))
         description = outline(self.graph)
-        self.view.draw(description, folded_below(description, self._depth), Holdings(self.graph))
+        self._drawn = (
+            description,
+            self.view.draw(description, folded_below(description, self._depth), Holdings(self.graph)),
+        )
         end = perf_counter()
         self._next = end + max(self._every, _SHARE * (end - begin))
 

@@ -204,6 +204,9 @@ def test_in_a_kernel_it_sees_the_cells_that_follow() -> None:
     outputs: list[list[nbformat.NotebookNode]] = [
         [output.data for output in cell.outputs if output.output_type != "stream"] for cell in notebook.cells
     ]
+    assert "the last of 10" in outputs[0][0]["text/plain"], "also where the notebook is opened without its kernel"
+    assert "image/svg+xml" in outputs[0][0]
+    assert "image/png" in outputs[0][0]
     assert "application/vnd.jupyter.widget-view+json" in outputs[0][1]
     assert outputs[1] == []
     assert outputs[2][0]["text/plain"] == "<watch of Sequential: 10 backwards>"

@@ -10,7 +10,7 @@ import anywidget
 import traitlets
 from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 from IPython.core.getipython import get_ipython
-from IPython.display import display
+from IPython.display import DisplayHandle, display
 
 from nbgrad.core.collecting import uncollected
 from nbgrad.widgets.cells import displayed
@@ -71,18 +71,25 @@ class GraphView(anywidget.AnyWidget):
         self.comm.on_close(lambda _message: self.close())
 
     @uncollected()
-    def draw(self, description: Description, folding: Folding | None = None, holdings: Holdings | None = None) -> None:
+    def draw(
+        self, description: Description, folding: Folding | None = None, holdings: Holdings | None = None
+    ) -> Picture:
         """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
 
         Args:
             description: the whole graph, or its outline.
             folding: which modules are folded where the reader has folded and unfolded none.
             holdings: where its numbers are.
+
+        Returns:
+            What is shown.
         """
         self._holdings = holdings
         self._description, self._kept = description, None
         folding = self._folding if self._folding is not None else folding
-        self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
+        picture = lay_out(description, direction=self._direction, folding=folding)
+        self.picture = packed(picture)
+        return picture
 
     def put_away(self) -> None:
         """Keep the graph in as few bytes as it takes: a notebook has the views of all its cells.
@@ -175,6 +182,30 @@ def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
     with suppress(ModuleNotFoundError):  # the SVG says the same; only untrusted notebooks need the PNG
         return {**still, "image/png": png(still["image/svg+xml"])}
     return {**still}
+
+
+class Still:
+    """The output before a live view whose picture changes, for whoever opens the notebook later.
+
+    Args:
+        text: what it says until there is a picture.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._shown: dict[str, str] = {"text/plain": text}
+        self._handle: DisplayHandle | None = None
+
+    def display(self) -> None:
+        """Show it, here too: all that were displayed show the same."""
+        known = True if self._handle is None else self._handle.display_id
+        self._handle = display(self._shown, raw=True, display_id=known) or self._handle
+
+    def show(self, description: Description, picture: Picture, *, last: bool) -> None:
+        """Show this picture in place of what stands there; the PNG, which takes longest, only of the last one."""
+        still = _without_png(description, picture)
+        self._shown = _encoded(_with_png(still)) if last else still
+        if self._handle is not None and _can_send_again():
+            self._handle.update(self._shown, raw=True)
 
 
 def show_text(description: Description) -> None:

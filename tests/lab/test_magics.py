@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 import pytest
@@ -46,7 +47,15 @@ def test_a_live_view_changes_in_place_while_other_cells_run(
     expect(view).to_have_attribute("aria-label", re.compile("backward from loss, the last of 20$"))
     frames = FRAMES // 2 + 1  # every backward of the first half, and the last
     expect(view.get_by_test_id("nbgrad-history")).to_have_text(f"History ({frames})")
+    expect(lab.output(cell, 0)).to_be_hidden()
     lab.screenshot("watch")
+
+    lab.save()
+    lab.shut_down()
+    lab.open(notebook.name)
+    still = lab.output(cell, 0).locator("img")
+    expect(still).to_be_visible()
+    assert "the last of 20" in unquote(still.get_attribute("src") or "")
 
 
 def test_tensors_and_modules_display_themselves(lab: NotebookPage, lab_server: LabServer, notebook: Path) -> None:

@@ -2,7 +2,6 @@
 
 import type { Numbers } from "./description";
 import type { Kernel } from "./numbers";
-import { hideStatic } from "./sibling";
 import { unpack } from "./unpack";
 import { View } from "./view";
 
@@ -48,12 +47,10 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   };
   void redraw();
   for (const event in heard) model.on(event, heard[event]!);
-  const showStatic = hideStatic(el);
   return () => {
     stopped = true;
     for (const event in heard) model.off(event, heard[event]!);
     view?.remove();
-    showStatic();
   };
 }
 
