@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -651,6 +652,59 @@ def test_the_focus_stays_in_the_picture(opened: Any) -> None:
     assert tab.locator(".nbg-folded").count() == 0
     inside = [one["id"] for one in graphs.trained(1, 1)["nodes"] if one["scope"] not in (None, "s0", "s1")]
     assert tab.evaluate(focused) in inside
+
+
+def test_arrows_walk_the_way_that_the_picture_runs(opened: Any) -> None:
+    ways = {"TB": ("Down", "Up", "Right", "Left"), "LR": ("Right", "Left", "Down", "Up")}
+    for direction, (on, back, after, before) in ways.items():
+        tab = opened(page(lay_out(graphs.shared(3), direction=direction), direction))
+        root = tab.locator(".nbg-root")
+        tab.locator(".nbg-node").first.focus()
+        for _ in range(40):
+            if root.evaluate("e => e === document.activeElement"):
+                break
+            tab.keyboard.press(f"Arrow{on}")
+        expect(root).to_be_focused()
+        tab.keyboard.press(f"Arrow{back}")
+        expect(root).not_to_be_focused()
+        places = []
+        along = "x" if direction == "LR" else "y"
+        for key in [before] * 30 + [after] * 30:
+            tab.keyboard.press(f"Arrow{key}")
+            places.append(tab.evaluate(f"document.activeElement.getBoundingClientRect().{along}"))
+        moved = [b - a for a, b in pairwise(places)]
+        assert max(moved[:29]) < 2, "row by row, or column by column"
+        assert min(moved[30:]) > -2
+        assert max(moved[30:]) > 20
+
+
+def test_no_key_of_the_view_reaches_the_notebook(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "letters"))
+    tab.evaluate("window.heard = []; document.addEventListener('keydown', event => window.heard.push(event.key))")
+    for focused in (node(tab, "tanh"), tab.get_by_test_id("nbgrad-fit"), tab.locator(".nbg-stage")):
+        focused.focus()
+        for key in "axdzv":
+            tab.keyboard.press(key)
+    assert tab.evaluate("window.heard") == [], "in a notebook x cuts the cell"
+    tab.keyboard.press("Control+s")
+    assert tab.evaluate("window.heard") == ["Control", "s"]
+    node(tab, "tanh").focus()
+    tab.keyboard.press("S")
+    expect(tab.get_by_test_id("nbgrad-step")).to_be_focused()
+    tab.keyboard.press("s")
+    expect(tab.get_by_test_id("nbgrad-player")).to_be_hidden()
+    expect(node(tab, "tanh")).to_be_focused()
+
+
+def test_arrows_choose_a_direction(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "radio"))
+    forward, backward, both = (tab.get_by_test_id(f"nbgrad-{one}") for one in ("forward", "backward", "both"))
+    both.focus()
+    for key, chosen in [("Right", both), ("Left", backward), ("Up", forward), ("Left", forward), ("Down", backward)]:
+        tab.keyboard.press(f"Arrow{key}")
+        expect(chosen).to_be_focused()
+        expect(chosen).to_have_attribute("aria-checked", "true")
+    expect(tab.locator(".nbg-edge:not(.nbg-none) .nbg-wire").first).to_be_hidden()
 
 
 def test_what_is_seen_whole_stays_so_beside_a_panel(opened: Any) -> None:

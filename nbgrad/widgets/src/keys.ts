@@ -19,6 +19,8 @@ export interface Keyed extends Tools {
   refocus(): void;
 }
 
+const ARROWS = ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
+
 export class Keys {
   constructor(private readonly view: Keyed, private readonly inside: Inside[]) {
     window.addEventListener("keydown", this.#pressed, true);
@@ -29,14 +31,18 @@ export class Keys {
   }
 
   #pressed = (event: KeyboardEvent): void => {
-    const { target, key } = event;
+    const { target } = event;
+    const letter = event.key.length < 2;
+    const key = letter ? event.key.toLowerCase() : event.key; // S is s, as with the caps lock on
     if (!(target instanceof Node) || !this.view.root.contains(target) || event.ctrlKey || event.metaKey || event.altKey) return;
     const typed = target instanceof HTMLSelectElement || target instanceof HTMLInputElement;
     const inside = this.inside.find(({ root }) => root.contains(target));
-    const handled = inside ? inside.key(event) : typed ? this.#typed(key, target) : this.#tool(key) || this.#walk(key);
+    const field = typed && target.type !== "range";
+    const handled =
+      inside?.key(event) || (field ? this.#typed(key, target) : this.#tool(key) || this.#walk(key) || this.#among(key, target));
     if (inside?.root.hidden) this.view.refocus(); // what had the focus is gone, and the next key would reach the page
     if (handled) event.preventDefault();
-    if (handled || typed) event.stopImmediatePropagation();
+    if (handled || typed || letter) event.stopImmediatePropagation(); // to a notebook, x means to cut the cell
   };
 
   #typed(key: string, field: HTMLInputElement | HTMLSelectElement): boolean {
@@ -63,16 +69,26 @@ export class Keys {
     const { scene } = view;
     const here = document.activeElement;
     if (!(here instanceof SVGGElement) || !scene.boxOf(here)) return false;
-    if (key === "ArrowLeft") scene.step(here, -1);
-    else if (key === "ArrowRight") scene.step(here, 1);
-    else if (key === "ArrowUp") scene.along(here, "target", "source");
-    else if (key === "ArrowDown") scene.along(here, "source", "target");
+    const at = ARROWS.indexOf(key);
+    const runs = at < 2 === (scene.picture.direction === "TB"); // the way of the values, or to what is beside
+    if (at >= 0 && !runs) scene.step(here, at % 2 ? 1 : -1);
+    else if (at >= 0) scene.along(here, at % 2);
     else if (key === "Enter" || key === " ") this.#enter(here);
     else if (key === "f") this.#fold(here);
     else if (key === "+" || key === "=") view.scale(1.4);
     else if (key === "-") view.scale(1 / 1.4);
     else if (key === "0") view.fit();
     else return false;
+    return true;
+  }
+
+  /** Of buttons of which one is chosen, the arrow keys choose. */
+  #among(key: string, one: Node): boolean {
+    const at = ARROWS.indexOf(key);
+    if (at < 0 || !(one instanceof HTMLElement) || one.role !== "radio") return false;
+    const other = (at % 2 ? one.nextSibling : one.previousSibling) as HTMLElement | null;
+    other?.focus();
+    other?.click();
     return true;
   }
 

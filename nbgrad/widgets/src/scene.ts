@@ -19,7 +19,7 @@ export class Scene {
   readonly drawing: Drawing;
   readonly paint: Paint;
   readonly cull: Cull;
-  readonly #order: [string, SVGGElement, Box][] = []; // what the keyboard walks: nodes and marks, row by row
+  readonly #order: [string, SVGGElement, Box][] = []; // what the keyboard walks: nodes and marks, row by row, or column by column
 
   constructor(readonly picture: Picture, stage: SVGSVGElement, private readonly view: Touched) {
     const { layout, description } = picture;
@@ -33,7 +33,8 @@ export class Scene {
     const holds = new Map(description.nodes.map((node) => [node.id, node.holds]));
     for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => view.node(id), holds.get(id));
     for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => view.mark(id));
-    this.#order.sort(([, , a], [, , b]) => a.y - b.y || a.x - b.x);
+    const [row, place] = picture.direction === "TB" ? (["y", "x"] as const) : (["x", "y"] as const);
+    this.#order.sort(([, , a], [, , b]) => a[row] - b[row] || a[place] - b[place]);
     this.first?.setAttribute("tabindex", "0");
     for (const [id, element] of edges) {
       element.addEventListener("click", () => view.edge(id));
@@ -85,8 +86,9 @@ export class Scene {
     this.go(here < 0 ? undefined : this.#order[here + by]?.[1]);
   }
 
-  /** Follow the first edge of an element, through its mark if it has one. */
-  along(element: SVGGElement, from: "source" | "target", to: "source" | "target"): void {
+  /** Follow the first edge of an element, the way of the values or against it, through its mark if it has one. */
+  along(element: SVGGElement, on: number): void {
+    const [from, to] = on ? (["source", "target"] as const) : (["target", "source"] as const);
     const { nodes, marks } = this.drawing;
     const { nodeId, edgeId } = element.dataset;
     const edge = edgeId === undefined ? this.description.edges.find((one) => one[from] === nodeId) : this.edge(edgeId);
