@@ -707,6 +707,42 @@ def test_arrows_choose_a_direction(opened: Any) -> None:
     expect(tab.locator(".nbg-edge:not(.nbg-none) .nbg-wire").first).to_be_hidden()
 
 
+PAINTED = """(layers) => {
+    const brush = document.createElement("canvas").getContext("2d");
+    for (const layer of layers) {
+        brush.fillStyle = layer;
+        brush.fillRect(0, 0, 1, 1);
+    }
+    return [...brush.getImageData(0, 0, 1, 1).data].slice(0, 3);
+}"""
+
+
+def luminance(colour: list[int]) -> float:
+    linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+    return sum(part * weight for part, weight in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
+
+
+def test_small_letters_can_be_read_in_the_colours_of_jupyterlab(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "letters"))
+    inks = (
+        "--jp-ui-font-color1: rgba(0, 0, 0, 0.87); --jp-ui-font-color2: rgba(0, 0, 0, 0.54); --jp-layout-color0: #fff"
+    )
+    tab.evaluate("inks => document.documentElement.setAttribute('style', inks)", inks)
+    colour = "(e, what) => getComputedStyle(e)[what]"
+    for words, on in [
+        (".nbg-parameter .nbg-line", ".nbg-parameter .nbg-shape"),
+        (".nbg-root .nbg-line", ".nbg-root .nbg-shape"),
+    ]:
+        ink, card = (tab.locator(one).first.evaluate(colour, "fill") for one in (words, on))
+        light, dark = sorted(
+            (luminance(tab.evaluate(PAINTED, layers)) for layers in ([card], [card, ink])), reverse=True
+        )
+        assert (light + 0.05) / (dark + 0.05) > 4.5
+    ink = tab.locator(".nbg-help").evaluate(colour, "color")
+    assert 1.05 / (luminance(tab.evaluate(PAINTED, ["white", ink])) + 0.05) > 4.5
+    assert tab.locator(".nbg-help").evaluate(colour, "opacity") == "1"
+
+
 def test_what_is_seen_whole_stays_so_beside_a_panel(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.shared(3), direction="LR"), "wide"))
     edges = "e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right]"
