@@ -11,7 +11,7 @@ from typing import Any, Self
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
-from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode
+from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode, validate
 from traitlets.config import Config, Configurable
 
 from nbgrad.core.spelling import nearest
@@ -208,6 +208,16 @@ class _Settings(Configurable):
             except TraitError as error:
                 warnings.warn(f"%config Autograd.{name} is not used: {error}", stacklevel=2)
         return made
+
+    @validate(*(one.name for one in TABLE if "check" in one.metadata))
+    def _possible(self, proposal: Any) -> Any:
+        """Refuse what a type alone lets pass, now and not in every cell that follows."""
+        (one,) = (one for one in TABLE if one.name == proposal["trait"].name)
+        try:
+            check(one, proposal["value"])
+        except (RuntimeError, ValueError) as error:
+            raise TraitError(str(error)) from None
+        return proposal["value"]
 
     def _remember(self, change: Any) -> None:
         configured[change["name"]] = change["new"]

@@ -121,8 +121,13 @@ class AutogradMagics(Magics):
 
     def begin_cell(self, _info: Any) -> None:
         """A cell begins: record it if every cell is to be recorded."""
-        if self.always is not None and (self.session is None or self.session.graph.closed):
+        if self.always is None or (self.session is not None and not self.session.graph.closed):
+            return
+        try:
             self._begin(self.always, asked=False)
+        except (OSError, RuntimeError, ValueError) as error:  # what was there when it was switched on may be gone
+            assert self.shell is not None
+            self.shell.show_usage_error(UsageError(f"%autograd on: {error}. This cell is not recorded."))
 
     def _begin(self, options: dict[str, Any], *, asked: bool) -> None:
         self.end()  # %%timeit runs the line again and again; and every cell may be recorded anyway

@@ -66,6 +66,21 @@ def test_a_cell_of_its_own_adds_to_the_options_of_every_cell(shell: InteractiveS
     assert current() == State()
 
 
+def test_every_cell_where_its_file_has_no_folder_any_more(shell: InteractiveShell, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    run(shell, f"%autograd on --view none --save {folder}/net.svg")
+    folder.rmdir()
+    told = said(shell, PRODUCT)
+    assert told.startswith("UsageError: %autograd on: ")
+    assert "there is no folder" in told
+    assert told.endswith(". This cell is not recorded.\n")
+    assert shell.user_ns["loss"].item() == 5
+    folder.mkdir()
+    assert said(shell, PRODUCT) == ""
+    assert (folder / "net.svg").exists()
+
+
 def test_every_cell_and_one_that_raises(shell: InteractiveShell) -> None:
     run(shell, "%autograd on")
     result, captured = run(shell, f"{PRODUCT}\n1 / 0")
