@@ -69,7 +69,9 @@ def _heat_map(shown: Look) -> Element:
         x, y = at % columns * width, at // columns * height
         SubElement(drawing, "rect", {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), **_shade(level)})
         if cells:
-            SubElement(drawing, "text", {"x": _n(x + width / 2), "y": _n(y + 14), **_LETTERS}).text = cells[at]
+            words = SubElement(drawing, "text", {"x": _n(x + width / 2), "y": _n(y + 14), **_LETTERS})
+            # An untrusted notebook shows the text alone, where two numbers side by side would read as one.
+            words.text, words.tail = cells[at], " "
     return drawing
 
 
@@ -150,7 +152,8 @@ def reduction_html(reduction: Reduction) -> str:
         fill = {"fill": _SUMMED, "fill-opacity": "0.6"} if summed else {"fill": "none"}
         left = reduction.target[dim - lead] if dim >= lead else None
         _dim(drawing, (x, 0.5, width), str(size), fill)
-        SubElement(drawing, "text", {**_LETTERS, "x": _n(x + width / 2), "y": "38"}).text = "Σ" if summed else "↓"
+        sign = SubElement(drawing, "text", {**_LETTERS, "x": _n(x + width / 2), "y": "38"})
+        sign.text, sign.tail = "Σ" if summed else "↓", " "
         if left is not None:
             _dim(drawing, (x, 45.5, width), str(left), {"fill": "none"})
         x += width
@@ -162,7 +165,8 @@ def _dim(drawing: Element, place: tuple[float, float, float], text: str, fill: d
     x, y, width = place
     size = {"x": _n(x), "y": _n(y), "width": _n(width), "height": "20", "stroke": "currentColor"}
     SubElement(drawing, "rect", {**size, **fill})
-    SubElement(drawing, "text", {**_LETTERS, "x": _n(x + width / 2), "y": _n(y + 14)}).text = text
+    words = SubElement(drawing, "text", {**_LETTERS, "x": _n(x + width / 2), "y": _n(y + 14)})
+    words.text, words.tail = text, " "
 
 
 # What they share. Every text goes into an element, which is where it is escaped.

@@ -99,6 +99,13 @@ def test_where_a_tensor_came_from() -> None:
     assert "result of mul" in words(tensor_html(weight * 2))
 
 
+def test_numbers_stay_apart_where_an_untrusted_notebook_shows_no_drawing() -> None:
+    assert "1 2 3 4 norm" in words(tensor_html(nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]])))
+    undone = reduction((2, 8), (8,))
+    assert undone is not None
+    assert "2 Σ 8 ↓ 8" in words(reduction_html(undone))
+
+
 def test_a_module_is_a_tree_with_shapes_and_counts() -> None:
     html = module_html(net())
     assert [words("".join(ElementTree.tostring(line, "unicode"))) for line in parsed(html).findall(".//summary")] == [
