@@ -83,7 +83,7 @@ def write(description: Description, path: str | Path, *, depth: int | None = Non
         made = _drawing(svg(picture), suffix)
     if isinstance(made, str):
         made = made.encode()
-    Path(path).write_bytes(made)
+    Path(path).expanduser().write_bytes(made)
 
 
 def _drawing(drawing: str, suffix: str) -> str | bytes:

@@ -130,6 +130,17 @@ def test_save_writes_the_last_graph_with_its_options(shell: InteractiveShell, tm
     assert "to .svg, .png, .pdf, .html, .dot, .json, .txt" in said(shell, "%autograd save net.bmp")
 
 
+def test_a_path_may_begin_in_the_home_folder(
+    shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert said(shell, f"%%autograd --view none --save ~/cell.svg\n{PRODUCT}") == ""
+    assert said(shell, "%autograd save ~/line.svg") == ""
+    run(shell, "graph = %autograd last\ngraph.save('~/python.svg')")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["cell.svg", "line.svg", "python.svg"]
+
+
 def test_save_in_the_cell_itself_writes_what_there_is_so_far(shell: InteractiveShell, tmp_path: Path) -> None:
     run(shell, f"%%autograd --view none --name mine\n{PRODUCT}\n%autograd save {tmp_path}/graph.txt")
     assert (tmp_path / "graph.txt").read_text().startswith("mine: 2 ops, 1 tensor")
