@@ -43,8 +43,9 @@ class GraphView(anywidget.AnyWidget):
         holdings: where the numbers are.
     """
 
-    _esm = STATIC / "graph.js"
-    _css = STATIC / "graph.css"
+    # Read here: of a path anywidget makes a file to be watched, which holds every view that was ever made of it.
+    _esm = (STATIC / "graph.js").read_text(encoding="utf-8")
+    _css = (STATIC / "graph.css").read_text(encoding="utf-8")
 
     _last: "ClassVar[GraphView | None]" = None
     _description: Description | None = None

@@ -1,8 +1,10 @@
 """What a notebook gets: the static bundle first, then the widget."""
 
 import base64
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -210,6 +212,15 @@ def test_what_a_reader_waits_for_is_sent_before_the_graph_is_put_away(
     monkeypatch.setattr(view, "put_away", lambda description: sent.append(len(displayed)) or b"")
     show(small)
     assert sent == [2]
+
+
+def test_a_view_that_is_closed_is_gone(small: Description) -> None:
+    one = GraphView(small)
+    gone = weakref.ref(one)
+    one.close()
+    del one
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("closed_by", ["close", "page"])
