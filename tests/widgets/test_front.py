@@ -743,6 +743,22 @@ def test_small_letters_can_be_read_in_the_colours_of_jupyterlab(opened: Any) -> 
     assert tab.locator(".nbg-help").evaluate(colour, "opacity") == "1"
 
 
+def test_a_page_that_runs_from_right_to_left_turns_no_shape_around(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "rtl"))
+    first = "e => [e.getStartPositionOfChar(0).x, e.getStartPositionOfChar(e.getNumberOfChars() - 1).x]"
+    tab.evaluate("document.documentElement.dir = 'rtl'")
+    begin, end = tab.locator(".nbg-label").first.evaluate(first)
+    assert begin < end
+    expect(view(tab)).to_have_css("direction", "ltr")
+
+
+def test_forced_colours_show_which_direction_is_chosen(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "forced"))
+    tab.emulate_media(forced_colors="active")
+    for one, adjusted in (("both", "none"), ("forward", "auto")):
+        expect(tab.get_by_test_id(f"nbgrad-{one}")).to_have_css("forced-color-adjust", adjusted)
+
+
 def test_what_is_seen_whole_stays_so_beside_a_panel(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.shared(3), direction="LR"), "wide"))
     edges = "e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right]"
