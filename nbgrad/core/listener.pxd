@@ -19,6 +19,9 @@ cdef class Listener(Observer):
     cdef public Changes changes
     cdef public dict constants
     cdef public Py_ssize_t _ask
+    cdef public long long _at_last
+    cdef public long long _before_last
+    cdef public long long _latest
     cdef public Py_ssize_t backwards
     cdef public object failure
     cdef public object _frames
@@ -46,6 +49,6 @@ cdef class Listener(Observer):
     @cython.locals(param=TensorBase)
     cpdef object on_step_end(self, object params, object what)
     cpdef object on_change(self, object changed, object what)
-    @cython.locals(ran=Ran, ops=dict, used=set)
+    @cython.locals(ran=Ran, ops=dict, used=set, fresh='long long')
     cpdef object _sweep(self)
     cpdef object name_variables(self, dict namespace)

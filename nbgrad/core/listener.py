@@ -4,6 +4,7 @@ This is what watching costs, so it is compiled; the questions that a graph answe
 """
 
 from collections.abc import Iterable, Sequence
+from sys import maxsize
 from typing import Any
 from weakref import ref
 
@@ -31,6 +32,11 @@ _RAW = (torch.Tensor, np.ndarray)
 _SWEPT = 64
 """Every so many ops or more a long program drops the facts of those that nobody needs: few enough that a loop makes no
 work for the garbage collector, which looks at what is there after every 700 objects that stay."""
+
+_FRESH = 2048
+"""With fewer ops than that, and four times those of the last backward, none is dropped that ran since the last backward
+but one: a path that ends is told at the op where it does, whose result is gone by then. There has to be a bound, for
+there are programs without a backward."""
 
 
 class Listener(Observer):
@@ -63,6 +69,8 @@ class Listener(Observer):
         self.outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
         self._limit = 256  # of a short program every op is known, also one whose result is gone
+        # The op that ran last, that at the end of the last backward, and that at the end of the one before it.
+        self._latest = self._at_last = self._before_last = 0
         self.running: FrameRecorder | None = None
         self.backwards = 0
         self.failure: Failure | None = None
@@ -94,6 +102,7 @@ class Listener(Observer):
         if settings is not op.defaults:
             settings = {name: described(value) for name, value in settings.items()}
         node.place = scope.place if scope is not None and scope.place is not None else user_place()
+        self._latest = node.seq
         ops[node.seq] = facts_of(node, out.device, settings, tuple(sources), scope)
         if self.watch and few(out.shape if node.outputs else node.shape):
             self.notes.values.add(node.seq, out)
@@ -135,12 +144,13 @@ class Listener(Observer):
         return found
 
     def _sweep(self) -> None:
-        """Drop the facts of ops whose results are gone and that the last backward did not reach."""
+        """Drop the facts of ops whose results are gone, but for fresh ones and those that the last backward reached."""
         notes, shown = self.notes, self._reached(self.notes.roots)
+        fresh = self._before_last if len(self.ops) < _FRESH + 4 * len(shown) else maxsize
         ops: dict[int, Ran] = {}
         used: set[Any] = set()
         for id, ran in self.ops.items():
-            if id in shown or ran.thing() is not None:
+            if id > fresh or id in shown or ran.thing() is not None:
                 ops[id] = ran
                 used.update(ran.sources)
         self.ops = ops
@@ -282,6 +292,7 @@ class Listener(Observer):
         if self.running is None:
             return
         self.uses.reached = self.running.arrived
+        self._before_last, self._at_last = self._at_last, self._latest
         self.backwards += 1
         self.changes.backwards += 1
         ended, before = self.running, self.notes.frame

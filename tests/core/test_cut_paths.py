@@ -263,3 +263,17 @@ def test_numbers_that_are_looked_at_end_no_path_that_goes_on() -> None:
     (found,) = graph.unreached({"W": W})
     assert found.kind == "detached"
     assert "item()" not in found.reason
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_path_that_ends_early_in_a_forward_of_many_ops_is_found(steps: int) -> None:
+    """The facts of what is gone are dropped as a program runs, but not those of the last forward."""
+    first, then = (tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(steps):
+            h = then * (first * 2).exp().detach()
+            for _ in range(400):
+                h = h * 1.0
+            h.sum().backward()
+    (found,) = graph.unreached()
+    assert found.reason.startswith("the result of exp is cut off by detach() at ")
