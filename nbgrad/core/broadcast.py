@@ -1,5 +1,6 @@
 """Undo broadcasting: sum a gradient down to the shape of the input it belongs to, and say what was summed."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -38,6 +39,26 @@ def reduction(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | N
                 return None
             dims.append(dim)
     return Reduction(tuple(source), tuple(target), tuple(dims), prod(source[dim] for dim in dims))
+
+
+Sums = Callable[[tuple[int, ...], tuple[int, ...]], Reduction | None]
+"""What was summed for an input, by the shapes of the output and the input; None if nothing was."""
+
+
+def for_features(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:
+    """The sum over all dimensions of ``source`` but the last, which are ``target``."""
+    return all_but(source, target, len(source) - len(target))
+
+
+def for_channels(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:
+    """The sum over samples and places of ``source`` (N, C, ...) for each of its channels, which are ``target``."""
+    return all_but(source, target, 1)
+
+
+def all_but(source: tuple[int, ...], target: tuple[int, ...], first: int) -> Reduction | None:
+    """The sum over all dimensions of ``source`` but those of ``target``, which begin with the ``first``."""
+    dims = tuple([dim for dim in range(len(source)) if not first <= dim < first + len(target)])
+    return Reduction(tuple(source), tuple(target), dims, prod(source[dim] for dim in dims)) if dims else None
 
 
 def sum_to(gradient: Any, given: tuple[int, ...], shape: tuple[int, ...]) -> Any:

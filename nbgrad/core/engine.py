@@ -288,6 +288,8 @@ class Walk:
             result = result.to(parent.dtype)
         if not shape and result.device != parent.device:  # a number mixes with tensors of any device
             result = result.to(device=parent.device)
+        if undone is None and self.observers and position in plan.sums:
+            undone = plan.sums[position](node.shape, shape)
         for observer in self.observers:
             observer.on_rule(node, position, full, result, undone)
         self._add(parent, result)

@@ -220,7 +220,7 @@ class FunctionPlan(Plan):
         self.origins = origins
         self.outputs = outputs
         self.rules = ()
-        self.broadcasts = frozenset()
+        self.broadcasts, self.sums = frozenset(), {}
         self.joined, self.keeps_values = True, bool(origins)
         self.saved_names = ("ctx", *(f"saved_tensors[{i}]" for i in range(len(origins))))
 

@@ -280,7 +280,7 @@ class Listener(Observer):
             return
         if reduction is not None:
             running.reductions[node.seq, position] = reduction
-            if self.watch and few(reduction.source):
+            if self.watch and reduced is not gradient and few(reduction.source):  # a fused rule gives the sum alone
                 running.stretched(node.seq, position, gradient)
         if self.watch:
             origin: Any = node.edges[position]

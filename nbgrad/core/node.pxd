@@ -13,6 +13,7 @@ cdef class Steps:
     cdef public bint joined
     cdef public bint keeps_values
     cdef public tuple rules
+    cdef public dict sums
 
 @cython.final
 cdef class Node(Vertex):

@@ -16,6 +16,7 @@ from nbgrad.core.hooks import Hooks, add
 if TYPE_CHECKING:
     import torch
 
+    from nbgrad.core.broadcast import Sums
     from nbgrad.core.caller import Place
     from nbgrad.core.plan import Plan
     from nbgrad.core.row import Op
@@ -77,14 +78,16 @@ class Steps:
         joined: whether there is one rule for all inputs instead, ``joint``.
         keeps_values: whether the node saves tensors, which a backward frees.
         broadcasts: positions of the inputs whose gradients the engine sums down.
+        sums: by position of an input that a rule gives a gradient summed over the output, what was summed.
     """
 
-    __slots__ = ("broadcasts", "joined", "keeps_values", "rules")
+    __slots__ = ("broadcasts", "joined", "keeps_values", "rules", "sums")
 
     rules: tuple[tuple[int, Callable[..., Any] | None, tuple[int, ...]], ...]
     joined: bool
     keeps_values: bool
     broadcasts: frozenset[int]
+    sums: "dict[int, Sums]"
 
 
 class Node(Vertex):

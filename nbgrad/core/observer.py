@@ -42,7 +42,10 @@ class Observer:
         """
 
     def on_rule(self, node: "Node", position: int, gradient: Any, reduced: Any, reduction: Any) -> None:
-        """The rule of input ``position`` gave ``gradient``; ``reduced`` is it after undoing a broadcast, if any."""
+        """The rule of input ``position`` gave ``gradient``; ``reduced`` is it after undoing a broadcast, if any.
+
+        ``reduction`` says what was summed. Where the rule itself has summed, the two are one tensor.
+        """
 
     def on_backward_end(self) -> None:
         """The backward is complete; not called when it raised."""

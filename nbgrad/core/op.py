@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbgrad.core.broadcast import Sums
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.row import Op
@@ -16,6 +17,9 @@ from nbgrad.core.tensor import Tensor
 OPS: dict[str, Op] = {}
 """The table: every row by its name."""
 
+_NOTHING: dict[str, Any] = {}
+"""Nobody changes the settings of a call: one dict will do for all operators."""
+
 
 def op(
     *,
@@ -23,6 +27,7 @@ def op(
     name: str | None = None,
     samples: Callable[[Make], Iterator[Sample]],
     broadcasts: bool | tuple[str, ...] = False,
+    sums: dict[str, Sums] = _NOTHING,
     differentiable: bool = True,
     no_gradient: tuple[str, ...] = (),
     outputs: tuple[str, ...] = ("out",),
@@ -46,6 +51,8 @@ def op(
         name: the op's name; default: that of the function.
         samples: yields the inputs that the tests run the row on.
         broadcasts: True if all inputs broadcast, or the names of those that do; the engine undoes it for the rules.
+        sums: of inputs that the op stretches by itself, as the bias of a convolution, and whose gradients a fused rule
+            gives already summed: by the shapes of the output and the input, what was summed. It is said to observers.
         differentiable: False if the op has no gradient.
         no_gradient: inputs that never get one.
         outputs: names of the outputs; the first has a gradient, unless the rules name others as ``g_NAME``.
@@ -124,13 +131,13 @@ def install_operator(operator: str, row: Op) -> None:
     """Make ``row`` what Python's operator of that name calls, reflected too where it has two operands."""
 
     def straight(self: Tensor, other: Any) -> Any:
-        return Op.run(row, (self, other), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
+        return Op.run(row, (self, other), _NOTHING) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
-        return Op.run(row, (other, self), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
+        return Op.run(row, (other, self), _NOTHING) if isinstance(other, _OPERANDS) else NotImplemented
 
     def alone(self: Tensor) -> Any:
-        return Op.run(row, (self,), _NO_SETTINGS)
+        return Op.run(row, (self,), _NOTHING)
 
     setattr(TensorMethods, f"__{operator}__", straight if len(signature(row).parameters) > 1 else alone)
     if hasattr(torch.Tensor, f"__r{operator}__"):
@@ -141,13 +148,10 @@ def install_in_place(operator: str, twin: InPlace) -> None:
     """Make ``twin`` what Python's operator of that name calls, such as ``iadd`` for ``+=``."""
 
     def change(self: Tensor, other: Any) -> Any:
-        return twin.run((self, other), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
+        return twin.run((self, other), _NOTHING) if isinstance(other, _OPERANDS) else NotImplemented
 
     setattr(TensorMethods, f"__{operator}__", change)
 
-
-_NO_SETTINGS: dict[str, Any] = {}
-"""Nobody changes the settings of a call: one dict will do for all operators."""
 
 _OPERANDS = (Tensor, torch.Tensor, int, float, complex, np.ndarray, np.generic)
 """What an operator knows as its other operand; Python asks any other operand itself."""

@@ -69,6 +69,7 @@ class Plan(Steps):
         )
         self.joined = self.joint is not None
         self.broadcasts = op.broadcasts
+        self.sums = {op.inputs.index(name): told for name, told in op.sums.items()}
         values = [*op.inputs, *op.results]
         self.results = len(op.results)
         self.keeps_values = any(name in values for name in names)  # what a backward frees, as torch does

@@ -19,6 +19,7 @@ from nbgrad.core.alias import Part, link
 from nbgrad.core.autocast import any_enabled, cast, may_cast
 from nbgrad.core.base import TensorBase
 from nbgrad.core.binding import bind, unbound
+from nbgrad.core.broadcast import Sums
 from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
 from nbgrad.core.foreign import check_function
@@ -54,8 +55,7 @@ class Op:
         formula: LaTeX of the forward.
         inputs: names of the tensor inputs, in order.
         optional: how many of the last inputs may be left out.
-        defaults: the settings and their default values.
-        required: the settings that have none.
+        defaults, required: the settings with their default values, and the names of those that have none.
         results: names of what the forward returns; empty for an op with ``many`` outputs.
         shown: how many of ``results`` the caller gets; the others are only saved for rules.
         live: positions of the outputs that have a gradient.
@@ -66,11 +66,11 @@ class Op:
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         broadcasts: positions of the inputs that the op broadcasts, whose gradients the engine sums down.
+        sums: for an input that a fused rule gives a gradient summed over the output, what was summed.
         differentiable: False for an op whose result is piecewise constant or no floating point number.
         no_gradient: inputs that never get a gradient, such as a target of class numbers.
         rules: the gradient rule of each input.
-        domain: where random test inputs are drawn from.
-        samples: the inputs that the tests run the row on.
+        domain, samples: where random test inputs are drawn from, and the inputs that the tests run the row on.
         reference: torch's own function, where it is not the one called like this row.
         plan: how it makes plans.
     """
@@ -99,10 +99,10 @@ class Op:
         self.returns = namedtuple(self.name, outputs) if len(outputs) > 1 else None  # fields are data
         self.live: tuple[int, ...] = (0,)
         self.several = self.many
-        stretched = row["broadcasts"]
-        names = (*self.inputs, self.listed) if stretched is True else stretched or ()
-        self.stretched = frozenset(name for name in names if name is not None)
+        named = row["broadcasts"] or ()
+        self.stretched = frozenset({*self.inputs, self.listed} - {None} if named is True else named)
         self.broadcasts = frozenset(position for position, name in enumerate(self.inputs) if name in self.stretched)
+        self.sums: dict[str, Sums] = row["sums"]
         self.differentiable: bool = row["differentiable"]
         self.no_gradient: tuple[str, ...] = row["no_gradient"]
         self.holomorphic: bool = row["holomorphic"]

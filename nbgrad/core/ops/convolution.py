@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import torch
 
+from nbgrad.core.broadcast import all_but
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.joint import asked, per_dim, spread, total
@@ -69,6 +70,11 @@ def _transposed_convolutions(rank):
     return samples
 
 
+def _over_places(rank):
+    """The gradient of a bias is summed over samples and places; an input may be one sample alone."""
+    return {"bias": lambda output, bias: all_but(output, bias, len(output) - rank - 1)}
+
+
 def _convolution(rank):
     """The row of the convolution of ``rank`` dimensions."""
     kernel = getattr(_functional, f"conv{rank}d")
@@ -83,7 +89,7 @@ def _convolution(rank):
         sizes=_sizes(rank),
         weight=f"(C_out, C_in / groups, {_sizes(rank).lower()})",
     )
-    row = op(formula=r"x \star W + b", samples=_convolutions(rank), reference=kernel)(convolve)
+    row = op(formula=r"x \star W + b", sums=_over_places(rank), samples=_convolutions(rank), reference=kernel)(convolve)
 
     @row.joint_rule(input=r"\bar{y} * W", weight=r"x \star \bar{y}", bias=r"\sum \bar{y}")
     def _(g, needed, input, weight, stride, padding, dilation, groups):
@@ -107,7 +113,8 @@ def _transposed(rank):
         sizes=_sizes(rank),
         weight=f"(C_in, C_out / groups, {_sizes(rank).lower()})",
     )
-    row = op(formula=r"x * W + b", samples=_transposed_convolutions(rank), reference=kernel)(spread_out)
+    samples = _transposed_convolutions(rank)
+    row = op(formula=r"x * W + b", sums=_over_places(rank), samples=samples, reference=kernel)(spread_out)
 
     @row.joint_rule(input=r"\bar{y} \star W", weight=r"\bar{y} \star x", bias=r"\sum \bar{y}")
     def _(g, needed, input, weight, stride, padding, output_padding, groups, dilation):

@@ -4,6 +4,7 @@ from math import prod
 
 import torch
 
+from nbgrad.core.broadcast import reduction
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.casting import as_one
 from nbgrad.core.plan import conjugate
@@ -30,7 +31,12 @@ def _products(make: Make):
         yield Sample.of(make(*a), make(*b))
 
 
-@op(formula=r"a\,b", broadcasts=True, operator="matmul", samples=_products)
+def _over_batch(output, b):
+    """The one matrix ``b`` of a batch is repeated for each of it; its rule sums in the product, not after it."""
+    return reduction((*output[:-2], *b), b) if len(b) == 2 and len(output) > 2 else None
+
+
+@op(formula=r"a\,b", broadcasts=True, sums={"b": _over_batch}, operator="matmul", samples=_products)
 def matmul(a, b):
     """Matrix product of the last two dimensions, those before them broadcasting; a vector is one row or column.
 

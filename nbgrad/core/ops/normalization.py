@@ -5,6 +5,7 @@ import math
 import torch
 
 from nbgrad.core.base import raw_of
+from nbgrad.core.broadcast import for_channels, for_features
 from nbgrad.core.op import op
 from nbgrad.core.ops.averaging import avg_pool2d
 from nbgrad.core.ops.joint import spread
@@ -38,6 +39,7 @@ def _layers(make: Make):
     name="layer_norm",
     formula=r"\frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot w + b",
     aux=("mean", "rstd"),
+    sums={"weight": for_features, "bias": for_features},
     samples=_layers,
     reference=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: torch.layer_norm(x, normalized_shape, w, b, eps),
 )
@@ -75,6 +77,7 @@ def _root_mean_squares(make: Make):
     name="rms_norm",
     formula=r"\frac{x}{\sqrt{\overline{x^2} + \varepsilon}} \odot w",
     aux=("rstd",),
+    sums={"weight": for_features},
     samples=_root_mean_squares,
     reference=lambda x, w=None, *, normalized_shape, eps=None: torch.rms_norm(x, normalized_shape, w, eps),
 )
@@ -124,6 +127,7 @@ def _groups(make: Make):
     name="group_norm",
     formula=r"\frac{x - \mu_g}{\sqrt{\sigma_g^2 + \varepsilon}} \odot w + b",
     aux=("mean", "rstd"),
+    sums={"weight": for_channels, "bias": for_channels},
     samples=_groups,
     reference=lambda x, w=None, b=None, *, num_groups, eps=1e-5: torch.group_norm(x, num_groups, w, b, eps),
 )
@@ -172,6 +176,7 @@ def _batches(make: Make):
     formula=r"\frac{x - \mu_c}{\sqrt{\sigma_c^2 + \varepsilon}} \odot w + b",
     aux=("mean", "invstd"),
     no_gradient=("running_mean", "running_var"),
+    sums={"weight": for_channels, "bias": for_channels},
     samples=_batches,
     reference=_functional.batch_norm,
 )

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.base import raw_of
+from nbgrad.core.broadcast import for_channels, reduction
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
@@ -123,7 +124,14 @@ def _slopes(make: Make):
     yield Sample.of(torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64), make(1))
 
 
-@op(formula=r"x \text{ where } x > 0 \text{, else } w x", samples=_slopes)
+def _over_slopes(output, weight):
+    """What is summed for the slope of each channel, or for the one slope of all."""
+    if weight not in ((), (1,)):
+        return for_channels(output, weight)
+    return reduction(output, weight) if output != weight else None
+
+
+@op(formula=r"x \text{ where } x > 0 \text{, else } w x", sums={"weight": _over_slopes}, samples=_slopes)
 def prelu(input, weight):
     """The input where it is positive, ``weight`` times it elsewhere, where the weight is learned.
 

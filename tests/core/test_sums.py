@@ -1,0 +1,100 @@
+"""What a fused rule has summed is said as what the engine sums: an op may stretch an input by itself."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.op import OPS
+from nbgrad.core.row import Op
+from nbgrad.core.samples import Sample
+from nbgrad.core.tensor import Tensor
+from tests.core import rows
+
+ROWS = [row for row in OPS.values() if row.sums]
+CASES = [(row, sample) for row in ROWS for sample in rows.samples(row)]
+
+
+def summed(graph: AutogradGraph) -> dict[str, Any]:
+    """By the name of an input what was summed for it, of a graph with one op."""
+    inputs = [one for record in graph.records for one in record.inputs]
+    return {one.name: one.reduction for one in inputs if one.reduction is not None}
+
+
+def run(row: Op, sample: Sample) -> tuple[list[Any], Tensor, AutogradGraph]:
+    """The inputs, what the row makes of them, and the graph of a backward."""
+    inputs = [
+        nbgrad.tensor(arg, requires_grad=row.inputs[at] in row.rules) if isinstance(arg, torch.Tensor) else arg
+        for at, arg in enumerate(sample.args)
+    ]
+    with AutogradGraph() as graph:
+        out = row(*inputs, **sample.settings)
+        out.backward(torch.ones_like(out.data), retain_graph=True)
+    return inputs, out, graph
+
+
+@pytest.mark.parametrize(("row", "sample"), CASES, ids=lambda one: one.name if isinstance(one, Op) else None)
+def test_each_number_of_the_output_goes_to_the_place_that_is_kept(row: Op, sample: Sample) -> None:
+    inputs, out, graph = run(row, sample)
+    told = summed(graph)
+    for name in row.sums:
+        at = row.inputs.index(name)
+        if at >= len(inputs) or not isinstance(inputs[at], Tensor):
+            continue
+        given, undone = inputs[at], told.get(name)
+        if undone is None:
+            assert given.numel() == out.numel() or row.name == "matmul", "each number was used once"
+            continue
+        assert undone.target == given.shape
+        assert undone.terms * given.numel() == torch.Size(undone.source).numel()
+        if row.name == "matmul":
+            assert given.ndim != 2 or undone.source == (*out.shape[:-2], *given.shape), "the engine sums other factors"
+            continue
+        assert undone.source == out.shape
+        for index in product(*map(range, out.shape)):
+            one = torch.zeros_like(out.data)
+            one[index] = 1.0
+            (gradient,) = nbgrad.grad(out, [given], one, retain_graph=True)
+            kept = tuple(index[dim] for dim in range(out.ndim) if dim not in undone.dims) or (0,) * given.ndim
+            reached = gradient.data.nonzero().tolist()
+            assert reached in ([], [list(kept)]), f"{name}: {index} reaches {reached}, kept is {kept}"
+            if name == "bias":
+                assert gradient.data[kept] == 1.0
+
+
+def test_the_rows_that_sum_by_themselves_are_known() -> None:
+    assert {row.name for row in ROWS} == {
+        *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+        *("layer_norm", "rms_norm", "group_norm", "batch_norm", "prelu", "matmul"),
+    }
+    assert all(row.sums.keys() <= set(row.inputs) for row in ROWS)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda nn: nn.Conv2d(1, 2, 3)(nbgrad.randn(4, 1, 5, 5)), "(4, 2, 3, 3) -> (2,): sum dims 0, 2, 3"),
+        (lambda nn: nn.Conv2d(1, 2, 3)(nbgrad.randn(1, 5, 5)), "(2, 3, 3) -> (2,): sum dims 1, 2"),
+        (lambda nn: nn.LayerNorm(3)(nbgrad.randn(2, 4, 3)), "(2, 4, 3) -> (3,): sum dims 0, 1"),
+        (lambda nn: nn.BatchNorm1d(3)(nbgrad.randn(5, 3)), "(5, 3) -> (3,): sum dim 0"),
+        (lambda nn: nn.PReLU()(nbgrad.randn(2, 3)), "(2, 3) -> (1,): sum dims 0, 1"),
+        (lambda _: nbgrad.randn(5, 4, 2) @ nbgrad.randn(2, 3, requires_grad=True), "(5, 2, 3) -> (2, 3): sum dim 0"),
+    ],
+)
+def test_what_was_summed_is_a_fact_of_the_backward(make: Callable[[Any], Tensor], told: str) -> None:
+    with AutogradGraph() as graph:
+        make(nbgrad.nn).sum().backward()
+    found = summed(graph)
+    assert {str(undone) for undone in found.values()} == {told}
+    stretched = [one for record in graph.records for one in record.inputs if one.reduction is not None]
+    assert all(one.unreduced is None for one in stretched), "what there was before the sum nobody knows"
+
+
+def test_nothing_was_summed_where_nothing_was_stretched() -> None:
+    with AutogradGraph() as graph:
+        (nbgrad.nn.LayerNorm(3)(nbgrad.randn(3)).sum() + (nbgrad.randn(2, 3) @ nbgrad.randn(3, 2)).sum()).backward()
+    assert summed(graph) == {}
