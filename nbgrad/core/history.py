@@ -45,8 +45,8 @@ class HistoryRecord(NamedTuple):
         shape: of the tensor that it made or is.
         scopes: the labels of the module calls around it, outermost first.
         gradient: the norm of its gradient; None where the backward did not come by or that norm was not kept.
-        weight: the norm of a parameter's values when the backward had ended; taken in the last frame, and in one of
-            four others.
+        weight: the norm of a parameter's values when the backward had ended, in one of four frames; in the last frame
+            that of the values as they are, after a step that has followed.
         update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
             norm of the values before it; None where no step came, where the values were zero, and where copies of them
             do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four.
