@@ -37,6 +37,7 @@ cdef class Kept:
 cdef class FrameRecorder:
     cdef public Kept _kept
     cdef public list _leaves
+    cdef public dict _results
     cdef public list arrived
     cdef public bint careful
     cdef public object number
@@ -44,6 +45,7 @@ cdef class FrameRecorder:
     cdef public dict reductions
     cdef public tuple roots
     cpdef object gradient(self, object seq, object gradient, bint leaf=*)
+    cpdef object result(self, object seq, object result, object gradient)
     cpdef object lone(self, object seq)
     cpdef object contribution(self, object seq, Py_ssize_t position, object gradient, object receiver, bint leaf=*)
     cpdef object stretched(self, object seq, Py_ssize_t position, object gradient)

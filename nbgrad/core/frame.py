@@ -1,6 +1,7 @@
 """What one backward did: the gradients that arrived, and the reductions that were made."""
 
-from collections.abc import Container
+import math
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -248,7 +249,8 @@ class Frame:
     Attributes:
         number: which backward of its graph it was, from 1.
         roots: ids of what it started from.
-        gradients: by id of an op or a leaf, the gradient of the tensor it made or is.
+        gradients: by id of an op or a leaf, the gradient of the tensor it made or is; where it made several with one,
+            the norm of all of them together.
         contributions: by id of an op and position of its input, the gradient that the rule gave that input.
         reductions: by the same key, the sum that undid a broadcast.
         unreduced: by the same key, the gradient before that sum, where it is small.
@@ -277,7 +279,7 @@ class Frame:
 class FrameRecorder:
     """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
 
-    __slots__ = ("_kept", "_leaves", "arrived", "careful", "number", "outer", "reductions", "roots")
+    __slots__ = ("_kept", "_leaves", "_results", "arrived", "careful", "number", "outer", "reductions", "roots")
 
     def __init__(self, roots: tuple[int, ...], budget: int, outer: "FrameRecorder | None" = None) -> None:
         self.number = 0  # it has one when it has ended: a hook may run another backward in the middle
@@ -285,6 +287,7 @@ class FrameRecorder:
         self.roots = roots
         self._kept = Kept(budget)
         self._leaves: list[Any] = []  # the id of a leaf and its gradient, of one after the other
+        self._results: dict[int, list[int]] = {}  # of an op that has several with a gradient, under what it is kept
         self.careful = False
         self.arrived: list[int] = []
         self.reductions: dict[tuple[int, int], Reduction] = {}
@@ -292,6 +295,11 @@ class FrameRecorder:
     def gradient(self, seq: int, gradient: Any, leaf: bool = False) -> None:
         """The gradient of what ``seq`` made, or of the ``leaf`` that it is, arrived."""
         self._kept.keep(seq, _GRADIENT, raw_of(gradient), 0, leaf)
+
+    def result(self, seq: int, result: int, gradient: Any) -> None:
+        """The gradient of one of several results of ``seq`` arrived; it has a number ``result`` of its own."""
+        self._results.setdefault(seq, []).append(result)
+        self._kept.keep(result, _GRADIENT, raw_of(gradient))
 
     def lone(self, seq: int) -> None:
         """That gradient is what the one rule gave that leads there."""
@@ -332,11 +340,23 @@ class FrameRecorder:
 
     def norms(self) -> dict[int, torch.Tensor]:
         """The norms of the gradients that arrived, by id, where they are computed."""
-        return self._kept.norms(_pairs(self._leaves))
+        found = self._kept.norms(_pairs(self._leaves))
+        for seq, results in self._results.items():
+            if own := [found.pop(result).double() for result in results if result in found]:
+                found[seq] = torch.stack(own).norm()
+        return found
 
     def gradient_of(self, id: int) -> Stats | None:
         """The gradient of what ``id`` made or is, if the backward came by."""
-        return self._kept.get(id)
+        return self._together({key: self._kept.get(key) for key in self._results.get(id, (id,))}, id)
+
+    def _together(self, known: Mapping[Any, Stats | None], id: int) -> Stats | None:
+        """The gradient of ``id``; of an op with several results what all of theirs have in common, if there are two."""
+        found = [stats for key in self._results.get(id, (id,)) if (stats := known.get(key)) is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        nan, inf = sum(stats.nan for stats in found), sum(stats.inf for stats in found)
+        return Stats(found[0].shape, math.hypot(*(stats.norm for stats in found)), nan=nan, inf=inf)
 
     def raw_gradient(self, id: int) -> torch.Tensor | None:
         """The gradient itself, if it is kept."""
@@ -353,7 +373,9 @@ class FrameRecorder:
     def frame(self) -> Frame:
         """The backward as data, no tensor in it."""
         kept = self._kept.summarise()
-        gradients = {key: stats for key, stats in kept.items() if isinstance(key, int)}
+        results = {result for several in self._results.values() for result in several}
+        ids = [key for key in kept if isinstance(key, int) and key not in results]
+        gradients = {id: stats for id in (*ids, *self._results) if (stats := self._together(kept, id)) is not None}
         contributions = {key: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 2}
         unreduced = {key[:2]: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 3}
         return Frame(self.number, self.roots, gradients, contributions, self.reductions, unreduced)

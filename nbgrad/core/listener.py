@@ -268,7 +268,9 @@ class Listener(Observer):
             running.leaf(id, gradient)
         if not self.watch:
             return
-        if lone and not isinstance(origin, Output):
+        if isinstance(origin, Output):
+            running.result(id, origin.seq, gradient)
+        elif lone:
             running.lone(id)
         else:
             running.gradient(id, gradient, isinstance(origin, Leaf))

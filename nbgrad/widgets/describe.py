@@ -192,7 +192,7 @@ def _label(fact: Fact) -> list[str]:
 def _gradient(fact: Fact, gradient: Stats) -> str:
     """The line of the backward: the number or the norm, and that of a ``.grad`` that is not the same."""
     held = None if fact.since is None else fact.since.grad
-    whose = " of one result" if fact.several else ""
+    whose = " of all results" if fact.several else ""
     return f"∇ {amount(gradient)}{whose}" + ("" if held is None else f", .grad {amount(held)}")
 
 

@@ -26,8 +26,8 @@ _KINDS = {
 }
 
 _RESULTS = (
-    "several, in one box: its name, shape and value are those of the first, its gradient is that of one of them; each "
-    "has those of its uses below"
+    "several, in one box: its name, shape and value are those of the first, its gradient is the norm of all of theirs "
+    "together; each has those of its uses below"
 )
 
 

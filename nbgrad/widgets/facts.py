@@ -43,7 +43,7 @@ class Fact(NamedTuple):
     def several(self) -> bool:
         """Whether its op has several results with gradients of their own, which go by this one record.
 
-        The name and the value are those of the first, the gradient is that of the one where it arrived last.
+        The name and the value are those of the first, the gradient is the norm of all of theirs together.
         """
         return self.op is not None and self.op.several
 

@@ -7,6 +7,7 @@ import torch
 
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept
+from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.stats import Stats
 from nbgrad.core.tensor import tensor
 
@@ -135,3 +136,28 @@ def test_a_frame_is_the_recorder_as_data() -> None:
     assert {seq: stats.values for seq, stats in frame.gradients.items()} == {7: [1.0], 8: [2.0]}
     assert {key: stats.shape for key, stats in frame.contributions.items()} == {(7, 0): (3,)}
     assert frame.reductions == {(7, 0): step}
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_the_gradients_of_several_results_of_an_op_are_told_together(watch: bool) -> None:
+    x = tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+    with AutogradGraph(watch=watch) as graph:
+        for _ in range(2):
+            first, _, last = x.unbind(0)
+            (first * 3 + last * torch.tensor([0.0, math.inf])).sum().backward()
+        if watch:
+            split = graph.record(first)
+            assert split is not None
+            assert split.gradient == Stats((2,), math.inf, inf=1), "NaN and Inf are counted in all of them"
+        (x.unbind(0)[1] * 7).sum().backward()
+    (split,) = [record for record in graph.records if record.op is not None and record.op.name == "unbind"]
+    assert graph.history[0].records[1].gradient == (math.inf if watch else None)
+    if watch:
+        assert split.gradient is not None
+        assert split.gradient.values == [7.0, 7.0], "where one alone has a gradient it is that"
+    with AutogradGraph(watch=watch) as graph:
+        first, _, last = x.unbind(0)
+        (first * 3 + last * 4).sum().backward()
+    (split,) = [record for record in graph.records if record.op is not None and record.op.name == "unbind"]
+    assert split.gradient == (Stats((2,), pytest.approx(math.sqrt(50.0))) if watch else None)
+    assert graph.history[0].records[1].gradient == (pytest.approx(math.sqrt(50.0)) if watch else None)

@@ -75,7 +75,7 @@ def test_results_of_one_op_are_not_added_and_none_goes_by_the_name_of_another() 
     ]
     assert described["steps"][-1]["incoming"] == "of its results, by their uses: (2,), [10, 10]; (2,), [100, 100]"
     split = described["nodes"][1]
-    assert (split["label"][0], split["rule"]) == ("p, … = split", "∇ norm 14.14 of one result")
+    assert (split["label"][0], split["rule"]) == ("p, … = split", "∇ norm 142.1 of all results")
     (told,) = [row["text"] for row in split["details"] if row["term"] == "results"]
     assert told.startswith("several, in one box: its name, shape and value are those of the first")
 
