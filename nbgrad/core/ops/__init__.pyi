@@ -870,8 +870,9 @@ def chunk(input: Array, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def clamp(input: Array, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
-    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between and at
-    the bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max.
+    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
+    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -880,8 +881,9 @@ def clamp(input: Array, min: Operand | None = None, max: Operand | None = None) 
 def clamp_(input: Array, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """In place: each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
-    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between and at
-    the bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max.
+    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
+    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -890,7 +892,8 @@ def clamp_(input: Array, min: Operand | None = None, max: Operand | None = None)
 def clamp_max(input: Array, max: Operand) -> Tensor:
     """Each element moved down to ``max``, a number or a tensor that broadcasts.
 
-    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has it.
+    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has
+    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
 
     Shapes: input and max broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -898,7 +901,8 @@ def clamp_max(input: Array, max: Operand) -> Tensor:
 def clamp_max_(input: Array, max: Operand) -> Tensor:
     """In place: each element moved down to ``max``, a number or a tensor that broadcasts.
 
-    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has it.
+    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has
+    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
 
     Shapes: input and max broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -906,7 +910,8 @@ def clamp_max_(input: Array, max: Operand) -> Tensor:
 def clamp_min(input: Array, min: Operand) -> Tensor:
     """Each element moved up to ``min``, a number or a tensor that broadcasts.
 
-    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has it.
+    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has
+    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
 
     Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -914,7 +919,8 @@ def clamp_min(input: Array, min: Operand) -> Tensor:
 def clamp_min_(input: Array, min: Operand) -> Tensor:
     """In place: each element moved up to ``min``, a number or a tensor that broadcasts.
 
-    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has it.
+    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has
+    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
 
     Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -922,8 +928,9 @@ def clamp_min_(input: Array, min: Operand) -> Tensor:
 def clip(input: Array, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
-    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between and at
-    the bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max.
+    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
+    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -932,8 +939,9 @@ def clip(input: Array, min: Operand | None = None, max: Operand | None = None) -
 def clip_(input: Array, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """In place: each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
-    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between and at
-    the bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max.
+    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
+    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -2031,7 +2039,8 @@ def floor_divide(input: Array, other: Operand) -> Tensor:
 def fmax(input: Array, other: Operand) -> Tensor:
     """The larger of two, elementwise, broadcasting; where one is NaN, the other one.
 
-    It takes a maximum over data with gaps. At a tie the gradient goes to the input, as torch has it.
+    It takes a maximum over data with gaps. At a tie the gradient goes to the input, and from torch 2.14
+    on half of it to each, as torch has it.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -2039,7 +2048,8 @@ def fmax(input: Array, other: Operand) -> Tensor:
 def fmin(input: Array, other: Operand) -> Tensor:
     """The smaller of two, elementwise, broadcasting; where one is NaN, the other one.
 
-    It takes a minimum over data with gaps. At a tie the gradient goes to the input, as torch has it.
+    It takes a minimum over data with gaps. At a tie the gradient goes to the input, and from torch 2.14
+    on half of it to each, as torch has it.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """

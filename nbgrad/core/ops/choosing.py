@@ -1,7 +1,10 @@
 """Choosing, elementwise: each number of the output is one of the inputs', picked by a condition or a comparison."""
 
+from typing import Any
+
 import torch
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.op import install, op
 from nbgrad.core.samples import Make, Sample, binary, pairs, points
 
@@ -48,6 +51,29 @@ def _where(self, condition, other):
 install("where", _where)
 
 
+def _halved() -> bool:
+    with torch.inference_mode(False), torch.device("cpu"):
+        at_bound: Any = torch.zeros((), requires_grad=True).clamp_min(0)
+        return not at_bound.grad_fn(torch.ones(())).item()
+
+
+_HALVED = _halved()
+"""Whether this torch halves the gradient of fmax, fmin and clamp at a tie, and gives none at a bound that is a number.
+
+torch does so from 2.14 on; before, the input got all of it. It is asked for one of these gradients, at import.
+"""
+
+
+def _of_larger(g, one, other):
+    """The gradient of ``one`` in the larger of the two: half at a tie, and all of it where either is NaN."""
+    return where(one == other, g / 2, where(one < other, 0.0, g))
+
+
+def _of_smaller(g, one, other):
+    """The gradient of ``one`` in the smaller of the two: half at a tie, and all of it where either is NaN."""
+    return where(one == other, g / 2, where(one > other, 0.0, g))
+
+
 def _edges(make: Make):
     """Every pair of shapes that broadcasts, a tie, and numbers that are none."""
     yield from pairs(make)
@@ -68,12 +94,12 @@ def maximum(a, b):
 
 @maximum.rule("a", r"\bar{y} \text{ where } a > b \text{, half at a tie, else } 0")
 def _(g, a, b):
-    return where(a == b, g / 2, where(a < b, 0.0, g))
+    return _of_larger(g, a, b)
 
 
 @maximum.rule("b", r"\bar{y} \text{ where } b > a \text{, half at a tie, else } 0")
 def _(g, a, b):
-    return where(a == b, g / 2, where(b < a, 0.0, g))
+    return _of_larger(g, b, a)
 
 
 @op(formula=r"\min(x, y)", broadcasts=True, samples=_edges)
@@ -90,54 +116,56 @@ def minimum(input, other):
 
 @minimum.rule("input", r"\bar{y} \text{ where } x < y \text{, half at a tie, else } 0")
 def _(g, input, other):
-    return where(input == other, g / 2, where(input > other, 0.0, g))
+    return _of_smaller(g, input, other)
 
 
 @minimum.rule("other", r"\bar{y} \text{ where } y < x \text{, half at a tie, else } 0")
 def _(g, input, other):
-    return where(input == other, g / 2, where(other > input, 0.0, g))
+    return _of_smaller(g, other, input)
 
 
 @op(formula=r"\max(x, y)", broadcasts=True, samples=_edges)
 def fmax(input, other):
     """The larger of two, elementwise, broadcasting; where one is NaN, the other one.
 
-    It takes a maximum over data with gaps. At a tie the gradient goes to the input, as torch has it.
+    It takes a maximum over data with gaps. At a tie the gradient goes to the input, and from torch 2.14
+    on half of it to each, as torch has it.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
     return torch.fmax(input, other)
 
 
-@fmax.rule("input", r"\bar{y} \text{ where } x \geq y \text{ or } y \text{ is NaN, else } 0")
+@fmax.rule("input", r"\bar{y} \text{ where } x > y \text{ or } y \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
-    return where((input >= other) | other.isnan(), g, 0.0)
+    return _of_larger(g, input, other) if _HALVED else where((input >= other) | other.isnan(), g, 0.0)
 
 
-@fmax.rule("other", r"0 \text{ where } x \geq y \text{ or } y \text{ is NaN, else } \bar{y}")
+@fmax.rule("other", r"\bar{y} \text{ where } y > x \text{ or } x \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
-    return where((input >= other) | other.isnan(), 0.0, g)
+    return _of_larger(g, other, input) if _HALVED else where((input >= other) | other.isnan(), 0.0, g)
 
 
 @op(formula=r"\min(x, y)", broadcasts=True, samples=_edges)
 def fmin(input, other):
     """The smaller of two, elementwise, broadcasting; where one is NaN, the other one.
 
-    It takes a minimum over data with gaps. At a tie the gradient goes to the input, as torch has it.
+    It takes a minimum over data with gaps. At a tie the gradient goes to the input, and from torch 2.14
+    on half of it to each, as torch has it.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
     return torch.fmin(input, other)
 
 
-@fmin.rule("input", r"\bar{y} \text{ where } x \leq y \text{ or } y \text{ is NaN, else } 0")
+@fmin.rule("input", r"\bar{y} \text{ where } x < y \text{ or } y \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
-    return where((input <= other) | other.isnan(), g, 0.0)
+    return _of_smaller(g, input, other) if _HALVED else where((input <= other) | other.isnan(), g, 0.0)
 
 
-@fmin.rule("other", r"0 \text{ where } x \leq y \text{ or } y \text{ is NaN, else } \bar{y}")
+@fmin.rule("other", r"\bar{y} \text{ where } y < x \text{ or } x \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
-    return where((input <= other) | other.isnan(), 0.0, g)
+    return _of_smaller(g, other, input) if _HALVED else where((input <= other) | other.isnan(), 0.0, g)
 
 
 def _bounds(make: Make):
@@ -156,8 +184,9 @@ def _bounds(make: Make):
 def clamp(input, min=None, max=None):
     """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
-    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between and at
-    the bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max.
+    Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
+    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -165,25 +194,61 @@ def clamp(input, min=None, max=None):
     return torch.clamp(input, min, max)
 
 
-def _within(input, min, max):
+def _of_raised(g, input, min):
+    if not _HALVED:
+        return where(input >= min, g, 0.0)
+    return _of_larger(g, input, min) if _is_tensor(min) else where(input > min, g, 0.0)
+
+
+def _of_lowered(g, input, max):
+    if not _HALVED:
+        return where(input <= max, g, 0.0)
+    return _of_smaller(g, input, max) if _is_tensor(max) else where(input < max, g, 0.0)
+
+
+def _of_low(g, input, min):
+    return _of_larger(g, min, input) if _HALVED else where(input < min, g, 0.0)
+
+
+def _of_high(g, input, max):
+    return _of_smaller(g, max, input) if _HALVED else where(input > max, g, 0.0)
+
+
+def _is_tensor(bound):
+    return isinstance(raw_of(bound), torch.Tensor)
+
+
+@clamp.rule("input", r"\bar{y} \text{ where } l < x < h \text{, at a bound as in torch, else } 0")
+def _(g, input, min, max):
     if max is None:
-        return input >= min
-    return input <= max if min is None else (input >= min) & (input <= max)
+        return _of_raised(g, input, min)
+    if min is None:
+        return _of_lowered(g, input, max)
+    if not _HALVED:
+        return where((input >= min) & (input <= max), g, 0.0)
+    if not _is_tensor(min):
+        return where((input > min) & (input < max), g, 0.0)
+    tie = (min < max) & ((input == min) | (input == max))
+    return where(tie, g / 2, where((input < min) | (input > max), 0.0, g))
 
 
-@clamp.rule("input", r"\bar{y} \text{ where } l \leq x \leq h \text{, else } 0")
+@clamp.rule("min", r"\bar{y} \text{ where } x < l < h \text{, at a bound as in torch, else } 0")
 def _(g, input, min, max):
-    return where(_within(input, min, max), g, 0.0)
+    if max is None:
+        return _of_low(g, input, min)
+    if not _HALVED:
+        return where((min < max) & (input < min), g, 0.0)
+    return where((input < min) & (min <= max), g, where((input == min) & (min < max), g / 2, 0.0))
 
 
-@clamp.rule("min", r"\bar{y} \text{ where } x < l < h \text{, else } 0")
+@clamp.rule("max", r"\bar{y} \text{ where } x > h \text{ or } h < l \text{, at a bound as in torch, else } 0")
 def _(g, input, min, max):
-    return where(input < min if max is None else (min < max) & (input < min), g, 0.0)
-
-
-@clamp.rule("max", r"\bar{y} \text{ where } x > h \text{ or } h < l \text{, else } 0")
-def _(g, input, min, max):
-    return where(input > max if min is None else (input > max) | (max < min), g, 0.0)
+    if min is None:
+        return _of_high(g, input, max)
+    if not _HALVED:
+        return where((input > max) | (max < min), g, 0.0)
+    all_of_it = ((input > max) & (min <= max)) | (max < min)
+    return where(all_of_it, g, where((input == max) & (min < max), g / 2, 0.0))
 
 
 def _one_bound(make: Make):
@@ -196,42 +261,44 @@ def _one_bound(make: Make):
 def clamp_min(input, min):
     """Each element moved up to ``min``, a number or a tensor that broadcasts.
 
-    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has it.
+    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has
+    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
 
     Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
     """
     return torch.clamp_min(input, min)
 
 
-@clamp_min.rule("input", r"\bar{y} \text{ where } x \geq l \text{, else } 0")
+@clamp_min.rule("input", r"\bar{y} \text{ where } x > l \text{, at a tie as in torch, else } 0")
 def _(g, input, min):
-    return where(input >= min, g, 0.0)
+    return _of_raised(g, input, min)
 
 
-@clamp_min.rule("min", r"\bar{y} \text{ where } x < l \text{, else } 0")
+@clamp_min.rule("min", r"\bar{y} \text{ where } x < l \text{, at a tie as in torch, else } 0")
 def _(g, input, min):
-    return where(input < min, g, 0.0)
+    return _of_low(g, input, min)
 
 
 @op(formula=r"\min(x, h)", broadcasts=True, inplace=True, samples=_one_bound)
 def clamp_max(input, max):
     """Each element moved down to ``max``, a number or a tensor that broadcasts.
 
-    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has it.
+    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has
+    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
 
     Shapes: input and max broadcast to the output. Raises RuntimeError where they do not.
     """
     return torch.clamp_max(input, max)
 
 
-@clamp_max.rule("input", r"\bar{y} \text{ where } x \leq h \text{, else } 0")
+@clamp_max.rule("input", r"\bar{y} \text{ where } x < h \text{, at a tie as in torch, else } 0")
 def _(g, input, max):
-    return where(input <= max, g, 0.0)
+    return _of_lowered(g, input, max)
 
 
-@clamp_max.rule("max", r"\bar{y} \text{ where } x > h \text{, else } 0")
+@clamp_max.rule("max", r"\bar{y} \text{ where } x > h \text{, at a tie as in torch, else } 0")
 def _(g, input, max):
-    return where(input > max, g, 0.0)
+    return _of_high(g, input, max)
 
 
 def _masks(make: Make):
