@@ -33,13 +33,9 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("rank", [3, 4])
-@pytest.mark.parametrize("case", CALLS)
-def test_it_is_torchs_attention(case: str, rank: int) -> None:
-    settings = CALLS[case]
-    shared = 2 if case == "grouped" else 4
-    shapes = [(2, 4, 3, 5), (2, shared, 3, 5), (2, shared, 3, 5)]
-    raw = [heads(*shape[4 - rank :]) for shape in shapes]
+def as_in_torch(settings: dict[str, Any], shapes: list[tuple[int, ...]]) -> None:
+    """Compare attention of query, key and value of these shapes with torch's, and its gradients."""
+    raw = [heads(*shape) for shape in shapes]
     theirs, ours = [one.clone().requires_grad_() for one in raw], [nbgrad.tensor(o, requires_grad=True) for o in raw]
     torch.manual_seed(0)
     expected = attend(*theirs, **settings)
@@ -50,6 +46,19 @@ def test_it_is_torchs_attention(case: str, rank: int) -> None:
     grads = torch.autograd.grad(expected, theirs, seed)
     for mine, yours in zip(nbgrad.grad(got, ours, nbgrad.tensor(seed)), grads, strict=True):
         torch.testing.assert_close(mine.data, yours)
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+@pytest.mark.parametrize("case", CALLS)
+def test_it_is_torchs_attention(case: str, rank: int) -> None:
+    shared = 2 if case == "grouped" else 4
+    shapes = [(2, 4, 3, 5), (2, shared, 3, 5), (2, shared, 3, 5)]
+    as_in_torch(CALLS[case], [shape[4 - rank :] for shape in shapes])
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (3, 1), (4, 3, 3), (1, 1, 3)], ids=str)
+def test_a_mask_of_any_rank_is_torchs_without_a_batch(shape: tuple[int, ...]) -> None:
+    as_in_torch({"attn_mask": heads(*shape)}, [(4, 3, 5)] * 3)
 
 
 def test_where_torch_takes_its_fused_kernel_we_record_one_node() -> None:

@@ -182,6 +182,11 @@ def scaled_dot_product_attention(
     if backend != MATH:
         on_cpu = query.device.type == "cpu"  # where there is one kernel, which need not be named
         settings = {"is_causal": is_causal, "scale": scale, "backend": None if on_cpu else backend}
+        if query.ndim == 3:  # from torch 2.14 on a fused kernel is chosen for it, which takes 4 dimensions
+            query, key, value = (one.unsqueeze(0) for one in (query, key, value))
+            if attn_mask is not None:
+                attn_mask = attn_mask[(None,) * (4 - attn_mask.ndim)]
+            return flash_attention(query, key, value, attn_mask, **settings).squeeze(0)
         return flash_attention(query, key, value, attn_mask, **settings)
     if enable_gqa:
         key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
