@@ -215,6 +215,7 @@ def need(what: str) -> None:
 LATER = {
     "Adam": "decoupled_weight_decay",
     "GroupNorm": "bias",
+    "LBFGS": "maximize",
     **{
         f"{lazy}{kind}Norm{rank}d": "bias"
         for lazy in ("", "Lazy")

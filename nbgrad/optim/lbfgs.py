@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -26,12 +26,15 @@ class LBFGS(TorchOptimizer):
         tolerance_change: stop where parameters or loss change by less.
         history_size: how many changes of the gradient are remembered.
         line_search_fn: "strong_wolfe" to search along the direction, or None to step by ``lr``.
+        maximize: look for where the loss is higher instead of lower.
 
     Raises:
         ValueError: the learning rate is negative, or there are several groups.
+        NotImplementedError: ``maximize`` is asked for, and torch is older than 2.14.
     """
 
     torchs = torch.optim.LBFGS
+    _takes: ClassVar = {"maximize": "torch 2.14 or newer; a closure that returns minus the loss does the same with any"}
 
     def __init__(
         self,
@@ -43,6 +46,8 @@ class LBFGS(TorchOptimizer):
         tolerance_change: float = 1e-9,
         history_size: int = 100,
         line_search_fn: str | None = None,
+        *,
+        maximize: bool = False,
     ) -> None:
         super().__init__(
             params,
@@ -53,10 +58,11 @@ class LBFGS(TorchOptimizer):
             tolerance_change=tolerance_change,
             history_size=history_size,
             line_search_fn=line_search_fn,
+            maximize=maximize,
         )
 
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # as torch's
-        """Move to where the loss is lower.
+        """Move to where the loss is lower, or higher with ``maximize``.
 
         Args:
             closure: drops the gradients, computes the loss and its gradients anew, and returns it.

@@ -32,6 +32,7 @@ class Walk:
         groups = [{"params": self.params[:2]}, {"params": self.params[2:], **(own or {})}]
         self.optimizer = optimizer(self.params if own is None else groups, **settings)
         self.late = late
+        self.sign = -1 if settings.get("maximize") else 1
 
     def grads(self, number):
         self.optimizer.zero_grad()
@@ -45,10 +46,10 @@ class Walk:
         return [param.data.clone() for param in self.params]
 
     def closure(self):
-        """For optimizers that evaluate several times: a valley that is curved, of all parameters."""
+        """For optimizers that evaluate several times: a valley that is curved, of all parameters, or a hill."""
         self.optimizer.zero_grad()
         terms = [((param * param - 1) ** 2).sum() + (param * 0.5 - 1).exp().sum() for param in self.params]
-        loss = terms[0] + terms[1] * 2 + terms[2] * 3
+        loss = (terms[0] + terms[1] * 2 + terms[2] * 3) * self.sign
         loss.backward()
         return loss
 
