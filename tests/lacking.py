@@ -1,9 +1,10 @@
-"""What torch had not yet, or had wrong, in versions that nbgrad works with: there a case has no reference.
+"""What torch has not, or has wrong, in versions that nbgrad works with: there a case has no reference.
 
-Each is asked of torch itself, and of nothing else: with the newest torch nothing is lacking.
+Each is asked of torch itself, and of nothing else.
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from inspect import getsource, signature
@@ -100,6 +101,11 @@ def _with_a_device(make: Callable[[], torch.Tensor]) -> bool:
         return make().is_cpu
 
 
+def _quiet(old: Callable[..., Any], *args: Any) -> Any:
+    with warnings.catch_warnings(action="ignore"):  # that the name is old
+        return old(*args)
+
+
 class _NoLists(torch.Tensor):
     """A tensor that takes no list for an index."""
 
@@ -125,6 +131,8 @@ LACKING: dict[str, Callable[[], str]] = {
     "aminmax": _unless(
         "torch has no gradient of aminmax", lambda: _differentiable(lambda x: x.aminmax().min, torch.ones(2))
     ),
+    "qr": _unless("torch has taken torch.qr away", lambda: _quiet(torch.qr, torch.eye(2))),
+    "cholesky": _unless("torch has taken torch.cholesky away", lambda: _quiet(torch.cholesky, torch.eye(2)).numel()),
     "linalg_lstsq": _unless(
         "torch has no gradient of the residuals of lstsq",
         lambda: torch.linalg.lstsq(torch.eye(3, 2).requires_grad_(), torch.ones(3, 1)).residuals.requires_grad,

@@ -216,7 +216,11 @@ def under_the_names_of_autograd(lib: Library) -> tuple[Any, ...]:
     return *found, t.grad
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning", "ignore:Anomaly Detection has been enabled")
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.script:DeprecationWarning",
+    "ignore:.*torch.jit.script:FutureWarning",  # from torch 2.14 on
+    "ignore:Anomaly Detection has been enabled",
+)
 @pytest.mark.parametrize(
     "program",
     [a_checkpoint_of_torchs, of_before, under_the_names_of_autograd, set_and_forgotten],
