@@ -119,6 +119,17 @@ def test_the_determinant_of_a_singular_matrix_has_torchs_gradient(rank: int) -> 
     assert nbgrad.gradgradcheck(nbgrad.linalg.det, ours)
 
 
+@pytest.mark.parametrize("call", [torch.logdet, lambda a: torch.slogdet(a)[1]], ids=["logdet", "slogdet"])
+def test_the_logarithm_of_a_singular_determinant_has_torchs_infinite_gradient(call: Callable[..., Any]) -> None:
+    for a in (torch.zeros(3, 3), torch.ones(2, 2), torch.tensor([[1.0, 2.0], [2.0, 4.0]])):
+        pair = torch.stack([a, torch.eye(len(a))])
+        theirs, ours = pair.clone().requires_grad_(), nbgrad.tensor(pair, requires_grad=True)
+        (expected,) = torch.autograd.grad(call(theirs).sum(), theirs)
+        (got,) = nbgrad.grad(call(ours).sum(), ours)
+        assert not expected[0].isfinite().all()
+        rows.close(got.data, expected, "gradient")
+
+
 def test_a_loss_that_depends_on_a_phase_left_to_chance_is_an_error() -> None:
     a = torch.complex(of(3, 3), of(3, 3).T)
     for name, matrix in (("eigh", a + a.mH), ("eig", a), ("svd", a)):

@@ -7,7 +7,7 @@ from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.complex import complex, conj, imag
 from nbgrad.core.ops.decomposition import linalg_svd
 from nbgrad.core.ops.diagonals import diag_embed
-from nbgrad.core.ops.solving import linalg_solve, recorded, square, transposed
+from nbgrad.core.ops.solving import linalg_solve_ex, recorded, square, transposed
 from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
@@ -44,7 +44,7 @@ def _(g, A, out):
 def _scaled_inverse(factor, A):
     """A number for each matrix times its transposed inverse."""
     diagonal = factor.unsqueeze(-1).expand(tuple(A.shape[:-1]))
-    return linalg_solve(transposed(A), diag_embed(diagonal))
+    return linalg_solve_ex(transposed(A), diag_embed(diagonal))[0]  # of a singular matrix inf and NaN, as in torch
 
 
 _FEW = 8
