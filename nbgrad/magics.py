@@ -47,11 +47,11 @@ class Session:
         self.shell.events.register("pre_run_cell", self._cell_begins)
         self.shell.events.register("post_run_cell", self._cell_ends)
 
-    def close(self) -> None:
-        """Stop recording and forget the callbacks."""
+    def close(self, error: BaseException | None = None) -> None:
+        """Stop recording, since ``error`` ended the cell or for another reason, and forget the callbacks."""
         self.shell.events.unregister("pre_run_cell", self._cell_begins)
         self.shell.events.unregister("post_run_cell", self._cell_ends)
-        self.graph.close(self.shell.user_ns)
+        self.graph.close(self.shell.user_ns, error)
 
     def _cell_begins(self, _info: Any) -> None:
         """A cell that this cell runs, as ``%run`` or ``%%capture`` do: its end is not ours."""
@@ -63,20 +63,19 @@ class Session:
             self._nested -= 1
             return
         try:
-            self.close()
+            self.close(result.error_in_exec)
         except KeyboardInterrupt:
             _tell("Interrupted before the graph was complete: nothing of it was kept.")
             return
-        error = result.error_in_exec
-        stopped = error is not None and self.graph.failure(error) is not None
+        stopped = self.graph.ending is not None and self.graph.ending.failure is not None
         if self.graph.records or stopped or (self.asked and result.success):
             self.magics.last = self
-            self._present(error)
+            self._present()
 
-    def _present(self, error: BaseException | None) -> None:
+    def _present(self) -> None:
         """Show the graph; what keeps it from that is told in a line, because nobody can catch it here."""
         try:
-            self.recording.present(error)
+            self.recording.present()
         except KeyboardInterrupt:
             _tell("Interrupted while the graph was drawn. %autograd last draws it.")
         except UNSAVED as problem:

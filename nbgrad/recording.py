@@ -75,20 +75,16 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         from nbgrad.saving import UNSAVED, unsaved
 
         with uncollected():  # until the reader has the picture: it would look through all of the graph
-            self.graph.close(tensor_variables(user_frame()))
+            self.graph.close(tensor_variables(user_frame()), error)
             try:
-                self.present(error)
+                self.present()
             except UNSAVED as problem:  # raised, it would take what the block computed, or stand for what it raised
                 warn_here(
                     f"{unsaved(problem)}. The graph is there as before: graph.save(...) writes it to another file"
                 )
 
-    def present(self, error: BaseException | None = None) -> None:
-        """Show the graph as the options say, and write its file.
-
-        Args:
-            error: what ended the block or the cell, if something did: where it was raised is shown too.
-        """
+    def present(self) -> None:
+        """Show the graph as the options say, and write its file."""
         from IPython.core.getipython import get_ipython
 
         from nbgrad.saving import write
@@ -99,7 +95,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
 
         if self.view == "none" and self.save is None:
             return
-        description = outline(self.graph, error)
+        description = outline(self.graph)
         if get_ipython() is None and self.view != "none":
             print(text(description))  # noqa: T201  # a script has no display but this
         elif self.view == "text":

@@ -188,10 +188,54 @@ def test_whatever_an_op_raised_it_is_drawn_and_counted(shell: InteractiveShell, 
     assert "No backward ran" not in text
 
 
-def test_an_error_of_no_op_is_no_missing_backward(shell: InteractiveShell) -> None:
-    _, shown = run(shell, "%%autograd --view text\nimport nbgrad\nh = nbgrad.ones(1, requires_grad=True) * 2\n1 / 0")
-    text = shown.outputs[0].data["text/plain"]
-    assert "The cell raised ZeroDivisionError before a backward had ended: no gradient is shown." in text
+ENDED = {
+    "an error of the cell": ("h = x * 2\n1 / 0", "ZeroDivisionError: division by zero (line 5 of the cell, `1 / 0`)"),
+    "an assertion": ("h = x * 2\nassert h.shape == 3", "AssertionError (line 5 of the cell, `assert h.shape == 3`)"),
+    "a backward of a vector": ("y = x * x\ny.backward()", "RuntimeError: {} (line 5 of the cell, `y.backward()`)"),
+    "a choice by a vector": ("h = x * x\nif h > 1:\n    pass", "RuntimeError: {} (line 5 of the cell, `if h > 1:`)"),
+    "in a function": (
+        "h = x * 2\ndef f(h):\n    return h * 2 + z\nf(h)",
+        "NameError: {} (line 6 of the cell, `return h * 2 + z`)",
+    ),
+}
+"""Cells that something else than an op ends, with what is said of it; {} stands for the error's own words."""
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_an_error_of_no_op_is_told_with_its_line_and_is_no_missing_backward(shell: InteractiveShell, name: str) -> None:
+    body, said = ENDED[name]
+    cell = f"%%autograd --view text\nimport nbgrad\nx = nbgrad.tensor([1.0, 2.0], requires_grad=True)\n{body}"
+    result, shown = run(shell, cell)
+    text, message = shown.outputs[0].data["text/plain"], str(result.error_in_exec).partition("\n")[0].rstrip(".")
+    assert f"The cell raised {said.format(message)}. No backward had ended, so no gradient is shown." in text
+
+
+def test_an_error_after_a_backward_is_told_too(shell: InteractiveShell) -> None:
+    cell = f"%%autograd --view text\n{PRODUCT}\nraise KeyError('later')"
+    text = run(shell, cell)[1].outputs[0].data["text/plain"]
+    said = "KeyError: 'later' (line 6 of the cell, `raise KeyError('later')`). The gradients are those of backward 1,"
+    assert f"The cell raised {said} which had ended." in text
+
+
+def test_what_is_drawn_or_written_later_says_what_raised_as_well(shell: InteractiveShell, tmp_path: Path) -> None:
+    cell = "%%autograd --view text\nimport nbgrad\nx = nbgrad.tensor([[1.0, 2.0]], requires_grad=True)\n"
+    _, shown = run(shell, f"{cell}(x * 2) @ nbgrad.ones(3)")
+    under = shown.outputs[0].data["text/plain"]
+    assert "The cell stopped here: matmul raised RuntimeError" in under
+    assert run(shell, f"%autograd save {tmp_path / 'line.txt'}")[0].success
+    last_graph(shell).save(tmp_path / "python.txt")
+    assert [(tmp_path / name).read_text() for name in ("line.txt", "python.txt")] == [f"{under}\n"] * 2
+    again = run(shell, "%autograd last")[1].outputs[0].data["text/plain"]
+    assert again.startswith(under.partition("\n")[0])
+    assert "The cell stopped here: matmul raised RuntimeError" in again
+
+
+def test_a_block_that_raised_says_so_wherever_its_graph_is_drawn(tmp_path: Path) -> None:
+    x = nbgrad.tensor([[1.0, 2.0]], requires_grad=True)
+    with pytest.raises(RuntimeError), nbgrad.AutogradGraph() as graph:
+        (x * 2) @ nbgrad.ones(3)
+    graph.save(tmp_path / "q.txt")
+    assert "The cell stopped here: matmul raised RuntimeError" in (tmp_path / "q.txt").read_text()
 
 
 def test_where_the_first_op_raised_is_drawn_too(shell: InteractiveShell) -> None:

@@ -20,6 +20,8 @@ from nbgrad.core.base import TensorBase
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
+NOT_THE_USERS = (_PACKAGE, _TORCH)
+"""How the names of files begin whose code is not the user's."""
 
 
 class Place:
@@ -100,7 +102,7 @@ def user_frame() -> FrameType:
         file = frame.f_code.co_filename
         ours = _OURS.get(file)
         if ours is None:
-            ours = _OURS[file] = file.startswith((_PACKAGE, _TORCH))
+            ours = _OURS[file] = file.startswith(NOT_THE_USERS)
         above = frame.f_back if ours else None
         if above is None:
             return frame

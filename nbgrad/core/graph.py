@@ -13,6 +13,7 @@ import torch
 from nbgrad.core.caller import tensor_variables, user_frame
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.contents import check_device
+from nbgrad.core.ending import Ending
 from nbgrad.core.frame import Frame, FrameRecorder
 from nbgrad.core.history import FRAMES, History
 from nbgrad.core.listener import Listener
@@ -50,6 +51,7 @@ class AutogradGraph(Queries):
         ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward.
 
     Attributes:
+        ending: what was raised, where that ended the block or the cell.
         listener: what the engine tells. It is an object of its own, for its class is compiled: from CPython 3.12 on a
             call of a method that a class written in Python might override takes as long as the shortest of them.
     """
@@ -77,6 +79,7 @@ class AutogradGraph(Queries):
         self._since: dict[int, Since] = {}
         self._failed: list[Record] = []  # what the backward of the failure ran through, where another one had ended
         self._ended: History | None = None  # the backwards that ended, once that is shown
+        self.ending: Ending | None = None
 
     # The context.
 
@@ -90,10 +93,13 @@ class AutogradGraph(Queries):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(tensor_variables(user_frame()))
+        self.close(tensor_variables(user_frame()), error)
 
-    def close(self, namespace: dict[str, Any] | None = None) -> None:
-        """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor."""
+    def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
+        """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor.
+
+        What is drawn of it says that ``error`` ended it, if something did.
+        """
         if self.closed:
             return
         self.listener.closed = True
@@ -105,6 +111,8 @@ class AutogradGraph(Queries):
         except BaseException:
             self.clear()  # an interrupt: half of it is worth nothing, and every tensor is let go of all the same
             raise
+        if error is not None:
+            self.raised(error)
         if self.check_cycle():
             raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
 
@@ -195,18 +203,19 @@ class AutogradGraph(Queries):
         found = self.listener.failure
         return found._replace(message=str(error)) if found is not None and found.seq == number_of(error) else None
 
-    def show_failure(self, error: BaseException) -> Failure | None:
-        """The same, and what a backward did before it raised is what the graph shows from then on.
+    def raised(self, error: BaseException) -> None:
+        """Remember that ``error`` ended what is recorded, and where.
 
-        It takes the place of the last backward that was complete; the history stays that of the complete ones.
+        What a backward did before it raised is what the graph shows from then on: it takes the place of the last
+        backward that was complete. The history stays that of the complete ones.
         """
         found = self.failure(error)
+        self.ending = Ending.of(error, found)
         if found is not None and found.frame is not None:
             if self._failed and self._ended is None:
                 self._ended = self.history
                 self._records = self._failed
             self._notes.frame = found.frame
-        return found
 
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.

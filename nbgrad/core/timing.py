@@ -116,7 +116,7 @@ class TimedGraph(AutogradGraph):
         """By id of the record of an op, how long it took."""
         return self.listener.times
 
-    def close(self, namespace: dict[str, Any] | None = None) -> None:
+    def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
         """Stop recording; the times of what is shown remain."""
-        super().close(namespace)
+        super().close(namespace, error)
         self.listener.keep({record.id for record in (*self._records, *self._failed)})

@@ -15,7 +15,7 @@ from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Badge, Description, Edge, Formula, Hidden, Node, OpText, Problem, Scope, kind_of
 from nbgrad.widgets.details import NodeOutline, NodeRest
 from nbgrad.widgets.facts import Fact, made_inside
-from nbgrad.widgets.failure import with_failure
+from nbgrad.widgets.failure import ending_text, with_failure
 from nbgrad.widgets.frames import frames_of, past
 from nbgrad.widgets.looks import FEW, amount
 from nbgrad.widgets.overlays import judgements, measured, overlays, verdicts
@@ -29,23 +29,21 @@ from nbgrad.widgets.waiting import waiting
 from nbgrad.widgets.wording import counted, scalar, shape_text
 
 
-def describe(graph: AutogradGraph, error: BaseException | None = None) -> Description:
-    """The description of what ``graph`` recorded: after a backward, of what it ran through.
+def describe(graph: AutogradGraph) -> Description:
+    """The description of what ``graph``, open or closed, recorded: after a backward, of what it ran through.
 
-    Args:
-        graph: open or closed.
-        error: what ended the cell, if something did: where it was raised is drawn too.
+    Where an error ended it, what was raised is drawn too.
     """
-    return written(outline(graph, error))
+    return written(outline(graph))
 
 
 @uncollected()
-def outline(graph: AutogradGraph, error: BaseException | None = None) -> Description:
+def outline(graph: AutogradGraph) -> Description:
     """The same with the details, the looks and the sums still to be written, which ``rest.written`` does.
 
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """
-    failure = None if error is None else graph.show_failure(error)
+    ending = graph.ending
     since = graph.since
     facts = [Fact.of(record, since.get(record.id)) for record in graph.records]
     ids = {fact.id: f"n{at}" for at, fact in enumerate(facts)}
@@ -81,13 +79,14 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         }
         nodes.append(node)
     _add_badges(nodes, wrong)
+    failure = None if ending is None else ending.failure
     raised = failure.scope if failure is not None and failure.id is None else None
     scopes.id(raised)
     described = Description(
         version=2,
         name=graph.name,
         summary="",
-        notes=[*_notes(graph, facts, error), *waits.notes],
+        notes=[*_notes(graph, facts), *waits.notes],
         nodes=nodes,
         edges=edges,
         scopes=scopes.described(facts, raised),
@@ -102,8 +101,8 @@ def outline(graph: AutogradGraph, error: BaseException | None = None) -> Descrip
         history=history.history,
         hidden=Hidden(reductions=[], learned=[]),
     )
-    if failure is not None:
-        described = with_failure(described, failure, ids, scopes.id, type(error).__name__)
+    if ending is not None and failure is not None:
+        described = with_failure(described, failure, ids, scopes.id, ending.kind)
     described["summary"] = _summary(graph, facts, described)
     return {**described, "runs": runs(described)}  # type: ignore[typeddict-unknown-key]  # an outline's
 
@@ -263,18 +262,17 @@ def _summary(graph: AutogradGraph, facts: list[Fact], described: Description) ->
     return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
 
 
-def _notes(graph: AutogradGraph, facts: list[Fact], error: BaseException | None) -> list[str]:
+def _notes(graph: AutogradGraph, facts: list[Fact]) -> list[str]:
+    shown = f"The gradients are those of backward {graph.backwards:,}, which had ended."
     if not facts:
-        return [_empty(graph)]
-    interrupted = isinstance(error, KeyboardInterrupt)
-    if graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):
-        if error is not None:
-            stopped = "was interrupted" if interrupted else f"raised {type(error).__name__}"
-            return [f"The cell {stopped} before a backward had ended: no gradient is shown."]
-        return ["No backward ran here: call .backward() on a scalar to see gradients."]
-    if interrupted:
-        return [f"The cell was interrupted: the gradients are those of backward {graph.backwards:,}, which had ended."]
-    return []
+        shown = _empty(graph)
+    elif graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):
+        shown = "No backward had ended, so no gradient is shown."
+        if graph.ending is None:
+            shown = "No backward ran here: call .backward() on a scalar to see gradients."
+    elif graph.ending is None:
+        return []
+    return [shown] if graph.ending is None else [f"{ending_text(graph.ending)} {shown}"]
 
 
 def _empty(graph: AutogradGraph) -> str:

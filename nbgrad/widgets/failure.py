@@ -3,9 +3,14 @@
 from collections.abc import Callable
 from typing import Literal
 
+from nbgrad.core.ending import Ending
 from nbgrad.core.record import Failure, Operand
 from nbgrad.core.scopes import Scope as CoreScope
 from nbgrad.widgets.description import Badge, Description, Detail, Edge, Kind, Node, Problem, kind_of
+from nbgrad.widgets.lettering import clip
+
+_MESSAGE = 300
+"""How many letters of an error's message a note has."""
 
 
 def with_failure(
@@ -63,6 +68,15 @@ def with_failure(
         "edges": edges,
         "problems": [Problem(kind=_kind(failure), text=title, node=where), *description["problems"]],
     }
+
+
+def ending_text(ending: Ending) -> str:
+    """What ended the cell, of which no op knows: the first line of what the error says, and where it was raised."""
+    if ending.interrupted:
+        return "The cell was interrupted."
+    first = clip(ending.message.strip().partition("\n")[0], _MESSAGE).rstrip(".")
+    said = f"The cell raised {ending.kind}{': ' if first else ''}{first}"
+    return f"{said}." if ending.place is None else f"{said} ({ending.place})."
 
 
 def _kind(failure: Failure) -> Literal["inplace", "failed"]:

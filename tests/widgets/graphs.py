@@ -141,6 +141,12 @@ def broken() -> Description:
         return describe(graph)
 
 
+def ended(graph: nbgrad.AutogradGraph, error: BaseException) -> Description:
+    """The description of a graph that an error ended."""
+    graph.raised(error)
+    return describe(graph)
+
+
 def stopped() -> Description:
     """A product of shapes that do not fit, after what had run until then."""
     with nbgrad.AutogradGraph("stopped") as graph:
@@ -150,7 +156,7 @@ def stopped() -> Description:
         try:
             h @ w
         except RuntimeError as error:
-            return describe(graph, error)
+            return ended(graph, error)
     raise AssertionError("the shapes must not fit")
 
 
@@ -164,5 +170,5 @@ def changed() -> Description:
         try:
             z.sum().backward()
         except RuntimeError as error:
-            return describe(graph, error)
+            return ended(graph, error)
     raise AssertionError("the change must be noticed")

@@ -277,7 +277,7 @@ def test_the_op_that_raised_is_seen() -> None:
     with nbgrad.AutogradGraph("net") as graph:
         with pytest.raises(RuntimeError) as raised:
             net(nbgrad.tensor(torch.ones(2, 3, 8)))
-        described = describe(graph, raised.value)
+        described = graphs.ended(graph, raised.value)
     assert len(described["nodes"]) > LOOK
     drawn = drawable(described, NODES)
     assert [node["label"] for node in drawn["nodes"] if node["kind"] == "failed"] == [["linear", "raised RuntimeError"]]

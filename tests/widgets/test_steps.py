@@ -1,5 +1,7 @@
 """What the description says of a backward: its steps in their real order, its findings, its past."""
 
+import json
+import re
 import warnings
 from typing import Any
 
@@ -401,7 +403,7 @@ def test_an_op_that_raised_is_drawn_in_its_module() -> None:
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Sequential(nn.Linear(7, 1), nn.Tanh()))
     with nbgrad.AutogradGraph() as graph, pytest.raises(RuntimeError) as raised:
         net(nbgrad.ones(5, 4))
-    described = describe(graph, raised.value)
+    described = graphs.ended(graph, raised.value)
     scopes = {scope["id"]: scope for scope in described["scopes"]}
     failed = described["nodes"][-1]
     *_, inner, around = (scopes[node["scope"]] for node in described["nodes"] if node["scope"] is not None)
@@ -417,7 +419,7 @@ def test_what_only_the_op_that_raised_was_given_is_what_it_is_and_has_the_users_
     for given in (weight, mine, data, before, torch.ones(1, 2)):
         with nbgrad.AutogradGraph() as graph, pytest.raises(RuntimeError) as raised:
             nbgrad.cat([given, nbgrad.ones(3, 3)], dim=0)
-        drawn = describe(graph, raised.value)["nodes"]
+        drawn = graphs.ended(graph, raised.value)["nodes"]
         assert drawn[-1]["kind"] == "failed"
         found.append((drawn[0]["kind"], drawn[0]["label"][0]))
     names = [("parameter", "weight"), ("leaf", "mine"), ("input", "data"), ("outside", "before")]
@@ -446,7 +448,7 @@ def test_a_backward_that_raised_after_others_is_drawn_where_it_raised() -> None:
         loss = (y * 2).sum()
         with pytest.raises(ZeroDivisionError) as caught:
             loss.backward()
-    described = describe(graph, caught.value)
+    described = graphs.ended(graph, caught.value)
     (at,) = [node for node in described["nodes"] if node["badges"]]
     assert (at["op"], at["badges"][0]["kind"], at["rule"]) == ("tanh", "failed", None)
     assert {node["op"]: node["rule"] for node in described["nodes"]}["mul"] == "∇ norm 1.414"
@@ -465,14 +467,12 @@ def test_the_history_of_a_graph_is_not_that_of_other_ops_that_failed() -> None:
         loss = y.sum()
         with pytest.raises(ZeroDivisionError) as caught:
             loss.backward()
-    described = describe(graph, caught.value)
+    described = graphs.ended(graph, caught.value)
     assert [node["op"] for node in described["nodes"]] == [None, "sin", "sum"]
     assert described["history"]["frames"] == []
 
 
-@pytest.mark.parametrize(
-    ("backwards", "said"), [(0, "before a backward had ended: no"), (2, "are those of backward 2")]
-)
+@pytest.mark.parametrize(("backwards", "said"), [(0, "No backward had ended, so no"), (2, "are those of backward 2")])
 def test_an_interrupt_is_said_to_be_one(backwards: int, said: str) -> None:
     x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
     with nbgrad.AutogradGraph() as graph:
@@ -480,16 +480,42 @@ def test_an_interrupt_is_said_to_be_one(backwards: int, said: str) -> None:
             x.tanh().sum().backward()
         y = x.sin()
     assert y.requires_grad
-    (note,) = describe(graph, KeyboardInterrupt())["notes"]
+    (note,) = graphs.ended(graph, KeyboardInterrupt())["notes"]
     assert note.startswith("The cell was interrupted")
     assert said in note
     assert "No backward ran here" not in note
 
 
-def test_an_error_of_something_else_changes_nothing() -> None:
+def test_an_error_of_something_else_adds_a_note_alone() -> None:
     with nbgrad.AutogradGraph() as graph:
         nbgrad.tensor([1.0], requires_grad=True).sum().backward()
-    assert describe(graph, KeyError("elsewhere")) == describe(graph)
+    before = describe(graph)
+    after = graphs.ended(graph, KeyError("elsewhere"))
+    said = "The cell raised KeyError: 'elsewhere'. The gradients are those of backward 1, which had ended."
+    assert after == {**before, "notes": [said]}
+
+
+class Mute(Exception):
+    """An error that can't say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_an_error_that_has_no_words_or_too_many_is_told_in_a_line() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        nbgrad.tensor([1.0], requires_grad=True).sum().backward()
+    (mute,) = graphs.ended(graph, Mute())["notes"]
+    assert mute.startswith("The cell raised Mute. The gradients")
+    (note,) = graphs.ended(graph, ValueError(f"\nfirst {'x' * 1000}\nsecond"))["notes"]
+    assert note.startswith("The cell raised ValueError: first xxx")
+    assert len(note) < 400
+    assert "second" not in note
+    try:
+        json.loads("{")
+    except ValueError as error:
+        (note,) = graphs.ended(graph, error)["notes"]
+    assert re.search(r"\(char 1\) \(tests.widgets.test_steps\.py:\d+, `json.loads", note), "and not a line of json's"
 
 
 def test_the_maps_of_a_convolution_lie_side_by_side() -> None:

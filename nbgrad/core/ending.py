@@ -1,0 +1,48 @@
+"""What ended a recorded block that raised, to be drawn whenever the graph is: the error itself is gone by then."""
+
+import sysconfig
+from contextlib import suppress
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from nbgrad.core.caller import NOT_THE_USERS, Place
+from nbgrad.core.record import Failure
+
+_LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
+
+
+class Ending(NamedTuple):
+    """What was raised. It holds no error: that would keep everything alive which its traceback knows.
+
+    Attributes:
+        kind, message: of the error.
+        interrupted: whether the user stopped it.
+        place: the user's line that raised it; None where the traceback has none.
+        failure: where it was raised, if an op or a backward of the graph did.
+    """
+
+    kind: str
+    message: str
+    interrupted: bool
+    place: Place | None
+    failure: Failure | None
+
+    @classmethod
+    def of(cls, error: BaseException, failure: Failure | None) -> Self:
+        """What ``error`` says."""
+        message = ""
+        with suppress(Exception):  # a class of the user's may be unable to say it
+            message = str(error)
+        interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
+        return cls(type(error).__name__, message, interrupted, place, failure)
+
+
+def _raised_at(trace: TracebackType | None) -> Place | None:
+    """The innermost line of code that belongs to no library."""
+    found = None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(_LIBRARIES):
+            found = Place(code, trace.tb_lasti)
+        trace = trace.tb_next
+    return found
