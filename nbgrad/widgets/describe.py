@@ -96,7 +96,7 @@ def outline(graph: AutogradGraph) -> Description:
         formulas=scopes.formulas(),
         steps=None,  # type: ignore[typeddict-item]  # an outline's
         overlays=[*shown, *history.overlays],
-        verdicts=verdicts(judged, scopes.id, waits.scopes),
+        verdicts=verdicts(judged, scopes.id, waits.scopes, begun=any(problem["kind"] == "nan" for problem in wrong)),
         problems=wrong,
         history=history.history,
         hidden=Hidden(reductions=[], learned=[]),

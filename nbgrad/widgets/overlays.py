@@ -129,12 +129,18 @@ class Judgement(NamedTuple):
 
 
 def verdicts(
-    judged: dict[Scope, Judgement], ids: Callable[[Scope | None], str | None], waiting: dict[Scope, str]
+    judged: dict[Scope, Judgement],
+    ids: Callable[[Scope | None], str | None],
+    waiting: dict[Scope, str],
+    *,
+    begun: bool = False,
 ) -> list[Verdict]:
     """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it.
 
-    Those that only wait for a step are sound, and ``waiting`` has what is said of them.
+    Those that only wait for a step are sound, and ``waiting`` has what is said of them. Where some are NaN, and
+    a finding tells where that has ``begun``, nothing is said of any that is not sound: it may be so for that alone.
     """
+    lost = begun and not all(isfinite(one.size) for one in judged.values())
     return [
         Verdict(
             kind="sound" if scope in waiting else one.kind,
@@ -142,6 +148,7 @@ def verdicts(
             text=f"{_path(scope)}: typical gradient {number(one.size)}{waiting.get(scope, one.said)}",
         )
         for scope, one in judged.items()
+        if not lost or one.kind == "sound"
     ]
 
 

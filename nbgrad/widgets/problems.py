@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from nbgrad.widgets.falls import falls
 from nbgrad.widgets.losses import mistaken
 from nbgrad.widgets.overlays import shrinking, starved, zeroed
 from nbgrad.widgets.plain import plain
+from nbgrad.widgets.reductions import whose_name
 from nbgrad.widgets.silent import leading_to_learned, silent
 from nbgrad.widgets.waiting import Waiting
 from nbgrad.widgets.wording import counted
@@ -55,7 +56,9 @@ def problems(
     # Where an earlier backward was bad the parameters were before this one, whatever else was.
     before = not all(map(earlier.finite, frames[:-1])) if frames else graph.backwards > 1
     found = [Problem(kind="nan", text=text, node=None) for text in spoiled]
-    found += [*_beginnings(facts, ids, frames, before=before, hidden=bool(spoiled)), *_grown(facts, ids, frames)]
+    lost = sum(not isfinite(one.size) for one in judged.values())
+    found += _beginnings(facts, ids, frames, lost, before=before, hidden=bool(spoiled))
+    found += _grown(facts, ids, frames)
     found += _added_up(facts, ids, frames)
     found += _unreached(graph, ids)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
@@ -90,7 +93,7 @@ def _bad(stats: Stats | None) -> str | None:
 
 
 def _beginnings(
-    facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame], *, before: bool, hidden: bool
+    facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame], lost: int, *, before: bool, hidden: bool
 ) -> list[Problem]:
     """The first values that are not finite, and the first gradients: not those that only pass them on.
 
@@ -100,6 +103,7 @@ def _beginnings(
         facts: of the graph.
         ids: of the nodes.
         frames: the backwards that are remembered.
+        lost: how many modules have gradients that are no finite number.
         before: whether parameters may have been bad when the last backward began.
         hidden: whether one began where nothing is recorded: a constant that is gone may have held it.
     """
@@ -115,11 +119,24 @@ def _beginnings(
         )
         at = earlier.held(frames, facts) or learned[0]
         found = [(at, text), *[(fact, text) for fact, text in found if fact not in learned]]
+    elif len(found) == 1 and lost > _NAMED:
+        found = [(fact, f"{text}. It went on to {_reach(facts, fact, lost)}") for fact, text in found]
     return [
         Problem(kind="nan", text=text, node=ids[fact.id])
         for fact, text in found
         if gone.isdisjoint(taken.source or 0 for taken in fact.inputs)
     ]
+
+
+def _reach(facts: list[Fact], first: Fact, modules: int) -> str:
+    """How far what began at the ``first`` went: to what was made of it, and to the gradients of so many ``modules``."""
+    reached = {first.id} if _bad(first.value) else set[int]()
+    for fact in facts:
+        may_be = fact.value is None or _bad(fact.value)  # its value may not be kept
+        if may_be and not reached.isdisjoint(taken.source or 0 for taken in fact.inputs):
+            reached.add(fact.id)
+    made = f"{counted(len(reached) - 1, 'tensor')} and " if len(reached) > 1 else ""
+    return f"{made}the gradients of {counted(modules, 'module')}"
 
 
 def _forward_beginnings(facts: list[Fact], unknown: set[int]) -> Iterator[tuple[Fact, str]]:
@@ -198,7 +215,9 @@ def _backward_beginnings(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
             if not bad or _bad(fact.gradient):
                 continue
             if not nonfinite.passed_on(bad.lower(), [fact.value, *_given(fact, made)], fact.settings):
-                yield fact, f"{bad} begins here, in the rule of {fact.what} for {taken.name}"
+                whose = whose_name(taken, made[taken.source]) if taken.source in made else ""
+                given = f"{taken.name} ({whose})" if whose else taken.name
+                yield fact, f"{bad} begins here, in the rule of {fact.what} for {given}"
                 return
 
 

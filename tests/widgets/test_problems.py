@@ -67,6 +67,52 @@ def test_any_other_is_named_once_where_it_begins(run: Callable[[], nbgrad.Tensor
     assert text.startswith(expected)
 
 
+def test_the_rule_in_which_a_nan_begins_is_told_by_the_name_that_the_user_gave_the_input() -> None:
+    base, d, b = nbgrad.tensor([-1.0]), *(nbgrad.tensor([2.0], requires_grad=True) for _ in range(2))
+    with nbgrad.AutogradGraph() as graph:
+        (base**d * b).sum().backward()
+    (text,) = [problem["text"] for problem in describe(graph)["problems"]]
+    assert text == "NaN begins here, in the rule of pow for b (d)"
+    with nbgrad.AutogradGraph() as graph:
+        (base ** (d * 1.0) * b).sum().backward()
+    (text,) = [problem["text"] for problem in describe(graph)["problems"]]
+    assert text == "NaN begins here, in the rule of pow for b (the result of mul)"
+
+
+class Masked(nn.Module):
+    """A layer that is given a mask, which may be of all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weigh, self.out = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: nbgrad.Tensor, mask: torch.Tensor) -> nbgrad.Tensor:
+        return x + self.out(self.weigh(x).masked_fill(mask, -inf).softmax(-1))
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_nan_that_reached_everything_is_one_finding(later: bool) -> None:
+    blocks = [Masked() for _ in range(6)]
+    optimizer = optim.SGD([parameter for block in blocks for parameter in block.parameters()], lr=0.1)
+    none, all_of_it = torch.zeros(4, 4).bool(), torch.ones(4, 4).bool()
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(3 if later else 1):
+            optimizer.zero_grad()
+            x = nbgrad.tensor(torch.randn(4, 4))
+            for at, block in enumerate(blocks):
+                x = block(x, all_of_it if at == 3 and step == int(later) else none)
+            x.square().mean().backward()
+            optimizer.step()
+    described = describe(graph)
+    (problem,) = described["problems"]
+    if later:
+        assert "and 23 others since the step after backward 2" in problem["text"]
+    else:
+        # linear and +, then 2 blocks of linear, masked_fill, softmax, linear and +, then square and mean
+        assert problem["text"].endswith(". It went on to 14 tensors and the gradients of 11 modules")
+    assert [verdict for verdict in described["verdicts"] if verdict["kind"] != "sound"] == []
+
+
 class Cut(nbgrad.nn.Module):
     """Two layers, of which one is cut off: by detach(), or because no_grad() holds."""
 
