@@ -205,11 +205,20 @@ def _spans(description: Description, scopes: dict[str, Scope]) -> dict[str, tupl
 
 
 def folded_below(description: Description, depth: int | None) -> Folding | None:
-    """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary."""
+    """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary.
+
+    Those around what raised stay open, and what is beside it in them is folded.
+    """
     if depth is None:
         return None
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    return Folding(closed=frozenset(scope for scope in scopes if len(scope_path(scopes, scope)) == depth + 1))
+    raised = {one["node"] for one in description["problems"] if one["kind"] in ("failed", "inplace")}
+    around = {
+        scope for node in description["nodes"] if node["id"] in raised for scope in scope_path(scopes, node["scope"])
+    }
+    deeper = {scope for scope in scopes if len(scope_path(scopes, scope)) > depth}
+    closed = {scope for scope in deeper - around if scopes[scope]["parent"] not in deeper - around}
+    return Folding(closed=frozenset(closed))
 
 
 def homes(scopes: dict[str, Scope], folding: Folding, same: list[Run]) -> dict[str, str]:

@@ -14,7 +14,9 @@ HUB = 5
 
 
 def keep_nearest(description: Description, limit: int, asked: frozenset[str] = frozenset()) -> Description:
-    """Keep the nodes nearest to those of the scopes ``asked``, or to the roots; of equally near ones the later.
+    """Keep the nodes nearest to those of the scopes ``asked``, or to the roots and to the op that raised.
+
+    Of equally near ones the later.
 
     How near is counted in edges, from a root along what it was computed from, from a scope in both directions.
     """
@@ -25,7 +27,7 @@ def keep_nearest(description: Description, limit: int, asked: frozenset[str] = f
         near[edge["target"]].append(edge["source"])
         if asked:
             near[edge["source"]].append(edge["target"])
-    front = _inside(description, asked) or [node["id"] for node in nodes if node["root"]] or [nodes[-1]["id"]]
+    front = _inside(description, asked) or [node["id"] for node in nodes if _ends(node)] or [nodes[-1]["id"]]
     kept: set[str] = set()
     while front and len(kept) < limit:
         front = sorted(front, key=position.__getitem__, reverse=True)[: limit - len(kept)]
@@ -56,6 +58,10 @@ def keep_nearest(description: Description, limit: int, asked: frozenset[str] = f
         ],
         "problems": [{**one, "node": one["node"] if one["node"] in kept else None} for one in description["problems"]],
     }
+
+
+def _ends(node: Node) -> bool:
+    return node["root"] or node["kind"] == "failed"
 
 
 def _inside(description: Description, asked: frozenset[str]) -> list[str]:

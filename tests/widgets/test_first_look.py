@@ -284,6 +284,47 @@ def test_the_op_that_raised_is_seen() -> None:
     assert folded(drawn)
 
 
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_the_modules_around_the_op_that_raised_open_by_themselves(depth: int) -> None:
+    net = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.ReLU(), nn.Linear(9, 8))))
+    with pytest.raises(RuntimeError), nbgrad.AutogradGraph("net") as graph:
+        net(nbgrad.tensor(torch.ones(2, 8)))
+    described = describe(graph)
+    labels = {scope["id"]: scope["label"] for scope in described["scopes"]}
+    closed = folded_below(described, depth)
+    assert closed is not None
+    folded_modules = sorted(labels[scope] for scope in closed.closed)
+    assert folded_modules == [*(["0 (Linear)"] if depth < 2 else []), "0 (Linear)", "0 (ReLU)"]
+    drawn = drawable(described, NODES, closed)
+    assert [node["label"][0] for node in drawn["nodes"] if node["kind"] == "failed"] == ["linear"]
+
+
+def test_an_op_that_raised_in_a_backward_opens_its_modules_too() -> None:
+    with nbgrad.AutogradGraph("net") as graph:
+        h = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.Sigmoid()))(nbgrad.ones(3, 2))
+        loss = (h * 2).sum()
+        h.detach().add_(1)
+        with pytest.raises(RuntimeError) as raised:
+            loss.backward()
+    described = graphs.ended(graph, raised.value)
+    drawn = drawable(described, NODES, folded_below(described, 0))
+    assert [node["op"] for node in drawn["nodes"] if node["badges"]] == ["sigmoid"]
+
+
+def test_an_op_that_raised_after_a_large_backward_is_drawn() -> None:
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with nbgrad.AutogradGraph("chain") as graph:
+        h = x
+        for _ in range(400):
+            h = h * 1.5
+        h.sum().backward()
+        with pytest.raises(RuntimeError) as raised:
+            (x * 2) @ nbgrad.ones(3)
+    drawn = drawable(graphs.ended(graph, raised.value), NODES)
+    assert [node["label"][0] for node in drawn["nodes"] if node["kind"] == "failed"] == ["matmul"]
+    assert any(node["root"] for node in drawn["nodes"])
+
+
 def test_a_page_has_all_and_folds_what_the_first_picture_does() -> None:
     described = encoder(4)
     picture = whole(described)
