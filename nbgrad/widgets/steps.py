@@ -100,8 +100,9 @@ class Walk:
         came = self._along.get(edge["id"])
         changed = self.changed(source)
         alone = f"; {changed}" if changed is not None and due == 1 else ""
+        told = edge["gradient"] if came is None else _told(came)
         return {
-            "text": f"to {edge['input']}{_whose(source)}: {edge['gradient'] if came is None else _told(came)}{alone}",
+            "text": f"to {edge['input']}{_whose(source, edge['input'])}: {told}{alone}",
             "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
             "sum": _meeting(source, self._arrived.get(edge["id"], 1), due, changed),
         }
@@ -206,11 +207,12 @@ def _rows(values: Any) -> str:
     return f"[{', '.join(map(_rows, values))}]" if isinstance(values, list) else scalar(values)
 
 
-def _whose(source: Fact) -> str:
+def _whose(source: Fact, input: str) -> str:
+    """What ``source`` is called, where that is another name than that of the ``input``."""
     if source.several:
         return f" (a result of {source.kind_or_op})"  # nobody noted which one
     what = source.name or (f"the result of {source.op.name}" if source.op is not None else "")
-    return f" ({what})" if what else ""
+    return f" ({what})" if what not in ("", input) else ""
 
 
 _eps = cache(lambda dtype: torch.finfo(dtype).eps)

@@ -162,8 +162,8 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     present: set[str] = {node["kind"] for node in picture["description"]["nodes"]}
     present |= {"root"} if any(node["root"] for node in picture["description"]["nodes"]) else set()
     present |= {"mark"} if picture["layout"]["marks"] else set()
-    present |= {"wire"} if edges else set()
-    present |= {"faint" if edge["gradient"] is None else "back" for edge in edges}
+    for edge in edges:
+        present |= {"faint"} if edge["gradient"] is None else {"wire", "back"}
     x = _MARGIN
     y += 10
     for key, meaning in LEGEND.items():

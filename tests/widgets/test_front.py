@@ -16,6 +16,7 @@ from nbgrad.widgets.description import Description
 from nbgrad.widgets.folding import Folding, folded_below
 from nbgrad.widgets.layout import lay_out, whole
 from nbgrad.widgets.page import page
+from nbgrad.widgets.svg import svg
 from tests.lab.harness import SCREENSHOTS, screenshot
 from tests.widgets import graphs
 
@@ -318,6 +319,52 @@ def test_a_verdict_leads_to_its_module(opened: Any) -> None:
     verdict.click()
     expect(details(tab).locator("h3")).to_have_text("weight")
     expect(details(tab)).to_contain_text("1 (Sequential)")
+
+
+def test_each_verdict_is_said_once_in_the_order_of_the_modules(opened: Any) -> None:
+    described = graphs.vanishing()
+    tab = opened(page(lay_out(described), "verdicts"))
+    tab.get_by_test_id("nbgrad-findings").click()
+    told = details(tab).locator("li").all_text_contents()
+    assert told == [one["text"] for one in (*described["problems"], *described["verdicts"])]
+    wrong = [one for one in described["verdicts"] if one["kind"] != "sound"]
+    assert wrong
+    expect(tab.get_by_test_id("nbgrad-findings")).to_have_text(f"Findings ({len(wrong) + len(described['problems'])})")
+    expect(details(tab).get_by_role("button")).to_have_count(len(wrong) + len(described["problems"]) + 1)  # and Close
+    expect(details(tab)).not_to_contain_text("Nothing here looks wrong")
+
+
+def test_the_difference_of_two_frames_goes_with_the_history(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(3, 1)), "closed"))
+    for close in ("click", "escape"):
+        tab.get_by_test_id("nbgrad-history").click()
+        tab.get_by_test_id("nbgrad-compare").select_option(index=1)
+        expect(details(tab).locator("h3")).to_have_text("Difference")
+        if close == "click":
+            tab.get_by_test_id("nbgrad-history").click()
+        else:
+            tab.get_by_test_id("nbgrad-frame").press("Escape")
+        expect(tab.get_by_test_id("nbgrad-timeline")).to_be_hidden()
+        expect(details(tab)).to_be_hidden()
+    tab.get_by_test_id("nbgrad-history").click()
+    tab.get_by_test_id("nbgrad-compare").select_option(index=0)
+    expect(details(tab)).to_be_hidden()
+    node(tab, "weight").first.dispatch_event("click")
+    tab.get_by_test_id("nbgrad-history").click()
+    expect(details(tab).locator("h3")).to_have_text("weight")
+
+
+def test_the_legend_has_no_line_that_is_not_drawn(opened: Any) -> None:
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        y = (x * 2).exp()
+    assert y.requires_grad
+    picture = lay_out(describe(graph))
+    legend = opened(page(picture, "forward")).locator(".nbg-legend")
+    expect(legend).to_contain_text("no gradient")
+    expect(legend).not_to_contain_text("value, forward")
+    assert "value, forward" not in svg(picture)
+    assert "no gradient" in svg(picture)
 
 
 def test_a_verdict_leads_to_the_folded_box_that_its_module_is_in(opened: Any) -> None:

@@ -139,7 +139,7 @@ def test_small_gradients_are_written_in_their_rows() -> None:
     assert steps[2]["incoming"] == "(2, 3), [[1, 4, -6], [4, 10, -12]]"
     assert [given["text"] for given in steps[2]["given"]] == [
         "to a (x): (2, 3), [[0.5, 4, 6], [2, 10, 12]]",
-        "to b (b): (3,), [17, 58, -90]",
+        "to b: (3,), [17, 58, -90]",
     ]
 
 
@@ -152,6 +152,13 @@ def test_a_step_is_told_once_however_many_get_something(monkeypatch: pytest.Monk
     steps = describe(graph)["steps"]
     assert [len(step["given"]) for step in steps] == [1, 5]
     assert len(told) == 2
+
+
+def test_an_input_is_named_once_where_the_tensor_has_the_same_name() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        nn.Linear(2, 1)(nbgrad.tensor([[1.0, 2.0]])).sum().backward()
+    given = [one["text"].partition(":")[0] for step in describe(graph)["steps"] for one in step["given"]]
+    assert given == ["to x (the result of linear)", "to weight", "to bias"]
 
 
 def test_folding_keeps_the_walk() -> None:

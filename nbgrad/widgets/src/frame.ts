@@ -3,6 +3,7 @@
 import type { Description } from "./description";
 import { button, html } from "./dom";
 import { MEANING } from "./draw";
+import { wrong } from "./panel";
 
 export type Mode = "forward" | "backward" | "both";
 
@@ -48,10 +49,10 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
 }
 
 /** Show the tools that a graph has a use for, and how much there is in each; what is chosen and focused stays so. */
-export function count(bar: HTMLElement, { edges, steps, history, problems, verdicts, overlays, hidden }: Description): void {
+export function count(bar: HTMLElement, description: Description): void {
+  const { edges, steps, history, overlays, hidden } = description;
   const reductions = [...edges.flatMap(({ reduction }) => reduction ?? []), ...hidden.reductions];
   const sums = reductions.length + hidden.reductions.reduce((sum, { many }) => sum + many - 1, 0);
-  const wrong = problems.length + verdicts.filter((one) => one.kind !== "sound").length;
   const tool = <E extends HTMLElement>(name: string, shown: unknown, label?: string): E => {
     const element = bar.querySelector<E>(`[data-testid=nbgrad-${name}]`)!;
     element.hidden = !shown;
@@ -62,7 +63,7 @@ export function count(bar: HTMLElement, { edges, steps, history, problems, verdi
   tool("steps", steps.length);
   tool("history", history.frames.length, `History (${history.frames.length})`);
   tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ Reductions (${sums})`);
-  tool("findings", true, `Findings (${wrong})`).classList.toggle("nbg-alert", wrong > 0);
+  tool("findings", true, `Findings (${wrong(description)})`).classList.toggle("nbg-alert", wrong(description) > 0);
   offer(tool("overlay", overlays.length), [["", "colour: kind"], ...overlays.map(({ key, label }) => [key, `colour: ${label}`] as const)]);
 }
 
@@ -103,13 +104,14 @@ function search(tools: Tools): HTMLElement {
 export function legendOf(description: Description): HTMLElement {
   const legend = html("footer", { class: "nbg-legend" });
   const { nodes, edges } = description;
+  const came = edges.some((edge) => edge.gradient !== null);
   const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
   const entries: [boolean, string, string][] = [
     ...Object.entries(MEANING).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", "▲ backward starts here"],
     [edges.some((edge) => edge.reduction), "mark", "Σ broadcast undone: summed"],
-    [true, "came", "value, forward"],
-    [edges.some((edge) => edge.gradient !== null), "back", "∇ gradient, backward"],
+    [came, "came", "value, forward"],
+    [came, "back", "∇ gradient, backward"],
     [edges.some((edge) => edge.gradient === null), "none", "no gradient"],
   ];
   for (const [shown, key, meaning] of entries)

@@ -74,7 +74,7 @@ export function edgePanel(description: Description, edge: Edge, select: Selectio
   rows.append(html("dt", {}, "gradient, backward"), html("dd", {}, edge.gradient ?? "none came back"));
   parts.push(rows);
   if (edge.mismatch) parts.push(html("p", { class: "nbg-finding nbg-finding-failed" }, edge.mismatch));
-  const op = description.ops[description.nodes.find((node) => node.id === edge.target)?.op ?? ""];
+  const op = description.ops[nodeOf(description, edge.target)?.op ?? ""];
   if (op && edge.input) parts.push(...formulas(op.formulas, edge.input));
   if (edge.reduction) parts.push(...sum(edge));
   return [...parts, ...ends(description, edge, select)];
@@ -108,7 +108,7 @@ export function reductionsPanel(description: Description, select: Selection): No
     go.addEventListener("click", choose);
     list.append(html("li", {}, go));
   };
-  const inside = (id: string) => scopePath(description, description.nodes.find((node) => node.id === id)?.scope ?? null);
+  const inside = (id: string) => scopePath(description, nodeOf(description, id)?.scope ?? null);
   for (const edge of description.edges)
     if (edge.reduction) add(edge.reduction, [`${name(description, edge.source)} → ${name(description, edge.target)}`, inside(edge.target)].filter(Boolean).join(" in "), () => select.mark(edge.id));
   for (const one of description.hidden.reductions)
@@ -118,26 +118,22 @@ export function reductionsPanel(description: Description, select: Selection): No
 }
 
 export function findingsPanel(description: Description, select: Selection): Node[] {
-  const parts: Node[] = [title("Findings")];
-  const found: { kind: string; text: string; go: string | null }[] = [
-    ...description.problems.map(({ kind, text, node }) => ({ kind, text, go: node })),
-    ...description.verdicts.filter((one) => one.kind !== "sound").map(({ kind, text, scope }) => ({
-      kind, text, go: description.nodes.find((node) => scope !== null && (node.scope === scope || node.holds.includes(scope)))?.id ?? null,
-    })),
-  ];
-  const list = html("ul", { class: "nbg-edges" });
-  for (const { kind, text, go } of found) {
-    const item = html(go === null ? "div" : "button", { class: `nbg-finding nbg-finding-${kind}` }, text);
-    if (go !== null) item.addEventListener("click", () => select.node(go));
-    list.append(html("li", {}, item));
-  }
-  parts.push(found.length ? list : html("p", {}, "Nothing here looks wrong."));
-  if (description.verdicts.length) {
-    parts.push(html("h4", {}, "Gradients by module"));
-    for (const { kind, text } of description.verdicts) parts.push(html("p", { class: "nbg-verdict", "data-kind": kind }, text));
-  }
+  const { problems, verdicts, nodes } = description;
+  const list = (all: { kind: string; text: string; go?: string | null | undefined }[]): Node => html("ul", { class: "nbg-edges" }, ...all.map(({ kind, text, go }) => {
+    const item = html(go ? "button" : "div", { class: kind === "sound" ? "nbg-verdict" : `nbg-finding nbg-finding-${kind}` }, text);
+    if (go) item.addEventListener("click", () => select.node(go));
+    return html("li", {}, item);
+  }));
+  const parts = [title("Findings"), list(problems.map((one) => ({ ...one, go: one.node })))];
+  if (!wrong(description)) parts.push(html("p", {}, "Nothing here looks wrong."));
+  if (verdicts.length) parts.push(html("h4", {}, "Gradients by module"), list(verdicts.map((one) => ({
+    ...one, go: one.kind === "sound" ? null : nodes.find((node) => one.scope && (node.scope === one.scope || node.holds.includes(one.scope)))?.id,
+  }))));
   return parts;
 }
+
+/** How many findings there are: a verdict on the gradients of a module is one if they are not sound. */
+export const wrong = ({ problems, verdicts }: Description): number => problems.length + verdicts.filter((one) => one.kind !== "sound").length;
 
 export function closeButton(close: () => void): HTMLButtonElement {
   const element = button("×", "Close (Escape)", "close", close);
@@ -153,7 +149,7 @@ function edgeList(
   for (const edge of edges) {
     const go = html("button", { type: "button" });
     go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` as ${edge.input}` : ""));
-    go.append(html("small", {}, end === "source" ? edge.label : (description.nodes.find(({ id }) => id === edge.target)?.label.slice(1).join(", ") ?? "")));
+    go.append(html("small", {}, end === "source" ? edge.label : (nodeOf(description, edge.target)?.label.slice(1).join(", ") ?? "")));
     go.append(html("small", {}, edge.gradient === null ? "no gradient" : `∇ ${edge.gradient}`));
     go.addEventListener("click", () => select.node(edge[end]));
     const item = html("li", {}, go);
@@ -167,8 +163,10 @@ function edgeList(
   return [html("h4", {}, heading), list];
 }
 
+export const nodeOf = (description: Description, id: string): GraphNode | undefined => description.nodes.find((node) => node.id === id);
+
 export function name(description: Description, id: string): string {
-  return description.nodes.find((node) => node.id === id)?.label[0] ?? id;
+  return nodeOf(description, id)?.label[0] ?? id;
 }
 
 const title = (text: string): HTMLElement => html("h3", {}, text);

@@ -2,7 +2,7 @@
 
 import type { Description, Step } from "./description";
 import { button, html } from "./dom";
-import { formulas, name } from "./panel";
+import { formulas, name, nodeOf } from "./panel";
 
 const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 350]];
 
@@ -83,7 +83,7 @@ export class Player {
 
 /** What happens in one step, in the order in which it happens. */
 export function stepPanel(description: Description, step: Step): Node[] {
-  const node = description.nodes.find((other) => other.id === step.node);
+  const node = nodeOf(description, step.node);
   const op = description.ops[node?.op ?? ""];
   const parts: Node[] = [html("h3", {}, `∇ ${name(description, step.node)}`), html("p", { class: "nbg-kind" }, step.title)];
   parts.push(html("h4", {}, "Incoming gradient"), html("p", {}, step.incoming), html("h4", {}, "Local rule"));

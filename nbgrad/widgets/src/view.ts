@@ -312,6 +312,7 @@ export class View implements Touched, Keyed, Tools {
     this.overlay(frame === null ? "" : "history");
     this.scene.paint.frame(frame);
     if (frame !== null && other !== null) this.#open(differencePanel(this.scene.description, other, frame));
+    else if (this.#panel.querySelector(".nbg-norms")) this.#close();
   }
 
   #step(step: Step | null, at: number): void {
