@@ -50,7 +50,10 @@ def clipped(description: Description) -> Description:
                 }
                 for one in description["hidden"]["reductions"]
             ],
-            "learned": [{**one, "label": clip(one["label"], _WORDS)} for one in description["hidden"]["learned"]],
+            "nodes": [
+                {**one, "label": clip(one["label"], _WORDS), "words": clip(one["words"], _TERM)}
+                for one in description["hidden"]["nodes"]
+            ],
         },
         "history": {
             **description["history"],

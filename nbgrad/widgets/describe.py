@@ -99,7 +99,7 @@ def outline(graph: AutogradGraph) -> Description:
         verdicts=verdicts(judged, scopes.id, waits.scopes, begun=any(problem["kind"] == "nan" for problem in wrong)),
         problems=wrong,
         history=history.history,
-        hidden=Hidden(reductions=[], learned=[]),
+        hidden=Hidden(reductions=[], nodes=[]),
     )
     if ending is not None and failure is not None:
         described = with_failure(described, failure, ids, scopes.id, ending.kind)

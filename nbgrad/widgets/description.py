@@ -225,18 +225,21 @@ class HiddenReduction(TypedDict):
     many: int
 
 
-class HiddenTensor(TypedDict):
-    """A tensor inside a folded node that is learned, over the frames."""
+class HiddenNode(TypedDict):
+    """Nodes inside a folded one of which all of this is the same."""
 
-    label: str  # with the modules that it is in
-    norms: list[str]  # as those of a node
+    node: str  # the folded node
+    label: str  # its name, after the modules that it is in
+    words: str  # by what else it is found: shape, dtype and kind
+    norms: list[str]  # as those of a node, if it is learned
+    many: int
 
 
 class Hidden(TypedDict):
     """What is inside folded nodes and is still told of."""
 
     reductions: list[HiddenReduction]
-    learned: list[HiddenTensor]
+    nodes: list[HiddenNode]
 
 
 class Problem(TypedDict):

@@ -1,6 +1,6 @@
-"""What is inside folded nodes and is still told of: the broadcasts that were undone there, and how gradients went."""
+"""What is inside folded nodes and is still told of: how it is called, its broadcasts, and how its gradients went."""
 
-from nbgrad.widgets.description import Description, Edge, Hidden, HiddenReduction, HiddenTensor
+from nbgrad.widgets.description import Description, Edge, Hidden, HiddenNode, HiddenReduction
 from nbgrad.widgets.runs import scope_path
 
 
@@ -12,7 +12,7 @@ def hidden_by(description: Description, where: dict[str, str], drawn: set[str]) 
         where: the folded node of each node that is inside one.
         drawn: the ids of the edges that stay.
     """
-    return Hidden(reductions=_reductions(description, where, drawn), learned=_learned(description, where))
+    return Hidden(reductions=_reductions(description, where, drawn), nodes=_nodes(description, where))
 
 
 def _reductions(description: Description, where: dict[str, str], drawn: set[str]) -> list[HiddenReduction]:
@@ -37,13 +37,18 @@ def _home(edge: Edge, where: dict[str, str]) -> str:
     return where.get(edge["target"]) or where[edge["source"]]
 
 
-def _learned(description: Description, where: dict[str, str]) -> list[HiddenTensor]:
+def _nodes(description: Description, where: dict[str, str]) -> list[HiddenNode]:
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    return [
-        HiddenTensor(
-            label=" › ".join([scopes[one]["label"] for one in scope_path(scopes, node["scope"])] + node["label"][:1]),
-            norms=node["norms"],
-        )
-        for node in description["nodes"]
-        if node["id"] in where and node["kind"] in ("parameter", "leaf") and node["norms"]
-    ]
+    around = {id: [scopes[one]["label"] for one in scope_path(scopes, id)] for id in scopes}
+    found: dict[tuple[str, ...], HiddenNode] = {}
+    for node in description["nodes"]:
+        if (home := where.get(node["id"])) is not None:
+            one = HiddenNode(
+                node=home,
+                label=" › ".join([*around.get(node["scope"] or "", []), *node["label"][:1]]),
+                words=" ".join([*node["label"][1:2], node["kind"]]),
+                norms=node["norms"] if node["kind"] in ("parameter", "leaf") else [],
+                many=0,
+            )
+            found.setdefault((home, one["label"], one["words"], *one["norms"]), one)["many"] += 1
+    return list(found.values())

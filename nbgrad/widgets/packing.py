@@ -88,7 +88,7 @@ def _given(thing: Any, looks: list[dict[str, Any]]) -> Any:
 
 
 def _with_norms(hidden: Any, change: Any) -> Any:
-    return hidden | {"learned": [one | {"norms": change(one["norms"])} for one in hidden["learned"]]}
+    return hidden | {"nodes": [one | {"norms": change(one["norms"])} for one in hidden["nodes"]]}
 
 
 def _with_curves(layout: Layout | None, change: Any) -> Any:

@@ -102,7 +102,7 @@ class Sketch:
             "verdicts": [],
             "problems": [],
             "history": {"frames": [], "charts": [], "differences": []},
-            "hidden": {"reductions": [], "learned": []},
+            "hidden": {"reductions": [], "nodes": []},
         }
 
 

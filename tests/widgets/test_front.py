@@ -554,6 +554,33 @@ def test_nothing_lights_up_while_the_picture_moves_below_the_pointer(opened: Any
     expect(tab.locator(".nbg-stage")).not_to_have_class(re.compile("nbg-focus"))
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_what_is_inside_folded_modules_is_found_there(opened: Any, by_hand: bool) -> None:
+    described = graphs.trained(1, 2)
+    tab = opened(page(lay_out(described, folding=None if by_hand else folded_below(described, 1)), "searched"))
+    search, found = tab.get_by_test_id("nbgrad-search"), tab.get_by_test_id("nbgrad-found")
+    if by_hand:
+        search.fill("wide.weight")
+        expect(found).to_have_text("2 found")
+        scopes = tab.get_by_test_id("nbgrad-scope")
+        for label in ("1 (Block)", "2 (Block)"):
+            scopes.filter(has_text=label).first.dispatch_event("dblclick")
+    weights = sum(one["kind"] == "parameter" and one["label"][0] == "weight" for one in described["nodes"])
+    inside = 4 if by_hand else weights
+    search.fill("weight parameter")
+    expect(found).to_have_text(f"{weights} found, {inside} in folded modules")
+    search.fill("1.wide.weight (16, 8)")
+    expect(found).to_have_text("1 found, 1 in folded modules")
+    expect(tab.locator(".nbg-match.nbg-folded")).to_have_count(1)
+    search.press("Enter")
+    expect(details(tab).locator("h3")).to_have_text("1 (Block)" if by_hand else re.compile("Block"))
+    search.fill("nothing of this name")
+    expect(found).to_have_text("0 found")
+    search.press("Enter")
+    search.fill("")
+    expect(found).to_have_text("")
+
+
 def test_nodes_are_found_by_words_and_by_their_place(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.trained(1, 2)), "search"))
     search = tab.get_by_test_id("nbgrad-search")

@@ -160,14 +160,17 @@ export interface HiddenReduction {
   many: number;
 }
 
-export interface HiddenTensor {
+export interface HiddenNode {
+  node: string;
   label: string;
+  words: string;
   norms: string[];
+  many: number;
 }
 
 export interface Hidden {
   reductions: HiddenReduction[];
-  learned: HiddenTensor[];
+  nodes: HiddenNode[];
 }
 
 export interface Problem {

@@ -1,17 +1,20 @@
 // Which nodes a reader looks for: by words, or by where they stand in the graph.
 
-import type { Description, Node as GraphNode } from "./description";
-import { MEANING } from "./draw";
-import { scopePath } from "./geometry";
+import type { Description, HiddenNode } from "./description";
+import { told } from "./geometry";
 import { original } from "./panel";
 
-/** The ids of the nodes that have every word in their name, op, shape, module or kind. */
-export function matches(description: Description, query: string): string[] {
+/** The ids of the nodes that have every word, also of folded ones with such nodes inside; and how many there are. */
+export function matches(description: Description, query: string): [string[], string] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!words.length) return [];
-  const text = (node: GraphNode) =>
-    `${node.label.join(" ")} ${node.op ?? ""} ${MEANING[node.kind]} ${scopePath(description, node.scope)}`.toLowerCase();
-  return description.nodes.filter((node) => words.every((word) => text(node).includes(word))).map((node) => node.id);
+  if (!words.length) return [[], ""];
+  const fitting = (all: HiddenNode[]) => all.filter(({ label, words: more }) => {
+    const text = `${label} ${more} ${label.replace(/( \(\w+\))? › /g, ".")}`.toLowerCase(); // blocks.0.fc1.weight, too
+    return words.every((word) => text.includes(word));
+  });
+  const [seen, inside] = [fitting(description.nodes.map((node) => told(description, node))), fitting(description.hidden.nodes)];
+  const many = inside.reduce((sum, one) => sum + one.many, 0);
+  return [[...new Set([...seen, ...inside].map((one) => one.node))], `${seen.length + many} found${many ? `, ${many} in folded modules` : ""}`];
 }
 
 /** The nodes above or below one, itself included; copies of one tensor are the same. */

@@ -1,6 +1,8 @@
 // Paths beside paths, arrow heads, and what becomes of a layout when scopes are folded without a kernel.
 
-import type { Box, Description, Edge, Hidden, Layout, Node as GraphNode, Picture, Scope } from "./description";
+import type { Box, Description, Edge, Hidden, HiddenNode, Layout, Node as GraphNode, Picture, Scope } from "./description";
+import { MEANING } from "./draw";
+import { name } from "./panel";
 
 export type Point = number[];
 
@@ -92,15 +94,19 @@ export function folded(base: Picture, closed: Set<string>): Picture {
 /** What is inside the folded nodes and is still told of, as nbgrad/widgets/hidden.py finds it. */
 function hiddenBy(description: Description, where: Map<string, string>, renamed: Map<string, string>): Hidden {
   const { nodes, edges, hidden } = description;
-  const names = new Map(nodes.map((node) => [node.id, node.label[0] ?? ""]));
   const reductions = hidden.reductions.map((one) => ({ ...one, node: where.get(one.node) ?? one.node }));
   for (const { id, source, target, reduction } of edges)
     if (reduction && renamed.get(id) !== id)
-      reductions.push({ ...reduction, node: where.get(target) ?? where.get(source) ?? "", ends: `${names.get(source)} → ${names.get(target)}`, many: 1 });
-  const learned = nodes.filter((node) => where.has(node.id) && ["parameter", "leaf"].includes(node.kind) && node.norms.length);
-  const path = (node: GraphNode) => [scopePath(description, node.scope), node.label[0]].filter(Boolean).join(" › ");
-  return { reductions, learned: [...hidden.learned, ...learned.map((node) => ({ ...node, label: path(node) }))] };
+      reductions.push({ ...reduction, node: where.get(target) ?? where.get(source) ?? "", ends: `${name(description, source)} → ${name(description, target)}`, many: 1 });
+  const inside = hidden.nodes.map((one) => ({ ...one, node: where.get(one.node) ?? one.node }));
+  for (const node of nodes) if (where.has(node.id)) inside.push({ ...told(description, node), node: where.get(node.id)! });
+  return { reductions, nodes: inside };
 }
+
+/** What a node is called and found by where it is inside a folded one. */
+export const told = (description: Description, { id, scope, label, op, kind, norms }: GraphNode): HiddenNode => ({
+  node: id, label: [scopePath(description, scope), label[0]].filter(Boolean).join(" › "), words: `${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`, norms, many: 1,
+});
 
 function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
   const levels: Record<string, number> = {};

@@ -134,7 +134,7 @@ export function differencePanel(description: Description, a: number, b: number):
     const where = names.indexOf(names[at]!) === names.lastIndexOf(names[at]!) ? "" : scopePath(description, node.scope);
     add(`${where && `${where} › `}${names[at]}`, node);
   });
-  for (const one of description.hidden.learned) add(one.label, one);
+  for (const one of description.hidden.nodes) add(one.label, one);
   parts.push(html("h4", {}, "Gradient norms"), html("table", { class: "nbg-heat nbg-norms", testid: "norms" }, body));
   return parts;
 }

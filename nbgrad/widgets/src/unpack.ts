@@ -16,7 +16,7 @@ export async function unpack(data: BlobPart): Promise<Picture> {
   };
   description.nodes = records(description.nodes);
   for (const node of description.nodes) give(node);
-  for (const one of [...description.nodes, ...description.hidden.learned]) one.norms = norms(one.norms);
+  for (const one of [...description.nodes, ...description.hidden.nodes]) one.norms = norms(one.norms);
   description.edges = records(description.edges);
   for (const edge of description.edges) give(edge.reduction);
   for (const one of [layout, turned]) bend(one);

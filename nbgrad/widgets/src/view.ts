@@ -258,14 +258,12 @@ export class View implements Touched, Keyed, Tools {
   }
 
   search = (query: string, next: boolean): void => {
-    const found = matches(this.scene.description, query);
-    const output = this.root.querySelector("output");
-    if (output) output.textContent = query.trim() ? `${found.length} found` : "";
+    const [found, said] = matches(this.scene.description, query);
+    this.root.querySelector("output")!.textContent = said;
     for (const [id, element] of this.scene.drawing.nodes) element.classList.toggle("nbg-match", found.includes(id));
-    if (!next) this.reveal(found.map((id) => this.scene.picture.layout.nodes[id]).find(Boolean));
-    if (!next || !found.length) return;
     const here = found.indexOf(this.chosen?.dataset["nodeId"] ?? "");
-    this.node(found[(here + 1) % found.length] ?? "");
+    if (next) this.node(found[(here + 1) % found.length] ?? "");
+    else this.reveal(this.scene.box(found[0] ?? ""));
   };
 
   reductions = (): void => {
