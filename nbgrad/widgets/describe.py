@@ -56,6 +56,8 @@ def outline(graph: AutogradGraph) -> Description:
     judged = judgements(facts)
     waits = waiting(graph, facts, judged, frames)
     wrong = problems(graph, facts, ids, edges, frames, waits)
+    if ending is not None and ending.failure is None and not ending.interrupted:
+        wrong.insert(0, Problem(kind="failed", text=ending_text(ending), node=None))
     history = past(frames, facts, ids)
     nodes = list[Node]()
     for fact, more in zip(facts, measured(graph, facts), strict=True):

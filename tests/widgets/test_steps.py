@@ -493,13 +493,14 @@ def test_an_interrupt_is_said_to_be_one(backwards: int, said: str) -> None:
     assert "No backward ran here" not in note
 
 
-def test_an_error_of_something_else_adds_a_note_alone() -> None:
+def test_an_error_of_something_else_adds_a_note_and_a_finding_alone() -> None:
     with nbgrad.AutogradGraph() as graph:
         nbgrad.tensor([1.0], requires_grad=True).sum().backward()
     before = describe(graph)
     after = graphs.ended(graph, KeyError("elsewhere"))
-    said = "The cell raised KeyError: 'elsewhere'. The gradients are those of backward 1, which had ended."
-    assert after == {**before, "notes": [said]}
+    said = "The cell raised KeyError: 'elsewhere'."
+    notes = [f"{said} The gradients are those of backward 1, which had ended."]
+    assert after == {**before, "notes": notes, "problems": [{"kind": "failed", "text": said, "node": None}]}
 
 
 class Mute(Exception):
