@@ -569,6 +569,9 @@ def test_what_is_inside_folded_modules_is_found_there(opened: Any, by_hand: bool
     inside = 4 if by_hand else weights
     search.fill("weight parameter")
     expect(found).to_have_text(f"{weights} found, {inside} in folded modules")
+    box = search.bounding_box()
+    assert box is not None
+    assert box["width"] > 80, "what was found leaves room for what is typed"
     search.fill("1.wide.weight (16, 8)")
     expect(found).to_have_text("1 found, 1 in folded modules")
     expect(tab.locator(".nbg-match.nbg-folded")).to_have_count(1)
