@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
+from nbgrad.widgets.bitmap import smaller
 from nbgrad.widgets.description import Box, Edge, Node, Picture, Scope
 from nbgrad.widgets.layout import (
     BEHIND,
@@ -126,7 +127,7 @@ def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     sizes = sorted(set(re.findall(r'font-size="(\d+(?:\.\d+)?)"', drawing)))
     small = [f'text[font-size="{size}"]' for size in sizes if float(size) * zoom < _LEGIBLE]
     style = f"{','.join(small)}{{display:none}}" if small else None
-    return bytes(
+    return smaller(
         resvg_py.svg_to_bytes(svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style)
     )
 

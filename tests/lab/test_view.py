@@ -34,6 +34,14 @@ for step in range(5):
     loss.backward()
     w.data -= 0.1 * w.grad.data"""
 
+NET = """net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 8), nbgrad.nn.Tanh(), nbgrad.nn.Linear(8, 1))
+x, y = nbgrad.tensor(torch.randn(32, 2)), nbgrad.tensor(torch.randn(32, 1))"""
+
+STEPS = """%%autograd
+for step in range(5):
+    loss = ((net(x) - y) ** 2).mean()
+    loss.backward()"""
+
 STOPPED = """%%autograd --name stopped
 a = nbgrad.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
 b = nbgrad.tensor([[1.0, 2.0]], requires_grad=True)
@@ -246,4 +254,16 @@ def test_the_view_answers_while_a_cell_runs_and_after_its_kernel(
     expect(picture).to_be_visible()
     saved = nbformat.read(lab_server.notebooks / name, 4)
     assert "widgets" not in saved.metadata
-    assert (lab_server.notebooks / name).stat().st_size < 150_000, "ten views take less than 1.5 MB"
+
+
+def test_a_saved_notebook_with_ten_views_takes_less_than_a_megabyte_and_a_half(
+    lab: NotebookPage, lab_server: LabServer, tmp_path: Path
+) -> None:
+    name = lab_server.add(written(tmp_path / "ten.ipynb", "%load_ext nbgrad\nimport nbgrad, torch", NET, *[STEPS] * 10))
+    lab.open(name)
+    lab.run_all()
+    lab.save()
+    assert not lab.errors()
+    saved = nbformat.read(lab_server.notebooks / name, 4)
+    assert all("image/png" in cell.outputs[0].data for cell in saved.cells[2:])
+    assert (lab_server.notebooks / name).stat().st_size < 1_500_000
