@@ -1,0 +1,59 @@
+"""What is pale, narrow or read aloud: the view for those who see less of it, or have less room for it."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.page import page
+from tests.lab.harness import screenshot
+from tests.widgets import graphs
+
+pytestmark = pytest.mark.browser
+
+CONTRASTS = """selector => {
+    const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const card = getComputedStyle(document.querySelector(".nbgrad")).backgroundColor;
+    const light = (colour, opacity) => {
+        for (const [fill, alpha] of [[card, 1], [colour, opacity]]) {
+            context.globalAlpha = alpha;
+            context.fillStyle = fill;
+            context.fillRect(0, 0, 1, 1);
+        }
+        const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+        const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].map(linear);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    return [...document.querySelectorAll(selector)].map((part) => {
+        const { fill, fillOpacity, stroke, strokeOpacity } = getComputedStyle(part);
+        const ink = fill === "none" ? light(stroke, strokeOpacity) : light(fill, fillOpacity);
+        const [dark, bright] = [light(card, 1), ink].sort((a, b) => a - b);
+        return (bright + 0.05) / (dark + 0.05);
+    });
+}"""
+
+
+def contrast(tab: Page, selector: str) -> float:
+    """The least that something has with the card that it is on."""
+    return float(min(tab.evaluate(CONTRASTS, selector)))
+
+
+def test_the_wire_of_what_has_no_gradient_can_be_seen(opened: Any) -> None:
+    for scheme in ("light", "dark"):
+        tab = opened(page(lay_out(graphs.trained(1, 1)), "no gradient"), scheme)
+        assert contrast(tab, ".nbg-none > :is(.nbg-wire, .nbg-tip)") >= 3, scheme
+        screenshot(tab, f"view_no_gradient_{scheme}")
+
+
+def test_what_steps_back_can_be_read_in_high_contrast(opened: Any) -> None:
+    for scheme in ("light", "dark"):
+        tab = opened(page(lay_out(graphs.trained(1, 1)), "contrast"), scheme)
+        tab.evaluate("name => { document.body.dataset.jpThemeName = name; }", f"JupyterLab {scheme} High Contrast")
+        tab.get_by_test_id("nbgrad-steps").click()
+        back = ".nbg-node:not(.nbg-done, .nbg-current) :is(.nbg-head, .nbg-line)"
+        assert 4.5 <= contrast(tab, back) <= 12, scheme
+        screenshot(tab, f"view_steps_{scheme}_contrast")
+        tab.get_by_test_id("nbgrad-steps").click()
+        tab.get_by_test_id("nbgrad-backward").click()
+        assert contrast(tab, ".nbg-none > :is(.nbg-wire, .nbg-tip)") >= 3, scheme
