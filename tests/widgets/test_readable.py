@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.page import page
@@ -57,3 +57,26 @@ def test_what_steps_back_can_be_read_in_high_contrast(opened: Any) -> None:
         tab.get_by_test_id("nbgrad-steps").click()
         tab.get_by_test_id("nbgrad-backward").click()
         assert contrast(tab, ".nbg-none > :is(.nbg-wire, .nbg-tip)") >= 3, scheme
+
+
+def test_a_narrow_view_has_room_for_a_search_and_for_what_its_colours_mean(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(12, 1)), "narrow"))
+    for width in (320, 640, 958, 1100, 1400):
+        tab.set_viewport_size({"width": width, "height": 900})
+        field = tab.get_by_test_id("nbgrad-search")
+        for words, said in (("", ""), ("relu", "0 found"), ("linear", "12 found")):
+            field.fill(words)
+            expect(tab.get_by_test_id("nbgrad-found")).to_have_text(said)
+            box = field.bounding_box()
+            assert box is not None
+            assert box["width"] >= 76, (width, words, "six letters")
+        screenshot(tab, f"view_search_{width}")
+        field.fill("")
+    tab.set_viewport_size({"width": 320, "height": 900})
+    tab.get_by_test_id("nbgrad-history").click()
+    scale, root = tab.get_by_test_id("nbgrad-scale").bounding_box(), tab.locator(".nbg-root .nbg-shape").bounding_box()
+    screenshot(tab, "view_narrow_history")
+    assert scale is not None
+    assert root is not None
+    apart = scale["y"] + scale["height"] <= root["y"] or root["y"] + root["height"] <= scale["y"]
+    assert apart or scale["x"] + scale["width"] <= root["x"] or root["x"] + root["width"] <= scale["x"]
