@@ -80,3 +80,20 @@ def test_a_narrow_view_has_room_for_a_search_and_for_what_its_colours_mean(opene
     assert root is not None
     apart = scale["y"] + scale["height"] <= root["y"] or root["y"] + root["height"] <= scale["y"]
     assert apart or scale["x"] + scale["width"] <= root["x"] or root["x"] + root["width"] <= scale["x"]
+
+
+def test_a_panel_that_a_tool_opens_has_the_focus(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(2, 1)), "focus"))
+    panel = tab.get_by_test_id("nbgrad-details")
+    for tool in ("reductions", "findings"):
+        tab.get_by_test_id(f"nbgrad-{tool}").press("Enter")
+        expect(panel).to_be_visible()
+        expect(panel).to_be_focused()
+        tab.keyboard.press("Escape")
+        expect(panel).to_be_hidden()
+        expect(tab.get_by_test_id(f"nbgrad-{tool}")).to_be_focused()
+    tab.get_by_test_id("nbgrad-findings").press("Enter")
+    tab.keyboard.press("Tab")
+    expect(tab.get_by_test_id("nbgrad-close")).to_be_focused()
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_test_id("nbgrad-findings")).to_be_focused()

@@ -20,7 +20,7 @@ export class View implements Touched, Keyed, Tools {
   readonly root = html("div", { class: "nbgrad nbg-both", testid: "view", role: "group" });
   readonly inquiry: Inquiry;
   readonly #stage = svg("svg", { class: "nbg-stage", role: "group", label: "Graph", tabindex: -1 });
-  readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", hidden: "" });
+  readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", tabindex: -1, hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
   readonly #camera: Camera;
   readonly #player: Player;
@@ -34,6 +34,7 @@ export class View implements Touched, Keyed, Tools {
   scene!: Scene; // the base with what is folded here
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
+  #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
 
   constructor(private base: Picture, private readonly kernel: Kernel | null) {
@@ -42,7 +43,7 @@ export class View implements Touched, Keyed, Tools {
     this.#closed = new Set(base.folded);
     this.#player = new Player([], (step, at) => this.#step(step, at));
     this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
-    this.#table = html("div");
+    this.#table = html("div", { hidden: "" });
     const body = html("div", { class: "nbg-body" }, this.#stage, this.#panel, this.#table);
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
     this.root.append(headerOf(description), this.#bar, body, this.#status, this.#player.root, this.#timeline.root, legendOf(description));
@@ -104,13 +105,13 @@ export class View implements Touched, Keyed, Tools {
     const byKeys = !!old && !!held?.matches(":focus-visible"); // the pointer needs no focus that lights up
     this.scene = new Scene(folded(this.base, this.#closed), this.#stage, this);
     if (byKeys) this.scene.go(this.scene.heir(old));
-    else if (held !== document.activeElement) this.#stage.focus({ preventScroll: true });
+    else if (held !== document.activeElement) this.refocus(this.#stage);
     this.#player.replace(this.scene.description.steps);
     const table = tableOf(this.scene.description, (id) => {
       this.#table.hidden = true;
       this.node(id);
     });
-    table.hidden = this.#table.hidden !== false || !this.#table.dataset["testid"];
+    table.hidden = this.#table.hidden;
     this.#table.replaceWith(table);
     this.#table = table;
     this.overlay(this.#overlaid);
@@ -204,7 +205,8 @@ export class View implements Touched, Keyed, Tools {
 
   #open(content: Node[]): void {
     this.#status.hidden = this.#pathFrom === null;
-    this.#panel.replaceChildren(closeButton(() => this.#close()), ...content);
+    this.#tool = null;
+    this.#panel.replaceChildren(closeButton(() => this.#leavePanel()), ...content);
     this.#showPanel(true);
     this.#panel.scrollTop = 0;
   }
@@ -266,15 +268,16 @@ export class View implements Touched, Keyed, Tools {
     else this.reveal(this.scene.box(found[0] ?? ""));
   };
 
-  reductions = (): void => {
-    this.#close();
-    this.#open(reductionsPanel(this.scene.description, this));
-  };
+  reductions = (): void => this.#list(reductionsPanel);
+  findings = (): void => this.#list(findingsPanel);
 
-  findings = (): void => {
+  /** What a tool lists has the focus, and gives it back. */
+  #list(panel: typeof findingsPanel): void {
     this.#close();
-    this.#open(findingsPanel(this.scene.description, this));
-  };
+    this.#open(panel(this.scene.description, this));
+    this.#tool = document.activeElement as HTMLElement | null;
+    this.refocus(this.#panel);
+  }
 
   steps = (): void => {
     if (this.#timeline.shown) this.#timeline.open(false);
@@ -353,22 +356,27 @@ export class View implements Touched, Keyed, Tools {
       if (event.target === this.#stage) this.#close();
     });
     // A click anywhere in the picture lets the wheel zoom; a press on a node focuses the node.
-    this.#stage.addEventListener("pointerdown", () => this.#stage.focus({ preventScroll: true }));
+    this.#stage.addEventListener("pointerdown", () => this.refocus(this.#stage));
   }
 
   /** Close what is open and light everything: what Escape does. */
   leave(): void {
-    const inside = !!document.activeElement?.closest(".nbg-panel, .nbg-table");
-    const { chosen } = this;
     this.#pathFrom = null;
     this.#only(null);
+    this.#leavePanel();
+  }
+
+  /** Close the panel, or the table; if the focus was in there it goes back to where it came from. */
+  #leavePanel(): void {
+    const inside = document.activeElement?.closest(".nbg-panel, .nbg-table");
+    const back = this.chosen ?? this.#tool;
     this.#table.hidden = true;
     this.#close();
-    if (inside) this.refocus(chosen);
+    if (inside) this.refocus(back);
   }
 
   /** The keys go on from the node that is chosen, or from the one that had the focus last. */
-  refocus(chosen = this.chosen): void {
-    (chosen ?? this.#stage.querySelector<SVGGElement>("[tabindex='0']"))?.focus({ preventScroll: true });
+  refocus(to: HTMLElement | SVGElement | null = this.chosen): void {
+    (to ?? this.#stage.querySelector<SVGGElement>("[tabindex='0']"))?.focus({ preventScroll: true });
   }
 }
