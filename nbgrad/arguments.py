@@ -26,7 +26,7 @@ COMMANDS = {
     "last": "give the last graph, to display it or to ask it: graph = %autograd last",
     "save": "write the last graph to a file: %autograd save net.svg",
     "config": "show the defaults, or set those of the options that follow: %autograd config --view text",
-    "help": "list all this, or say more of one option: %autograd help depth",
+    "help": "list all this, or say more of one command or option: %autograd help depth",
 }
 """What the line ``%autograd`` can be told to do."""
 
@@ -75,9 +75,9 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
             may have been meant.
     """
     try:
-        given, extra = parser.parse_known_args(shlex.split(line))
+        given, extra = parser.parse_known_args(shlex.split(uncommented(line)))
     except (UsageError, ValueError) as error:
-        raise UsageError(f"{MAGIC}: {_without_value(str(error))}\n{LISTED}") from None
+        raise UsageError(f"{MAGIC}: {_clearer(str(error))}\n{LISTED}") from None
     if extra:
         wrong = next((word for word in extra if word.startswith("-")), extra[0])
         raise UsageError(f"{MAGIC}: there is no option {wrong}{nearest(wrong, flags())}\n{LISTED}")
@@ -91,25 +91,36 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
     return options
 
 
-def _without_value(message: str) -> str:
-    """What argparse says, but of an option that was given no value with an example of one."""
+def _clearer(message: str) -> str:
+    """What argparse says, but how it is written where a value is missing or is one too many."""
     for one in TABLE:
         if message == f"argument {flag(one)}: expected one argument":
             return f"{flag(one)} needs a value, as in: {MAGIC} {one.metadata['example']}"
+        if one.type is bool and re.match(f"argument {flag(one)}.*: ignored explicit argument", message):
+            return f"{flag(one)} takes no value: write {flag(one)}, or {_off(one)} to switch it off"
     return message
+
+
+def uncommented(line: str) -> str:
+    """``line`` without the comment at its end: a ``#`` in quotes, or in a word, begins none."""
+    return re.sub(r"""('[^']*'|"[^"]*")|(?:^|(?<=\s))#.*""", r"\1", line)
 
 
 def asks_for_help(line: str) -> bool:
     """Whether ``-h`` or ``--help`` is among the options."""
-    return not {"-h", "--help"}.isdisjoint(line.split())
+    return not {"-h", "--help"}.isdisjoint(uncommented(line).split())
 
 
 def flags() -> list[str]:
     """Every option as it is written in a cell; a switch can be written in two ways."""
     found = []
     for one in TABLE:
-        found += [flag(one), f"--no-{flag(one)[2:]}"] if one.type is bool else [flag(one)]
+        found += [flag(one), _off(one)] if one.type is bool else [flag(one)]
     return [*found, "--help"]
+
+
+def _off(one: Field[Any]) -> str:
+    return f"--no-{flag(one)[2:]}"
 
 
 # Help.
@@ -130,11 +141,12 @@ def overview() -> str:
 
 
 def explained(name: str) -> str:
-    """What there is to say of one option.
+    """What there is to say of a command, of an option, or of both that have this name.
 
     Raises:
-        UsageError: there is no such option.
+        UsageError: there is neither.
     """
+    command = [f"%autograd {name}: {COMMANDS[name]}"] if name in COMMANDS else []
     wanted = name.removeprefix("--").removeprefix("no-")
     for one in TABLE:
         if wanted in (one.name, flag(one)[2:]):
@@ -142,6 +154,7 @@ def explained(name: str) -> str:
             kind += ", or none" if optional(one) else ""
             return "\n".join(
                 [
+                    *(f"{line}\n" for line in command),
                     f"{flag(one)}: {one.metadata['help']}",
                     f"  value      {' or '.join(one.metadata['choices']) if 'choices' in one.metadata else kind}",
                     f"  default    {written(one.metadata['default'])}",
@@ -150,7 +163,14 @@ def explained(name: str) -> str:
                     f"  in Python  with nbgrad.record({_in_python(one)}) as graph: ...",
                 ]
             )
-    raise UsageError(f"%autograd help: there is no option {name}{nearest(wanted, [flag(one)[2:] for one in TABLE])}")
+    if command:
+        return command[0]
+    raise UsageError(f"%autograd help: there is no command or option {name}{nearest(wanted, _explained())}")
+
+
+def _explained() -> list[str]:
+    """What can be asked about."""
+    return list(dict.fromkeys([*COMMANDS, *(flag(one)[2:] for one in TABLE)]))
 
 
 def _in_python(one: Field[Any]) -> str:
@@ -254,7 +274,7 @@ def _possible(magic: str, before: list[str]) -> list[str]:
         if not before:
             return list(COMMANDS)
         if before[0] == "help":
-            return [word[2:] for word in by_flag] if len(before) == 1 else []
+            return _explained() if len(before) == 1 else []
         if before[0] not in ("on", "config"):
             return []
     last = by_flag.get(before[-1]) if before else None

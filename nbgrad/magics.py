@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from nbgrad import arguments
-from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options
+from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options, uncommented
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.spelling import nearest
@@ -142,7 +142,7 @@ class AutogradMagics(Magics):
     # The line %autograd.
 
     def _command(self, line: str) -> AutogradGraph | None:
-        command, _, rest = line.strip().partition(" ")
+        command, _, rest = uncommented(line).strip().partition(" ")
         command = "status" if command == "" else command
         if asks_for_help(line):
             command, rest = "help", ""

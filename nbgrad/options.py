@@ -6,6 +6,7 @@ the magics, the settings, the completions and the signature of ``record`` are ma
 
 from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -48,6 +49,8 @@ def known_device(name: str) -> None:
 
 def suffix_of(path: str | Path) -> str:
     """The suffix of a file that a graph is written to, in lower case; a ValueError if it is none of those."""
+    if not isinstance(path, str | PathLike):
+        raise ValueError(f"{path!r}: a graph is written to a file, as 'net.svg'")
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         what = f"a file that ends in {suffix}" if suffix else "a file without a suffix"
@@ -95,7 +98,11 @@ class Options:
         None, "where tensors and parameters are made", "--device cuda", suggestions=("cpu", "cuda"), check=known_device
     )
     depth: int | None = option(
-        None, "draw modules folded that are nested deeper; default: as far as fits", "--depth 1", least=0
+        None,
+        "draw modules folded that are nested deeper; default: as far as fits",
+        "--depth 1",
+        least=0,
+        suggestions=("0", "1", "2", "none"),
     )
     direction: Direction = option(
         "TB", "draw from top to bottom or from left to right", "--direction LR", choices=get_args(Direction)
@@ -106,10 +113,17 @@ class Options:
         "of how many backwards the norms of the gradients are kept",
         "--history 200",
         least=0,
+        suggestions=("0", "200", "1000"),
         check=HistoryRecorder,
     )
     watch: bool = option(True, "keep gradients and small values of intermediate tensors, to show them", "--no-watch")
-    budget: int = option(256, "how many MiB of gradients are kept; of further ones their norms", "--budget 64", least=0)
+    budget: int = option(
+        256,
+        "how many MiB of gradients are kept; of further ones their norms",
+        "--budget 64",
+        least=0,
+        suggestions=("64", "256", "1024"),
+    )
     time: bool = option(False, "measure how long each op and its rules take, to show it", "--time")
     anomaly: bool = option(False, "stop at the first op that makes a NaN or an Inf, and say why", "--anomaly")
     strict_broadcast: bool = option(False, "stop at an op that would stretch a tensor", "--strict-broadcast")

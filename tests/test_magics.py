@@ -100,6 +100,8 @@ def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
         ),
         ("--name", "--name needs a value, as in: %%autograd --name "),
         ("--name 'open", "No closing quotation"),
+        ("--watch=no", "--watch takes no value: write --watch, or --no-watch to switch it off\n"),
+        ("--no-time=1", "--time takes no value: write --time, or --no-time to switch it off\n"),
         ("--save net.jpeg", "'net.jpeg': a graph is not written to a file that ends in .jpeg, but to .svg, .png, .pdf"),
         ("--save net", "'net': a graph is not written to a file without a suffix"),
     ],

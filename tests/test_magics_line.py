@@ -163,7 +163,7 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
     ]
     assert said(shell, "%autograd help --no-watch") == said(shell, "%autograd help watch")
     assert "in Python  with nbgrad.record(watch=False)" in said(shell, "%autograd help watch")
-    assert "there is no option dept; did you mean depth?" in said(shell, "%autograd help dept")
+    assert "there is no command or option dept; did you mean depth?" in said(shell, "%autograd help dept")
 
 
 @pytest.mark.parametrize(
@@ -219,3 +219,21 @@ def test_in_a_kernel_every_cell_is_recorded(executed: nbformat.NotebookNode) -> 
     assert texts[1][0].startswith("graph 1: 2 ops, 1 tensor"), texts[1]
     assert [texts[2][0], texts[2][1][:7]] == ["'awaited'", "graph 2"]
     assert texts[3:] == [["False"], [], ["True"]]
+
+
+def test_help_explains_commands_too(shell: InteractiveShell) -> None:
+    for command in ("on", "config", "last"):
+        assert said(shell, f"%autograd help {command}") == f"%autograd {command}: {COMMANDS[command]}\n"
+    both = said(shell, "%autograd help save")
+    assert both.startswith(f"%autograd save: {COMMANDS['save']}\n\n--save: ")
+    assert "there is no command or option statsu; did you mean status?" in said(shell, "%autograd help statsu")
+
+
+def test_a_comment_stands_after_any_of_it(shell: InteractiveShell, tmp_path: Path) -> None:
+    run(shell, f"%%autograd --name 'number #1' --view text # --depth x\n{PRODUCT}")
+    assert run(shell, "%autograd last # that one")[0].result.name == "number #1"
+    file = tmp_path / "net#1.txt"
+    assert said(shell, f"%autograd save {file} # as text") == ""
+    assert file.exists()
+    assert run(shell, f"%%autograd # -h would help\n{PRODUCT}")[0].success
+    assert pictures(run(shell, f"%%autograd # all of it\n{PRODUCT}")[1]) == 1

@@ -16,11 +16,12 @@ from IPython.utils.capture import capture_output
 from ipywidgets.widgets.widget import _instances
 
 import nbgrad
-from nbgrad.arguments import COMMANDS, complete, flags
+from nbgrad.arguments import COMMANDS, complete, flags, parsed
 from nbgrad.core.modes import State, current
 from nbgrad.core.spelling import nearest
 from nbgrad.core.timing import TimedGraph
-from nbgrad.options import TABLE, Options
+from nbgrad.magics import AutogradMagics
+from nbgrad.options import TABLE, Options, flag
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.packing import unpacked
 
@@ -214,6 +215,7 @@ def test_record_names_variables_and_rejects_what_is_none_of_an_options_values() 
         ({"depth": True}, "depth=True: it has to be a whole number"),
         ({"watch": 1}, "watch=1: it has to be True or False"),
         ({"save": "net.doc"}, "a graph is not written to a file that ends in .doc"),
+        ({"save": 3}, "3: a graph is written to a file, as 'net.svg'"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             nbgrad.record(**wrong)
@@ -336,8 +338,21 @@ def test_completion_of_commands_options_and_values() -> None:
     assert completed("graph = %autograd la") == ["last"]
     assert completed("if here:\n    %autograd on --vi", 1) == ["--view"]
     assert completed("%%time\n%%autograd --vi", 1) == ["--view"]
+    assert completed("%%autograd --depth ") == ["0", "1", "2", "none"]
+    assert completed("%%autograd --history 2") == ["200"]
+    assert completed("%autograd help o") == ["on", "off"]
     assert completed("%autograd save ") == []
     assert completed("%%autograd --save ") == []
+
+
+@pytest.mark.parametrize("one", [one for one in TABLE if "least" in one.metadata], ids=lambda one: one.name)
+def test_numbers_are_completed_with_numbers_that_can_be(shell: InteractiveShell, one: Any) -> None:
+    line = f"%%autograd {flag(one)} "
+    with provisionalcompleter():
+        offered = [found.text for found in shell.Completer.completions(line, len(line))]
+    assert offered == sorted(completed(line)), "no names of Python's"
+    for text in offered:
+        assert parsed(AutogradMagics.autograd.parser, f"{flag(one)} {text}").keys() == {one.name}
 
 
 def test_the_body_of_a_cell_and_other_lines_are_completed_as_ever(shell: InteractiveShell) -> None:
