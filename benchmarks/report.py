@@ -119,7 +119,7 @@ class Report:
             + ", ".join(f"{name} {version}" for name, version in versions().items())
             + ".",
         ]
-        if rows := overview(self.cases, self.measured):
+        if self.measured and (rows := overview(self.cases, self.measured)):
             parts += ["The median of the ratios, and what half of them lie within:", rows]
         for threads, found in self.measured.items():
             where = "" if self.device is None else f"{self.device}, "

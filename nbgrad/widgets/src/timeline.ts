@@ -119,7 +119,7 @@ export function differencePanel(description: Description, a: number, b: number):
   const [from, to] = [frames[a], frames[b]];
   const parts: Node[] = [html("h3", {}, "Difference"), html("p", { class: "nbg-kind" }, `${from?.title ?? ""} → ${to?.title ?? ""}`)];
   const found = differences.find((one) => one.before === from?.structure && one.after === to?.structure);
-  const same = from?.structure === to?.structure ? "Both ran through the same ops on the same shapes." : "They ran through different ops.";
+  const same = from?.structure === to?.structure ? "Both ran the same ops on the same shapes." : "They ran different ops.";
   parts.push(html("p", {}, same));
   if (found) parts.push(html("pre", {}, found.lines.join("\n")));
   const body = html("tbody");
