@@ -26,7 +26,7 @@ from benchmarks import (
     watching,
 )
 from benchmarks.case import Case, numbers
-from benchmarks.report import overview
+from benchmarks.report import Report, overview
 from benchmarks.timing import Contender, Parted, Spread, in_turns, limit, ratios
 from nbgrad.core.modes import current
 
@@ -321,6 +321,8 @@ def test_one_table_has_the_ratios_of_all_cases(case: Case) -> None:
         "| `made up` | 0.50 (0.50 to 0.55) | 0.50 (0.50 to 0.55) | quick 0.1, slow 31 |",
     ]
     assert overview([other], {1: measured}) == ""
+    alone = Report([], 2, {}, starting={}, peaks={}, profiles={}, pictures={})
+    assert alone.markdown().startswith("# Benchmarks"), "of a picture alone there are no ratios"
 
 
 def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
