@@ -118,6 +118,7 @@ class Listener(Observer):
         facts = (tuple(origin.shape), origin.dtype, tensor._data.device, self.notes)
         if isinstance(origin, Leaf):
             kind = tensor.kind  # type: ignore[attr-defined]  # it is a Tensor; a leaf may be frozen by now
+            self.uses.constant(id, tensor._data)
             self.outer[id] = Record(id, kind, *facts, thing=ref(tensor), name=origin.name)
         else:
             self.outer[id] = Record(id, "outside", *facts, origin.op)
@@ -137,6 +138,8 @@ class Listener(Observer):
             found = next_seq()
             self.constants[key] = (ref(data), found)
             self.outer[found] = Record(found, "constant", shape, dtype, device, self.notes)
+            if isinstance(data, torch.Tensor):
+                self.uses.constant(found, data)
             if self.watch and few(shape):
                 small = torch.tensor(data) if isinstance(data, np.ndarray) else data
                 if not small.is_inference():
@@ -156,6 +159,7 @@ class Listener(Observer):
         self.ops = ops
         self.outer = {id: record for id, record in self.outer.items() if id in used}
         self.constants = {key: value for key, value in self.constants.items() if value[1] in self.outer}
+        self.uses.behind = {id: cuts for id, cuts in self.uses.behind.items() if id in self.outer}
         kept = self.ops.keys() | self.outer.keys()
         notes.values.keep(kept)
         notes.names = {id: name for id, name in notes.names.items() if id in kept}

@@ -39,6 +39,7 @@ class Unreached:
         moved: whether something has changed its values after one of the last backwards: a step that follows another
             loss, or a copy of what has learned.
         held: whether an optimizer holds it.
+        behind: the id of the record of a constant that was computed behind that place, if one was used.
     """
 
     name: str | None
@@ -49,6 +50,7 @@ class Unreached:
     id: int | None = None
     moved: bool = False
     held: bool = False
+    behind: int | None = None
 
     @property
     def what(self) -> str:
@@ -129,6 +131,7 @@ class Paths:
         self._reads = uses.reads()
         self._refused = uses.refused
         self._used_in = uses.scopes()
+        self._behind = dict(uses.behind)
         self._frozen = list(uses.frozen.values())
         self._changed = changed
         self._backwards = backwards
@@ -209,14 +212,23 @@ class Paths:
         return _path(tensor, self._scope(tensor)) or name_of(tensor.origin)
 
     def _missing(self, name: str | None, tensor: Tensor, optimizers: set[int]) -> Unreached:
+        kind, reason, place = self._why(tensor)
         return Unreached(
             name or self._called(tensor),
             tuple(tensor.shape),
-            *self._why(tensor),
+            kind,
+            reason,
+            place,
             record_id(tensor.origin),
             moved=self._changed.get(memory_of(tensor.data), 0) > max(0, self._backwards - _TURNS),
             held=id(tensor) in optimizers,
+            behind=None if place is None else self._constant_behind(place),
         )
+
+    def _constant_behind(self, place: Place) -> int | None:
+        """The constant that was computed behind a path that ends at ``place``: the last one, as in a loop."""
+        found = [id for id, cuts in self._behind.items() if any(cut.place.same(place) for cut in cuts)]
+        return max(found, default=None)
 
     def _scope(self, tensor: Tensor) -> Scope | None:
         """Where the tensor was used first."""

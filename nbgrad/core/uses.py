@@ -113,12 +113,14 @@ class Uses:
         idle: after how many backwards the last step was that changed nothing, and what there is to say of it.
         frozen: the parameters that ops without history used, and buffers beside them, by their id as an object, each
             with its first use.
+        behind: by the id of the record of a constant, where the paths end behind which it was computed.
     """
 
     def __init__(self) -> None:
         self.reached: Sequence[int] = ()
         self.refused = False
         self.frozen: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
+        self.behind: dict[int, tuple[Cut, ...]] = {}
         self._cuts: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
         self.idle: tuple[int, str | None] = (0, None)
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
@@ -204,6 +206,11 @@ class Uses:
         """Where the paths of gradients ended that ``data`` were computed along; empty where none is known."""
         known, cuts = self._ends.get(id(data), (None, ()))
         return cuts if known is not None and known() is data else ()
+
+    def constant(self, id: int, data: torch.Tensor) -> None:
+        """``data`` are used as a constant, which has the record ``id``."""
+        if cuts := self.ends(data):
+            self.behind[id] = cuts
 
     def _end(self, results: Sequence[Any], cuts: tuple[Cut, ...]) -> None:
         self._ends.make_room()

@@ -267,7 +267,7 @@ def _added_up(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]
 
 
 def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
-    """What no gradient reached though it is to learn; what ends in one place and has no box is told of once.
+    """What no gradient reached though it is to learn; what ends in one place and has no box is told of once, there.
 
     What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
     network to learn that is looked at inside ``no_grad`` and is in no optimizer, where another is.
@@ -277,7 +277,7 @@ def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
     for one in graph.unreached():
         target = learning and one.kind == "no_grad" and not one.held
         if one.kind != "no backward" and not one.moved and not target:
-            missing[one.reason, ids.get(one.id or 0)].append(one)
+            missing[one.reason, ids.get(one.id or 0) or ids.get(one.behind or 0)].append(one)
     # An earlier backward may have given it one, as that of another loss does.
     words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"
     found = [

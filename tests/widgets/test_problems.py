@@ -274,3 +274,27 @@ def test_a_constant_that_is_gone_may_have_been_where_it_begins_and_not_the_param
     assert (
         text == f"NaN begins here, in the forward of linear, or is in a constant ({size}, 3) that led to it and is gone"
     )
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("end", ["detach", "argmax", "no_grad"])
+def test_where_a_path_was_cut_off_is_lit_for_what_is_not_drawn(end: str, steps: int) -> None:
+    below, above = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def cut(h: nbgrad.Tensor) -> nbgrad.Tensor:
+        if end == "no_grad":
+            with nbgrad.no_grad():
+                return h * 2
+        return h.detach() if end == "detach" else nn.functional.one_hot(h.argmax(1), 4).float()
+
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(steps):
+            above(cut(below(nbgrad.ones(2, 4)))).sum().backward()
+    described = describe(graph)
+    (problem,) = [problem for problem in described["problems"] if problem["kind"] == "unreached"]
+    (lit,) = [node for node in described["nodes"] if node["id"] == problem["node"]]
+    assert lit["kind"] == "constant"
+    assert [edge["target"] for edge in described["edges"] if edge["source"] == lit["id"]] == [
+        node["id"] for node in described["nodes"] if node["label"][0] == "linear"
+    ]
+    assert [badge["text"] for badge in lit["badges"]] == [problem["text"]]
