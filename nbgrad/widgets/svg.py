@@ -67,7 +67,7 @@ _INKS = {
 }
 _WIRES = {
     "wire": ("#475569", "#a9b6c6", ""),
-    "faint": ("#9aa8b8", "#64748b", ' stroke-dasharray="4 3"'),
+    "faint": ("#7b8a9c", "#64748b", ' stroke-dasharray="4 3"'),
     "back": ("#b8430a", "#ff9d5c", ' stroke-dasharray="1 2.6" stroke-linecap="round"'),
     "wrong": ("#c1121f", "#ff6b6b", ""),
 }
@@ -253,7 +253,7 @@ def _node(node: Node, box: Box) -> Iterator[str]:
             yield _text(line, (middle, y), LINE_SIZE, "muted", anchor="middle")
             y += LINE_HEIGHT
     if node["rule"] is not None:
-        yield _text(node["rule"], (middle, box["y"] + box["height"] - 6), LINE_SIZE, "rule", anchor="middle", bold=True)
+        yield _text(node["rule"], (middle, box["y"] + box["height"] - 8), LINE_SIZE, "rule", anchor="middle", bold=True)
     for position, badge in enumerate(node["badges"][:3]):
         x = box["x"] + box["width"] - 4 - 17 * position
         yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '

@@ -140,7 +140,7 @@ function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
     const inset = node.kind === "leaf" || node.kind === "parameter" ? 16 : 6;
     group.append(
       svg("line", { class: "nbg-seam", x1: box.x + inset, x2: box.x + box.width - inset, y1: y, y2: y }),
-      text(node.rule, middle, y + 13, "nbg-rule"),
+      text(node.rule, middle, y + 11, "nbg-rule"),
     );
   }
   node.badges.slice(0, 3).forEach((badge, at) => {
