@@ -61,7 +61,10 @@ def suffix_of(path: str | Path) -> str:
 def check_file(path: str | Path) -> None:
     """Raise a ValueError for a file of another kind, a FileNotFoundError where its folder is not there."""
     suffix_of(path)
-    folder = Path(path).expanduser().parent
+    try:
+        folder = Path(path).expanduser().parent
+    except RuntimeError:
+        raise FileNotFoundError(f"{str(path)!r} was not written: nobody has that home folder") from None
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{str(path)!r} was not written: there is no folder {str(folder)!r}. Make it first, with "

@@ -208,3 +208,8 @@ def test_dot_itself_draws_it(graph: nbgrad.AutogradGraph, tmp_path: Path) -> Non
 
 def test_an_error_that_names_no_file_is_told_as_it_is() -> None:
     assert unsaved(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
+
+
+def test_a_home_that_nobody_has_is_named(graph: nbgrad.AutogradGraph) -> None:
+    with pytest.raises(FileNotFoundError, match="nobody has that home folder"):
+        graph.save("~nobody-of-that-name/net.svg")

@@ -359,8 +359,9 @@ class FrameRecorder:
         return Stats(found[0].shape, math.hypot(*(stats.norm for stats in found)), nan=nan, inf=inf)
 
     def raw_gradient(self, id: int) -> torch.Tensor | None:
-        """The gradient itself, if it is kept."""
-        return self._kept.raw(id)
+        """The gradient itself, if it is kept; None where an op has several, of as many results."""
+        results = self._results.get(id, (id,))
+        return self._kept.raw(results[0]) if len(results) == 1 else None
 
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
         """What the rule of an input gave it."""

@@ -70,16 +70,16 @@ def reduction(undone: Undone, taken: Input, source: Fact, fact: Fact, warning: s
 
 def _called(taken: Input, source: Fact, fact: Fact) -> str:
     """An input as the user calls it, who may have given the name that the op has for it to another tensor."""
-    whose = whose_name(taken, source)
+    whose = whose_name(taken.name, source)
     return f"{whose}, the {taken.name} of {fact.op.name}," if whose and fact.op is not None else taken.name
 
 
-def whose_name(taken: Input, source: Fact) -> str:
-    """What ``source`` is called, where the op has another name for it or none is known: empty if there is no more."""
+def whose_name(input: str, source: Fact) -> str:
+    """What ``source`` is called, where that is another name than that of the ``input``; else empty."""
     whose = source.name or ("" if source.op is None else f"the result of {source.op.name}")
     if source.several:
-        whose = f"a result of {source.kind_or_op}"
-    return "" if whose == taken.name else whose
+        whose = f"a result of {source.kind_or_op}"  # nobody noted which one
+    return "" if whose == input else whose
 
 
 def suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> str | None:

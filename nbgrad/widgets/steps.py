@@ -15,10 +15,14 @@ from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Description, Edge, Given, Node, Step
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.looks import FEW, amount
+from nbgrad.widgets.reductions import whose_name
 from nbgrad.widgets.wording import scalar, shape_text
 
 _MOST = 12
 """With at most so many elements a gradient is written out in a step, where there is room for it."""
+
+_ROUGH = 0.01
+"""A norm that is all that was kept of a large gradient may be wrong by a part of this."""
 
 
 class StepOutline(Step):
@@ -97,12 +101,13 @@ class Walk:
 
     def _given(self, edge: Edge) -> dict[str, Any]:
         source, due = self._fact_of[edge["source"]], self._due[edge["source"]]
+        whose = whose_name(edge["input"], source)
         came = self._along.get(edge["id"])
         changed = self.changed(source)
         alone = f"; {changed}" if changed is not None and due == 1 else ""
         told = edge["gradient"] if came is None else _told(came)
         return {
-            "text": f"to {edge['input']}{_whose(source, edge['input'])}: {told}{alone}",
+            "text": f"to {edge['input']}{f' ({whose})' if whose else ''}: {told}{alone}",
             "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
             "sum": _meeting(source, self._arrived.get(edge["id"], 1), due, changed),
         }
@@ -110,12 +115,7 @@ class Walk:
     def changed(self, fact: Fact) -> str | None:
         """What made another gradient of that which came along the edges: a hook most often; None where nothing did."""
         total, came = fact.gradient, self._came.get(fact.id)
-        if (
-            total is None
-            or came is None
-            or (fact.op is not None and fact.op.several)
-            or _is_sum(total, came, fact.dtype)
-        ):
+        if total is None or came is None or fact.several or _is_sum(total, came, fact.dtype):
             return None
         now = _amount(total)
         if fact.root:
@@ -207,14 +207,6 @@ def _rows(values: Any) -> str:
     return f"[{', '.join(map(_rows, values))}]" if isinstance(values, list) else scalar(values)
 
 
-def _whose(source: Fact, input: str) -> str:
-    """What ``source`` is called, where that is another name than that of the ``input``."""
-    if source.several:
-        return f" (a result of {source.kind_or_op})"  # nobody noted which one
-    what = source.name or (f"the result of {source.op.name}" if source.op is not None else "")
-    return f" ({what})" if what not in ("", input) else ""
-
-
 _eps = cache(lambda dtype: torch.finfo(dtype).eps)
 
 
@@ -226,7 +218,8 @@ def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
     reach = sum(one.norm for one in came)
     if not (isfinite(reach) and isfinite(total.norm)):
         return True  # there is no telling
-    near = 4 * len(came) * _eps(dtype) * reach
+    whole = all(one.mean is not None for one in (total, *came))  # else a norm is kept that was taken in float32
+    near = (4 * len(came) * _eps(dtype) if whole else _ROUGH) * reach
     if total.norm > reach + near:
         return False
     if len(came) == 1:

@@ -161,3 +161,16 @@ def test_the_gradients_of_several_results_of_an_op_are_told_together(watch: bool
     (split,) = [record for record in graph.records if record.op is not None and record.op.name == "unbind"]
     assert split.gradient == (Stats((2,), pytest.approx(math.sqrt(50.0))) if watch else None)
     assert graph.history[0].records[1].gradient == (pytest.approx(math.sqrt(50.0)) if watch else None)
+
+
+def test_the_gradient_of_the_one_result_that_has_one_can_be_looked_at() -> None:
+    x = tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    with AutogradGraph() as graph:
+        first, second = x.unbind(0)
+        (second * 7).sum().backward()
+        record = graph.record(first)
+        assert record is not None
+        assert record.kept_gradient is not None
+        assert record.kept_gradient.tolist() == [7.0, 7.0]
+        (first * 3 + second).sum().backward()
+        assert record.kept_gradient is None, "there are two"

@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -825,3 +826,20 @@ def test_a_sparse_gradient_of_a_function_arrives_dense() -> None:
     assert gradient is not None
     assert gradient.values == torch.eye(3).tolist()
     assert [frame.parameters[0].gradient for frame in graph.history] == pytest.approx([3**0.5] * 3)
+
+
+def test_a_generator_that_is_left_has_not_raised() -> None:
+    graphs = []
+
+    def steps() -> Iterator[int]:
+        with AutogradGraph() as graph:
+            graphs.append(graph)
+            for number in range(3):
+                tensor([1.0], requires_grad=True).exp().sum().backward()
+                yield number
+
+    for _ in steps():
+        break
+    gc.collect()
+    assert graphs[0].closed
+    assert graphs[0].ending is None

@@ -298,3 +298,16 @@ def test_where_a_path_was_cut_off_is_lit_for_what_is_not_drawn(end: str, steps: 
         node["id"] for node in described["nodes"] if node["label"][0] == "linear"
     ]
     assert [badge["text"] for badge in lit["badges"]] == [problem["text"]]
+
+
+def test_a_network_that_is_cut_off_on_purpose_is_not_accused_if_no_optimizer_holds_it() -> None:
+    """As the target of Q-learning, which is a copy that is made anew now and then."""
+    learns, target = nn.Linear(3, 2), nn.Linear(3, 2)
+    optimizer = optim.SGD(learns.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            optimizer.zero_grad()
+            wanted = target(nbgrad.ones(4, 3)).max(1)[0].detach()
+            mse_loss(learns(nbgrad.ones(4, 3)).max(1)[0], wanted).backward()
+            optimizer.step()
+    assert [problem["text"] for problem in describe(graph)["problems"]] == []

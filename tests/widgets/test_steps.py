@@ -573,3 +573,12 @@ def test_a_chart_is_of_its_own_curves_and_one_that_stays_is_drawn_in_the_middle(
     (chart,) = graphs.descent()["history"]["charts"]
     assert chart["text"] == "The norm of the gradient of each parameter, always 3.", "the loss has no curve here"
     assert [curve["heights"] for curve in chart["curves"]] == [[50, 50, 50]]
+
+
+def test_a_sum_of_which_the_norm_alone_is_kept_is_not_said_to_be_of_a_hook() -> None:
+    with nbgrad.AutogradGraph(budget=0) as graph:
+        h = nbgrad.tensor(torch.randn(1000, 1000), requires_grad=True)
+        for _ in range(4):
+            h = h * 1.01 + h * 0.5
+        (h.sum() + h.mean()).backward()
+    assert told_of(graph)[1] == []
