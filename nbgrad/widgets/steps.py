@@ -90,6 +90,7 @@ class Walk:
         self._facts = facts
         self._ids = ids
         self._edges = edges
+        self._changed: dict[int, str | None] = {}  # each use of a tensor asks, and each answer looks at all uses
 
     def told(self, fact: Fact) -> dict[str, Any]:
         """What the step of an op says, and by their edges what its rules handed on."""
@@ -114,6 +115,11 @@ class Walk:
 
     def changed(self, fact: Fact) -> str | None:
         """What made another gradient of that which came along the edges: a hook most often; None where nothing did."""
+        if fact.id not in self._changed:
+            self._changed[fact.id] = self._change(fact)
+        return self._changed[fact.id]
+
+    def _change(self, fact: Fact) -> str | None:
         total, came = fact.gradient, self._came.get(fact.id)
         if total is None or came is None or fact.several or _is_sum(total, came, fact.dtype):
             return None
