@@ -38,6 +38,10 @@ def reduction(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | N
             if want != 1:
                 return None
             dims.append(dim)
+    return _over(source, target, dims)
+
+
+def _over(source: tuple[int, ...], target: tuple[int, ...], dims: list[int]) -> Reduction:
     return Reduction(tuple(source), tuple(target), tuple(dims), prod(source[dim] for dim in dims))
 
 
@@ -57,8 +61,8 @@ def for_channels(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction 
 
 def all_but(source: tuple[int, ...], target: tuple[int, ...], first: int) -> Reduction | None:
     """The sum over all dimensions of ``source`` but those of ``target``, which begin with the ``first``."""
-    dims = tuple([dim for dim in range(len(source)) if not first <= dim < first + len(target)])
-    return Reduction(tuple(source), tuple(target), dims, prod(source[dim] for dim in dims)) if dims else None
+    dims = [dim for dim in range(len(source)) if not first <= dim < first + len(target)]
+    return _over(source, target, dims) if dims else None
 
 
 def sum_to(gradient: Any, given: tuple[int, ...], shape: tuple[int, ...]) -> Any:

@@ -17,9 +17,6 @@ from nbgrad.core.tensor import Tensor
 OPS: dict[str, Op] = {}
 """The table: every row by its name."""
 
-_NOTHING: dict[str, Any] = {}
-"""Nobody changes the settings of a call: one dict will do for all operators."""
-
 
 def op(
     *,
@@ -27,7 +24,7 @@ def op(
     name: str | None = None,
     samples: Callable[[Make], Iterator[Sample]],
     broadcasts: bool | tuple[str, ...] = False,
-    sums: dict[str, Sums] = _NOTHING,
+    sums: dict[str, Sums] | None = None,
     differentiable: bool = True,
     no_gradient: tuple[str, ...] = (),
     outputs: tuple[str, ...] = ("out",),
@@ -131,13 +128,13 @@ def install_operator(operator: str, row: Op) -> None:
     """Make ``row`` what Python's operator of that name calls, reflected too where it has two operands."""
 
     def straight(self: Tensor, other: Any) -> Any:
-        return Op.run(row, (self, other), _NOTHING) if isinstance(other, _OPERANDS) else NotImplemented
+        return Op.run(row, (self, other), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Tensor, other: Any) -> Any:
-        return Op.run(row, (other, self), _NOTHING) if isinstance(other, _OPERANDS) else NotImplemented
+        return Op.run(row, (other, self), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
 
     def alone(self: Tensor) -> Any:
-        return Op.run(row, (self,), _NOTHING)
+        return Op.run(row, (self,), _NO_SETTINGS)
 
     setattr(TensorMethods, f"__{operator}__", straight if len(signature(row).parameters) > 1 else alone)
     if hasattr(torch.Tensor, f"__r{operator}__"):
@@ -148,10 +145,13 @@ def install_in_place(operator: str, twin: InPlace) -> None:
     """Make ``twin`` what Python's operator of that name calls, such as ``iadd`` for ``+=``."""
 
     def change(self: Tensor, other: Any) -> Any:
-        return twin.run((self, other), _NOTHING) if isinstance(other, _OPERANDS) else NotImplemented
+        return twin.run((self, other), _NO_SETTINGS) if isinstance(other, _OPERANDS) else NotImplemented
 
     setattr(TensorMethods, f"__{operator}__", change)
 
+
+_NO_SETTINGS: dict[str, Any] = {}
+"""Nobody changes the settings of a call: one dict will do for all operators."""
 
 _OPERANDS = (Tensor, torch.Tensor, int, float, complex, np.ndarray, np.generic)
 """What an operator knows as its other operand; Python asks any other operand itself."""

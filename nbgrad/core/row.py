@@ -102,7 +102,7 @@ class Op:
         named = row["broadcasts"] or ()
         self.stretched = frozenset({*self.inputs, self.listed} - {None} if named is True else named)
         self.broadcasts = frozenset(position for position, name in enumerate(self.inputs) if name in self.stretched)
-        self.sums: dict[str, Sums] = row["sums"]
+        self.sums: dict[str, Sums] = row["sums"] or {}
         self.differentiable: bool = row["differentiable"]
         self.no_gradient: tuple[str, ...] = row["no_gradient"]
         self.holomorphic: bool = row["holomorphic"]
