@@ -104,7 +104,7 @@ def changed(node: Node, slot: int, value: Any) -> RuntimeError:
     facts = [_role(node, name, named=variable is not None), _made_by(node, name), f"of shape {tuple(value.shape)}"]
     where = f" at {place}" if place is not None else ""
     called = variable if variable and variable.isidentifier() else "y"
-    known, who = ", ".join(filter(None, facts)), _who(value)
+    known, who = ", ".join(filter(None, facts)), _who(value, node.seq)
     remedy = (
         "Call this backward() before the step, or run its forward after it."
         if ".step() at " in who
@@ -129,10 +129,10 @@ def _made_by(node: Node, name: str) -> str:
     return f"a result of {origin.op.name}" if isinstance(origin, Node | Output) else ""
 
 
-def _who(value: Any) -> str:
+def _who(value: Any, seq: int) -> str:
     observers = current().observers
     for observer in observers:
-        if by := observer.change_of(value):
+        if by := observer.change_of(value, seq):
             return f"{by} has changed it in-place since"
     unseen = "an in-place operation has changed it since"
     return f"{unseen}, outside of nbgrad, for example through .data or a view of it" if observers else unseen

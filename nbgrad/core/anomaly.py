@@ -133,8 +133,8 @@ class _Watch(Observer):
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         self._changes.note(changed, what, user_place())
 
-    def change_of(self, data: torch.Tensor) -> str | None:
-        return self._changes.find(data)
+    def change_of(self, data: torch.Tensor, seq: int) -> str | None:
+        return self._changes.find(data, seq)
 
     # The forward.
 

@@ -1,10 +1,11 @@
 cimport cython
+from nbgrad.core.base cimport raw_of
 from nbgrad.core.caller cimport Place
 
 @cython.final
 cdef class Changes:
     cdef dict _alone
-    cdef dict _last
+    cdef dict _several
     cdef public Py_ssize_t backwards
     @cython.locals(known=tuple, held=list)
     cpdef object note(self, object changed, object what, Place place)

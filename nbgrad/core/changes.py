@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
+from nbgrad.core.base import raw_of
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import memory_of
+from nbgrad.core.node import next_seq
 
-Change = tuple[str, Place, int]
-"""What it was, where, and how many backwards had ended by then."""
+Change = tuple[str, Place, int, int]
+"""What it was, where, how many backwards had ended by then, and its number among those of the ops."""
 
 
 class Changes:
@@ -21,31 +23,38 @@ class Changes:
         backwards: how many have ended.
     """
 
-    __slots__ = ("_alone", "_last", "backwards")
+    __slots__ = ("_alone", "_several", "backwards")
 
     def __init__(self) -> None:
-        self._last: dict[int, tuple[list[ref[Any]], list[int], Change]] = {}
+        self._several: dict[int, tuple[list[ref[Any]], Change]] = {}
         self._alone: dict[int, tuple[int, Change]] = {}
         self.backwards = 0
 
     def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
-        """``what`` has just changed each of ``changed``: one tensor, or all that an optimizer takes a step with."""
-        if len(self._last) + len(self._alone) >= _MOST:
-            self._last.clear()
-            self._alone.clear()
-        if len(changed) == 1:
-            self._alone[memory_of(changed[0])] = (changed[0]._version, (what, place, self.backwards))
-        elif changed:
-            # Where their memory is, is asked when somebody needs to know: a step of an optimizer is to be quick.
-            key = id(changed[0]) + id(changed[-1]) + len(changed)  # of heads that take turns one body is the first
-            known = self._last.get(key)
-            held = known[0] if known is not None and _same(known[0], changed) else [ref(data) for data in changed]
-            self._last[key] = (held, [data._version for data in changed], (what, place, self.backwards))
+        """``what`` has just changed each of ``changed`` in place: data, or the parameters of an optimizer's step.
 
-    def find(self, data: Any) -> str | None:
-        """What brought ``data``, or what shares its memory, to the version it has; None if that happened unseen."""
+        Of several it is to be quick, for it comes by in every step: where they are in memory is asked when somebody
+        needs to know, and their versions never, for what has saved them before has not got what it saved.
+        """
+        if not changed:
+            return
+        if len(self._several) + len(self._alone) >= _MOST:
+            self._several.clear()
+            self._alone.clear()
+        change = (what, place, self.backwards, next_seq())
+        if len(changed) == 1:
+            data = raw_of(changed[0])
+            self._alone[memory_of(data)] = (data._version, change)
+            return
+        key = id(changed[0]) + id(changed[-1]) + len(changed)  # of heads that take turns one body is the first
+        known = self._several.get(key)
+        held = known[0] if known is not None and _same(known[0], changed) else [ref(one) for one in changed]
+        self._several[key] = (held, change)
+
+    def find(self, data: Any, seq: int) -> str | None:
+        """What has changed ``data``, or what shares its memory, since the op ``seq`` ran; None if nobody saw it."""
         found = self._found(data)
-        return None if found is None else f"{found[0]} at {found[1]}"
+        return None if found is None or found[3] < seq else f"{found[0]} at {found[1]}"
 
     def memories(self) -> dict[int, int]:
         """Where the memory of every tensor is that is known to have been changed since a backward, whatever it was.
@@ -56,9 +65,9 @@ class Changes:
             For each how many backwards had ended when it was changed last.
         """
         found = {memory: change[2] for memory, (_, change) in self._alone.items() if change[2]}
-        for held, _, change in self._last.values():
+        for held, change in self._several.values():
             for tensor in [tensor for one in held if (tensor := one()) is not None] if change[2] else ():
-                memory = memory_of(tensor)
+                memory = memory_of(raw_of(tensor))
                 found[memory] = max(change[2], found.get(memory, 0))
         return found
 
@@ -68,16 +77,23 @@ class Changes:
         return None if found is None or found[2] < self.backwards else found[:2]
 
     def _found(self, data: Any) -> "Change | None":
+        """The last change of ``data`` that was seen; that of one tensor alone counts if none has followed unseen."""
         memory = memory_of(data)
         alone = self._alone.get(memory)
         if alone is not None and alone[0] == data._version:
             return alone[1]
-        for changed, versions, change in reversed(self._last.values()):
-            for held, version in zip(changed, versions, strict=True):
-                tensor = held() if version == data._version else None
-                if tensor is not None and memory_of(tensor) == memory:
-                    return change
-        return None
+        several = [change for held, change in self._several.values() if _holds(held, memory, data._version)]
+        return max(several, key=_number, default=None)
+
+
+def _number(change: Change) -> int:
+    return change[3]
+
+
+def _holds(held: list[ref[Any]], memory: int, version: int) -> bool:
+    """Whether one of these is in that ``memory``, and not counted apart from what has that ``version``."""
+    tensors = [raw_of(tensor) for one in held if (tensor := one()) is not None]
+    return any(data._version == version and memory_of(data) == memory for data in tensors)
 
 
 def _same(held: list[ref[Any]], changed: Sequence[Any]) -> bool:

@@ -26,8 +26,8 @@ cdef class Kept:
     cdef long long _room
     cdef set _counted
     cdef list _lone
-    @cython.locals(size="long long", shelf=list)
-    cpdef object keep(self, object id, Py_ssize_t position, object data, object receiver=*, bint leaf=*)
+    @cython.locals(shelf=list)
+    cpdef object keep(self, object id, Py_ssize_t position, object data, long long size, object receiver=*, bint leaf=*)
     cpdef object lone(self, object id)
     @cython.locals(at=Py_ssize_t, shelf=list)
     cpdef bint changed(self)
@@ -44,16 +44,21 @@ cdef class FrameRecorder:
     cdef public object outer
     cdef public dict reductions
     cdef public tuple roots
-    cpdef object gradient(self, object seq, object gradient, bint leaf=*)
-    cpdef object result(self, object seq, object result, object gradient)
+    cpdef object gradient(self, object seq, object gradient, long long size, bint leaf=*)
+    cpdef object result(self, object seq, object result, object gradient, long long size)
     cpdef object lone(self, object seq)
-    cpdef object contribution(self, object seq, Py_ssize_t position, object gradient, object receiver, bint leaf=*)
-    cpdef object stretched(self, object seq, Py_ssize_t position, object gradient)
+    cpdef object contribution(
+        self, object seq, Py_ssize_t position, object gradient, long long size, object receiver, bint leaf=*
+    )
+    cpdef object stretched(self, object seq, Py_ssize_t position, object gradient, long long size)
     cpdef object leaf(self, object seq, object gradient)
     cpdef object end(self, object number, object before, bint watch=*)
     cpdef object give_way(self)
 
+cdef object _STRIDED
+cdef dict _SIZES
+cpdef long long nbytes_of(object shape, object dtype)
+@cython.locals(at=Py_ssize_t, count="long long")
+cdef long long count_of(object shape)
 cdef long long _nbytes(object data)
-@cython.locals(count="long long", size="long long")
 cpdef bint few(object shape)
-cdef long long _bytes(object data)

@@ -17,6 +17,8 @@ VALUES = 2 << 20
 _FEW = SMALL
 _SMALL_BYTES = 8 * SMALL
 
+_STRIDED = torch.strided
+
 _OBJECT = 512
 """What a tensor takes besides its elements, roughly."""
 
@@ -94,7 +96,9 @@ class Kept:
         self._room = budget
         self._counted: set[int] | None = None  # the ids of the tensors, once each is to be counted once
 
-    def keep(self, id: int, position: int, data: torch.Tensor, receiver: int = 0, leaf: bool = False) -> None:
+    def keep(
+        self, id: int, position: int, data: torch.Tensor, size: int, receiver: int = 0, leaf: bool = False
+    ) -> None:
         """Keep ``data``, or its norm where there is no room.
 
         Args:
@@ -102,14 +106,14 @@ class Kept:
             position: of the input of that op; ``GRADIENT`` for the gradient of what it made, and ``UNREDUCED`` less the
                 position for what the gradient of that input was before a sum.
             data: the tensor.
+            size: its bytes, which torch takes longer to say than whoever knows its shape. A window into larger memory
+                counts as what it shows: that is a gradient too.
             receiver: the id of what that input came from; 0 where it is for no input.
             leaf: whether the gradient is one of a leaf.
         """
         if data is not self._latest:
-            size = _bytes(data)
-            if size < 0:
+            if data.layout is not _STRIDED:
                 data = data.to_dense()
-                size = _bytes(data)
             if self._counted is None and size <= self._room:
                 self._room -= size
             elif not self._fits(data, size):
@@ -138,7 +142,7 @@ class Kept:
         """
         if self._counted is None:
             held = {id(one): one for one in (*self._small[2::6], *self._large[2::6])}
-            self._counted, self._room = set(held), self._budget - sum(map(_bytes, held.values()))
+            self._counted, self._room = set(held), self._budget - sum([one.nbytes for one in held.values()])
         if id(data) not in self._counted:
             if size > self._room:
                 return False
@@ -209,6 +213,18 @@ class Kept:
         return found | {key: known[id(data)] for key, data in kept.items()}
 
 
+def nbytes_of(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    """The bytes of a tensor of ``shape`` and ``dtype``."""
+    known = _SIZES.get(dtype)
+    if known is None:
+        known = _SIZES[dtype] = dtype.itemsize
+    return known * count_of(shape)
+
+
+_SIZES: dict[torch.dtype, int] = {}
+"""The bytes of an element."""
+
+
 def _nbytes(data: torch.Tensor) -> int:
     """The bytes of the elements of ``data``; -1 for a sparse tensor, which torch does not say it of."""
     try:
@@ -219,10 +235,15 @@ def _nbytes(data: torch.Tensor) -> int:
 
 def few(shape: tuple[int, ...]) -> bool:
     """Whether a tensor of ``shape`` is small, so that its elements are shown."""
+    return count_of(shape) <= _FEW
+
+
+def count_of(shape: tuple[int, ...]) -> int:
+    """How many elements a tensor of ``shape`` has: by position, for compiled an iterator takes twice as long."""
     count = 1
-    for size in shape:
-        count *= size
-    return count <= _FEW
+    for at in range(len(shape)):
+        count *= shape[at]
+    return count
 
 
 def _key(id: int, position: int) -> Any:
@@ -230,11 +251,6 @@ def _key(id: int, position: int) -> Any:
     if position == GRADIENT:
         return id
     return (id, position) if position >= 0 else (id, UNREDUCED - position, "unreduced")
-
-
-def _bytes(data: torch.Tensor) -> int:
-    """How much memory ``data`` keep: a window into larger memory keeps all of it. -1 for a sparse tensor."""
-    return _nbytes(data) if data._base is None else int(data.untyped_storage().nbytes())
 
 
 def _unchanged(data: torch.Tensor | None, version: int) -> torch.Tensor | None:
@@ -292,29 +308,31 @@ class FrameRecorder:
         self.arrived: list[int] = []
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
-    def gradient(self, seq: int, gradient: Any, leaf: bool = False) -> None:
-        """The gradient of what ``seq`` made, or of the ``leaf`` that it is, arrived."""
-        self._kept.keep(seq, _GRADIENT, raw_of(gradient), 0, leaf)
+    def gradient(self, seq: int, gradient: Any, size: int, leaf: bool = False) -> None:
+        """The gradient of what ``seq`` made, or of the ``leaf`` that it is, arrived: so many bytes."""
+        self._kept.keep(seq, _GRADIENT, raw_of(gradient), size, 0, leaf)
 
-    def result(self, seq: int, result: int, gradient: Any) -> None:
+    def result(self, seq: int, result: int, gradient: Any, size: int) -> None:
         """The gradient of one of several results of ``seq`` arrived; it has a number ``result`` of its own."""
         self._results.setdefault(seq, []).append(result)
-        self._kept.keep(result, _GRADIENT, raw_of(gradient))
+        self._kept.keep(result, _GRADIENT, raw_of(gradient), size)
 
     def lone(self, seq: int) -> None:
         """That gradient is what the one rule gave that leads there."""
         self._kept.lone(seq)
 
-    def contribution(self, seq: int, position: int, gradient: Any, receiver: int, leaf: bool = False) -> None:
+    def contribution(
+        self, seq: int, position: int, gradient: Any, size: int, receiver: int, leaf: bool = False
+    ) -> None:
         """A rule of ``seq`` gave its input ``gradient``, after undoing a broadcast if there was one.
 
         ``receiver`` is the id of what that input came from, perhaps a ``leaf``; 0 where others may go by the same id.
         """
-        self._kept.keep(seq, position, raw_of(gradient), receiver, leaf)
+        self._kept.keep(seq, position, raw_of(gradient), size, receiver, leaf)
 
-    def stretched(self, seq: int, position: int, gradient: Any) -> None:
+    def stretched(self, seq: int, position: int, gradient: Any, size: int) -> None:
         """What that was before the sum, to show the sum where it is small."""
-        self._kept.keep(seq, _UNREDUCED - position, raw_of(gradient))
+        self._kept.keep(seq, _UNREDUCED - position, raw_of(gradient), size)
 
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, or is given to the user, who may change it: clipping does."""

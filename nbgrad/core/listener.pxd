@@ -2,7 +2,7 @@ cimport cython
 from nbgrad.core.base cimport TensorBase
 from nbgrad.core.caller cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes cimport Changes
-from nbgrad.core.frame cimport FrameRecorder, few
+from nbgrad.core.frame cimport FrameRecorder, few, nbytes_of
 from nbgrad.core.modes cimport State, recording
 from nbgrad.core.observer cimport Observer
 from nbgrad.core.node cimport Leaf, Node, Output, Vertex, record_id
@@ -40,13 +40,12 @@ cdef class Listener(Observer):
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     @cython.locals(running=FrameRecorder)
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
-    @cython.locals(running=FrameRecorder, origin=Vertex)
+    @cython.locals(running=FrameRecorder, origin=Vertex, size="long long")
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
     @cython.locals(recorder=FrameRecorder, frame=FrameType)
     cpdef object on_backward_begin(self, list roots)
     @cython.locals(ended=FrameRecorder, frame=bint)
     cpdef object on_backward_end(self)
-    @cython.locals(param=TensorBase)
     cpdef object on_step_end(self, object params, object what)
     cpdef object on_change(self, object changed, object what)
     @cython.locals(ran=Ran, ops=dict, used=set, fresh='long long')

@@ -15,7 +15,7 @@ from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes import Changes
-from nbgrad.core.frame import FrameRecorder, few
+from nbgrad.core.frame import FrameRecorder, few, nbytes_of
 from nbgrad.core.history import HistoryRecorder, Passed
 from nbgrad.core.modes import current, recording
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
@@ -28,6 +28,8 @@ from nbgrad.core.update import UpdateRecorder
 from nbgrad.core.uses import Cut, Uses
 
 _RAW = (torch.Tensor, np.ndarray)
+
+_CPU = torch.device("cpu")
 
 _SWEPT = 64
 """Every so many ops or more a long program drops the facts of those that nobody needs: few enough that a loop makes no
@@ -103,7 +105,8 @@ class Listener(Observer):
             settings = {name: described(value) for name, value in settings.items()}
         node.place = scope.place if scope is not None and scope.place is not None else user_place()
         self._latest = node.seq
-        ops[node.seq] = facts_of(node, out.device, settings, tuple(sources), scope)
+        device = _CPU if out.is_cpu else out.device  # which makes an object anew
+        ops[node.seq] = facts_of(node, device, settings, tuple(sources), scope)
         if self.watch and few(out.shape if node.outputs else node.shape):
             self.notes.values.add(node.seq, out)
         if len(ops) > self._limit:
@@ -125,7 +128,7 @@ class Listener(Observer):
 
     def _constant(self, data: "torch.Tensor | np.ndarray[Any, Any]") -> int:
         """The id of the record of a raw tensor or array: one for all uses of the same memory."""
-        shape, dtype, device = tuple(data.shape), data.dtype, torch.device("cpu")
+        shape, dtype, device = tuple(data.shape), data.dtype, _CPU
         if isinstance(data, torch.Tensor):
             device = data.device
             address = data.data_ptr() if data.layout is torch.strided else 0
@@ -228,13 +231,13 @@ class Listener(Observer):
         """Remember it as a change, and measure how far it went, if a frame waits for that."""
         if self.closed:
             return
-        self.changes.note([param._data for param in params], what, user_place())
+        self.changes.note(params, what, user_place())
         if (update := self.updates.end()) is not None:
             self.history.step_ended(update, self.updates.waiting[0])
 
-    def change_of(self, data: torch.Tensor) -> str | None:
-        """Who brought ``data`` to their version."""
-        return self.changes.find(data)
+    def change_of(self, data: torch.Tensor, seq: int) -> str | None:
+        """Who has changed ``data`` since the op ``seq`` ran."""
+        return self.changes.find(data, seq)
 
     def path_ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
         """Where the paths end along which ``data`` were computed; a backward from them was asked for."""
@@ -273,11 +276,11 @@ class Listener(Observer):
         if not self.watch:
             return
         if isinstance(origin, Output):
-            running.result(id, origin.seq, gradient)
+            running.result(id, origin.seq, gradient, nbytes_of(origin.shape, origin.dtype))
         elif lone:
             running.lone(id)
         else:
-            running.gradient(id, gradient, isinstance(origin, Leaf))
+            running.gradient(id, gradient, nbytes_of(origin.shape, origin.dtype), isinstance(origin, Leaf))
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
@@ -287,11 +290,12 @@ class Listener(Observer):
         if reduction is not None:
             running.reductions[node.seq, position] = reduction
             if self.watch and reduced is not gradient and few(reduction.source):  # a fused rule gives the sum alone
-                running.stretched(node.seq, position, gradient)
+                running.stretched(node.seq, position, gradient, nbytes_of(reduction.source, node.dtype))
         if self.watch:
             origin: Any = node.edges[position]
             receiver = 0 if isinstance(origin, Output) else origin.seq  # several outputs go by one id
-            running.contribution(node.seq, position, reduced, receiver, isinstance(origin, Leaf))
+            size = nbytes_of(origin.shape, origin.dtype)
+            running.contribution(node.seq, position, reduced, size, receiver, isinstance(origin, Leaf))
 
     def on_backward_end(self) -> None:
         """The frame is complete and becomes the last one."""

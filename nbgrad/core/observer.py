@@ -84,8 +84,8 @@ class Observer:
         """The number of the backward that begins now, from 1, and the name of the graph that counts it."""
         return None
 
-    def change_of(self, data: "torch.Tensor") -> str | None:  # noqa: ARG002
-        """What made ``data`` the version that they are now, and where."""
+    def change_of(self, data: "torch.Tensor", seq: int) -> str | None:  # noqa: ARG002
+        """What has changed ``data``, which the op ``seq`` saved, since that ran, and where."""
         return None
 
     def path_ends(self, data: "torch.Tensor") -> "tuple[Cut, ...]":  # noqa: ARG002

@@ -16,6 +16,7 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.core.caller import user_place
 from nbgrad.core.changes import Changes
+from nbgrad.core.node import next_seq
 from nbgrad.core.op import OPS
 from nbgrad.core.row import Op
 from nbgrad.core.samples import Make
@@ -101,14 +102,36 @@ def test_in_place_the_last_of_many_steps_is_told_of_the_tensors_that_took_it() -
     kept = torch.zeros(2)
     for step in range(100):
         gone = torch.zeros(3)  # most of them get the memory, and the id, of the one before
+        before = next_seq()
         for data in (kept, gone):
             data.add_(1)
         changes.note([kept, gone], f"step {step}", place)
-        assert changes.find(kept) == changes.find(gone) == f"step {step} at {place}"
-        for data in (kept, gone):
-            data.add_(1)
-            assert changes.find(data) is None
+        assert changes.find(kept, before) == changes.find(gone, before) == f"step {step} at {place}"
+        assert changes.find(kept, next_seq()) is None, "it came before the op that saved it"
         del gone, data
+
+
+def test_in_place_a_step_before_the_op_is_not_named() -> None:
+    w, v = leaf(1.0, 2.0), leaf(3.0)
+    with nbgrad.AutogradGraph():
+        (w.sum() + v.sum()).backward()
+        nbgrad.optim.SGD([w, v], lr=0.1).step()
+        loss = (w * w).sum()
+        w.data.add_(1)
+        text = message(loss.backward)
+    assert "an in-place operation has changed it since, outside of nbgrad" in text
+
+
+def test_in_place_the_later_of_two_optimizers_is_named() -> None:
+    body, head, other = leaf(1.0, 2.0), leaf(3.0), leaf(4.0)
+    first, second = nbgrad.optim.SGD([body, head], lr=0.1), nbgrad.optim.Adam([body, other], lr=0.1)
+    with nbgrad.AutogradGraph():
+        for steps in ((first, second), (second, first)):
+            loss = (body * body).sum() + head.sum() + other.sum()
+            loss.backward(retain_graph=True)
+            for step in steps:
+                step.step()
+            assert f"{type(steps[-1]).__name__}.step() at" in message(loss.backward)
 
 
 def test_in_place_a_change_that_nobody_saw_is_said_to_be_outside() -> None:

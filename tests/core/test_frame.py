@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept
+from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept, nbytes_of
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.stats import Stats
 from nbgrad.core.tensor import tensor
@@ -15,7 +15,7 @@ from nbgrad.core.tensor import tensor
 def test_beyond_the_budget_only_the_norm_is_kept() -> None:
     kept = Kept(budget=100)
     for op, count in enumerate((20, 20, 5)):
-        kept.keep(op, GRADIENT, torch.ones(count))
+        kept.keep(op, GRADIENT, torch.ones(count), 4 * count)
     found = kept.summarise()
     assert found[0].values == [1.0] * 20
     assert found[1] == Stats((20,), pytest.approx(math.sqrt(20)))
@@ -25,7 +25,7 @@ def test_beyond_the_budget_only_the_norm_is_kept() -> None:
 def test_what_is_kept_is_told_apart_by_the_op_the_input_and_what_it_is_of() -> None:
     kept = Kept(budget=1000)
     for count, position in enumerate((GRADIENT, 0, 3, UNREDUCED, UNREDUCED - 3), 1):
-        kept.keep(7, position, torch.ones(count))
+        kept.keep(7, position, torch.ones(count), 4 * count)
     sizes = {key: stats.shape for key, stats in kept.summarise().items()}
     assert sizes == {7: (1,), (7, 0): (2,), (7, 3): (3,), (7, 0, "unreduced"): (4,), (7, 3, "unreduced"): (5,)}
 
@@ -33,25 +33,28 @@ def test_what_is_kept_is_told_apart_by_the_op_the_input_and_what_it_is_of() -> N
 def test_the_same_tensor_is_paid_for_once() -> None:
     kept, one, other = Kept(budget=190), torch.ones(20), torch.ones(25)
     for op, data in enumerate([one, other, one, other, one, one, torch.ones(3)]):
-        kept.keep(op, GRADIENT, data)
+        kept.keep(op, GRADIENT, data, data.nbytes)
     found = kept.summarise()
     assert {key for key, stats in found.items() if stats.values is not None} == set(range(6))
     assert found[6].norm == pytest.approx(math.sqrt(3)), "what does not fit has its norm"
 
 
-def test_a_window_is_paid_for_with_all_that_it_keeps() -> None:
+def test_a_sparse_gradient_is_kept_as_a_dense_one() -> None:
     kept = Kept(budget=100)
-    window, stretched = 1, 2
-    kept.keep(window, GRADIENT, torch.ones(100)[:2])
-    kept.keep(stretched, GRADIENT, torch.ones(1).expand(1000))
-    found = kept.summarise()
-    assert (found[window].values, found[stretched].values) == (None, [1.0] * 1000)
+    kept.keep(1, GRADIENT, torch.eye(3).to_sparse(), 36)
+    assert kept.summarise()[1].values == torch.eye(3).tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.bool])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 4)])
+def test_bytes_are_those_that_torch_says(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    assert nbytes_of(shape, dtype) == torch.empty(shape, dtype=dtype).nbytes
 
 
 def test_a_tensor_changed_in_place_since_is_left_out() -> None:
     kept, changed = Kept(budget=1000), torch.ones(2)
-    kept.keep(1, GRADIENT, changed)
-    kept.keep(2, GRADIENT, torch.ones(3))
+    kept.keep(1, GRADIENT, changed, changed.nbytes)
+    kept.keep(2, GRADIENT, torch.ones(3), 12)
     changed.add_(1)
     assert set(kept.summarise()) == {2}
     assert not kept.changed(), "neither is the gradient of a leaf"
@@ -59,8 +62,8 @@ def test_a_tensor_changed_in_place_since_is_left_out() -> None:
 
 def test_a_leafs_gradient_that_was_changed_in_place_is_noticed() -> None:
     kept, gradient = Kept(budget=1000), torch.ones(2)
-    kept.keep(1, GRADIENT, torch.ones(3), leaf=True)
-    kept.keep(2, 0, gradient, 3, leaf=True)
+    kept.keep(1, GRADIENT, torch.ones(3), 12, leaf=True)
+    kept.keep(2, 0, gradient, gradient.nbytes, 3, leaf=True)
     assert not kept.changed()
     gradient.add_(1)
     assert kept.changed()
@@ -68,13 +71,13 @@ def test_a_leafs_gradient_that_was_changed_in_place_is_noticed() -> None:
 
 def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
     kept, data = Kept(budget=100), torch.ones(20)
-    kept.keep(7, 0, data, 1, leaf=True)
-    kept.keep(7, 1, torch.ones(30), 2)  # for which there is no room
-    kept.keep(7, 2, torch.ones(2), 3)
+    kept.keep(7, 0, data, data.nbytes, 1, leaf=True)
+    kept.keep(7, 1, torch.ones(30), 120, 2)  # for which there is no room
+    kept.keep(7, 2, torch.ones(2), 8, 3)
     assert kept.norms({}) == {}, "that no other rule leads there is known when the walk comes by"
     kept.lone(1)
     kept.lone(2)
-    kept.keep(3, GRADIENT, torch.full((2,), 3.0))  # another rule gave something too
+    kept.keep(3, GRADIENT, torch.full((2,), 3.0), 8)  # another rule gave something too
     found = kept.summarise()
     assert found == {key: kept.get(key) for key in found}
     assert (found[1].values, found[2], found[3].values) == ([1.0] * 20, found[7, 1], [3.0, 3.0])
@@ -90,10 +93,10 @@ def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
 def arrive(recorder: FrameRecorder, leaf: int, gradient: torch.Tensor, *, lone: bool) -> None:
     """``gradient`` becomes that of a leaf: the sum of several, or what the one rule gave that leads there."""
     if lone:
-        recorder.contribution(9, 0, gradient, leaf, leaf=True)
+        recorder.contribution(9, 0, gradient, gradient.nbytes, leaf, leaf=True)
         recorder.lone(leaf)
     else:
-        recorder.gradient(leaf, gradient, leaf=True)
+        recorder.gradient(leaf, gradient, gradient.nbytes, leaf=True)
     recorder.leaf(leaf, gradient)
 
 
@@ -127,9 +130,9 @@ def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place(lone: 
 def test_a_frame_is_the_recorder_as_data() -> None:
     recorder, step = FrameRecorder((7,), budget=1000), Reduction((2, 3), (3,), (0,), 2)
     recorder.reductions[7, 0] = step
-    recorder.gradient(7, torch.ones(1))
-    recorder.gradient(8, tensor([2.0]))
-    recorder.contribution(7, 0, torch.ones(3), 6)
+    recorder.gradient(7, torch.ones(1), 4)
+    recorder.gradient(8, tensor([2.0]), 4)
+    recorder.contribution(7, 0, torch.ones(3), 12, 6)
     recorder.end(3, None)
     frame = recorder.frame()
     assert (frame.number, frame.roots) == (3, (7,))
