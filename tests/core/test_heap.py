@@ -1,0 +1,39 @@
+"""A step finds the memory that the step before has freed."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes
+import torch
+{imported}
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+ask = ctypes.CDLL(None).mallinfo2
+ask.restype = Info
+before = ask().hblks
+held = torch.empty(30 << 20, dtype=torch.uint8)
+print(ask().hblks - before)
+"""
+
+
+def of_its_own(imported: str, **variables: str) -> bool:
+    """Whether the system is asked for each block of 30 MiB anew, and gets it back."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "LD_PRELOAD"))}
+    program = [sys.executable, "-c", PROGRAM.format(imported=imported)]
+    ran = subprocess.run(program, env=environment | variables, capture_output=True, text=True, check=True)
+    return bool(int(ran.stdout))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only GNU's C library tells what it does")
+def test_freed_memory_is_kept_for_the_next_step() -> None:
+    assert of_its_own(""), "torch alone gets it from the system"
+    assert not of_its_own("import nbgrad")
+    assert of_its_own("import nbgrad", MALLOC_TRIM_THRESHOLD_="131072"), "what the user has set stays"
