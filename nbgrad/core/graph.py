@@ -259,7 +259,8 @@ class AutogradGraph(Queries):
 
     def _make_paths(self) -> Paths:
         heard, changed = self.listener, self.listener.changes.memories()
-        return Paths.of(heard.ops, heard.outer, heard.constants, heard.uses, changed, heard.backwards)
+        facts = (heard.ops, heard.outer, heard.constants, heard.uses, changed, heard.backwards, heard.history)
+        return Paths.of(*facts)
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)

@@ -150,6 +150,10 @@ class _Kept(NamedTuple):
     weights: tuple[float | None, ...]
     ratios: dict[int, float]
 
+    def reached(self, id: int) -> bool:
+        """Whether it gave a gradient to the leaf ``id``."""
+        return id in self.learned and self.gradients[self.learned.index(id)] is not None
+
     def frame(self, last: "_Kept") -> HistoryFrame:
         """The frame as others see it; where it looks like ``last`` with its names, for a variable's come late."""
         names = last.names if self.looks == last.looks else self.names
@@ -233,6 +237,16 @@ class HistoryRecorder:
     def _is_one_of(self, many: int, number: int) -> bool:
         """Whether the ``number``-th backward is one of ``many`` frames that is picked."""
         return (number - 1) % (many * self._stride(number)) == 0
+
+    def learned_until(self, id: int) -> int | None:
+        """After which backward at most the leaf ``id`` got no gradient any more, though all before gave it one.
+
+        None if that is not known, as of what had none at first or gets one now and then.
+        """
+        reached = [kept.reached(id) for kept in self._kept]
+        if not any(reached) or all(reached) or sorted(reached, reverse=True) != reached:
+            return None
+        return self._kept[reached.index(False)].number - 1
 
     def step_ended(self, update: Update, since: int) -> None:
         """A step was measured for the frames that waited for it, from the ``since``-th backward on."""

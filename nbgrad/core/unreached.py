@@ -12,12 +12,13 @@ from nbgrad.core import nonfinite, ops
 from nbgrad.core.advice import name_of
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import memory_of
+from nbgrad.core.history import HistoryRecorder
 from nbgrad.core.node import record_id
 from nbgrad.core.ops import calling
 from nbgrad.core.scopes import ModuleScope, Scope, outwards
 from nbgrad.core.stats import norms
 from nbgrad.core.tensor import Tensor
-from nbgrad.core.update import optimized, read
+from nbgrad.core.update import last_steps, optimized, read
 from nbgrad.core.uses import Cut, Uses
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ class Unreached:
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
         id: that of its record, if it has one.
-        moved: whether something has changed its values after one of the last backwards: a step that follows another
-            loss, or a copy of what has learned.
-        held: whether an optimizer holds it.
+        moved: whether it learns all the same: something has changed its values after a backward, as a step that
+            follows another loss or a copy of what has learned. It does no more if all backwards gave it a gradient
+            until its path was cut, that has lasted longer than it had learned, and an optimizer that holds it goes on.
+        stepped: whether an optimizer that holds it has taken a step.
         behind: the id of the record of a constant that was computed behind that place, if one was used.
     """
 
@@ -49,7 +51,7 @@ class Unreached:
     place: Place | None = None
     id: int | None = None
     moved: bool = False
-    held: bool = False
+    stepped: bool = False
     behind: int | None = None
 
     @property
@@ -63,8 +65,8 @@ class Unreached:
     __repr__ = __str__
 
 
-_TURNS = 8
-"""Losses that take turns come by within so many backwards; what has not moved for longer may learn no more."""
+CUT = ("no_grad", "detached", "no gradient")
+"""The kinds of those whose path is cut on its way, and not left for that of another loss."""
 
 Break = tuple[str, str, Place | None]
 """A kind of ``Unreached``, its reason and its place."""
@@ -96,6 +98,7 @@ class Paths:
         uses: what the record has not.
         changed: where the memory of tensors is that were changed in place, and after how many backwards.
         backwards: how many ran.
+        history: which of them gave a gradient to what.
     """
 
     @classmethod
@@ -107,6 +110,7 @@ class Paths:
         uses: Uses,
         changed: dict[int, int],
         backwards: int,
+        history: HistoryRecorder,
     ) -> Self:
         """Those of a graph: its ops, what no op in it made, and its constants by their memory."""
         facts = {
@@ -115,7 +119,7 @@ class Paths:
         }
         tensors = {id: record._thing for id, record in outer.items()}
         tensors.update({id: raw for raw, id in constants.values() if isinstance(raw(), torch.Tensor)})
-        return cls(facts, tensors, uses, changed, backwards)
+        return cls(facts, tensors, uses, changed, backwards, history)
 
     def __init__(
         self,
@@ -124,6 +128,7 @@ class Paths:
         uses: Uses,
         changed: dict[int, int],
         backwards: int,
+        history: HistoryRecorder,
     ) -> None:
         self._facts = facts
         self._reached = set(uses.reached)
@@ -134,7 +139,9 @@ class Paths:
         self._behind = dict(uses.behind)
         self._frozen = list(uses.frozen.values())
         self._changed = changed
+        self._idle = dict(uses.idled)
         self._backwards = backwards
+        self._history = history
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
         for id, fact in facts.items():
@@ -164,9 +171,9 @@ class Paths:
             named = [(None, tensor) for tensor in distinct if tensor.requires_grad]
         # A leaf whose data were replaced since has another origin now.
         given = {id(held()) for seq, held in self._leaves.items() if seq in self._reached}
-        optimizers = optimized()
+        steps = last_steps(self._changed, self._idle)
         return [
-            self._missing(name, tensor, optimizers)
+            self._missing(name, tensor, steps.get(id(tensor), 0))
             for name, tensor in named
             if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
         ]
@@ -211,8 +218,10 @@ class Paths:
     def _called(self, tensor: Tensor) -> str | None:
         return _path(tensor, self._scope(tensor)) or name_of(tensor.origin)
 
-    def _missing(self, name: str | None, tensor: Tensor, optimizers: set[int]) -> Unreached:
+    def _missing(self, name: str | None, tensor: Tensor, stepped: int) -> Unreached:
+        """What there is to say of ``tensor``; an optimizer that holds it ``stepped`` last after so many backwards."""
         kind, reason, place = self._why(tensor)
+        moved = memory_of(tensor.data) in self._changed
         return Unreached(
             name or self._called(tensor),
             tuple(tensor.shape),
@@ -220,10 +229,15 @@ class Paths:
             reason,
             place,
             record_id(tensor.origin),
-            moved=self._changed.get(memory_of(tensor.data), 0) > max(0, self._backwards - _TURNS),
-            held=id(tensor) in optimizers,
+            moved=moved and not (kind in CUT and self._lost(tensor, stepped)),
+            stepped=stepped > 0,
             behind=None if place is None else self._constant_behind(place),
         )
+
+    def _lost(self, tensor: Tensor, stepped: int) -> bool:
+        """Whether ``tensor`` learned in every backward at first, and then for longer in none, while steps went on."""
+        until = self._history.learned_until(record_id(tensor.origin))
+        return until is not None and stepped > until and self._backwards > 2 * until
 
     def _constant_behind(self, place: Place) -> int | None:
         """The constant that was computed behind a path that ends at ``place``: the last one, as in a loop."""

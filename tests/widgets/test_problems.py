@@ -155,22 +155,6 @@ def test_what_learns_from_another_loss_is_not_said_to_have_no_gradient() -> None
     assert describe(graph)["problems"] == []
 
 
-def test_what_learned_until_its_path_was_cut_is_said_to_get_none() -> None:
-    """As where one live view shows a loop over several cells."""
-    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
-    optimizer = optim.SGD(net.parameters(), lr=0.1)
-    with nbgrad.AutogradGraph() as graph:
-        for step in range(16):
-            optimizer.zero_grad()
-            hidden = net[0](nbgrad.ones(3, 2))
-            net[1](hidden if step < 8 else hidden.detach()).sum().backward()
-            optimizer.step()
-    (text,) = [problem["text"] for problem in describe(graph)["problems"]]
-    assert text.startswith(
-        "The last backward gave no gradient to Linear.weight (2, 2), Linear.bias (2,): the result of"
-    )
-
-
 @pytest.mark.parametrize("learns", [False, True])
 def test_a_network_that_is_looked_at_inside_no_grad_is_not_accused_if_no_optimizer_holds_it(learns: bool) -> None:
     """As the target of Q-learning is not, until it is copied."""

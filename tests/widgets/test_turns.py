@@ -1,0 +1,138 @@
+"""Networks that take turns: what learns from another loss is not accused, and what learns no more is."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import nbgrad
+from nbgrad import nn, optim
+from nbgrad.nn.functional import mse_loss
+from nbgrad.widgets.describe import describe
+
+
+def texts(graph: nbgrad.AutogradGraph) -> list[str]:
+    return [problem["text"] for problem in describe(graph)["problems"]]
+
+
+def mlp(inputs: int = 2, outputs: int = 1) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, outputs))
+
+
+def wasserstein(critics: int, set_to_none: bool, rounds: int = 3) -> Iterator[None]:
+    """A critic that takes so many steps for each of the generator's (Arjovsky et al. 2017)."""
+    maker, judge = mlp(outputs=2), mlp()
+    making, judging = (optim.RMSprop(net.parameters(), lr=1e-3) for net in (maker, judge))
+    for _ in range(rounds):
+        for _ in range(critics):
+            judging.zero_grad(set_to_none)
+            fake = maker(nbgrad.randn(16, 2)).detach()
+            (judge(fake).mean() - judge(nbgrad.randn(16, 2) + 2).mean()).backward()
+            judging.step()
+            yield
+        making.zero_grad(set_to_none)
+        (-judge(maker(nbgrad.randn(16, 2))).mean()).backward()
+        making.step()
+        yield
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+@pytest.mark.parametrize("critics", [1, 2, 5, 8, 9, 17, 18, 25])
+def test_a_generator_whose_turn_comes_seldom_is_not_accused(critics: int, set_to_none: bool) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        for number, _ in enumerate(wasserstein(critics, set_to_none)):
+            assert texts(graph) == [], f"after backward {number + 1}"
+    assert texts(graph) == []
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+@pytest.mark.parametrize("turns", [1, 3, 12])
+def test_two_losses_that_share_an_optimizer_may_take_turns(turns: int, set_to_none: bool) -> None:
+    """Of an actor and a critic each is cut off where the other learns."""
+    body, actor, critic = mlp(outputs=4), nn.Linear(4, 2), nn.Linear(4, 1)
+    optimizer = optim.Adam([one for net in (body, actor, critic) for one in net.parameters()], lr=1e-3)
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(5 * turns):
+            optimizer.zero_grad(set_to_none)
+            hidden = body(nbgrad.randn(8, 2))
+            value, chosen = critic(hidden), actor(hidden)
+            if step // turns % 2:
+                (chosen.log_softmax(-1)[:, 0] * value.detach()[:, 0]).mean().backward()
+            else:
+                (value.square().mean() + chosen.detach().mean()).backward()
+            optimizer.step()
+            assert step < turns or texts(graph) == [], f"after backward {step + 1}"
+
+
+@pytest.mark.parametrize("tasks", [3, 12])
+def test_heads_of_many_tasks_share_an_optimizer(tasks: int) -> None:
+    body, heads = mlp(outputs=4), nn.ModuleList([nn.Linear(4, 1) for _ in range(tasks)])
+    optimizer = optim.SGD([*body.parameters(), *heads.parameters()], lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(3 * tasks):
+            optimizer.zero_grad()
+            heads[step * step % tasks](body(nbgrad.randn(8, 2))).square().mean().backward()
+            optimizer.step()
+            assert texts(graph) == [], f"after backward {step + 1}"
+
+
+def test_what_was_trained_first_may_be_left_alone() -> None:
+    """An encoder is trained with a decoder, then a classifier on what it gives, by an optimizer of its own."""
+    encoder, decoder, head = mlp(outputs=3), nn.Linear(3, 2), nn.Linear(3, 1)
+    first = optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3)
+    second, x = optim.Adam(head.parameters(), lr=1e-3), nbgrad.randn(16, 2)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(4):
+            first.zero_grad()
+            mse_loss(decoder(encoder(x)), x).backward()
+            first.step()
+        for _ in range(20):
+            second.zero_grad()
+            head(encoder(x).detach()).square().mean().backward()
+            second.step()
+            assert texts(graph) == []
+
+
+def by_detach(hidden: nbgrad.Tensor) -> nbgrad.Tensor:
+    return hidden.detach()
+
+
+def by_rounding(hidden: nbgrad.Tensor) -> nbgrad.Tensor:
+    return (hidden > 0).float()
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+@pytest.mark.parametrize("cut", [by_detach, by_rounding])
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_cut_off_after_some_steps_is_said_to_get_none(
+    cut: Callable[[nbgrad.Tensor], nbgrad.Tensor], set_to_none: bool, several: bool
+) -> None:
+    """Once that has lasted longer than it had learned; to step with a gradient of zeros is no learning."""
+    body, head = nn.Linear(2, 4), nn.Linear(4, 1)
+    groups = [body, head] if several else [nn.Sequential(body, head)]
+    optimizers = [optim.SGD(one.parameters(), lr=0.1) for one in groups]
+    told = []
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(20):
+            for optimizer in optimizers:
+                optimizer.zero_grad(set_to_none)
+            hidden = body(nbgrad.ones(3, 2))
+            head(hidden if step < 5 else cut(hidden)).square().mean().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+            told.append(texts(graph))
+    assert told[:10] == [[]] * 10
+    for (text,) in told[10:]:
+        assert text.startswith("The last backward gave no gradient to Linear.weight (4, 2), Linear.bias (4,): the res")
+
+
+def test_an_optimizer_may_hold_what_has_no_shape_yet() -> None:
+    later, net = nn.LazyLinear(3), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    optimizer = optim.SGD([*later.parameters(), *net.parameters()], lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        optimizer.zero_grad()
+        net[1](net[0](nbgrad.ones(3, 2)).detach()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        optimizer.step()
+    (text,) = texts(graph)
+    assert text.startswith("No gradient reached Linear.weight (2, 2), Linear.bias (2,): the result of linear is cut")
