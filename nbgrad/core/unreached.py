@@ -231,7 +231,7 @@ class Paths:
             record_id(tensor.origin),
             moved=moved and not (kind in CUT and self._lost(tensor, stepped)),
             stepped=stepped > 0,
-            behind=None if place is None else self._constant_behind(place),
+            behind=None if place is None else max(self._behind_place(place), default=None),  # the last, as in a loop
         )
 
     def _lost(self, tensor: Tensor, stepped: int) -> bool:
@@ -239,10 +239,9 @@ class Paths:
         until = self._history.learned_until(record_id(tensor.origin))
         return until is not None and stepped > until and self._backwards > 2 * until
 
-    def _constant_behind(self, place: Place) -> int | None:
-        """The constant that was computed behind a path that ends at ``place``: the last one, as in a loop."""
-        found = [id for id, cuts in self._behind.items() if any(cut.place.same(place) for cut in cuts)]
-        return max(found, default=None)
+    def _behind_place(self, place: Place) -> list[int]:
+        """The constants that were computed behind a path that ends at ``place``."""
+        return [id for id, cuts in self._behind.items() if any(cut.place.same(place) for cut in cuts)]
 
     def _scope(self, tensor: Tensor) -> Scope | None:
         """Where the tensor was used first."""
@@ -258,15 +257,26 @@ class Paths:
         waiting = [record_id(tensor.origin)]
         seen = set(waiting)
         for seq in waiting:  # grows while it is walked: nearest first
-            cut = self._cuts.get(seq) if seq not in self._reached else None
-            # What a function of nbgrad's looked at besides is no end where it made something of the same tensor.
-            if cut is not None and not (cut.inside and seq in self._consumers):
+            cut = self._end(seq)
+            if cut is not None:
                 return cut.kind, self._through(seq, cut), cut.place
             for consumer in self._consumers.get(seq, ()):
                 if consumer not in seen:
                     seen.add(consumer)
                     waiting.append(consumer)
         return self._dead_end(tensor, waiting)
+
+    def _end(self, seq: int) -> Cut | None:
+        """What cut off the result of ``seq``: of several the first behind which something was made for the loss."""
+        found = [] if seq in self._reached else self._cuts.get(seq, [])
+        # What a function of nbgrad's looked at besides is no end where it made something of the same tensor.
+        found = [cut for cut in found if not (cut.inside and seq in self._consumers)]
+        return next((cut for cut in found if self._leads_on(cut)), found[0] if found else None)
+
+    def _leads_on(self, cut: Cut) -> bool:
+        """Whether a constant that was computed behind ``cut`` leads to the loss."""
+        users = [user for id in self._behind_place(cut.place) for user in self._consumers.get(id, ())]
+        return not self._reached.isdisjoint(users)
 
     def _dead_end(self, tensor: Tensor, path: list[int]) -> Break:
         """``path`` are the tensor and everything made of it, none of it cut off."""

@@ -122,7 +122,7 @@ class Uses:
         self.refused = False
         self.frozen: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
         self.behind: dict[int, tuple[Cut, ...]] = {}
-        self._cuts: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
+        self._cuts: _Fading[tuple[ref[Any], list[Cut], Scope | None]] = _Fading()
         self.idle: tuple[int, str | None] = (0, None)
         self.idled: dict[int, int] = {}
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
@@ -224,11 +224,13 @@ class Uses:
     def _note(self, origin: Origin, cut: Cut) -> None:
         self._cuts.make_room()
         key = origin.node if isinstance(origin, Output) else origin
-        self._cuts.setdefault(record_id(origin), (ref(key), cut, current().scope))
+        _, known, _ = self._cuts.setdefault(record_id(origin), (ref(key), [], current().scope))
+        if not any(cut.place.same(other.place) for other in known):
+            known.append(cut)
 
-    def cuts(self) -> dict[int, Cut]:
-        """Where the path to what was used without history ends, by the id of the tensor that was used."""
-        return {seq: found for seq, (_, found, _) in self._cuts.items()}
+    def cuts(self) -> dict[int, list[Cut]]:
+        """Where paths to what was used without history end, by the id of the tensor that was used; the first first."""
+        return {seq: list(found) for seq, (_, found, _) in self._cuts.items()}
 
     def reads(self) -> dict[int, tuple[str, Place]]:
         """How and where the user took the values of what an op made, first, by its id."""

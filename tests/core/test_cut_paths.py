@@ -277,3 +277,54 @@ def test_a_path_that_ends_early_in_a_forward_of_many_ops_is_found(steps: int) ->
             h.sum().backward()
     (found,) = graph.unreached()
     assert found.reason.startswith("the result of exp is cut off by detach() at ")
+
+
+def of_the_second(one: nn.Module, two: nn.Module, seen: list[float]) -> Tensor:
+    hidden = one(nbgrad.ones(3, 2))
+    seen.append(hidden.detach().mean().item())
+    return two(hidden.detach() * 2)
+
+
+def of_one_in_no_grad(one: nn.Module, two: nn.Module, seen: list[float]) -> Tensor:
+    hidden = one(nbgrad.ones(3, 2))
+    with nbgrad.no_grad():
+        seen.append((hidden > 0).float().mean().item())
+        hidden = hidden.tanh()
+    return two(hidden)
+
+
+def of_one_that_was_looked_at_since(one: nn.Module, two: nn.Module, seen: list[float]) -> Tensor:
+    hidden = one(nbgrad.ones(3, 2))
+    out = two(hidden.detach() + 1)
+    seen.append(hidden.argmax().item() + (hidden.detach() * out.detach()).sum().item())
+    return out
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        (of_the_second, "return two(hidden.detach() * 2)"),
+        (of_one_in_no_grad, "hidden = hidden.tanh()"),
+        (of_one_that_was_looked_at_since, "out = two(hidden.detach() + 1)"),
+    ],
+)
+@pytest.mark.parametrize("steps", [1, 5])
+def test_of_several_ends_the_one_behind_which_the_loss_was_computed_is_named(
+    run: Callable[[nn.Module, nn.Module, list[float]], Tensor], line: str, steps: int
+) -> None:
+    one, two, seen = nn.Linear(2, 2), nn.Linear(2, 1), list[float]()
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(steps):
+            run(one, two, seen).sum().backward()
+    assert [f"`{line}`" in found.reason for found in graph.unreached(one)] == [True, True]
+
+
+def test_of_several_ends_none_of_which_led_to_the_loss_the_first_is_named() -> None:
+    one, two = nn.Linear(2, 2), nn.Linear(2, 1)
+    with nbgrad.AutogradGraph() as graph:
+        hidden = one(nbgrad.ones(3, 2))
+        first = hidden.detach()
+        second = hidden.argmax()
+        two(nbgrad.ones(3, 2)).sum().backward()
+    assert first.shape, second.shape
+    assert ["`first = hidden.detach()`" in found.reason for found in graph.unreached(one)] == [True, True]
