@@ -243,9 +243,8 @@ class AutogradGraph(Queries):
         return bool(self._notes.roots) and self._known_paths().reached == set(self._notes.roots)
 
     def idle_step(self) -> str | None:
-        """What there is to say of a step after the last backward that changed nothing; None if there was none."""
-        number, text = self.listener.uses.idle
-        return text if number == self.backwards else None
+        """What there is to say of a step about the last backward that changed nothing, if nothing has moved since."""
+        return self._known_paths().idle_step()
 
     def spoiled(self) -> list[str]:
         """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.

@@ -139,6 +139,7 @@ class Paths:
         self._behind = dict(uses.behind)
         self._frozen = list(uses.frozen.values())
         self._changed = changed
+        self._idle_step = uses.idle
         self._idle = dict(uses.idled)
         self._backwards = backwards
         self._history = history
@@ -209,6 +210,16 @@ class Paths:
             for seq, tensor in found.items()
             if tensor.kind == "parameter" and id(tensor) not in held and memory_of(tensor.data) not in self._changed
         ]
+
+    def idle_step(self) -> str | None:
+        """What there is to say of the last step that changed nothing, if nothing the last backward reached moved since.
+
+        That one may have come after it, too early for any gradient.
+        """
+        number, text = self._idle_step
+        tensors = [tensor for seq in self._reached if (tensor := self._tensor(seq)) is not None]
+        moved = max([self._changed.get(memory_of(tensor.data), 0) for tensor in tensors], default=0)
+        return text if moved < number and number >= self._backwards - 1 else None
 
     def _tensor(self, seq: int) -> Tensor | None:
         """The leaf with that id, if it still exists and learns."""

@@ -192,8 +192,8 @@ class Uses:
         reached = set(self.reached)
         if any(record_id(one.origin) in reached for one in params):
             why = (
-                "those that the last backward brought were cleared since: call zero_grad() before backward(), not "
-                "between it and the step"
+                "those that the last backward brought were cleared since: call zero_grad(), backward() and step() in "
+                "this order"
             )
         else:
             why = (

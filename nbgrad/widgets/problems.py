@@ -63,7 +63,7 @@ def problems(
     found += _unreached(graph, ids)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
     idle = graph.idle_step()
-    if idle is not None and not any(fact.since is not None and fact.since.what for fact in facts):
+    if idle is not None:
         found.append(Problem(kind="warning", text=idle, node=None))
     ahead = leading_to_learned(facts)
     fallen = list(falls(facts, starved(judged), zeroed(facts, judged), ahead, waiting.ends))

@@ -198,3 +198,65 @@ def test_a_step_that_changed_nothing_is_none_where_others_learn() -> None:
             for optimizer in both:
                 optimizer.step()
     assert texts(graph) == []
+
+
+def step_before_backward(net: Net, optimizer: optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    loss = net(nbgrad.ones(4, 2)).square().sum()
+    optimizer.step()
+    loss.backward()
+
+
+def step_before_backward_and_clear(net: Net, optimizer: optim.Optimizer) -> None:
+    loss = net(nbgrad.ones(4, 2)).square().sum()
+    optimizer.step()
+    loss.backward()
+    optimizer.zero_grad()
+
+
+def step_after_clearing(net: Net, optimizer: optim.Optimizer) -> None:
+    net(nbgrad.ones(4, 2)).square().sum().backward()
+    optimizer.zero_grad()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("run", [step_before_backward, step_before_backward_and_clear, step_after_clearing])
+def test_steps_that_never_find_a_gradient_are_told_of_wherever_a_cell_ends(
+    run: Callable[[Net, optim.Optimizer], None],
+) -> None:
+    net = Net()
+    optimizer = optim.Adam(net.parameters())
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(3):
+            run(net, optimizer)
+            assert step == 0 or len(texts(graph)) == 1
+    (text,) = texts(graph)
+    assert "cleared since: call zero_grad(), backward() and step() in this order" in text
+
+
+def test_a_loop_may_begin_with_the_step_of_the_last_backward() -> None:
+    net = Net()
+    optimizer = optim.Adam(net.parameters())
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            optimizer.step()
+            optimizer.zero_grad()
+            net(nbgrad.ones(4, 2)).square().sum().backward()
+            assert texts(graph) == []
+
+
+def test_a_step_at_the_end_for_what_is_left_may_find_nothing() -> None:
+    """Gradients of two batches are accumulated, and those of a rest would be taken at the end of an epoch."""
+    net = Net()
+    optimizer = optim.Adam(net.parameters())
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(2):
+            for batch in range(4):
+                net(nbgrad.ones(4, 2)).square().sum().backward()
+                assert texts(graph) == []
+                if batch % 2:
+                    optimizer.step()
+                    optimizer.zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
+            assert texts(graph) == []
