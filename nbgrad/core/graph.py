@@ -22,7 +22,7 @@ from nbgrad.core.queries import Queries
 from nbgrad.core.record import Failure, Notes, Ran, Record, number_of
 from nbgrad.core.since import Since, since
 from nbgrad.core.stats import summarise_all
-from nbgrad.core.unreached import Paths, Unreached, named_tensors
+from nbgrad.core.unreached import Paths, Unreached, Unstepped, named_tensors
 from nbgrad.core.update import Update
 
 _next_number = count(1).__next__
@@ -245,6 +245,10 @@ class AutogradGraph(Queries):
     def idle_step(self) -> str | None:
         """What there is to say of a step about the last backward that changed nothing, if nothing has moved since."""
         return self._known_paths().idle_step()
+
+    def unstepped(self) -> list[Unstepped]:
+        """The optimizers whose gradients the last backward brought, cleared in every round, and that took no step."""
+        return self._known_paths().unstepped()
 
     def spoiled(self) -> list[str]:
         """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.

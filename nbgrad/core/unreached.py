@@ -18,7 +18,7 @@ from nbgrad.core.ops import calling
 from nbgrad.core.scopes import ModuleScope, Scope, outwards
 from nbgrad.core.stats import norms
 from nbgrad.core.tensor import Tensor
-from nbgrad.core.update import last_steps, optimized, read
+from nbgrad.core.update import OPTIMIZERS, last_steps, optimized, read
 from nbgrad.core.uses import Cut, Uses
 
 if TYPE_CHECKING:
@@ -87,6 +87,24 @@ class Fact(NamedTuple):
         block = isinstance(scope, ModuleScope) and scope.kind.__module__.startswith("nbgrad.")
         known = called is not None and any(hasattr(one, called) for one in (ops, calling, Tensor))
         return called if called is not None and known and not block else self.name
+
+
+class Unstepped(NamedTuple):
+    """An optimizer that has taken no step.
+
+    Attributes:
+        name: of its class.
+        cleared: how often its ``zero_grad()`` was called since its last one.
+        waiting: what it holds of that which the last backward reached: the id of the record, and its name and shape.
+    """
+
+    name: str
+    cleared: int
+    waiting: list[tuple[int, str]]
+
+
+LOOP = 3
+"""So many rounds are a loop; with fewer of them one may show that a gradient comes again."""
 
 
 class Paths:
@@ -204,10 +222,9 @@ class Paths:
     def unheld(self) -> list[tuple[int, str]]:
         """The parameters that the last backward reached, which no optimizer holds and nothing has changed, by id."""
         held = optimized()
-        found = {seq: tensor for seq in sorted(self._reached) if (tensor := self._tensor(seq)) is not None}
         return [
-            (seq, f"{self._called(tensor) or 'a parameter'} {tuple(tensor.shape)}")
-            for seq, tensor in found.items()
+            (seq, self._told(tensor))
+            for seq, tensor in self._learning().items()
             if tensor.kind == "parameter" and id(tensor) not in held and memory_of(tensor.data) not in self._changed
         ]
 
@@ -217,14 +234,33 @@ class Paths:
         That one may have come after it, too early for any gradient.
         """
         number, text = self._idle_step
-        tensors = [tensor for seq in self._reached if (tensor := self._tensor(seq)) is not None]
-        moved = max([self._changed.get(memory_of(tensor.data), 0) for tensor in tensors], default=0)
-        return text if moved < number and number >= self._backwards - 1 else None
+        known = [self._changed.get(memory_of(tensor.data), 0) for tensor in self._learning().values()]
+        return text if max(known, default=0) < number and number >= self._backwards - 1 else None
 
-    def _tensor(self, seq: int) -> Tensor | None:
-        """The leaf with that id, if it still exists and learns."""
-        found = self._leaves[seq]() if seq in self._leaves else None
-        return found if isinstance(found, Tensor) and found.requires_grad else None
+    def unstepped(self) -> list[Unstepped]:
+        """The optimizers of what the last backward reached that clear gradients in a loop and have taken no step.
+
+        Nor has anything else changed a parameter of theirs. Of a class with a step of the user's nobody knows.
+        """
+        if self._backwards < LOOP:
+            return []
+        found = []
+        for one in OPTIMIZERS:
+            params = {id(param): param for group in one.param_groups for param in group["params"]}
+            changed = any(memory_of(param.data) in self._changed for param in params.values())
+            if one.cleared < LOOP or changed or not type(one).step.__module__.startswith("nbgrad."):
+                continue
+            waiting = [(seq, self._told(tensor)) for seq, tensor in self._learning().items() if id(tensor) in params]
+            found.append(Unstepped(type(one).__name__, one.cleared, waiting))
+        return sorted([one for one in found if one.waiting], key=lambda one: one.waiting)
+
+    def _learning(self) -> dict[int, Tensor]:
+        """The leaves that the last backward reached, that still exist and learn, by id."""
+        held = {seq: self._leaves[seq]() for seq in sorted(self._reached) if seq in self._leaves}
+        return {seq: one for seq, one in held.items() if isinstance(one, Tensor) and one.requires_grad}
+
+    def _told(self, tensor: Tensor) -> str:
+        return f"{self._called(tensor) or 'a parameter'} {tuple(tensor.shape)}"
 
     def _called(self, tensor: Tensor) -> str | None:
         return _path(tensor, self._scope(tensor)) or name_of(tensor.origin)

@@ -35,7 +35,7 @@ def last_steps(changed: dict[int, int], idle: dict[int, int]) -> dict[int, int]:
     for optimizer in OPTIMIZERS:
         params = [one for group in optimizer.param_groups for one in group["params"]]
         known = [changed.get(memory_of(one.data), 0) for one in params]
-        last = max([idle.get(record_id(params[0].origin), 0), *known])
+        last = max([*known, *[idle.get(record_id(one.origin), 0) for one in params[:1]]], default=0)
         found.update({id(one): max(last, found.get(id(one), 0)) for one in params})
     return found
 

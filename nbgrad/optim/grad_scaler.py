@@ -48,6 +48,7 @@ class GradScaler(torch.amp.GradScaler):
         bare = SimpleNamespace(param_groups=[{"params": [_holder(grad) for grad in grads]}])
         found = super()._unscale_grads_(bare, inv_scale, found_inf, allow_fp16)  # type: ignore[arg-type]
         tell_changed(grads, "GradScaler.unscale_()")
+        optimizer.cleared = 0  # its step follows, or is left out
         return found
 
 

@@ -90,4 +90,6 @@ class LBFGS(TorchOptimizer):
             return self._bare(runner, evaluated)
 
         run = partial(self._run, params, [None] * len(params), group, search)
-        return self._observed(params, run, evaluates=True)
+        loss = self._observed(params, run, evaluates=True)
+        self.cleared = 0
+        return loss

@@ -31,6 +31,7 @@ class Optimizer(torch.optim.Optimizer):
     Attributes:
         param_groups: the groups with all their settings; change ``param_groups[0]["lr"]`` to change a learning rate.
         state: what is remembered about each parameter, such as its momentum.
+        cleared: how often gradients were cleared since the last step.
 
     Raises:
         ValueError: there are no parameters, a parameter is in two groups, or it was computed and cannot be changed.
@@ -40,6 +41,7 @@ class Optimizer(torch.optim.Optimizer):
 
     state: Any  # by Tensor, where torch's is by torch.Tensor
     param_groups: list[dict[str, Any]]
+    cleared: int = 0
     _event: ClassVar[str]
     """What observers hear that a step is."""
 
@@ -112,6 +114,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradient of every parameter, or fill it with zeros in place with ``set_to_none=False``."""
+        self.cleared += 1
         grads = []
         for param in self._all_params():
             if set_to_none:
@@ -138,6 +141,7 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        self.cleared = 0
         for group in self.param_groups:
             held = [(param, grad._data) for param in group["params"] if (grad := param._grad) is not None]
             if held:

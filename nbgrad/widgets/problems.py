@@ -61,6 +61,7 @@ def problems(
     found += _grown(facts, ids, frames)
     found += _added_up(facts, ids, frames)
     found += _unreached(graph, ids)
+    found += _unstepped(graph, ids)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
     idle = graph.idle_step()
     if idle is not None:
@@ -306,6 +307,20 @@ def _unheld(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], told: 
     missing = [(id, what) for id, what in graph.unheld() if id not in told]
     found = [Problem(kind="warning", text=f"{what} {words}", node=ids.get(id)) for id, what in missing]
     return _some(found, "that no optimizer holds")
+
+
+def _unstepped(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
+    """The optimizers that have taken no step in a loop that has come to its end: until then theirs may come."""
+    return [
+        Problem(
+            kind="warning",
+            text=f"{one.name} holds {_first([what for _, what in one.waiting])}, which got a gradient, but in "
+            f"{counted(one.cleared, 'call')} of its zero_grad() there was none of its step(): call that after "
+            "backward() if they are to learn",
+            node=ids.get(one.waiting[0][0]),
+        )
+        for one in (graph.unstepped() if graph.closed and graph.ending is None else [])
+    ]
 
 
 def _some(found: list[Problem], what: str) -> list[Problem]:
