@@ -158,7 +158,7 @@ class Paths:
         self._frozen = list(uses.frozen.values())
         self._changed = changed
         self._idle_step = uses.idle
-        self._idle = dict(uses.idled)
+        self._idle = {key: number for key, (held, number) in uses.idled.items() if held() is not None}
         self._backwards = backwards
         self._history = history
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}

@@ -29,13 +29,13 @@ def last_steps(changed: dict[int, int], idle: dict[int, int]) -> dict[int, int]:
 
     Args:
         changed: where the memory of tensors is that were changed in place, and after how many backwards.
-        idle: after how many backwards a step found no gradient, by the record of the optimizer's first parameter.
+        idle: after how many backwards a step found no gradient, by the id of the optimizer's first parameter.
     """
     found: dict[int, int] = {}
     for optimizer in OPTIMIZERS:
         params = [one for group in optimizer.param_groups for one in group["params"]]
         known = [changed.get(memory_of(one.data), 0) for one in params]
-        last = max([*known, *[idle.get(record_id(one.origin), 0) for one in params[:1]]], default=0)
+        last = max([*known, *[idle.get(id(one), 0) for one in params[:1]]], default=0)
         found.update({id(one): max(last, found.get(id(one), 0)) for one in params})
     return found
 

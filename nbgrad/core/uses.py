@@ -111,7 +111,7 @@ class Uses:
         reached: the ids of everything that the last backward reached.
         refused: whether a backward was asked for that could not begin, before any that could.
         idle: after how many backwards the last step was that changed nothing, and what there is to say of it.
-        idled: after how many each optimizer had its last such step, by the id of the record of its first parameter.
+        idled: after how many each optimizer had its last such step, by the id of its first parameter, and with that.
         frozen: the parameters that ops without history used, and buffers beside them, by their id as an object, each
             with its first use.
         behind: by the id of the record of a constant, where the paths end behind which it was computed.
@@ -124,7 +124,7 @@ class Uses:
         self.behind: dict[int, tuple[Cut, ...]] = {}
         self._cuts: _Fading[tuple[ref[Any], list[Cut], Scope | None]] = _Fading()
         self.idle: tuple[int, str | None] = (0, None)
-        self.idled: dict[int, int] = {}
+        self.idled: _Fading[tuple[ref[Any], int]] = _Fading()
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of what a path ended in
 
@@ -188,9 +188,10 @@ class Uses:
 
     def idle_step(self, params: Sequence[Tensor], what: str, backwards: int) -> None:
         """The step ``what`` came after so many backwards, and none of ``params`` has a gradient."""
-        self.idled[record_id(params[0].origin)] = backwards
+        self.idled.make_room()
+        self.idled[id(params[0])] = (ref(params[0]), backwards)
         reached = set(self.reached)
-        if any(record_id(one.origin) in reached for one in params):
+        if any(one._origin is not None and record_id(one._origin) in reached for one in params):
             why = (
                 "those that the last backward brought were cleared since: call zero_grad(), backward() and step() in "
                 "this order"
