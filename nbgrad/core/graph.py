@@ -250,6 +250,10 @@ class AutogradGraph(Queries):
         """The optimizers whose gradients the last backward brought, cleared in every round, and that took no step."""
         return self._known_paths().unstepped()
 
+    def rate(self) -> tuple[str, float] | None:
+        """The largest learning rate of what the last backward reached, and whose it is; None where that is unknown."""
+        return self._known_paths().rate()
+
     def spoiled(self) -> list[str]:
         """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.
 

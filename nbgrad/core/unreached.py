@@ -254,6 +254,18 @@ class Paths:
             found.append(Unstepped(type(one).__name__, one.cleared, waiting))
         return sorted([one for one in found if one.waiting], key=lambda one: one.waiting)
 
+    def rate(self) -> tuple[str, float] | None:
+        """The largest learning rate of what the last backward reached, and the class of the optimizer that has it.
+
+        None where none is known, or a schedule has set one that may have been another before.
+        """
+        ids = {id(one) for one in self._learning().values()}
+        groups = [(type(one).__name__, group) for one in OPTIMIZERS for group in one.param_groups]
+        holding = [(name, group) for name, group in groups if not ids.isdisjoint(map(id, group["params"]))]
+        if not holding or any(group.get("lr") != group.get("initial_lr", group.get("lr")) for _, group in holding):
+            return None
+        return max([(name, float(group.get("lr", 1.0))) for name, group in holding], key=lambda one: one[1])
+
     def _learning(self) -> dict[int, Tensor]:
         """The leaves that the last backward reached, that still exist and learn, by id."""
         held = {seq: self._leaves[seq]() for seq in sorted(self._reached) if seq in self._leaves}

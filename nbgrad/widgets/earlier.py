@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from nbgrad.core.history import HistoryFrame
+from nbgrad.core.unreached import LOOP
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import counted, number
 
@@ -148,6 +149,12 @@ def _leapt(frames: Sequence[HistoryFrame], losses: list[float]) -> str | None:
                 f"changed a typical parameter by {number(moved[len(moved) // 2])} times its size. {_SMALLER}"
             )
     return None
+
+
+def still(frames: Sequence[HistoryFrame]) -> bool:
+    """Whether several steps were measured, and none of them changed anything that is learned."""
+    moved = [[one.update for one in frame.parameters if one.update is not None] for frame in frames]
+    return sum(map(bool, moved)) >= LOOP and not any(map(any, moved))
 
 
 def added_up(facts: list[Fact], frames: Sequence[HistoryFrame]) -> list[Fact]:

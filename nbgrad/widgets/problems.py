@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from nbgrad.core import nonfinite
-from nbgrad.core.contents import differentiable
+from nbgrad.core.contents import differentiable, dtype_name
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame
 from nbgrad.core.stats import Stats
@@ -24,9 +24,12 @@ from nbgrad.widgets.plain import plain
 from nbgrad.widgets.reductions import whose_name
 from nbgrad.widgets.silent import leading_to_learned, silent
 from nbgrad.widgets.waiting import Waiting
-from nbgrad.widgets.wording import counted
+from nbgrad.widgets.wording import counted, number
 
 _MOST = 20
+
+_SMALL = 1e-3
+"""A gradient of so much of the size of its parameter is that of one which has learned."""
 
 _NAMED = 3
 """So many names stand in one finding."""
@@ -62,6 +65,7 @@ def problems(
     found += _added_up(facts, ids, frames)
     found += _unreached(graph, ids)
     found += _unstepped(graph, ids)
+    found += _still(graph, facts, frames)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
     idle = graph.idle_step()
     if idle is not None:
@@ -321,6 +325,25 @@ def _unstepped(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
         )
         for one in (graph.unstepped() if graph.closed and graph.ending is None else [])
     ]
+
+
+def _still(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) -> list[Problem]:
+    """That steps changed nothing, by a learning rate of 0 or one that is lost in rounding where gradients are large."""
+    rate = graph.rate() if earlier.still(frames) else None
+    learned = [fact for fact in facts if fact.kind in ("parameter", "leaf") and fact.gradient and fact.value]
+    if rate is None or not any(_large(fact) for fact in learned):
+        return []
+    (name, size), finest = rate, min([fact.dtype for fact in learned], key=lambda dtype: torch.finfo(dtype).eps)
+    if size >= torch.finfo(finest).eps:
+        return []
+    lost = f", which is lost in the rounding of {dtype_name(finest)}" if size else ""
+    text = f"{name} has a learning rate of {number(size)}{lost}: its steps left every parameter as it was"
+    return [Problem(kind="warning", text=f"{text}. Try a larger one" if size else text, node=None)]
+
+
+def _large(fact: Fact) -> bool:
+    """Whether its gradient is not so small that it may have been learned already."""
+    return fact.gradient is not None and fact.value is not None and fact.gradient.norm > _SMALL * fact.value.norm
 
 
 def _some(found: list[Problem], what: str) -> list[Problem]:
