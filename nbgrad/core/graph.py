@@ -246,6 +246,11 @@ class AutogradGraph(Queries):
         """What there is to say of a step about the last backward that changed nothing, if nothing has moved since."""
         return self._known_paths().idle_step()
 
+    def slip(self) -> str | None:
+        """What there is to say of a call since the last backward that came too early; None if there was none."""
+        number, text = self.listener.uses.slip
+        return text if number == self.backwards else None
+
     def unstepped(self) -> list[Unstepped]:
         """The optimizers whose gradients the last backward brought, cleared in every round, and that took no step."""
         return self._known_paths().unstepped()

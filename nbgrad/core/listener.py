@@ -218,6 +218,11 @@ class Listener(Observer):
         if not self.closed and self.backwards:
             self.uses.idle_step(params, what, self.backwards)
 
+    def on_slip(self, what: str) -> None:
+        """Remember what was called too early after the last backward."""
+        if not self.closed:
+            self.uses.slip = (self.backwards, what)
+
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         """Remember who changed data in place, for the message of a backward that needs them as they were."""
         if not self.closed:

@@ -78,6 +78,9 @@ class Observer:
     def on_idle_step(self, params: "Sequence[Tensor]", what: str) -> None:
         """A step, ``what``, changed nothing: none of the ``params`` that the optimizer holds has a gradient."""
 
+    def on_slip(self, what: str) -> None:
+        """Something was called before what has to come first; ``what`` says so in words."""
+
     # What error messages ask.
 
     def backward_begun(self) -> tuple[int, str] | None:

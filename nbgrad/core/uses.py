@@ -111,6 +111,7 @@ class Uses:
         reached: the ids of everything that the last backward reached.
         refused: whether a backward was asked for that could not begin, before any that could.
         idle: after how many backwards the last step was that changed nothing, and what there is to say of it.
+        slip: after how many backwards something was called too early the last time, and what there is to say of it.
         idled: after how many each optimizer had its last such step, by the id of its first parameter, and with that.
         frozen: the parameters that ops without history used, and buffers beside them, by their id as an object, each
             with its first use.
@@ -124,6 +125,7 @@ class Uses:
         self.behind: dict[int, tuple[Cut, ...]] = {}
         self._cuts: _Fading[tuple[ref[Any], list[Cut], Scope | None]] = _Fading()
         self.idle: tuple[int, str | None] = (0, None)
+        self.slip: tuple[int, str | None] = (0, None)
         self.idled: _Fading[tuple[ref[Any], int]] = _Fading()
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of what a path ended in

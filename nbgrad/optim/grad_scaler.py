@@ -1,12 +1,14 @@
 """GradScaler: keeps gradients in half precision from vanishing, by a factor on the loss."""
 
 from collections.abc import Iterable
+from math import inf, sqrt
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.nn.utils import get_total_norm
 
-from nbgrad.core.modes import tell_changed
+from nbgrad.core.modes import current, tell_changed
 from nbgrad.core.tensor import Tensor
 from nbgrad.optim.optimizer import Optimizer
 
@@ -46,10 +48,27 @@ class GradScaler(torch.amp.GradScaler):
             raise TypeError(f"GradScaler takes optimizers of nbgrad, got {torch.typename(optimizer)}")
         grads = [one.grad.data for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
         bare = SimpleNamespace(param_groups=[{"params": [_holder(grad) for grad in grads]}])
+        _tell_clipped(grads, inv_scale)
         found = super()._unscale_grads_(bare, inv_scale, found_inf, allow_fp16)  # type: ignore[arg-type]
         tell_changed(grads, "GradScaler.unscale_()")
         optimizer.cleared = 0  # its step follows, or is left out
         return found
+
+
+def _tell_clipped(grads: list[torch.Tensor], inv_scale: torch.Tensor) -> None:
+    """Tell whoever observes of the first of ``grads`` if it was clipped, to a bound that is not scaled as they are."""
+    observers = current().observers if grads and grads[0]._version else ()
+    for observer in observers:
+        by = observer.change_of(grads[0]) or ""
+        if not by.startswith("clip_grad"):
+            continue
+        scale = 1 / inv_scale.item()
+        size = get_total_norm(grads, inf if by.startswith("clip_grad_value_") else 2.0)
+        if scale > 1 and size < sqrt(scale):  # one that was multiplied by the factor leaves more
+            observer.on_slip(
+                f"{by} bounds gradients that GradScaler has scaled, by {scale:g}, and will divide by that: call its "
+                "unscale_(optimizer) before"
+            )
 
 
 def _holder(grad: torch.Tensor) -> torch.Tensor:

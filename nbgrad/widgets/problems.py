@@ -67,9 +67,8 @@ def problems(
     found += _unstepped(graph, ids)
     found += _still(graph, facts, frames)
     found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
-    idle = graph.idle_step()
-    if idle is not None:
-        found.append(Problem(kind="warning", text=idle, node=None))
+    slips = [text for text in (graph.idle_step(), graph.slip()) if text is not None]
+    found += [Problem(kind="warning", text=text, node=None) for text in slips]
     ahead = leading_to_learned(facts)
     fallen = list(falls(facts, starved(judged), zeroed(facts, judged), ahead, waiting.ends))
     if not fallen and (text := shrinking(judged)) is not None:
