@@ -257,7 +257,7 @@ class AutogradGraph(Queries):
 
     def rate(self) -> tuple[str, float] | None:
         """The largest learning rate of what the last backward reached, and whose it is; None where that is unknown."""
-        return self._known_paths().rate()
+        return self._known_paths().holders().rate()
 
     def spoiled(self) -> list[str]:
         """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.

@@ -13,12 +13,13 @@ from nbgrad.core.advice import name_of
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import memory_of
 from nbgrad.core.history import HistoryRecorder
+from nbgrad.core.holders import LOOP, Holders
 from nbgrad.core.node import record_id
 from nbgrad.core.ops import calling
 from nbgrad.core.scopes import ModuleScope, Scope, outwards
 from nbgrad.core.stats import norms
 from nbgrad.core.tensor import Tensor
-from nbgrad.core.update import OPTIMIZERS, last_steps, optimized, read
+from nbgrad.core.update import read
 from nbgrad.core.uses import Cut, Uses
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Unreached:
             follows another loss or a copy of what has learned. It does no more if all backwards gave it a gradient
             until its path was cut, that has lasted longer than it had learned, and an optimizer that holds it goes on.
         stepped: whether an optimizer that holds it has taken a step.
+        others: whether one that does not hold it holds what the last backward reached.
         behind: the id of the record of a constant that was computed behind that place, if one was used.
     """
 
@@ -52,6 +54,7 @@ class Unreached:
     id: int | None = None
     moved: bool = False
     stepped: bool = False
+    others: bool = False
     behind: int | None = None
 
     @property
@@ -101,10 +104,6 @@ class Unstepped(NamedTuple):
     name: str
     cleared: int
     waiting: list[tuple[int, str]]
-
-
-LOOP = 3
-"""So many rounds are a loop; with fewer of them one may show that a gradient comes again."""
 
 
 class Paths:
@@ -190,9 +189,9 @@ class Paths:
             named = [(None, tensor) for tensor in distinct if tensor.requires_grad]
         # A leaf whose data were replaced since has another origin now.
         given = {id(held()) for seq, held in self._leaves.items() if seq in self._reached}
-        steps = last_steps(self._changed, self._idle)
+        holders = self.holders()
         return [
-            self._missing(name, tensor, steps.get(id(tensor), 0))
+            self._missing(name, tensor, holders)
             for name, tensor in named
             if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
         ]
@@ -221,11 +220,11 @@ class Paths:
 
     def unheld(self) -> list[tuple[int, str]]:
         """The parameters that the last backward reached, which no optimizer holds and nothing has changed, by id."""
-        held = optimized()
+        holders = self.holders()
         return [
             (seq, self._told(tensor))
             for seq, tensor in self._learning().items()
-            if tensor.kind == "parameter" and id(tensor) not in held and memory_of(tensor.data) not in self._changed
+            if tensor.kind == "parameter" and not holders.hold(tensor) and memory_of(tensor.data) not in self._changed
         ]
 
     def idle_step(self) -> str | None:
@@ -238,33 +237,17 @@ class Paths:
         return text if max(known, default=0) < number and number >= self._backwards - 1 else None
 
     def unstepped(self) -> list[Unstepped]:
-        """The optimizers of what the last backward reached that clear gradients in a loop and have taken no step.
+        """The optimizers of what the last backward reached that clear gradients in a loop and have taken no step."""
+        learning = self._learning()
+        found = [
+            Unstepped(type(one).__name__, one.cleared, [(seq, self._told(learning[seq])) for seq in waiting])
+            for one, waiting in (self.holders().forgotten() if self._backwards >= LOOP else ())
+        ]
+        return sorted(found, key=lambda one: one.waiting)
 
-        Nor has anything else changed a parameter of theirs. Of a class with a step of the user's nobody knows.
-        """
-        if self._backwards < LOOP:
-            return []
-        found = []
-        for one in OPTIMIZERS:
-            params = {id(param): param for group in one.param_groups for param in group["params"]}
-            changed = any(memory_of(param.data) in self._changed for param in params.values())
-            if one.cleared < LOOP or changed or not type(one).step.__module__.startswith("nbgrad."):
-                continue
-            waiting = [(seq, self._told(tensor)) for seq, tensor in self._learning().items() if id(tensor) in params]
-            found.append(Unstepped(type(one).__name__, one.cleared, waiting))
-        return sorted([one for one in found if one.waiting], key=lambda one: one.waiting)
-
-    def rate(self) -> tuple[str, float] | None:
-        """The largest learning rate of what the last backward reached, and the class of the optimizer that has it.
-
-        None where none is known, or a schedule has set one that may have been another before.
-        """
-        ids = {id(one) for one in self._learning().values()}
-        groups = [(type(one).__name__, group) for one in OPTIMIZERS for group in one.param_groups]
-        holding = [(name, group) for name, group in groups if not ids.isdisjoint(map(id, group["params"]))]
-        if not holding or any(group.get("lr") != group.get("initial_lr", group.get("lr")) for _, group in holding):
-            return None
-        return max([(name, float(group.get("lr", 1.0))) for name, group in holding], key=lambda one: one[1])
+    def holders(self) -> Holders:
+        """The optimizers that exist now, next to what the last backward reached."""
+        return Holders(self._learning(), self._changed, self._idle)
 
     def _learning(self) -> dict[int, Tensor]:
         """The leaves that the last backward reached, that still exist and learn, by id."""
@@ -277,10 +260,9 @@ class Paths:
     def _called(self, tensor: Tensor) -> str | None:
         return _path(tensor, self._scope(tensor)) or name_of(tensor.origin)
 
-    def _missing(self, name: str | None, tensor: Tensor, stepped: int) -> Unreached:
-        """What there is to say of ``tensor``; an optimizer that holds it ``stepped`` last after so many backwards."""
+    def _missing(self, name: str | None, tensor: Tensor, holders: Holders) -> Unreached:
         kind, reason, place = self._why(tensor)
-        moved = memory_of(tensor.data) in self._changed
+        moved, stepped = memory_of(tensor.data) in self._changed, holders.stepped(tensor)
         return Unreached(
             name or self._called(tensor),
             tuple(tensor.shape),
@@ -290,13 +272,14 @@ class Paths:
             record_id(tensor.origin),
             moved=moved and not (kind in CUT and self._lost(tensor, stepped)),
             stepped=stepped > 0,
+            others=holders.others(tensor),
             behind=None if place is None else max(self._behind_place(place), default=None),  # the last, as in a loop
         )
 
     def _lost(self, tensor: Tensor, stepped: int) -> bool:
-        """Whether ``tensor`` learned in every backward at first, and then for longer in none, while steps went on."""
+        """Whether ``tensor`` learned in each of a few backwards, and then for longer in none, while steps went on."""
         until = self._history.learned_until(record_id(tensor.origin))
-        return until is not None and stepped > until and self._backwards > 2 * until
+        return until is not None and LOOP <= until < stepped and self._backwards > 2 * until
 
     def _behind_place(self, place: Place) -> list[int]:
         """The constants that were computed behind a path that ends at ``place``."""

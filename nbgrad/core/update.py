@@ -6,7 +6,6 @@ from weakref import WeakSet
 
 import torch
 
-from nbgrad.core.contents import memory_of
 from nbgrad.core.node import record_id
 from nbgrad.core.stats import countable, norms
 
@@ -22,22 +21,6 @@ OPTIMIZERS: "WeakSet[Any]" = WeakSet()
 def optimized() -> set[int]:
     """The ids, as of objects, of the parameters that some optimizer holds."""
     return {id(one) for optimizer in OPTIMIZERS for group in optimizer.param_groups for one in group["params"]}
-
-
-def last_steps(changed: dict[int, int], idle: dict[int, int]) -> dict[int, int]:
-    """When an optimizer stepped last that holds a parameter, by the id of that as an object; 0 for never.
-
-    Args:
-        changed: where the memory of tensors is that were changed in place, and after how many backwards.
-        idle: after how many backwards a step found no gradient, by the id of the optimizer's first parameter.
-    """
-    found: dict[int, int] = {}
-    for optimizer in OPTIMIZERS:
-        params = [one for group in optimizer.param_groups for one in group["params"]]
-        known = [changed.get(memory_of(one.data), 0) for one in params]
-        last = max([*known, *[idle.get(id(one), 0) for one in params[:1]]], default=0)
-        found.update({id(one): max(last, found.get(id(one), 0)) for one in params})
-    return found
 
 
 class Update(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from nbgrad.core.history import HistoryFrame
-from nbgrad.core.unreached import LOOP
+from nbgrad.core.holders import LOOP
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import counted, number
 

@@ -274,14 +274,14 @@ def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
     """What no gradient reached though it is to learn; what ends in one place and has no box is told of once, there.
 
     What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
-    network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, where an optimizer has stepped
-    and none that holds it: its turn may come.
+    network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose gradient was
+    asked for, where an optimizer is at work and none that holds it: its turn may come.
     """
     learning = graph.update is not None
     missing: defaultdict[tuple[str, str | None], list[Unreached]] = defaultdict(list)
     for one in graph.unreached():
-        target = learning and one.kind in ("no_grad", "detached") and not one.stepped
-        if one.kind != "no backward" and not one.moved and not target:
+        turn = one.kind in ("no_grad", "detached", "elsewhere") and not one.stepped and (learning or one.others)
+        if one.kind != "no backward" and not one.moved and not turn:
             missing[one.reason, ids.get(one.id or 0) or ids.get(one.behind or 0)].append(one)
     # An earlier backward may have given it one, as that of another loss does.
     words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"

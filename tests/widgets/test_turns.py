@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 
 import nbgrad
 from nbgrad import nn, optim
@@ -27,10 +28,12 @@ def wasserstein(critics: int, set_to_none: bool, rounds: int = 3) -> Iterator[No
             judging.zero_grad(set_to_none)
             fake = maker(nbgrad.randn(16, 2)).detach()
             (judge(fake).mean() - judge(nbgrad.randn(16, 2) + 2).mean()).backward()
+            yield
             judging.step()
             yield
         making.zero_grad(set_to_none)
         (-judge(maker(nbgrad.randn(16, 2))).mean()).backward()
+        yield
         making.step()
         yield
 
@@ -40,7 +43,7 @@ def wasserstein(critics: int, set_to_none: bool, rounds: int = 3) -> Iterator[No
 def test_a_generator_whose_turn_comes_seldom_is_not_accused(critics: int, set_to_none: bool) -> None:
     with nbgrad.AutogradGraph() as graph:
         for number, _ in enumerate(wasserstein(critics, set_to_none)):
-            assert texts(graph) == [], f"after backward {number + 1}"
+            assert texts(graph) == [], number
     assert texts(graph) == []
 
 
@@ -73,6 +76,36 @@ def test_heads_of_many_tasks_share_an_optimizer(tasks: int) -> None:
             heads[step * step % tasks](body(nbgrad.randn(8, 2))).square().mean().backward()
             optimizer.step()
             assert texts(graph) == [], f"after backward {step + 1}"
+
+
+def test_a_turn_that_comes_once_in_three_steps_may_have_come_once() -> None:
+    first, second = mlp(outputs=3), mlp(3, 1)
+    optimizer = optim.Adam([*first.parameters(), *second.parameters()], lr=1e-3)
+    with nbgrad.AutogradGraph() as graph:
+        for step in range(9):
+            optimizer.zero_grad()
+            hidden = first(nbgrad.randn(8, 2))
+            second(hidden.detach() if step % 3 else hidden).square().mean().backward()
+            optimizer.step()
+            assert texts(graph) == []
+
+
+def test_an_input_whose_gradient_was_asked_for_is_none_that_learns() -> None:
+    """The penalty on the gradient of a critic (Gulrajani et al. 2017), and then a step of the generator."""
+    maker, judge = mlp(outputs=2), mlp()
+    making, judging = (optim.Adam(net.parameters(), lr=1e-3) for net in (maker, judge))
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            judging.zero_grad()
+            between = nbgrad.tensor(torch.randn(8, 2), requires_grad=True)
+            (slope,) = nbgrad.grad(judge(between).sum(), [between], create_graph=True)
+            (slope.square().sum(1).sqrt() - 1).square().mean().backward()
+            judging.step()
+            making.zero_grad()
+            (-judge(maker(nbgrad.randn(8, 2))).mean()).backward()
+            making.step()
+            assert texts(graph) == []
+    assert between.requires_grad
 
 
 def test_what_was_trained_first_may_be_left_alone() -> None:
