@@ -4,6 +4,7 @@ import { select } from "d3-selection";
 import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransform } from "d3-zoom";
 import { FAR } from "./cull";
 import type { Box } from "./description";
+import { flag } from "./dom";
 
 const READABLE = 0.9; // at this scale the lines of a box, and all but the labels of wires, are 10 pixels high
 
@@ -26,7 +27,7 @@ export class Camera {
         this.moving = !!sourceEvent;
       })
       .on("zoom", ({ transform }: Zoomed) => {
-        stage.classList.toggle("nbg-far", transform.k < FAR);
+        flag(stage, "far", transform.k < FAR);
         moved(transform, true);
       })
       .on("end", ({ transform, sourceEvent }: Zoomed) => {

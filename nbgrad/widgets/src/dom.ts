@@ -7,8 +7,8 @@ type Attributes = Record<string, string | number>;
 /** Attributes go by their names, but for ``label``, which is read aloud, and ``testid``, by which tests find it. */
 function fill<E extends Element>(element: E, attributes: Attributes, children: (Node | string)[]): E {
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "testid") element.setAttribute("data-testid", `nbgrad-${value}`);
-    else element.setAttribute(name === "label" ? "aria-label" : name, String(value));
+    if (name === "testid") attribute(element, "data-testid", `nbgrad-${value}`);
+    else attribute(element, name === "label" ? "aria-label" : name, value);
   }
   element.append(...children); // a string becomes a text node
   return element;
@@ -30,6 +30,24 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+export function listen<K extends keyof HTMLElementEventMap>(
+  element: Element,
+  type: K,
+  heard: (event: HTMLElementEventMap[K]) => void,
+): void {
+  element.addEventListener(type, heard as (event: Event) => void);
+}
+
+/** Set one of an element, if there is one. */
+export function attribute(element: Element | null | undefined, name: string, value: string | number | boolean): void {
+  element?.setAttribute(name, String(value));
+}
+
+/** Give an element, if there is one, the class of that name while `holds`. */
+export function flag(element: Element | null | undefined, name: string, holds: boolean): void {
+  element?.classList.toggle(`nbg-${name}`, holds);
+}
+
 /** The words of a docstring, in which ``code`` stands between two backquotes. */
 export function prose(text: string): (Node | string)[] {
   return text.split("``").map((part, at) => (at % 2 ? html("code", {}, part) : part));
@@ -38,6 +56,6 @@ export function prose(text: string): (Node | string)[] {
 export function button(label: string, title: string, testid: string, click: () => void): HTMLButtonElement {
   const sign = label && !/[a-z]/i.test(label); // words are read aloud as they stand, and the title after them
   const element = html("button", { type: "button", ...(sign ? { label: title } : {}), title, testid }, label);
-  element.addEventListener("click", click);
+  listen(element, "click", click);
   return element;
 }

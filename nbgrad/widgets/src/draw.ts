@@ -1,7 +1,7 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
 import type { Box, Edge, Kind, Node as GraphNode, Picture } from "./description";
-import { svg } from "./dom";
+import { attribute, svg } from "./dom";
 import { beside, path, tip } from "./geometry";
 
 export const MEANING: Record<Kind, string> = {
@@ -124,7 +124,7 @@ function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
     class: `nbg-node nbg-${node.kind} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
     role: "button", tabindex: -1, label: spoken(node), testid: "node", "data-node-id": node.id,
   });
-  if (node.kind === "folded") group.setAttribute("aria-expanded", "false");
+  if (node.kind === "folded") attribute(group, "aria-expanded", "false");
   group.append(svg("title", {}, `${node.label[0] ?? node.id} (${meaning(node)})`), ...shape(node, box));
   const middle = box.x + box.width / 2;
   if (node.root) {

@@ -1,7 +1,7 @@
 // What is around the picture: the title, the tools, the legend.
 
 import type { Description } from "./description";
-import { button, html } from "./dom";
+import { attribute, button, flag, html, listen } from "./dom";
 import { MEANING } from "./draw";
 import { wrong } from "./panel";
 
@@ -63,7 +63,7 @@ export function count(bar: HTMLElement, description: Description): void {
   tool("steps", steps.length);
   tool("history", history.frames.length, `History (${history.frames.length})`);
   tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ Reductions (${sums})`);
-  tool("findings", true, `Findings (${wrong(description)})`).classList.toggle("nbg-alert", wrong(description) > 0);
+  flag(tool("findings", true, `Findings (${wrong(description)})`), "alert", wrong(description) > 0);
   offer(tool("overlay", overlays.length), [["", "colour: kind"], ...overlays.map(({ key, label }) => [key, `colour: ${label}`] as const)]);
 }
 
@@ -80,8 +80,8 @@ function modes(tools: Tools): HTMLElement {
   const all: [Mode, string][] = [["forward", "↓ Forward"], ["backward", "↑ Backward"], ["both", "⇅ Both"]];
   for (const [mode, label] of all) {
     const one = button(label, `Show ${mode === "both" ? "both directions" : `the ${mode} alone`}`, mode, () => tools.mode(mode));
-    one.setAttribute("role", "radio");
-    one.setAttribute("aria-checked", String(mode === "both"));
+    attribute(one, "role", "radio");
+    attribute(one, "aria-checked", mode === "both");
     group.append(one);
   }
   return group;
@@ -89,7 +89,7 @@ function modes(tools: Tools): HTMLElement {
 
 function colours(tools: Tools): HTMLElement {
   const choice = html("select", { label: "Colour the nodes by", title: "Colour the nodes by", testid: "overlay" });
-  choice.addEventListener("change", () => tools.colour(choice.value));
+  listen(choice, "change", () => tools.colour(choice.value));
   return choice;
 }
 
@@ -97,7 +97,7 @@ function search(tools: Tools): HTMLElement {
   const field = html("input", {
     type: "search", placeholder: "Search", title: "Search by name, op, shape or module; Enter goes to the next", label: "Search", testid: "search", spellcheck: "false",
   });
-  field.addEventListener("input", () => tools.search(field.value, false));
+  listen(field, "input", () => tools.search(field.value, false));
   return html("span", { class: "nbg-search" }, field, html("output", { testid: "found" }));
 }
 

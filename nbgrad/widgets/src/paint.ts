@@ -1,6 +1,7 @@
 // How the parts of a drawing look for the moment: lit, in the background, coloured, reached by the backward.
 
 import type { Frame, Node as GraphNode, Picture, Step } from "./description";
+import { attribute, flag } from "./dom";
 import { type Drawing, spoken } from "./draw";
 import { original } from "./panel";
 
@@ -26,20 +27,20 @@ export class Paint {
       if (own || edge.id === one) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
     }
     if (element) on.add(element);
-    this.#stage.classList.toggle("nbg-focus", on.size > 0);
-    for (const [other, part] of nodes) part.classList.toggle("nbg-same", id !== undefined && original(other) === original(id));
-    for (const group of [nodes, edges, marks]) for (const part of group.values()) part.classList.toggle("nbg-on", on.has(part));
+    flag(this.#stage, "focus", on.size > 0);
+    for (const [other, part] of nodes) flag(part, "same", id !== undefined && original(other) === original(id));
+    for (const group of [nodes, edges, marks]) for (const part of group.values()) flag(part, "on", on.has(part));
   }
 
   /** Let all but these nodes, and what is between them, step back; null shows everything. */
   only(ids: Set<string> | null): void {
     const { nodes, edges, marks } = this.#drawing;
     const has = (id: string) => ids === null || ids.has(original(id));
-    this.#stage.classList.toggle("nbg-only", ids !== null);
-    for (const [id, element] of nodes) element.classList.toggle("nbg-out", !has(id));
+    flag(this.#stage, "only", ids !== null);
+    for (const [id, element] of nodes) flag(element, "out", !has(id));
     for (const edge of this.#picture.description.edges)
       for (const part of [edges.get(edge.id), marks.get(edge.id)])
-        part?.classList.toggle("nbg-out", !(has(edge.source) && has(edge.target)));
+        flag(part, "out", !(has(edge.source) && has(edge.target)));
   }
 
   overlay(key: string): void {
@@ -48,26 +49,26 @@ export class Paint {
     for (const node of nodes) {
       const element = this.#drawing.nodes.get(node.id);
       const level = node.levels[key];
-      element?.classList.toggle("nbg-levelled", level !== undefined && !classes);
-      element?.classList.toggle("nbg-classed", level !== undefined && classes > 0);
+      flag(element, "levelled", level !== undefined && !classes);
+      flag(element, "classed", level !== undefined && classes > 0);
       if (level === undefined) continue;
       element?.style.setProperty("--nbg-level", String(level));
       element?.style.setProperty("--nbg-class", `var(--nbg-class-${level % 6})`);
     }
-    this.#stage.classList.toggle("nbg-overlaid", key !== "");
+    flag(this.#stage, "overlaid", key !== "");
   }
 
   /** Colour and write the nodes as one frame had them; null for the last backward. */
   frame(at: number | null): void {
     const { nodes, history: { frames } } = this.#picture.description;
-    this.#stage.classList.toggle("nbg-overlaid", at !== null);
+    flag(this.#stage, "overlaid", at !== null);
     for (const node of nodes) {
       const element = this.#drawing.nodes.get(node.id);
       const letter = at === null ? "-" : (node.past[at] ?? "-");
-      element?.classList.toggle("nbg-levelled", letter !== "-");
+      flag(element, "levelled", letter !== "-");
       element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
       const then = at === null || at === frames.length - 1 ? node : past(node, at, frames[at]);
-      element?.setAttribute("aria-label", spoken(then));
+      attribute(element, "aria-label", spoken(then));
       element?.querySelectorAll(".nbg-line").forEach((line, index) => (line.textContent = then.label[index + 1] ?? ""));
       const rule = element?.querySelector(".nbg-rule");
       if (rule) rule.textContent = then.rule;
@@ -76,7 +77,7 @@ export class Paint {
 
   /** Draw the backward as far as one step; null for all of it again. */
   step(step: Step | null, at: number): void {
-    this.#stage.classList.toggle("nbg-stepping", step !== null);
+    flag(this.#stage, "stepping", step !== null);
     const { nodes, edges, marks } = this.#drawing;
     const { steps } = this.#picture.description;
     const given = (from: number, to: number) => new Set(steps.slice(from, to).flatMap((one) => one.given.map((it) => it.edge)));
@@ -84,12 +85,12 @@ export class Paint {
     const done = new Set(steps.slice(0, at).map((one) => one.node));
     for (const edge of this.#picture.description.edges) if (past.has(edge.id)) done.add(edge.source);
     for (const [id, element] of nodes) {
-      element.classList.toggle("nbg-done", done.has(id));
-      element.classList.toggle("nbg-current", step?.node === id);
+      flag(element, "done", done.has(id));
+      flag(element, "current", step?.node === id);
     }
     for (const [id, element] of [...edges, ...marks]) {
-      element.classList.toggle("nbg-done", past.has(id));
-      element.classList.toggle("nbg-current", step !== null && now.has(id));
+      flag(element, "done", past.has(id));
+      flag(element, "current", step !== null && now.has(id));
     }
   }
 }

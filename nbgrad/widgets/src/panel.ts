@@ -2,7 +2,7 @@
 
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { MEANING } from "./draw";
-import { button, html, prose } from "./dom";
+import { button, html, listen, prose } from "./dom";
 import { formula } from "./formula";
 import { scopePath } from "./geometry";
 import { lookOf } from "./look";
@@ -105,7 +105,7 @@ export function reductionsPanel(description: Description, select: Selection): No
   const add = ({ text, warning }: { text: string; warning: string | null }, where: string, choose: () => void) => {
     const go = html("button", { type: "button" }, html("span", { class: "nbg-sum" }, `${warning ? "⚠ " : ""}Σ ${text}`));
     go.append(html("small", {}, where), html("small", {}, warning ?? ""));
-    go.addEventListener("click", choose);
+    listen(go, "click", choose);
     list.append(html("li", {}, go));
   };
   const inside = (id: string) => scopePath(description, nodeOf(description, id)?.scope ?? null);
@@ -121,7 +121,7 @@ export function findingsPanel(description: Description, select: Selection): Node
   const { problems, verdicts, nodes } = description;
   const list = (all: { kind: string; text: string; go?: string | null | undefined }[]): Node => html("ul", { class: "nbg-edges" }, ...all.map(({ kind, text, go }) => {
     const item = html(go ? "button" : "div", { class: kind === "sound" ? "nbg-verdict" : `nbg-finding nbg-finding-${kind}` }, text);
-    if (go) item.addEventListener("click", () => select.node(go));
+    if (go) listen(item, "click", () => select.node(go));
     return html("li", {}, item);
   }));
   const parts = [title("Findings"), list(problems.map((one) => ({ ...one, go: one.node })))];
@@ -151,11 +151,11 @@ function edgeList(
     go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` as ${edge.input}` : ""));
     go.append(html("small", {}, end === "source" ? edge.label : (nodeOf(description, edge.target)?.label.slice(1).join(", ") ?? "")));
     go.append(html("small", {}, edge.gradient === null ? "no gradient" : `∇ ${edge.gradient}`));
-    go.addEventListener("click", () => select.node(edge[end]));
+    listen(go, "click", () => select.node(edge[end]));
     const item = html("li", {}, go);
     if (edge.reduction) {
       const mark = html("button", { type: "button", class: "nbg-sum" }, `Σ ${edge.reduction.text}`);
-      mark.addEventListener("click", () => select.mark(edge.id));
+      listen(mark, "click", () => select.mark(edge.id));
       item.append(mark);
     }
     list.append(item);

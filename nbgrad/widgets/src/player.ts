@@ -1,7 +1,7 @@
 // Step by step through the backward: a slider over the rules in the order in which they ran.
 
 import type { Description, Step } from "./description";
-import { button, html } from "./dom";
+import { attribute, button, html, listen } from "./dom";
 import { formulas, name, nodeOf } from "./panel";
 
 const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 350]];
@@ -18,8 +18,8 @@ export class Player {
     this.#go = button("Play", "Play or pause", "play", () => this.play(!this.#timer));
     for (const [label, delay] of SPEEDS) this.#speed.append(html("option", { value: delay }, label));
     this.#speed.value = "1100";
-    this.#speed.addEventListener("change", () => this.#timer && this.play(true));
-    this.#slider.addEventListener("input", () => this.#at(Number(this.#slider.value)));
+    listen(this.#speed, "change", () => this.#timer && this.play(true));
+    listen(this.#slider, "input", () => this.#at(Number(this.#slider.value)));
     this.root.append(
       button("|◀", "First step", "first", () => this.#at(1)),
       button("◀", "One step back", "back", () => this.#move(-1)),
@@ -76,7 +76,7 @@ export class Player {
     this.#slider.value = String(step);
     const found = this.steps[step - 1];
     this.#words.textContent = found?.title ?? "";
-    this.#slider.setAttribute("aria-valuetext", found?.title ?? "");
+    attribute(this.#slider, "aria-valuetext", found?.title ?? "");
     if (found) this.show(found, step);
   }
 }

@@ -2,6 +2,7 @@
 
 import { Cull } from "./cull";
 import type { Box, Description, Edge, Node as GraphNode, Picture } from "./description";
+import { attribute, listen } from "./dom";
 import { type Drawing, draw } from "./draw";
 import { within } from "./geometry";
 import { Paint } from "./paint";
@@ -28,19 +29,19 @@ export class Scene {
     this.paint = new Paint(stage, picture, this.drawing);
     this.cull = new Cull(this.drawing, layout);
     stage.replaceChildren(this.drawing.layer);
-    stage.setAttribute("style", `--nbg-w:${layout.width}px;--nbg-h:${layout.height}px`); // for a page of paper
+    attribute(stage, "style", `--nbg-w:${layout.width}px;--nbg-h:${layout.height}px`); // for a page of paper
     const { nodes, marks, edges, scopes } = this.drawing;
     const holds = new Map(description.nodes.map((node) => [node.id, node.holds]));
     for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => view.node(id), holds.get(id));
     for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => view.mark(id));
     const [row, place] = picture.direction === "TB" ? (["y", "x"] as const) : (["x", "y"] as const);
     this.#order.sort(([, , a], [, , b]) => a[row] - b[row] || a[place] - b[place]);
-    this.first?.setAttribute("tabindex", "0");
+    attribute(this.first, "tabindex", "0");
     for (const [id, element] of edges) {
-      element.addEventListener("click", () => view.edge(id));
+      listen(element, "click", () => view.edge(id));
       this.#lights(element);
     }
-    for (const [id, element] of scopes) element.addEventListener("dblclick", () => view.toggle([id]));
+    for (const [id, element] of scopes) listen(element, "dblclick", () => view.toggle([id]));
   }
 
   get first(): SVGGElement | undefined {
@@ -106,20 +107,20 @@ export class Scene {
     if (!box) return;
     this.#order.push([id, element, box]);
     let timer = 0;
-    element.addEventListener("click", (event) => {
+    listen(element, "click", (event) => {
       clearTimeout(timer);
       // The panel that opens moves the picture: a second click would miss what the first one meant.
       if (!holds.length || !event.detail) choose();
       else if (event.detail === 1) timer = window.setTimeout(choose, 280);
     });
-    if (holds.length) element.addEventListener("dblclick", () => this.view.toggle(holds));
+    if (holds.length) listen(element, "dblclick", () => this.view.toggle(holds));
     this.#lights(element);
-    element.addEventListener("focus", () => {
-      for (const [, other] of this.#order) other.setAttribute("tabindex", other === element ? "0" : "-1");
+    listen(element, "focus", () => {
+      for (const [, other] of this.#order) attribute(other, "tabindex", other === element ? "0" : "-1");
       if (element.matches(":focus-visible")) this.view.reveal(box);
       this.paint.highlight(element);
     });
-    element.addEventListener("blur", () => this.light(null));
+    listen(element, "blur", () => this.light(null));
   }
 
   /** Show what belongs to an element, or to the chosen one; not while the picture moves below the pointer. */
@@ -128,7 +129,7 @@ export class Scene {
   }
 
   #lights(element: SVGGElement): void {
-    element.addEventListener("mouseenter", () => this.light(element));
-    element.addEventListener("mouseleave", () => this.light(null));
+    listen(element, "mouseenter", () => this.light(element));
+    listen(element, "mouseleave", () => this.light(null));
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Description } from "./description";
 import { MEANING } from "./draw";
-import { html } from "./dom";
+import { html, listen } from "./dom";
 import { scopePath } from "./geometry";
 import { name } from "./panel";
 
@@ -13,7 +13,7 @@ export function tableOf(description: Description, choose: (id: string) => void):
   for (const node of description.nodes) {
     const takes = description.edges.filter((edge) => edge.target === node.id);
     const go = html("button", { type: "button" }, node.label.join(", "));
-    go.addEventListener("click", () => choose(node.id));
+    listen(go, "click", () => choose(node.id));
     const list = takes.map((edge) => {
       const reduction = edge.reduction ? `; gradient summed ${edge.reduction.text}` : "";
       return html("div", {}, `${edge.input ? `${edge.input}: ` : ""}${name(description, edge.source)} ${edge.label}${reduction}`);

@@ -1,7 +1,7 @@
 // Every backward that is remembered: a slider through them, the norms of all parameters as curves, two of them compared.
 
 import type { Description, History } from "./description";
-import { button, html, svg } from "./dom";
+import { attribute, button, html, listen, svg } from "./dom";
 import { offer } from "./frame";
 import { scopePath } from "./geometry";
 
@@ -19,9 +19,9 @@ export class Timeline {
   #history!: History;
 
   constructor(private readonly show: (frame: number | null, other: number | null) => void, private readonly choose: (node: string) => void) {
-    this.#slider.addEventListener("input", () => this.#at());
-    this.#other.addEventListener("change", () => this.#at());
-    this.#chart.addEventListener("change", () => this.#draw());
+    listen(this.#slider, "input", () => this.#at());
+    listen(this.#other, "change", () => this.#at());
+    listen(this.#chart, "change", () => this.#draw());
     this.root.append(
       html("b", {}, "History"), button("◀", "One frame back", "earlier", () => this.#move(-1)), this.#slider,
       button("▶", "One frame on", "later", () => this.#move(1)), this.#other, this.#words, this.#strip,
@@ -82,10 +82,10 @@ export class Timeline {
     const { frames } = this.#history;
     const title = frames[frame]?.title ?? "";
     this.#words.textContent = title;
-    this.#slider.setAttribute("aria-valuetext", title);
+    attribute(this.#slider, "aria-valuetext", title);
     const x = (frame / Math.max(1, frames.length - 1)) * WIDTH;
-    this.#cursor.setAttribute("x1", String(x));
-    this.#cursor.setAttribute("x2", String(x));
+    attribute(this.#cursor, "x1", x);
+    attribute(this.#cursor, "x2", x);
     this.show(frame, this.#other.value === "" ? null : Number(this.#other.value));
   }
 
@@ -105,7 +105,7 @@ export class Timeline {
         return `${part}h0`; // a point between two gaps is seen too
       });
       const line = svg("path", { d: d.join(""), class: `nbg-curve nbg-curve-${at % 6}` }, svg("title", {}, `${curve.label}: ${curve.text}`));
-      line.addEventListener("click", () => this.choose(curve.node));
+      listen(line, "click", () => this.choose(curve.node));
       drawing.append(line);
     });
     drawing.append(this.#cursor);

@@ -2,7 +2,7 @@
 
 import { Camera } from "./camera";
 import type { Box, Picture, Step } from "./description";
-import { html, svg } from "./dom";
+import { attribute, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
 import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
 import { folded } from "./geometry";
@@ -53,7 +53,7 @@ export class View implements Touched, Keyed, Tools {
       (event) => this.#wants(event),
       (to, moving) => {
         if (!this.scene) return;
-        this.scene.drawing.layer.setAttribute("transform", to.toString());
+        attribute(this.scene.drawing.layer, "transform", to.toString());
         this.scene.cull.look(to, this.#stage.clientWidth, this.#stage.clientHeight, moving);
       },
       () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
@@ -80,7 +80,7 @@ export class View implements Touched, Keyed, Tools {
   /** What stands around the picture. */
   #about(): void {
     const { description } = this.base;
-    this.root.setAttribute("aria-label", `${description.name}: ${description.summary}`);
+    attribute(this.root, "aria-label", `${description.name}: ${description.summary}`);
     this.root.querySelector(".nbg-header")?.replaceWith(headerOf(description));
     this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(description));
     count(this.#bar, description);
@@ -193,9 +193,9 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #choose(element: SVGGElement, content: Node[]): void {
-    this.chosen?.classList.remove("nbg-chosen");
+    flag(this.chosen, "chosen", false);
     this.chosen = element;
-    element.classList.add("nbg-chosen");
+    flag(element, "chosen", true);
     this.#open(content);
     this.reveal(this.scene.boxOf(element));
     if (this.#player.shown) this.#player.play(false);
@@ -223,7 +223,7 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #unchoose(): void {
-    this.chosen?.classList.remove("nbg-chosen");
+    flag(this.chosen, "chosen", false);
     this.chosen = null;
     this.scene.paint.highlight(null);
   }
@@ -239,8 +239,8 @@ export class View implements Touched, Keyed, Tools {
 
   mode = (mode: Mode): void => {
     for (const one of ["forward", "backward", "both"]) {
-      this.root.classList.toggle(`nbg-${one}`, one === mode);
-      this.root.querySelector(`[data-testid=nbgrad-${one}]`)?.setAttribute("aria-checked", String(one === mode));
+      flag(this.root, one, one === mode);
+      attribute(this.root.querySelector(`[data-testid=nbgrad-${one}]`), "aria-checked", one === mode);
     }
   };
 
@@ -262,7 +262,7 @@ export class View implements Touched, Keyed, Tools {
   search = (query: string, next: boolean): void => {
     const [found, said] = matches(this.scene.description, query);
     this.root.querySelector("output")!.textContent = said;
-    for (const [id, element] of this.scene.drawing.nodes) element.classList.toggle("nbg-match", found.includes(id));
+    for (const [id, element] of this.scene.drawing.nodes) flag(element, "match", found.includes(id));
     const here = found.indexOf(this.chosen?.dataset["nodeId"] ?? "");
     if (next) this.node(found[(here + 1) % found.length] ?? "");
     else this.reveal(this.scene.box(found[0] ?? ""));
@@ -352,11 +352,11 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #listen(): void {
-    this.#stage.addEventListener("click", (event) => {
+    listen(this.#stage, "click", (event) => {
       if (event.target === this.#stage) this.#close();
     });
     // A click anywhere in the picture lets the wheel zoom; a press on a node focuses the node.
-    this.#stage.addEventListener("pointerdown", () => this.refocus(this.#stage));
+    listen(this.#stage, "pointerdown", () => this.refocus(this.#stage));
   }
 
   /** Close what is open and light everything: what Escape does. */
