@@ -36,6 +36,32 @@ def trained(steps: int = 12, blocks: int = 3) -> Description:
     return describe(graph)
 
 
+class Tied(nn.Module):
+    """One weight, which is read so often that it is drawn beside each of its readers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        for _ in range(7):
+            x = (x * self.weight).tanh()
+        return x
+
+
+def tied(steps: int = 3) -> Description:
+    """A few steps of training of such a module."""
+    net = Tied()
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.3)
+    with nbgrad.AutogradGraph("tied") as graph:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = net(nbgrad.tensor(torch.arange(4.0))).square().mean()
+            loss.backward()
+            optimizer.step()
+    return describe(graph)
+
+
 def recurrent(steps: int = 8) -> Description:
     """One cell on one input after the other, each of them made just before it is read."""
     cell = nn.RNNCell(3, 4)

@@ -310,6 +310,37 @@ def test_what_is_inside_folded_modules_is_still_told_of(opened: Any, by_hand: bo
     expect(table).to_contain_text(weight["norms"][0])
 
 
+def test_a_difference_tells_the_same_of_a_module_whoever_folded_it(opened: Any) -> None:
+    told = []
+    for described in (graphs.trained(3, 1), graphs.tied()):
+        for by_hand in (False, True):
+            folding = None if by_hand else folded_below(described, 0)
+            tab = opened(page(lay_out(described, folding=folding), "folded"))
+            if by_hand:
+                tab.get_by_test_id("nbgrad-scope").first.dispatch_event("dblclick")
+            tab.get_by_test_id("nbgrad-history").click()
+            tab.get_by_test_id("nbgrad-compare").select_option(index=1)
+            rows = tab.get_by_test_id("nbgrad-norms").locator("tr")
+            told.append(sorted(rows.evaluate_all("all => all.map(row => row.innerText)")))
+        assert told[-1] == told[-2]
+        assert len(set(told[-1])) == len(told[-1]) > 2
+
+
+def test_a_curve_leads_to_the_box_that_was_folded_in_the_page(opened: Any) -> None:
+    for described in (graphs.trained(3, 1), graphs.tied()):
+        tab = opened(page(lay_out(described), "folded"))
+        tab.get_by_test_id("nbgrad-history").click()
+        tab.get_by_test_id("nbgrad-frame").press("ArrowLeft")
+        tab.get_by_test_id("nbgrad-scope").first.dispatch_event("dblclick")
+        curves = tab.get_by_test_id("nbgrad-curves").locator(".nbg-curve")
+        curves.first.dispatch_event("click")
+        expect(details(tab).locator("h3")).to_have_text(described["scopes"][0]["label"])
+        expect(tab.get_by_test_id("nbgrad-timeline")).to_contain_text("backward 2, loss ")
+        tab.locator(".nbg-folded").dispatch_event("dblclick")
+        curves.first.dispatch_event("click")
+        expect(details(tab).locator("h3")).to_have_text("weight")
+
+
 def test_a_verdict_leads_to_its_module(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.vanishing()), "vanishing"))
     tab.get_by_test_id("nbgrad-findings").click()

@@ -1,8 +1,8 @@
 // Paths beside paths, arrow heads, and what becomes of a layout when scopes are folded without a kernel.
 
-import type { Box, Description, Edge, Hidden, HiddenNode, Layout, Node as GraphNode, Picture, Scope } from "./description";
+import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Picture, Scope } from "./description";
 import { MEANING } from "./draw";
-import { name } from "./panel";
+import { name, original } from "./panel";
 
 export type Point = number[];
 
@@ -85,10 +85,19 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   const edges = redirect(description, layout, moved, where, renamed);
   for (const [id, box] of Object.entries(layout.scopes)) if (!home.has(id)) moved.scopes[id] = box;
   const steps = walk(description, where, renamed, nodes);
-  const problems = description.problems.map((one) => ({ ...one, node: where.get(one.node ?? "") ?? one.node }));
+  const homes = new Map([...where].map(([id, stand]) => [original(id), stand])); // of tensors with no use that is drawn
+  for (const { id } of nodes) homes.delete(original(id));
+  const problems = description.problems.map((one) => ({ ...one, node: homes.get(original(one.node ?? "")) ?? one.node }));
   const verdicts = description.verdicts.map((one) => ({ ...one, scope: home.get(one.scope ?? "") ?? one.scope }));
   const hidden = hiddenBy(description, where, renamed);
-  return { ...base, description: { ...description, nodes, edges, steps, problems, verdicts, hidden }, layout: compact(moved) };
+  const history = historyOf(description, homes);
+  return { ...base, description: { ...description, nodes, edges, steps, problems, verdicts, history, hidden }, layout: compact(moved) };
+}
+
+/** With curves that lead to the folded nodes that their tensors are in. */
+function historyOf({ history }: Description, homes: Map<string, string>): History {
+  const curves = (chart: Chart) => chart.curves.map((curve) => ({ ...curve, node: homes.get(original(curve.node)) ?? curve.node }));
+  return { ...history, charts: history.charts.map((chart) => ({ ...chart, curves: curves(chart) })) };
 }
 
 /** What is inside the folded nodes and is still told of, as nbgrad/widgets/hidden.py finds it. */
@@ -99,13 +108,15 @@ function hiddenBy(description: Description, where: Map<string, string>, renamed:
     if (reduction && renamed.get(id) !== id)
       reductions.push({ ...reduction, node: where.get(target) ?? where.get(source) ?? "", ends: `${name(description, source)} → ${name(description, target)}`, many: 1 });
   const inside = hidden.nodes.map((one) => ({ ...one, node: where.get(one.node) ?? one.node }));
-  for (const node of nodes) if (where.has(node.id)) inside.push({ ...told(description, node), node: where.get(node.id)! });
+  const tensors = new Map(nodes.map((node) => [`${where.get(node.id)} ${original(node.id)}`, node])); // in each box, of however many uses
+  for (const node of tensors.values()) if (where.has(node.id)) inside.push({ ...told(description, node), node: where.get(node.id)! });
   return { reductions, nodes: inside };
 }
 
-/** What a node is called and found by where it is inside a folded one. */
+/** What a node is called and found by where it is inside a folded one, whose ops have no norms of their own to show. */
 export const told = (description: Description, { id, scope, label, op, kind, norms }: GraphNode): HiddenNode => ({
-  node: id, label: [scopePath(description, scope), label[0]].filter(Boolean).join(" › "), words: `${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`, norms, many: 1,
+  node: id, label: [scopePath(description, scope), label[0]].filter(Boolean).join(" › "), words: `${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`,
+  norms: kind === "parameter" || kind === "leaf" ? norms : [], many: 1,
 });
 
 function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {

@@ -28,7 +28,7 @@ export class Timeline {
     );
   }
 
-  /** Another history, or the same with more in it: the last frame stays the last, any other is the one it was. */
+  /** Another history, or the same with more in it or of another drawing: the last frame stays the last, any other is the one it was. */
   replace(history: History): void {
     const { frames } = history;
     const before = this.earlier ? this.#words.textContent : "";
@@ -42,6 +42,7 @@ export class Timeline {
     this.#chart.value = chosen in history.charts ? chosen : "0";
     this.#draw();
     if (!frames.length && this.shown) this.open(false);
+    else if (this.shown) this.#at();
   }
 
   /** A key that was pressed in here; whether it meant something that the browser does not know. */
@@ -70,11 +71,6 @@ export class Timeline {
   #move(by: number): void {
     this.#slider.value = String(Number(this.#slider.value) + by);
     this.#at();
-  }
-
-  /** Show the frame that is chosen once more: the picture was drawn again. */
-  again(): void {
-    if (this.shown) this.#at();
   }
 
   #at(): void {

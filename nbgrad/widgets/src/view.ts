@@ -59,7 +59,6 @@ export class View implements Touched, Keyed, Tools {
       () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
     );
     this.#draw();
-    this.#timeline.replace(description.history);
     // As much of a screen as is left beside what a notebook and its browser have around a cell.
     const room = Math.min(900, Math.max(480, screen.height - 240));
     this.root.style.setProperty("--nbg-height", `${Math.min(room, Math.max(320, this.scene.size[1] + 40))}px`);
@@ -94,7 +93,6 @@ export class View implements Touched, Keyed, Tools {
     this.#status.hidden = true;
     this.#about();
     this.#close();
-    this.#timeline.replace(base.description.history);
     this.#draw();
     if (!this.#keep(anchor, before)) this.#firstLook();
   }
@@ -115,7 +113,7 @@ export class View implements Touched, Keyed, Tools {
     this.#table.replaceWith(table);
     this.#table = table;
     this.overlay(this.#overlaid);
-    this.#timeline.again();
+    this.#timeline.replace(this.scene.description.history);
   }
 
   /** Let a node or a module stand where it stood in the drawing before; whether there is one. */
