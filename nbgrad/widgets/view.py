@@ -34,7 +34,8 @@ class GraphView(anywidget.AnyWidget):
     The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, and for
     all numbers of a large tensor.
 
-    For that it keeps the whole graph, until it is closed: here, in the page, or because its cell runs again.
+    For that it keeps the whole graph, until it is closed: here, in the page, because its cell runs again, or because
+    its output was cleared and nobody can display it once more.
 
     Args:
         description: the whole graph, or its outline.
@@ -50,6 +51,7 @@ class GraphView(anywidget.AnyWidget):
     _last: "ClassVar[GraphView | None]" = None
     _description: Description | None = None
     _kept: bytes | None = None
+    _held = True  # by somebody who may display it once more
 
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
@@ -69,6 +71,8 @@ class GraphView(anywidget.AnyWidget):
         self._direction: Direction = drawn["direction"]
         self._folding = folding
         self._holdings = holdings
+        self._pages: set[str] = set()
+        self.on_msg(self._told)
         self.comm.on_close(lambda _message: self.close())
 
     @uncollected()
@@ -136,6 +140,18 @@ class GraphView(anywidget.AnyWidget):
             holds = [str(scope) for scope in request["toggle"]]
             folding = self._folding = folding.toggled(description, holds, NODES)
         self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
+
+    def _told(self, _view: Any, content: dict[str, str], _buffers: Any) -> None:
+        """A page shows the view, or the output in which it did was cleared there: close it if that was its only page.
+
+        Of one that was loaded anew nobody said that it is gone, so what it showed stays.
+        """
+        if (page := content.get("shown")) is not None:
+            self._pages.add(page)
+        if (page := content.get("cleared")) is not None:
+            self._pages.discard(page)
+            if not (self._held or self._pages):
+                self.close()
 
     def _look_up(self, id: str, what: What) -> Numbers:
         """All numbers of a node: of a small one its map, which a picture of many has no room for."""
@@ -245,6 +261,7 @@ def show(
     still, again = _without_png(description, picture), _can_send_again()
     handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
     widget = GraphView(description, picture, folding, holdings)
+    widget._held = False
     live = widget._repr_mimebundle_()
     if live is not None:
         display(live[0], metadata=live[1], raw=True)

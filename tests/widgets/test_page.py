@@ -258,10 +258,10 @@ const bytes = (text) => new DataView(Uint8Array.from(atob(text), (letter) => let
 let picture = bytes("{picture}");
 window.asked = [];
 const model = {{
-  get: () => picture, set: (_, value) => window.asked.push(value), save_changes: () => {{}},
+  get: () => picture, set: (_, value) => window.asked.push(value), save_changes: () => {{}}, send: () => {{}},
   on: (event, f) => listeners.set(event, f), off: (event, _) => listeners.delete(event),
 }};
-window.stop = NAME.render({{ model, el: document.getElementById("el") }});
+window.stop = NAME().render({{ model, el: document.getElementById("el") }});
 window.assign = (other) => {{ picture = bytes(other); listeners.get("change:picture")(); }};
 window.listeners = listeners;
 </script></body>"""
@@ -278,7 +278,7 @@ def notebook(picture: Picture) -> str:
         css=(STATIC / "graph.css").read_text(encoding="utf-8"), svg=svg(picture), script=script,
         picture=base64.b64encode(packed(picture)).decode(),
     )  # fmt: skip
-    return text.replace("NAME.render", f"{found[1]}.render")
+    return text.replace("NAME().render", f"{found[1]}().render")
 
 
 @pytest.mark.browser

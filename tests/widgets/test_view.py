@@ -237,6 +237,26 @@ def test_a_view_that_is_closed_keeps_nothing(small: Description, closed_by: str)
     assert widget._description is widget._kept is GraphView._last is None
 
 
+def test_a_view_whose_output_was_cleared_in_every_page_is_closed(
+    small: Description, displayed: list[dict[str, Any]], made: list[GraphView]
+) -> None:
+    show(small)
+    (shown,), held = made, GraphView(small)
+    for content in ({"shown": "a"}, {"shown": "b"}, {"shown": "a"}, {"cleared": "a"}, {"cleared": "a"}, {}):
+        for one in (shown, held):
+            one._handle_custom_msg(content, [])
+    assert shown.comm is not None
+    for one in (shown, held):
+        one._handle_custom_msg({"cleared": "b"}, [])
+    assert shown.comm is shown._kept is None
+    assert held.comm is not None, "who holds it may display it again"
+    gone = weakref.ref(shown)
+    made.clear()
+    del shown, one
+    gc.collect()
+    assert gone() is None
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[GraphView]:
     """Every view that is made."""

@@ -2,6 +2,7 @@
 
 import type { Numbers } from "./description";
 import type { Kernel } from "./numbers";
+import { Outputs } from "./output";
 import { unpack } from "./unpack";
 import { View } from "./view";
 
@@ -10,6 +11,7 @@ interface Model {
   get(name: "numbers"): Numbers;
   set(name: "request", value: object): void;
   save_changes(): void;
+  send(content: object): void;
   on(event: string, callback: Heard): void;
   off(event: string, callback: Heard): void;
 }
@@ -17,7 +19,7 @@ interface Model {
 /** What the host calls: of a change with its own model, which knows whether it still has a line to the kernel. */
 type Heard = (own?: { comm_live?: boolean }) => void;
 
-function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
+function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outputs): () => void {
   let view: View | null = null;
   let stopped = false;
   let newest = 0;
@@ -47,8 +49,16 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   };
   void redraw();
   for (const event in heard) model.on(event, heard[event]!);
+  const leave = outputs.enter(el, (what) => {
+    try {
+      model.send(what);
+    } catch {
+      // The line is cut: a kernel that has ended keeps nothing.
+    }
+  });
   return () => {
     stopped = true;
+    leave();
     for (const event in heard) model.off(event, heard[event]!);
     view?.remove();
   };
@@ -62,4 +72,7 @@ for (const data of document.querySelectorAll<HTMLScriptElement>("script.nbgrad-p
   void unpack(bytes).then((picture) => el.append(new View(picture, null).root));
 }
 
-export default { render };
+export default () => {
+  const outputs = new Outputs(); // anywidget calls this once for each model
+  return { render: (given: Parameters<typeof render>[0]) => render(given, outputs) };
+};
