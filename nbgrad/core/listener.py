@@ -244,6 +244,11 @@ class Listener(Observer):
         """Who has changed ``data`` since the op ``seq`` ran."""
         return self.changes.find(data, seq)
 
+    def change_since_backward(self, data: torch.Tensor) -> str | None:
+        """Who has changed ``data`` since the last backward."""
+        found = self.changes.since_backward(data)
+        return None if found is None else f"{found[0]} at {found[1]}"
+
     def path_ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
         """Where the paths end along which ``data`` were computed; a backward from them was asked for."""
         if self.closed:

@@ -91,6 +91,10 @@ class Observer:
         """What has changed ``data``, which the op ``seq`` saved, since that ran, and where."""
         return None
 
+    def change_since_backward(self, data: "torch.Tensor") -> str | None:  # noqa: ARG002
+        """What has changed ``data`` last since the last backward ended, and where."""
+        return None
+
     def path_ends(self, data: "torch.Tensor") -> "tuple[Cut, ...]":  # noqa: ARG002
         """Where the paths of gradients end along which ``data`` were computed, from which no backward can start."""
         return ()

@@ -59,7 +59,7 @@ def _tell_clipped(grads: list[torch.Tensor], inv_scale: torch.Tensor) -> None:
     """Tell whoever observes of the first of ``grads`` if it was clipped, to a bound that is not scaled as they are."""
     observers = current().observers if grads and grads[0]._version else ()
     for observer in observers:
-        by = observer.change_of(grads[0]) or ""
+        by = observer.change_since_backward(grads[0]) or ""
         if not by.startswith("clip_grad"):
             continue
         scale = 1 / inv_scale.item()
