@@ -7,7 +7,9 @@ cdef class Changes:
     cdef dict _alone
     cdef dict _several
     cdef public Py_ssize_t backwards
-    @cython.locals(known=tuple, held=list)
+    @cython.locals(known=tuple)
+    cdef list _held(self, object key)
+    @cython.locals(held=list)
     cpdef object note(self, object changed, object what, Place place)
 
 @cython.locals(at=Py_ssize_t)

@@ -38,7 +38,7 @@ class Changes:
         """
         if not changed:
             return
-        if len(self._several) + len(self._alone) >= _MOST:
+        if len(self) >= _MOST:
             self._several.clear()
             self._alone.clear()
         change = (what, place, self.backwards, next_seq())
@@ -46,10 +46,22 @@ class Changes:
             data = raw_of(changed[0])
             self._alone[memory_of(data)] = (data._version, change)
             return
-        key = id(changed[0]) + id(changed[-1]) + len(changed)  # of heads that take turns one body is the first
+        key = id(changed[0]) + id(changed[-1]) + len(changed)
+        held = self._held(key)
+        while held is not None and not _same(held, changed):
+            if _gone(held):  # other tensors have got their ids
+                held = None
+            else:  # two lists that begin and end alike, as of heads that take turns with one body
+                key += 1
+                held = self._held(key)
+        self._several[key] = (held or [ref(one) for one in changed], change)
+
+    def __len__(self) -> int:
+        return len(self._several) + len(self._alone)
+
+    def _held(self, key: int) -> list[ref[Any]] | None:
         known = self._several.get(key)
-        held = known[0] if known is not None and _same(known[0], changed) else [ref(one) for one in changed]
-        self._several[key] = (held, change)
+        return None if known is None else known[0]
 
     def find(self, data: Any, seq: int) -> str | None:
         """What has changed ``data``, or what shares its memory, since the op ``seq`` ran; None if nobody saw it."""
@@ -104,6 +116,11 @@ def _same(held: list[ref[Any]], changed: Sequence[Any]) -> bool:
         if held[at]() is not data:
             return False
     return True
+
+
+def _gone(held: list[ref[Any]]) -> bool:
+    """Whether one of these does not exist any more."""
+    return any(one() is None for one in held)
 
 
 _MOST = 4096

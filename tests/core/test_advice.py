@@ -134,6 +134,20 @@ def test_in_place_the_later_of_two_optimizers_is_named() -> None:
             assert f"{type(steps[-1]).__name__}.step() at" in message(loss.backward)
 
 
+def test_in_place_steps_of_lists_that_begin_and_end_alike_are_told_apart() -> None:
+    changes, place, seq = Changes(), user_place(), next_seq()
+    body, one, other, tied = (torch.zeros(2) for _ in range(4))
+    for _ in range(2):
+        changes.note([body, one, tied], "first", place)
+        changes.note([body, other, tied], "second", place)
+    found = [changes.find(data, seq) for data in (one, other, body)]
+    assert found == [f"{what} at {place}" for what in ("first", "second", "second")]
+    assert len(changes) == 2
+    del one
+    changes.note([body, torch.zeros(2), tied], "third", place)
+    assert len(changes) == 2, "what is gone makes room"
+
+
 def test_in_place_a_change_that_nobody_saw_is_said_to_be_outside() -> None:
     with nbgrad.AutogradGraph():
         x = leaf(1.0, 2.0)
