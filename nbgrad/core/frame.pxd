@@ -1,7 +1,6 @@
 cimport cython
 from nbgrad.core.base cimport raw_of
 
-cdef long long _FEW
 cdef long long _SMALL_BYTES
 cdef long long _OBJECT
 cdef Py_ssize_t _GRADIENT
@@ -56,9 +55,4 @@ cdef class FrameRecorder:
     cpdef object give_way(self)
 
 cdef object _STRIDED
-cdef dict _SIZES
-cpdef long long nbytes_of(object shape, object dtype)
-@cython.locals(at=Py_ssize_t, count="long long")
-cdef long long count_of(object shape)
 cdef long long _nbytes(object data)
-cpdef bint few(object shape)

@@ -14,7 +14,6 @@ from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
 VALUES = 2 << 20
 """How many bytes of values of results a graph keeps."""
 
-_FEW = SMALL
 _SMALL_BYTES = 8 * SMALL
 
 _STRIDED = torch.strided
@@ -213,37 +212,12 @@ class Kept:
         return found | {key: known[id(data)] for key, data in kept.items()}
 
 
-def nbytes_of(shape: tuple[int, ...], dtype: torch.dtype) -> int:
-    """The bytes of a tensor of ``shape`` and ``dtype``."""
-    known = _SIZES.get(dtype)
-    if known is None:
-        known = _SIZES[dtype] = dtype.itemsize
-    return known * count_of(shape)
-
-
-_SIZES: dict[torch.dtype, int] = {}
-"""The bytes of an element."""
-
-
 def _nbytes(data: torch.Tensor) -> int:
     """The bytes of the elements of ``data``; -1 for a sparse tensor, which torch does not say it of."""
     try:
         return data.nbytes
     except RuntimeError:
         return -1
-
-
-def few(shape: tuple[int, ...]) -> bool:
-    """Whether a tensor of ``shape`` is small, so that its elements are shown."""
-    return count_of(shape) <= _FEW
-
-
-def count_of(shape: tuple[int, ...]) -> int:
-    """How many elements a tensor of ``shape`` has: by position, for compiled an iterator takes twice as long."""
-    count = 1
-    for at in range(len(shape)):
-        count *= shape[at]
-    return count
 
 
 def _key(id: int, position: int) -> Any:

@@ -2,13 +2,14 @@ cimport cython
 from nbgrad.core.base cimport TensorBase
 from nbgrad.core.caller cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes cimport Changes
-from nbgrad.core.frame cimport FrameRecorder, few, nbytes_of
+from nbgrad.core.frame cimport FrameRecorder
 from nbgrad.core.modes cimport State, recording
 from nbgrad.core.observer cimport Observer
 from nbgrad.core.node cimport Leaf, Node, Output, Vertex, record_id
 from nbgrad.core.record cimport Notes, Ran, facts_of
 from nbgrad.core.row cimport Op
 from nbgrad.core.scopes cimport Scope
+from nbgrad.core.sizes cimport few, nbytes_of
 from nbgrad.core.update cimport UpdateRecorder
 
 cdef class Listener(Observer):

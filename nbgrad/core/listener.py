@@ -15,7 +15,7 @@ from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes import Changes
-from nbgrad.core.frame import FrameRecorder, few, nbytes_of
+from nbgrad.core.frame import FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
 from nbgrad.core.modes import current, recording
 from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
@@ -23,6 +23,7 @@ from nbgrad.core.observer import Observer
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of, number_of
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope, outwards
+from nbgrad.core.sizes import few, nbytes_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import UpdateRecorder
 from nbgrad.core.uses import Cut, Uses

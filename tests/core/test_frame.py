@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept, nbytes_of
+from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept
 from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.sizes import nbytes_of
 from nbgrad.core.stats import Stats
 from nbgrad.core.tensor import tensor
 

@@ -1,0 +1,9 @@
+cimport cython
+
+cdef long long _FEW
+cdef dict _SIZES
+
+@cython.locals(at=Py_ssize_t, count="long long")
+cdef long long count_of(object shape)
+cpdef bint few(object shape)
+cpdef long long nbytes_of(object shape, object dtype)
