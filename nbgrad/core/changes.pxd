@@ -9,8 +9,8 @@ cdef class Changes:
     cdef public Py_ssize_t backwards
     @cython.locals(known=tuple)
     cdef list _held(self, object key)
-    @cython.locals(held=list)
+    @cython.locals(data=list, held=list)
     cpdef object note(self, object changed, object what, Place place)
 
 @cython.locals(at=Py_ssize_t)
-cdef bint _same(list held, object changed)
+cdef bint _same(list held, list data)

@@ -36,25 +36,25 @@ class Changes:
         Of several it is to be quick, for it comes by in every step: where they are in memory is asked when somebody
         needs to know, and their versions never, for what has saved them before has not got what it saved.
         """
-        if not changed:
+        data = [raw_of(one) for one in changed]  # a parameter may be given others: what an op has saved was changed
+        if not data:
             return
         if len(self) >= _MOST:
             self._several.clear()
             self._alone.clear()
         change = (what, place, self.backwards, next_seq())
-        if len(changed) == 1:
-            data = raw_of(changed[0])
-            self._alone[memory_of(data)] = (data._version, change)
+        if len(data) == 1:
+            self._alone[memory_of(data[0])] = (data[0]._version, change)
             return
-        key = id(changed[0]) + id(changed[-1]) + len(changed)
+        key = id(data[0]) + id(data[-1]) + len(data)
         held = self._held(key)
-        while held is not None and not _same(held, changed):
+        while held is not None and not _same(held, data):
             if _gone(held):  # other tensors have got their ids
                 held = None
             else:  # two lists that begin and end alike, as of heads that take turns with one body
                 key += 1
                 held = self._held(key)
-        self._several[key] = (held or [ref(one) for one in changed], change)
+        self._several[key] = (held or [ref(one) for one in data], change)
 
     def __len__(self) -> int:
         return len(self._several) + len(self._alone)
@@ -79,7 +79,7 @@ class Changes:
         found = {memory: change[2] for memory, (_, change) in self._alone.items() if change[2]}
         for held, change in self._several.values():
             for tensor in [tensor for one in held if (tensor := one()) is not None] if change[2] else ():
-                memory = memory_of(raw_of(tensor))
+                memory = memory_of(tensor)
                 found[memory] = max(change[2], found.get(memory, 0))
         return found
 
@@ -104,16 +104,16 @@ def _number(change: Change) -> int:
 
 def _holds(held: list[ref[Any]], memory: int, version: int) -> bool:
     """Whether one of these is in that ``memory``, and not counted apart from what has that ``version``."""
-    tensors = [raw_of(tensor) for one in held if (tensor := one()) is not None]
+    tensors = [tensor for one in held if (tensor := one()) is not None]
     return any(data._version == version and memory_of(data) == memory for data in tensors)
 
 
-def _same(held: list[ref[Any]], changed: Sequence[Any]) -> bool:
+def _same(held: list[ref[Any]], data: list[Any]) -> bool:
     """Whether these are references to just those tensors."""
-    if len(held) != len(changed):
+    if len(held) != len(data):
         return False
-    for at, data in enumerate(changed):  # noqa: SIM110  # compiled, a generator costs more than the loop
-        if held[at]() is not data:
+    for at in range(len(data)):  # noqa: SIM110  # compiled, a generator costs more than the loop
+        if held[at]() is not data[at]:
             return False
     return True
 

@@ -43,6 +43,7 @@ cdef class FrameRecorder:
     cdef public object outer
     cdef public dict reductions
     cdef public tuple roots
+    cdef public bint windows
     cpdef object gradient(self, object seq, object gradient, long long size, bint leaf=*)
     cpdef object result(self, object seq, object result, object gradient, long long size)
     cpdef object lone(self, object seq)

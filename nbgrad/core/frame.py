@@ -9,6 +9,7 @@ import torch
 
 from nbgrad.core.base import raw_of
 from nbgrad.core.broadcast import Reduction
+from nbgrad.core.sizes import held_by
 from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
 
 VALUES = 2 << 20
@@ -105,8 +106,8 @@ class Kept:
             position: of the input of that op; ``GRADIENT`` for the gradient of what it made, and ``UNREDUCED`` less the
                 position for what the gradient of that input was before a sum.
             data: the tensor.
-            size: its bytes, which torch takes longer to say than whoever knows its shape. A window into larger memory
-                counts as what it shows: that is a gradient too.
+            size: the bytes that it keeps, which torch takes longer to say than whoever knows its shape; of a window
+                into larger memory all of it (``held_by``).
             receiver: the id of what that input came from; 0 where it is for no input.
             leaf: whether the gradient is one of a leaf.
         """
@@ -141,7 +142,8 @@ class Kept:
         """
         if self._counted is None:
             held = {id(one): one for one in (*self._small[2::6], *self._large[2::6])}
-            self._counted, self._room = set(held), self._budget - sum([one.nbytes for one in held.values()])
+            paid = sum([held_by(one, one.nbytes) for one in held.values()])
+            self._counted, self._room = set(held), self._budget - paid
         if id(data) not in self._counted:
             if size > self._room:
                 return False
@@ -269,7 +271,9 @@ class Frame:
 class FrameRecorder:
     """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
 
-    __slots__ = ("_kept", "_leaves", "_results", "arrived", "careful", "number", "outer", "reductions", "roots")
+    __slots__ = (
+        *("_kept", "_leaves", "_results", "arrived", "careful", "number", "outer", "reductions", "roots", "windows"),
+    )
 
     def __init__(self, roots: tuple[int, ...], budget: int, outer: "FrameRecorder | None" = None) -> None:
         self.number = 0  # it has one when it has ended: a hook may run another backward in the middle
@@ -279,6 +283,7 @@ class FrameRecorder:
         self._leaves: list[Any] = []  # the id of a leaf and its gradient, of one after the other
         self._results: dict[int, list[int]] = {}  # of an op that has several with a gradient, under what it is kept
         self.careful = False
+        self.windows = False  # whether one was kept, or its norm: torch is asked from then on
         self.arrived: list[int] = []
         self.reductions: dict[tuple[int, int], Reduction] = {}
 

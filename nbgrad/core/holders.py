@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
+
 from nbgrad.core.contents import memory_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import OPTIMIZERS
@@ -62,9 +64,12 @@ class Holders:
         """
         groups = [(type(one).__name__, group) for one, _ in self._held for group in one.param_groups]
         holding = [(name, group) for name, group in groups if not self._reached.isdisjoint(map(id, group["params"]))]
-        if not holding or any(group.get("lr") != group.get("initial_lr", group.get("lr")) for _, group in holding):
+        rates = [(name, group.get("lr")) for name, group in holding]
+        if not all(isinstance(rate, int | float | torch.Tensor) for _, rate in rates):
+            return None  # that of an optimizer of the user's may have another name, or none yet
+        if not rates or any(group["lr"] != group.get("initial_lr", group["lr"]) for _, group in holding):
             return None
-        return max([(name, float(group.get("lr", 1.0))) for name, group in holding], key=lambda one: one[1])
+        return max([(name, float(rate)) for name, rate in rates], key=lambda one: one[1])
 
 
 def _params(optimizer: Any) -> list[Tensor]:

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.base cimport TensorBase
+from nbgrad.core.base cimport TensorBase, raw_of
 from nbgrad.core.caller cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes cimport Changes
 from nbgrad.core.frame cimport FrameRecorder
@@ -9,7 +9,7 @@ from nbgrad.core.node cimport Leaf, Node, Output, Vertex, record_id
 from nbgrad.core.record cimport Notes, Ran, facts_of
 from nbgrad.core.row cimport Op
 from nbgrad.core.scopes cimport Scope
-from nbgrad.core.sizes cimport few, nbytes_of
+from nbgrad.core.sizes cimport few, held_by, nbytes_of
 from nbgrad.core.update cimport UpdateRecorder
 
 cdef class Listener(Observer):
@@ -39,9 +39,9 @@ cdef class Listener(Observer):
     cpdef object on_record(self, Node node, tuple args, object out)
     @cython.locals(state=State)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
-    @cython.locals(running=FrameRecorder)
+    @cython.locals(running=FrameRecorder, size="long long")
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
-    @cython.locals(running=FrameRecorder, origin=Vertex, size="long long")
+    @cython.locals(running=FrameRecorder, origin=Vertex, size="long long", shown="long long")
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
     @cython.locals(recorder=FrameRecorder, frame=FrameType)
     cpdef object on_backward_begin(self, list roots)

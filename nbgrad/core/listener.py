@@ -11,7 +11,7 @@ from weakref import ref
 import numpy as np
 import torch
 
-from nbgrad.core.base import TensorBase
+from nbgrad.core.base import TensorBase, raw_of
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes import Changes
@@ -23,7 +23,7 @@ from nbgrad.core.observer import Observer
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of, number_of
 from nbgrad.core.row import Op
 from nbgrad.core.scopes import Scope, outwards
-from nbgrad.core.sizes import few, nbytes_of
+from nbgrad.core.sizes import few, held_by, nbytes_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import UpdateRecorder
 from nbgrad.core.uses import Cut, Uses
@@ -286,12 +286,14 @@ class Listener(Observer):
             running.leaf(id, gradient)
         if not self.watch:
             return
-        if isinstance(origin, Output):
-            running.result(id, origin.seq, gradient, nbytes_of(origin.shape, origin.dtype))
-        elif lone:
+        if lone and not isinstance(origin, Output):
             running.lone(id)
+            return
+        size = held_by(raw_of(gradient), nbytes_of(origin.shape, origin.dtype))  # a hook may have given a window
+        if isinstance(origin, Output):
+            running.result(id, origin.seq, gradient, size)
         else:
-            running.gradient(id, gradient, nbytes_of(origin.shape, origin.dtype), isinstance(origin, Leaf))
+            running.gradient(id, gradient, size, isinstance(origin, Leaf))
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
@@ -306,6 +308,11 @@ class Listener(Observer):
             origin: Any = node.edges[position]
             receiver = 0 if isinstance(origin, Output) else origin.seq  # several outputs go by one id
             size = nbytes_of(origin.shape, origin.dtype)
+            # One that is smaller than what the op made may be a window into its gradient, as that of cat is; what later
+            # rules make of a window may be one too.
+            if running.windows or (reduction is None and (node.outputs or size < nbytes_of(node.shape, node.dtype))):
+                shown, size = size, held_by(raw_of(reduced), size)
+                running.windows = running.windows or size > shown
             running.contribution(node.seq, position, reduced, size, receiver, isinstance(origin, Leaf))
 
     def on_backward_end(self) -> None:

@@ -7,3 +7,4 @@ cdef dict _SIZES
 cdef long long count_of(object shape)
 cpdef bint few(object shape)
 cpdef long long nbytes_of(object shape, object dtype)
+cpdef long long held_by(object data, long long size)

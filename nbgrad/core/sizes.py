@@ -33,3 +33,8 @@ def nbytes_of(shape: tuple[int, ...], dtype: "torch.dtype") -> int:
 
 _SIZES: "dict[torch.dtype, int]" = {}
 """The bytes of an element."""
+
+
+def held_by(data: "torch.Tensor", size: int) -> int:
+    """How much memory ``data``, of so many bytes, keeps: a window into larger memory keeps all of it."""
+    return size if data._base is None else int(data.untyped_storage().nbytes())

@@ -950,6 +950,23 @@ def test_an_embedding_says_which_row_there_is_not() -> None:
         table(numbers)
 
 
+@pytest.mark.parametrize("many", [1, 2])
+def test_a_step_is_named_though_the_parameters_were_given_other_data_since(many: int) -> None:
+    """As by weights that are averaged, and swapped in; a later step changes those, and not what was saved."""
+    weights = [nbgrad.ones(3, requires_grad=True) for _ in range(many)]
+    optimizer = nbgrad.optim.SGD(weights, lr=0.1)
+    with nbgrad.AutogradGraph():
+        loss = weights[0].square().sum()
+        for one in weights:
+            one.grad = nbgrad.ones(3)
+        optimizer.step()  # the culprit
+        for one in weights:
+            one.data = one.data.clone()
+        optimizer.step()
+        with pytest.raises(RuntimeError, match=r"SGD\.step\(\) at .*# the culprit"):
+            loss.backward()
+
+
 def test_a_loss_of_probabilities_says_where_scores_go() -> None:
     with pytest.raises(
         RuntimeError, match=r"between 0 and 1\. Give scores to binary_cross_entropy_with_logits, or sigmoid"

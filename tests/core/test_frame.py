@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import nbgrad
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept
 from nbgrad.core.graph import AutogradGraph
@@ -50,6 +51,22 @@ def test_a_sparse_gradient_is_kept_as_a_dense_one() -> None:
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 4)])
 def test_bytes_are_those_that_torch_says(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert nbytes_of(shape, dtype) == torch.empty(shape, dtype=dtype).nbytes
+
+
+@pytest.mark.parametrize("how", ["cat", "reshaped", "hook"])
+def test_a_window_is_paid_for_with_all_that_it_keeps(how: str) -> None:
+    """It would keep memory beyond the budget, a small one also while the next backward runs."""
+    little, large = tensor([[1.0, 2.0]], requires_grad=True), tensor([[1.0, 2.0]] * 4096, requires_grad=True)
+    with AutogradGraph(budget=1 << 14) as graph:
+        used = little * 1.0
+        if how == "hook":
+            used.register_hook(lambda _: nbgrad.Tensor(torch.ones(1 << 14)[:2].reshape(1, 2)))
+        rows = [used.reshape(2).reshape(1, 2) if how == "reshaped" else used, large * 1.0]
+        ((rows[0] if how == "hook" else nbgrad.cat(rows)) ** 2).sum().backward()
+        recorder = graph.listener.notes.frame
+        assert isinstance(recorder, FrameRecorder)
+        sizes = [data.untyped_storage().nbytes() for data, _ in recorder._kept._held().values()]
+        assert sum(sizes) < 1 << 14
 
 
 def test_a_tensor_changed_in_place_since_is_left_out() -> None:

@@ -100,3 +100,15 @@ def test_what_no_optimizer_holds_any_more_has_no_rate() -> None:
             optimizer.step()
             del optimizer
     assert [text for text in texts(graph) if "learning rate" in text] == []
+
+
+def test_an_optimizer_of_the_users_may_have_no_number_for_a_rate() -> None:
+    class Waiting(optim.Optimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {"lr": None})
+
+        def update(self, params: Any, grads: Any, group: dict[str, Any]) -> None:
+            """Change nothing."""
+
+    net = mlp()
+    assert trained(Waiting(net.parameters()), net) == []
