@@ -1,15 +1,15 @@
 """GradScaler: keeps gradients in half precision from vanishing, by a factor on the loss."""
 
 from collections.abc import Iterable
-from math import inf, sqrt
+from math import sqrt
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.nn.utils import get_total_norm
 
 from nbgrad.core.modes import current, tell_changed
 from nbgrad.core.tensor import Tensor
+from nbgrad.nn.utils.clipping import CLIPPED
 from nbgrad.optim.optimizer import Optimizer
 
 
@@ -57,14 +57,16 @@ class GradScaler(torch.amp.GradScaler):
 
 def _tell_clipped(grads: list[torch.Tensor], inv_scale: torch.Tensor) -> None:
     """Tell whoever observes of the first of ``grads`` if it was clipped, to a bound that is not scaled as they are."""
-    observers = current().observers if grads and grads[0]._version else ()
+    observers = current().observers if grads else ()
+    if not observers or grads[0] not in CLIPPED:
+        return
+    version, bound = CLIPPED[grads[0]]
+    if version != grads[0]._version:
+        return  # not since the backward
+    scale = 1 / inv_scale.item()
     for observer in observers:
-        by = observer.change_since_backward(grads[0]) or ""
-        if not by.startswith("clip_grad"):
-            continue
-        scale = 1 / inv_scale.item()
-        size = get_total_norm(grads, inf if by.startswith("clip_grad_value_") else 2.0)
-        if scale > 1 and size < sqrt(scale):  # one that was multiplied by the factor leaves more
+        by = observer.change_since_backward(grads[0])
+        if by is not None and scale > 1 and bound < sqrt(scale):  # one that was multiplied by the factor is larger
             observer.on_slip(
                 f"{by} bounds gradients that GradScaler has scaled, by {scale:g}, and will divide by that: call its "
                 "unscale_(optimizer) before"

@@ -95,3 +95,24 @@ def test_it_is_no_more_told_of_once_it_is_mended() -> None:
             scaler.update()
             told.append(len(texts(graph)))
     assert told == [1, 0, 0, 0]
+
+
+def by_no_bound(net: nn.Module, scaler: Any) -> None:
+    nn.utils.clip_grad_norm_(net.parameters(), float("inf"))  # to know how long they are
+
+
+@pytest.mark.parametrize("clip", [by_a_scaled_norm, by_a_scaled_value, by_no_bound])
+@pytest.mark.parametrize("bias", [False, True])
+def test_small_gradients_were_not_bounded(clip: Callable[[nn.Module, Any], None], bias: bool) -> None:
+    """As of what has learned: there they are smaller than any bound that is not scaled."""
+    net, x = nn.Linear(2, 1, bias=bias), nbgrad.eye(2)
+    optimizer, scaler = optim.SGD(net.parameters(), lr=0.1), nbgrad.amp.GradScaler("cpu")
+    target = net(x).detach() + 1e-5
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale((net(x) - target).square().mean()).backward()
+            clip(net, scaler)
+            scaler.step(optimizer)
+            scaler.update()
+    assert texts(graph) == []

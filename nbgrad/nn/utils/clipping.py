@@ -5,12 +5,16 @@ from typing import Any
 
 import torch
 from torch.nn.utils import get_total_norm as total_norm_of
+from torch.utils.weak import WeakIdKeyDictionary
 
-from nbgrad.core.modes import tell_changed
+from nbgrad.core.modes import current, tell_changed
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.parameter import check_several
 
 Params = Tensor | Iterable[Tensor]
+
+CLIPPED: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""By the first of gradients that were clipped while somebody observed: torch's version of it then, and the bound."""
 
 
 def clip_grad_norm_(
@@ -80,7 +84,7 @@ def clip_grads_with_norm_(
     grads = _grads(parameters)
     for batch in _batches(grads, foreach):
         torch._foreach_mul_(batch, factor.to(batch[0].device))
-    tell_changed(grads, "clip_grads_with_norm_()")
+    _tell_clipped(grads, "clip_grads_with_norm_()", max_norm)
 
 
 def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None = None) -> None:
@@ -96,7 +100,14 @@ def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None
     for batch in _batches(grads, foreach):
         torch._foreach_clamp_min_(batch, -bound)
         torch._foreach_clamp_max_(batch, bound)
-    tell_changed(grads, "clip_grad_value_()")
+    _tell_clipped(grads, "clip_grad_value_()", bound)
+
+
+def _tell_clipped(grads: list[torch.Tensor], what: str, bound: float) -> None:
+    """Tell whoever observes that ``what`` has clipped ``grads`` to a ``bound``."""
+    if grads and current().observers:
+        CLIPPED[grads[0]] = (grads[0]._version, bound)
+    tell_changed(grads, what)
 
 
 def _listed(parameters: Params) -> list[Tensor]:
