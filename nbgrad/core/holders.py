@@ -47,10 +47,12 @@ class Holders:
     def forgotten(self) -> Iterator[tuple[Any, list[int]]]:
         """Those that clear gradients in a loop and have taken no step, each with the ids of what waits for one.
 
-        Nor has anything else changed a parameter of theirs. Of a class with a step of the user's nobody knows.
+        Nor has anything else changed a parameter of theirs, seen or not. Of a class with a step of the user's nobody
+        knows.
         """
         for one, params in self._held:
             changed = any(memory_of(param.data) in self._changed for param in params.values())
+            changed = changed or one.versions != [param._data._version for param in params.values()]
             if one.cleared < LOOP or changed or not type(one).step.__module__.startswith("nbgrad."):
                 continue
             waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in params]

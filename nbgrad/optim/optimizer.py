@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from nbgrad.core.base import raw_of
+from nbgrad.core.holders import LOOP
 from nbgrad.core.modes import current, enable_grad
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import OPTIMIZERS
@@ -32,6 +33,7 @@ class Optimizer(torch.optim.Optimizer):
         param_groups: the groups with all their settings; change ``param_groups[0]["lr"]`` to change a learning rate.
         state: what is remembered about each parameter, such as its momentum.
         cleared: how often gradients were cleared since the last step.
+        versions: torch's versions of the parameters when a loop that clears them and takes no step had begun.
 
     Raises:
         ValueError: there are no parameters, a parameter is in two groups, or it was computed and cannot be changed.
@@ -42,6 +44,7 @@ class Optimizer(torch.optim.Optimizer):
     state: Any  # by Tensor, where torch's is by torch.Tensor
     param_groups: list[dict[str, Any]]
     cleared: int = 0
+    versions: tuple[int, ...] | list[int] = ()
     _event: ClassVar[str]
     """What observers hear that a step is."""
 
@@ -115,6 +118,8 @@ class Optimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradient of every parameter, or fill it with zeros in place with ``set_to_none=False``."""
         self.cleared += 1
+        if self.cleared == LOOP - 1:  # no loop that steps comes here
+            self.versions = [param._data._version for param in self._all_params()]
         grads = []
         for param in self._all_params():
             if set_to_none:

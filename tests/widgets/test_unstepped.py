@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import torch
 
 import nbgrad
 from nbgrad import nn, optim
@@ -163,3 +164,23 @@ def test_lbfgs_clears_in_its_closure() -> None:
         optimizer.step(closure)
     assert texts(graph) == []
     assert optimizer.cleared == 0
+
+
+def by_raw_data(optimizer: optim.Optimizer, net: nn.Module) -> None:
+    for param in net.parameters():
+        param.data.add_(param.grad.data, alpha=-0.1)
+
+
+def by_torchs_optimizer(optimizer: optim.Optimizer, net: nn.Module) -> None:
+    raw = [param.data for param in net.parameters()]
+    for held, param in zip(raw, net.parameters(), strict=True):
+        held.grad = param.grad.data
+    torch.optim.SGD(raw, lr=0.1).step()
+
+
+@pytest.mark.parametrize("change", [by_raw_data, by_torchs_optimizer])
+@pytest.mark.parametrize("steps", [3, 4, 5])
+def test_parameters_that_are_changed_unseen_learn(
+    change: Callable[[optim.Optimizer, nn.Module], None], steps: int
+) -> None:
+    assert looped(steps, change) == []
