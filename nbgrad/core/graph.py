@@ -271,8 +271,8 @@ class AutogradGraph(Queries):
 
     def _make_paths(self) -> Paths:
         heard, changed = self.listener, self.listener.changes.memories()
-        facts = (heard.ops, heard.outer, heard.constants, heard.uses, changed, heard.backwards, heard.history)
-        return Paths.of(*facts)
+        made = (heard.ops, heard.outer, heard.constants)
+        return Paths.of(*made, heard.uses, changed, heard.backwards, heard.history, heard.before_last)
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)

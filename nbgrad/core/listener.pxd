@@ -21,7 +21,7 @@ cdef class Listener(Observer):
     cdef public dict constants
     cdef public Py_ssize_t _ask
     cdef public long long _at_last
-    cdef public long long _before_last
+    cdef public long long before_last
     cdef public long long _latest
     cdef public Py_ssize_t backwards
     cdef public object failure

@@ -53,6 +53,7 @@ class Listener(Observer):
 
     Attributes:
         closed: whether it listens no more: a task that began inside the graph may outlive it.
+        before_last: the id of the op that ran last when the last backward but one ended.
     """
 
     def __init__(self, name: str, *, watch: bool, budget: int, history: int) -> None:
@@ -73,7 +74,7 @@ class Listener(Observer):
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
         self._limit = 256  # of a short program every op is known, also one whose result is gone
         # The op that ran last, that at the end of the last backward, and that at the end of the one before it.
-        self._latest = self._at_last = self._before_last = 0
+        self._latest = self._at_last = self.before_last = 0
         self.running: FrameRecorder | None = None
         self.backwards = 0
         self.failure: Failure | None = None
@@ -153,7 +154,7 @@ class Listener(Observer):
     def _sweep(self) -> None:
         """Drop the facts of ops whose results are gone, but for fresh ones and those that the last backward reached."""
         notes, shown = self.notes, self._reached(self.notes.roots)
-        fresh = self._before_last if len(self.ops) < _FRESH + 4 * len(shown) else maxsize
+        fresh = self.before_last if len(self.ops) < _FRESH + 4 * len(shown) else maxsize
         ops: dict[int, Ran] = {}
         used: set[Any] = set()
         for id, ran in self.ops.items():
@@ -320,7 +321,7 @@ class Listener(Observer):
         if self.running is None:
             return
         self.uses.reached = self.running.arrived
-        self._before_last, self._at_last = self._at_last, self._latest
+        self.before_last, self._at_last = self._at_last, self._latest
         self.backwards += 1
         self.changes.backwards += 1
         ended, before = self.running, self.notes.frame

@@ -116,6 +116,7 @@ class Paths:
         changed: where the memory of tensors is that were changed in place, and after how many backwards.
         backwards: how many ran.
         history: which of them gave a gradient to what.
+        latest: the ops with larger ids ran since the last backward but one.
     """
 
     @classmethod
@@ -128,6 +129,7 @@ class Paths:
         changed: dict[int, int],
         backwards: int,
         history: HistoryRecorder,
+        latest: int,
     ) -> Self:
         """Those of a graph: its ops, what no op in it made, and its constants by their memory."""
         facts = {
@@ -136,7 +138,7 @@ class Paths:
         }
         tensors = {id: record._thing for id, record in outer.items()}
         tensors.update({id: raw for raw, id in constants.values() if isinstance(raw(), torch.Tensor)})
-        return cls(facts, tensors, uses, changed, backwards, history)
+        return cls(facts, tensors, uses, changed, backwards, history, latest)
 
     def __init__(
         self,
@@ -146,6 +148,7 @@ class Paths:
         changed: dict[int, int],
         backwards: int,
         history: HistoryRecorder,
+        latest: int,
     ) -> None:
         self._facts = facts
         self._reached = set(uses.reached)
@@ -160,6 +163,7 @@ class Paths:
         self._idle = {key: number for key, (held, number) in uses.idled.items() if held() is not None}
         self._backwards = backwards
         self._history = history
+        self._latest = latest
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
         for id, fact in facts.items():
@@ -312,7 +316,8 @@ class Paths:
         """What cut off the result of ``seq``: of several the first behind which something was made for the loss."""
         found = [] if seq in self._reached else self._cuts.get(seq, [])
         # What a function of nbgrad's looked at besides is no end where it made something of the same tensor.
-        found = [cut for cut in found if not (cut.inside and seq in self._consumers)]
+        used = any(id > self._latest for id in self._consumers.get(seq, ()))
+        found = [cut for cut in found if not (cut.inside and used)]
         return next((cut for cut in found if self._leads_on(cut)), found[0] if found else None)
 
     def _leads_on(self, cut: Cut) -> bool:

@@ -125,19 +125,31 @@ def test_what_was_trained_first_may_be_left_alone() -> None:
             assert texts(graph) == []
 
 
-def by_detach(hidden: nbgrad.Tensor) -> nbgrad.Tensor:
-    return hidden.detach()
+def by_detach(body: nn.Module) -> nbgrad.Tensor:
+    return body(nbgrad.ones(3, 2)).detach()
 
 
-def by_rounding(hidden: nbgrad.Tensor) -> nbgrad.Tensor:
-    return (hidden > 0).float()
+def by_rounding(body: nn.Module) -> nbgrad.Tensor:
+    return (body(nbgrad.ones(3, 2)) > 0).float()
+
+
+def by_no_grad(body: nn.Module) -> nbgrad.Tensor:
+    with nbgrad.no_grad():
+        return body(nbgrad.ones(3, 2))
+
+
+WHERE = {
+    by_detach: "return body(nbgrad.ones(3, 2)).detach()",
+    by_rounding: "return (body(nbgrad.ones(3, 2)) > 0).float()",
+    by_no_grad: "return body(nbgrad.ones(3, 2))",
+}
 
 
 @pytest.mark.parametrize("set_to_none", [True, False])
-@pytest.mark.parametrize("cut", [by_detach, by_rounding])
+@pytest.mark.parametrize("cut", [by_detach, by_rounding, by_no_grad])
 @pytest.mark.parametrize("several", [False, True])
 def test_what_is_cut_off_after_some_steps_is_said_to_get_none(
-    cut: Callable[[nbgrad.Tensor], nbgrad.Tensor], set_to_none: bool, several: bool
+    cut: Callable[[nn.Module], nbgrad.Tensor], set_to_none: bool, several: bool
 ) -> None:
     """Once that has lasted longer than it had learned; to step with a gradient of zeros is no learning."""
     body, head = nn.Linear(2, 4), nn.Linear(4, 1)
@@ -148,14 +160,15 @@ def test_what_is_cut_off_after_some_steps_is_said_to_get_none(
         for step in range(20):
             for optimizer in optimizers:
                 optimizer.zero_grad(set_to_none)
-            hidden = body(nbgrad.ones(3, 2))
-            head(hidden if step < 5 else cut(hidden)).square().mean().backward()
+            hidden = body(nbgrad.ones(3, 2)) if step < 5 else cut(body)
+            head(hidden).square().mean().backward()
             for optimizer in optimizers:
                 optimizer.step()
             told.append(texts(graph))
     assert told[:10] == [[]] * 10
     for (text,) in told[10:]:
-        assert text.startswith("The last backward gave no gradient to Linear.weight (4, 2), Linear.bias (4,): the res")
+        assert text.startswith("The last backward gave no gradient to Linear.weight (4, 2), Linear.bias (4,): ")
+        assert f"`{WHERE[cut]}`" in text
 
 
 def test_an_optimizer_may_hold_what_has_no_shape_yet() -> None:
