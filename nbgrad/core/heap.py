@@ -14,7 +14,7 @@ LARGEST = 32 << 20
 
 
 def keep_freed() -> None:
-    """Have up to 64 MiB of freed memory kept for what comes next.
+    """Have freed memory kept for what comes next: up to 64 MiB at the end of the heap, and what is between used blocks.
 
     The block is never written to, so it takes no memory. Where MALLOC_TRIM_THRESHOLD_ or MALLOC_MMAP_THRESHOLD_ is set,
     or another allocator is in use, nothing changes.
