@@ -10,6 +10,11 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import Description
 
 
+def texts(graph: nbgrad.AutogradGraph) -> list[str]:
+    """What the findings of a graph's picture say."""
+    return [problem["text"] for problem in describe(graph)["problems"]]
+
+
 class Block(nn.Module):
     """A residual block with a fan-out."""
 

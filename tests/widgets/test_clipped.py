@@ -8,11 +8,7 @@ import pytest
 
 import nbgrad
 from nbgrad import nn, optim
-from nbgrad.widgets.describe import describe
-
-
-def texts(graph: nbgrad.AutogradGraph) -> list[str]:
-    return [problem["text"] for problem in describe(graph)["problems"]]
+from tests.widgets.graphs import texts
 
 
 def trained(

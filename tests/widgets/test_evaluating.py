@@ -2,7 +2,7 @@
 
 import nbgrad
 from nbgrad import nn, optim
-from nbgrad.widgets.describe import describe
+from tests.widgets.graphs import texts
 
 
 def model() -> nn.Sequential:
@@ -18,10 +18,6 @@ def trained(net: nn.Sequential) -> nbgrad.AutogradGraph:
             net(nbgrad.randn(16, 4)).square().mean().backward()
             optimizer.step()
     return graph
-
-
-def texts(graph: nbgrad.AutogradGraph) -> list[str]:
-    return [problem["text"] for problem in describe(graph)["problems"]]
 
 
 def test_a_model_that_learns_in_eval_mode_is_told_of_once() -> None:

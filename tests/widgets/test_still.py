@@ -9,11 +9,7 @@ import torch
 import nbgrad
 from nbgrad import nn, optim
 from nbgrad.optim.lr_scheduler import CosineAnnealingLR, LambdaLR
-from nbgrad.widgets.describe import describe
-
-
-def texts(graph: nbgrad.AutogradGraph) -> list[str]:
-    return [problem["text"] for problem in describe(graph)["problems"]]
+from tests.widgets.graphs import texts
 
 
 def mlp(dtype: torch.dtype = torch.float32) -> nn.Sequential:

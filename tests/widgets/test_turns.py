@@ -8,11 +8,7 @@ import torch
 import nbgrad
 from nbgrad import nn, optim
 from nbgrad.nn.functional import mse_loss
-from nbgrad.widgets.describe import describe
-
-
-def texts(graph: nbgrad.AutogradGraph) -> list[str]:
-    return [problem["text"] for problem in describe(graph)["problems"]]
+from tests.widgets.graphs import texts
 
 
 def mlp(inputs: int = 2, outputs: int = 1) -> nn.Sequential:

@@ -10,6 +10,7 @@ import pytest
 import nbgrad
 from nbgrad import nn, optim
 from nbgrad.widgets.describe import describe
+from tests.widgets.graphs import texts
 
 
 class Net(nn.Module):
@@ -19,10 +20,6 @@ class Net(nn.Module):
 
     def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
         return self.fc2(self.fc1(x).tanh())
-
-
-def texts(graph: nbgrad.AutogradGraph) -> list[str]:
-    return [problem["text"] for problem in describe(graph)["problems"]]
 
 
 TOLD = "got a gradient, but no optimizer holds it: give it to one, or freeze it with requires_grad_(False)"
