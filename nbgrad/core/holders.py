@@ -1,6 +1,7 @@
 """The optimizers that hold what a backward reached: which took a step, which were forgotten, and how far they go."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -26,10 +27,15 @@ class Holders:
     def __init__(self, learning: Mapping[int, Tensor], changed: dict[int, int], idle: dict[int, int]) -> None:
         self._learning = learning
         self._reached = {id(one) for one in learning.values()}
-        self._held = [(one, {id(param): param for param in _params(one)}) for one in OPTIMIZERS]
-        self._steps = [_last_step(list(params.values()), changed, idle) for _, params in self._held]
+        self._held = [(one, {id(param): param for param in one._all_params()}) for one in OPTIMIZERS]
         self._at_work = [params for _, params in self._held if not self._reached.isdisjoint(params)]
         self._changed = changed
+        self._idle = idle
+
+    @cached_property
+    def _steps(self) -> list[int]:
+        """After how many backwards each of them stepped last."""
+        return [_last_step(list(params.values()), self._changed, self._idle) for _, params in self._held]
 
     def hold(self, tensor: Tensor) -> bool:
         """Whether one of them holds ``tensor``."""
@@ -51,9 +57,11 @@ class Holders:
         knows.
         """
         for one, params in self._held:
-            changed = any(memory_of(param.data) in self._changed for param in params.values())
-            changed = changed or one.versions != [param._data._version for param in params.values()]
-            if one.cleared < LOOP or changed or not type(one).step.__module__.startswith("nbgrad."):
+            if one.cleared < LOOP or not type(one).step.__module__.startswith("nbgrad."):
+                continue
+            data = [param._data for param in params.values()]
+            unseen = one.versions != [each._version for each in data]
+            if unseen or any(memory_of(each) in self._changed for each in data):
                 continue
             waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in params]
             if waiting:
@@ -74,8 +82,9 @@ class Holders:
         return max([(name, float(rate)) for name, rate in rates], key=lambda one: one[1])
 
 
-def _params(optimizer: Any) -> list[Tensor]:
-    return [param for group in optimizer.param_groups for param in group["params"]]
+def optimized() -> set[int]:
+    """The ids, as of objects, of the parameters that some optimizer holds."""
+    return {id(param) for optimizer in OPTIMIZERS for param in optimizer._all_params()}
 
 
 def _last_step(params: list[Tensor], changed: dict[int, int], idle: dict[int, int]) -> int:

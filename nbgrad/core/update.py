@@ -18,11 +18,6 @@ OPTIMIZERS: "WeakSet[Any]" = WeakSet()
 """Every optimizer that exists."""
 
 
-def optimized() -> set[int]:
-    """The ids, as of objects, of the parameters that some optimizer holds."""
-    return {id(one) for optimizer in OPTIMIZERS for group in optimizer.param_groups for one in group["params"]}
-
-
 class Update(NamedTuple):
     """What the optimizers changed after a backward.
 

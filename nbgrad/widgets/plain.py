@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from nbgrad.core.holders import optimized
 from nbgrad.core.node import record_id
 from nbgrad.core.scopes import ModuleScope, Scope, outwards, path_below
-from nbgrad.core.update import optimized
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter
 from nbgrad.widgets.facts import Fact
