@@ -1,5 +1,6 @@
 cimport cython
 from nbgrad.core.base cimport raw_of
+from nbgrad.core.sizes cimport held_by
 
 cdef long long _SMALL_BYTES
 cdef long long _OBJECT

@@ -51,7 +51,7 @@ class Values:
         size = _nbytes(data)
         if size < 0:
             return
-        if data._base is not None and data.untyped_storage().nbytes() > 2 * size + _OBJECT:
+        if held_by(data, size) > 2 * size + _OBJECT:
             data = data.clone()
         self._held[id] = (data, data._version, size + _OBJECT)
         self._room -= size + _OBJECT

@@ -316,9 +316,11 @@ class Paths:
         """What cut off the result of ``seq``: of several the first behind which something was made for the loss."""
         found = [] if seq in self._reached else self._cuts.get(seq, [])
         # What a function of nbgrad's looked at besides is no end where it made something of the same tensor.
-        used = any(id > self._latest for id in self._consumers.get(seq, ()))
-        found = [cut for cut in found if not (cut.inside and used)]
+        found = [cut for cut in found if not (cut.inside and self._used_lately(seq))]
         return next((cut for cut in found if self._leads_on(cut)), found[0] if found else None)
+
+    def _used_lately(self, seq: int) -> bool:
+        return any(id > self._latest for id in self._consumers.get(seq, ()))
 
     def _leads_on(self, cut: Cut) -> bool:
         """Whether a constant that was computed behind ``cut`` leads to the loss."""
