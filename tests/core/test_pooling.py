@@ -49,6 +49,44 @@ def test_a_call_means_what_it_means_in_torch(name: str, how: str) -> None:
     torch.testing.assert_close(ours.grad.data, theirs.grad)
 
 
+LARGEST: dict[str, Callable[[Any, Any], Any]] = {
+    "max_pool1d": lambda lib, x: lib.max_pool1d(x.flatten(-2), 2, return_indices=True),
+    "max_pool2d": lambda lib, x: lib.max_pool2d(x, 2, return_indices=True),
+    "max_pool2d padded": lambda lib, x: lib.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
+    "max_pool2d dilated": lambda lib, x: lib.max_pool2d(x, (3, 2), 1, 0, 2, return_indices=True),
+    "max_pool3d": lambda lib, x: lib.max_pool3d(x.unflatten(-2, (3, -1)), 3, 2, 1, return_indices=True),
+    "adaptive_max_pool2d": lambda lib, x: lib.adaptive_max_pool2d(x, (5, 1), return_indices=True),
+    "adaptive_max_pool2d to a point": lambda lib, x: lib.adaptive_max_pool2d(x, 1, return_indices=True),
+}
+"""Of the rows of the largest those that copy a large input, for torch's kernels are quicker on another layout."""
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda x: x,
+    "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "transposed": lambda x: x.transpose(2, 3),
+    "few channels": lambda x: x[:, :1].contiguous(),
+    "no batch": lambda x: x[0],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", LARGEST)
+def test_of_many_channels_the_largest_is_torchs_to_the_bit(name: str, dtype: torch.dtype, layout: str) -> None:
+    """Values, places, strides and gradients; of ties, NaN and a window of -inf torch takes one by its order."""
+    raw = torch.randint(-3, 4, (2, 18, 24, 24), generator=torch.Generator().manual_seed(0)).to(dtype)
+    raw[0, 3, :8], raw[1, 4, 2, 3:5], raw[1, 5, 4:8, 4:8] = -torch.inf, torch.nan, torch.nan
+    call, laid_out = LARGEST[name], LAYOUTS[layout](raw)
+    theirs, ours = laid_out.clone().requires_grad_(), nbgrad.tensor(laid_out, requires_grad=True)
+    expected, got = call(functional, theirs), call(ops, ours)
+    for one, other in zip(expected, got, strict=True):
+        torch.testing.assert_close(other.data, one.detach(), rtol=0, atol=0, equal_nan=True, check_stride=True)
+    expected[0].sum().backward()
+    got[0].sum().backward()
+    assert ours.grad is not None
+    torch.testing.assert_close(ours.grad.data, theirs.grad, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("rank", [2, 3])
 def test_fractional_windows_are_at_torchs_places(rank: int) -> None:
     x = double(1, 2, *(6,) * rank)
