@@ -39,9 +39,15 @@ def pow(a, b):
     return torch.pow(a, b)
 
 
+_SQUARED = 2
+"""The commonest power: errors, variances, norms."""
+
+
 @pow.rule("a", r"\bar{y} \odot b \odot a^{b - 1}")
 def _(g, a, b):
     if isinstance(b, int | float | complex):
+        if b == _SQUARED:
+            return (g * a).mul_(2)  # half the time of the formula, and the same to the bit
         return g * (b * a ** (b - 1)) if b != 0 else flat(g)
     return where(b == 0, 0.0, g * (b * a ** (b - 1)))
 

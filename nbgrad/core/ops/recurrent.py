@@ -175,7 +175,7 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         weights = (w_ih, w_hh, *(w_ih.new_zeros(len(w_ih)) if b is None else b for b in (b_ih, b_hh)))
         settings = (reverse, (), _LSTM, cx.shape[1], 1, b_ih is not None, False, False, True)
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
-        return out, h.reshape(hx.shape), c.reshape(cx.shape), workspace, cx.new_empty(0)
+        return out, h.reshape_as(hx), c.reshape_as(cx), workspace, cx.new_empty(0)
     hx, cx = own(hx), own(cx)
     gates = _linear(input, w_ih, b_ih)
     out, cells = [gates] * len(gates), [gates] * len(gates)
@@ -240,7 +240,7 @@ def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
     arguments = (input, *weights, hx, cx, out, h, c, *arrived, *settings)
     of_input, of_ih, of_hh, of_b, of_c, of_hx, of_cx = aten.mkldnn_rnn_layer_backward(*arguments, workspace)
     of_biases = (None, None) if biases[0] is None else (of_b, of_c)
-    return of_input, of_hx.reshape(hx.shape), of_cx.reshape(cx.shape), of_ih, of_hh, *of_biases
+    return of_input, of_hx.reshape_as(hx), of_cx.reshape_as(cx), of_ih, of_hh, *of_biases
 
 
 def _added_up(gradients, states):
