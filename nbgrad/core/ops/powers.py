@@ -47,7 +47,7 @@ _SQUARED = 2
 def _(g, a, b):
     if isinstance(b, int | float | complex):
         if b == _SQUARED:
-            return (g * a).mul_(2)  # half the time of the formula, and the same to the bit
+            return (g * a).mul_(2)  # half the time of the formula; to double a number rounds nothing
         return g * (b * a ** (b - 1)) if b != 0 else flat(g)
     return where(b == 0, 0.0, g * (b * a ** (b - 1)))
 
