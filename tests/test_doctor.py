@@ -25,7 +25,17 @@ def test_a_sound_installation_is_well(capsys: pytest.CaptureFixture[str]) -> Non
     assert findings["nbgrad"][1].startswith(__version__)
     assert findings["gradient"][1] == "of x^2 is 2x"
     assert "graphviz" in findings["drawing"][1]
-    assert {"torch", "core", "devices", "ipywidgets", "anywidget", "jupyterlab", "notebook", "dot"} <= findings.keys()
+    assert {
+        "torch",
+        "core",
+        "devices",
+        "products",
+        "ipywidgets",
+        "anywidget",
+        "jupyterlab",
+        "notebook",
+        "dot",
+    } <= findings.keys()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import torch
 
+from nbgrad.core import products
 from nbgrad.core.op import op
 from nbgrad.core.ops.einsum import einsum
 from nbgrad.core.samples import Make, Sample
@@ -33,7 +34,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
     Shapes: (n, k) and (k, m), input broadcasts to (n, m). Raises RuntimeError where they do not fit.
     """
-    return torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return products.addmm(input, mat1, mat2, beta, alpha)
 
 
 @addmm.rule("input", r"\beta \bar{y}")
@@ -43,12 +44,12 @@ def _(g, beta):
 
 @addmm.rule("mat1", r"\alpha \bar{y}\,B^{\top}")
 def _(g, mat2, alpha):
-    return _scaled(g @ mat2.transpose(0, 1), alpha)
+    return _scaled(products.product(g, mat2.transpose(0, 1)), alpha)
 
 
 @addmm.rule("mat2", r"\alpha A^{\top}\,\bar{y}")
 def _(g, mat1, alpha):
-    return _scaled(mat1.transpose(0, 1) @ g, alpha)
+    return _scaled(products.product(mat1.transpose(0, 1), g), alpha)
 
 
 def _batches(make: Make):

@@ -4,6 +4,7 @@ from math import prod
 
 import torch
 
+from nbgrad.core import products
 from nbgrad.core.broadcast import reduction
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.casting import as_one
@@ -47,8 +48,8 @@ def matmul(a, b):
     the inner sizes differ.
     """
     if not _scattered(a, b):
-        return torch.matmul(a, b)
-    return torch.mm(_rows(a), b).reshape(*a.shape[:-1], b.shape[-1])
+        return products.product(a, b)
+    return products.mm(_rows(a), b).reshape(*a.shape[:-1], b.shape[-1])
 
 
 @matmul.rule("a", r"\bar{y}\,b^{\top}")
@@ -67,7 +68,7 @@ def _(g, a, b_shape):
     if len(b_shape) == 1:
         return (a.transpose(-2, -1) @ g.unsqueeze(-1)).squeeze(-1)
     if len(b_shape) == 2:  # one product over the whole batch, instead of one for each and their sum
-        return _rows(a).transpose(0, 1) @ _rows(g)
+        return products.product(_rows(a).transpose(0, 1), _rows(g))
     return a.transpose(-2, -1) @ g
 
 
@@ -83,17 +84,17 @@ def mm(input, mat2):
 
     Shapes: (n, k) and (k, m) give (n, m). Raises RuntimeError for anything but matrices that fit.
     """
-    return torch.mm(input, mat2)
+    return products.mm(input, mat2)
 
 
 @mm.rule("input", r"\bar{y}\,B^{\top}")
 def _(g, mat2):
-    return g @ mat2.transpose(0, 1)
+    return products.product(g, mat2.transpose(0, 1))
 
 
 @mm.rule("mat2", r"A^{\top}\,\bar{y}")
 def _(g, input):
-    return input.transpose(0, 1) @ g
+    return products.product(input.transpose(0, 1), g)
 
 
 def _two_batches(make: Make):
@@ -330,8 +331,8 @@ def linear(input, weight, bias=None):
     Shapes: input (..., in), weight (out, in), bias (out,) give (..., out). Raises RuntimeError where ``in`` differs.
     """
     if not _scattered(input, weight):
-        return torch.nn.functional.linear(input, weight, bias)
-    rows = torch.nn.functional.linear(_rows(input), weight, bias)
+        return products.linear(input, weight, bias)
+    rows = products.linear(_rows(input), weight, bias)
     return rows.reshape(*input.shape[:-1], len(weight))
 
 
@@ -342,7 +343,7 @@ def _(g, weight):
 
 @linear.rule("weight", r"\bar{y}^{\top}\,x")
 def _(g, input):
-    return _rows(g).transpose(0, 1) @ _rows(input)
+    return products.product(_rows(g).transpose(0, 1), _rows(input))
 
 
 @linear.rule("bias", r"\bar{y}")

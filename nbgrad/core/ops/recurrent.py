@@ -23,10 +23,9 @@ from nbgrad.core.ops.steps import (
     own,
     weight_gradients,
 )
+from nbgrad.core.products import linear, product
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
-
-_linear = torch.nn.functional.linear
 
 _LSTM = 2
 """The number that torch's kernels know it by."""
@@ -85,10 +84,10 @@ def _simple(kind, formula):
     activate, slope = SIMPLE[kind]
 
     def layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
-        gates = _linear(input, w_ih, b_ih)
+        gates = linear(input, w_ih, b_ih)
         out = [gates] * len(gates)
         for step in _order(len(gates), reverse):
-            hx = out[step] = activate(_linear(hx, w_hh, b_hh).add_(gates[step]))
+            hx = out[step] = activate(linear(hx, w_hh, b_hh).add_(gates[step]))
         return torch.stack(out), hx.clone()
 
     layer.__name__ = f"rnn_{kind}_layer"
@@ -124,10 +123,10 @@ def _simple(kind, formula):
         for step in reversed(_order(len(hidden), reverse)):
             g = total(None if g_out is None else g_out[step], g)
             made[step] = slope(g, hidden[step])
-            g = made[step] @ w_hh.conj()
+            g = product(made[step], w_hh.conj())
         made = stack(made)
         of_weights = _weight_gradients(made, made, input, stack(before), b_ih_shape)
-        return (made @ w_ih.conj() if needed[0] else None), g, *of_weights
+        return (product(made, w_ih.conj()) if needed[0] else None), g, *of_weights
 
     return row
 
@@ -177,13 +176,13 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
         return out, h.reshape_as(hx), c.reshape_as(cx), workspace, cx.new_empty(0)
     hx, cx = own(hx), own(cx)
-    gates = _linear(input, w_ih, b_ih)
+    gates = linear(input, w_ih, b_ih)
     out, cells = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
         here = gates[step]
-        hx, cells[step] = lstm_ahead(_linear(hx, w_hh, b_hh).add_(here), cx, here)[:2]
+        hx, cells[step] = lstm_ahead(linear(hx, w_hh, b_hh).add_(here), cx, here)[:2]
         cx = cells[step]
-        hx = out[step] = hx if w_hr is None else _linear(hx, w_hr)
+        hx = out[step] = hx if w_hr is None else linear(hx, w_hr)
     return torch.stack(out), hx.clone(), cx.clone(), gates, torch.stack(cells)
 
 
@@ -214,11 +213,11 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
             of_h = alike(of_h, w_hr) @ w_hr.conj()
         made[step], of_c = lstm_back(of_h, g_c, parts, bent, cells_before[step])
         shown[step] = parts[3] * bent if w_hr is not None else None
-        g_h, g_c = made[step] @ w_hh.conj(), of_c * parts[1].conj()
+        g_h, g_c = product(made[step], w_hh.conj()), of_c * parts[1].conj()
     made = stack(made)
     of_weights = _weight_gradients(made, made, input, stack(before), b_ih)
     of_hr = _added_up(of_out, shown) if w_hr is not None and needed[7] else None
-    return (made @ w_ih.conj() if needed[0] else None), g_h, g_c, *of_weights, of_hr
+    return (product(made, w_ih.conj()) if needed[0] else None), g_h, g_c, *of_weights, of_hr
 
 
 def _by_onednn(input, w_hr):
@@ -245,7 +244,8 @@ def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
 
 def _added_up(gradients, states):
     """The gradient of a projection: the products over all steps, some of whose outputs may have no gradient."""
-    return total(*(None if g is None else g.t() @ alike(y, g).conj() for g, y in zip(gradients, states, strict=True)))
+    pairs = zip(gradients, states, strict=True)
+    return total(*(None if g is None else product(g.t(), alike(y, g).conj()) for g, y in pairs))
 
 
 def _lstm_states(input, hx, cx, out, weights, reverse):
@@ -288,10 +288,10 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
 
     Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
     """
-    hx, gates = own(hx), _linear(input, w_ih, b_ih)
+    hx, gates = own(hx), linear(input, w_ih, b_ih)
     out, shown = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
-        hx, shown[step] = gru_ahead(gates[step], _linear(hx, w_hh, b_hh), hx)
+        hx, shown[step] = gru_ahead(gates[step], linear(hx, w_hh, b_hh), hx)
         out[step] = hx
     return torch.stack(out), hx.clone(), gates, torch.stack(shown)
 
@@ -315,7 +315,7 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
         of_h = total(None if g_out is None else g_out[step], g_h)
         parts = gates[step].chunk(3, 1)
         of_inputs[step], of_hidden[step], kept = gru_back(of_h, parts, shown[step], before[step])
-        g_h = of_hidden[step] @ w_hh.conj() + kept
+        g_h = product(of_hidden[step], w_hh.conj()) + kept
     of_inputs, of_hidden = stack(of_inputs), stack(of_hidden)
     of_weights = _weight_gradients(of_inputs, of_hidden, input, stack(before), b_ih)
-    return (of_inputs @ w_ih.conj() if needed[0] else None), g_h, *of_weights
+    return (product(of_inputs, w_ih.conj()) if needed[0] else None), g_h, *of_weights

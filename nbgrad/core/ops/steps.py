@@ -13,10 +13,9 @@ from nbgrad.core.ops.activation import sigmoid, sigmoid_backward, tanh, tanh_bac
 from nbgrad.core.ops.joining import cat
 from nbgrad.core.ops.joint import total
 from nbgrad.core.ops.rectifier import threshold_backward
+from nbgrad.core.products import linear, product
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
-
-_linear = torch.nn.functional.linear
 
 SIMPLE: dict[str, tuple[Any, Any]] = {
     "tanh": (torch.tanh, tanh_backward),
@@ -54,8 +53,13 @@ def _steps(gates, states):
 def weight_gradients(of_inputs, of_hidden, input, hx, biases):
     """The gradients of the weights from those of the gates before their activations, each (N, gates)."""
     i, h = of_inputs.transpose(0, 1), of_hidden.transpose(0, 1)
-    w_ih, w_hh = i @ input.conj(), h @ alike(hx, h).conj()
+    w_ih, w_hh = product(i, input.conj()), product(h, alike(hx, h).conj())
     return w_ih, w_hh, *((of_inputs.sum(0), of_hidden.sum(0)) if biases is not None else (None, None))
+
+
+def _products(made, weights, needed):
+    """The gradients of input and state from that of the gates, those that are needed."""
+    return [product(made, w.conj()) if wanted else None for w, wanted in zip(weights, needed, strict=False)]
 
 
 def _summed(input, hx, w_ih, w_hh, b_ih, b_hh):
@@ -69,7 +73,7 @@ def _simple(kind, formula):
     activate, slope = SIMPLE[kind]
 
     def step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-        return activate(_linear(hx, w_hh, b_hh).add_(_linear(input, w_ih, b_ih)))
+        return activate(linear(hx, w_hh, b_hh).add_(linear(input, w_ih, b_ih)))
 
     step.__name__ = f"rnn_{kind}_step"
     step.__doc__ = f"""One step of a recurrent network with {kind}: see rnn_{kind}_layer (Elman 1990).
@@ -89,7 +93,7 @@ def _simple(kind, formula):
     )
     def _(g, needed, input, hx, w_ih, w_hh, b_ih_shape, out):
         made = slope(g, out)
-        of_states = (made @ w.conj() if wanted else None for w, wanted in zip((w_ih, w_hh), needed, strict=False))
+        of_states = _products(made, (w_ih, w_hh), needed)
         return *of_states, *weight_gradients(made, made, input, hx, b_ih_shape)
 
     return row
@@ -138,7 +142,7 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Shapes: input (N, I), hx and cx (N, H), w_ih (4 H, I), w_hh (4 H, H), biases (4 H,); outputs (N, H) and (N, H).
     """
-    return lstm_ahead(_linear(own(hx), w_hh, b_hh).add_(_linear(input, w_ih, b_ih)), own(cx))
+    return lstm_ahead(linear(own(hx), w_hh, b_hh).add_(linear(input, w_ih, b_ih)), own(cx))
 
 
 @lstm_step.joint_rule(
@@ -159,7 +163,7 @@ def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     else:
         i, f, g, o = gates.chunk(4, 1)
     made, of_c = lstm_back(g_h, g_c, (i, f, g, o), shown, cx)
-    of_input, of_hx = (made @ w.conj() if wanted else None for w, wanted in zip((w_ih, w_hh), needed, strict=False))
+    of_input, of_hx = _products(made, (w_ih, w_hh), needed)
     of_cx = of_c * f.conj() if needed[2] else None
     return of_input, of_hx, of_cx, *weight_gradients(made, made, input, hx, b_ih)
 
@@ -205,8 +209,8 @@ def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Shapes: input (N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); output (N, H).
     """
-    hx, gates = own(hx), _linear(input, w_ih, b_ih)
-    h, shown = gru_ahead(gates, _linear(hx, w_hh, b_hh), hx)
+    hx, gates = own(hx), linear(input, w_ih, b_ih)
+    h, shown = gru_ahead(gates, linear(hx, w_hh, b_hh), hx)
     return h, gates, shown
 
 
@@ -224,6 +228,6 @@ def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     else:
         gates = gates.chunk(3, 1)
     of_inputs, of_hidden, kept = gru_back(g, gates, shown, hx)
-    of_input = of_inputs @ w_ih.conj() if needed[0] else None
-    of_hx = of_hidden @ w_hh.conj() + kept if needed[1] else None
+    of_input = product(of_inputs, w_ih.conj()) if needed[0] else None
+    of_hx = product(of_hidden, w_hh.conj()) + kept if needed[1] else None
     return of_input, of_hx, *weight_gradients(of_inputs, of_hidden, input, hx, b_ih)

@@ -1,0 +1,134 @@
+"""Which of torch's libraries multiplies two large matrices.
+
+torch hands a product of float32 to MKL, which on AMD's processors with AVX-512 uses half of what they can do. oneDNN,
+which torch brings along for convolutions, takes 0.25 to 0.8 of the time there (docs/performance.md). What chooses is
+the processor and the shapes, never a trial, so numbers are the same in every run. ``torch.backends.mkldnn.enabled =
+False`` leaves every product to MKL, as torch does: the two differ in last digits.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_functional = torch.nn.functional
+
+_LEAST = 1 << 24
+"""Products of fewer multiplications are torch's, to the bit, as all are in the networks of a lesson."""
+
+_NARROW = 16
+"""With fewer rows or columns the time goes into reading a matrix, in either library, and a copy of it costs more."""
+
+_MANY = _LEAST * _NARROW
+"""Where the sizes of both factors, multiplied, are fewer than that, nothing more is asked."""
+
+_COPIED = 128
+"""A first factor that lies column by column is copied: it has to meet so many columns to be worth that."""
+
+
+def onednn_is_faster() -> bool:
+    """Whether this is a processor on which MKL was measured to take twice as long as oneDNN, and torch has both."""
+    return (
+        torch.backends.mkl.is_available()
+        and torch.backends.mkldnn.is_available()
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and _vendor() == "AuthenticAMD"
+    )
+
+
+def _vendor() -> str:
+    """Who made the processor, as Linux tells; elsewhere nothing was measured, and nothing is asked."""
+    if not sys.platform.startswith("linux"):
+        return ""
+    with Path("/proc/cpuinfo").open("rb", buffering=0) as processors:  # of many processors all would take milliseconds
+        first = processors.read(1024).decode(errors="replace")
+    fields = dict(line.partition(":")[::2] for line in first.splitlines())
+    return {key.strip(): value.strip() for key, value in fields.items()}.get("vendor_id", "")
+
+
+ONEDNN: bool = onednn_is_faster()
+
+
+def product(a: Any, b: Any) -> Any:
+    """``a @ b``, of raw tensors or recorded ones.
+
+    Shapes: those of ``torch.matmul``. Raises RuntimeError where it does.
+    """
+    if ONEDNN and a.numel() * b.numel() >= _MANY and _fit(a, b, 0):
+        return _by_onednn(a, b.mT)
+    return a @ b
+
+
+def mm(input: torch.Tensor, mat2: torch.Tensor) -> torch.Tensor:
+    """``torch.mm``: (n, k) and (k, m) give (n, m). Raises RuntimeError where it does."""
+    if ONEDNN and input.numel() * mat2.numel() >= _MANY and input.ndim == 2 and _fit(input, mat2, 0):
+        return _by_onednn(input, mat2.mT)
+    return torch.mm(input, mat2)
+
+
+def addmm(input: torch.Tensor, mat1: torch.Tensor, mat2: torch.Tensor, beta: Any = 1, alpha: Any = 1) -> torch.Tensor:
+    """``torch.addmm``: (n, k) times (k, m), added to what broadcasts to (n, m). Raises RuntimeError where it does."""
+    if (
+        ONEDNN
+        and mat1.numel() * mat2.numel() >= _MANY
+        and beta == alpha == 1
+        and mat1.ndim == 2
+        and _fit(mat1, mat2, 0, input)
+    ):
+        return _by_onednn(mat1, mat2.mT, input)  # the layer of a network that keeps its weights transposed
+    return torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """``torch.nn.functional.linear`` of raw tensors: (..., in), (out, in) and (out,) give (..., out).
+
+    Raises RuntimeError where torch's does.
+    """
+    if ONEDNN and input.numel() * weight.numel() >= _MANY and _fit(input, weight, 1, bias):
+        return _by_onednn(input, weight, bias)
+    return _functional.linear(input, weight, bias)
+
+
+def _fit(a: Any, b: Any, inner: int, bias: Any = None) -> bool:
+    """Whether oneDNN multiplies these, and in less time; ``inner`` is the dimension of b along which they meet.
+
+    Recorded tensors are not for it: their op comes here by itself.
+    """
+    given = (a, b) if bias is None else (a, b, bias)
+    if not all(type(one) in _PLAIN and one.is_cpu and one.dtype is torch.float32 for one in given):
+        return False
+    if a.ndim < 2 or b.ndim != 2 or a.shape[-1] != b.shape[inner]:
+        return False  # vectors, and a batch of matrices; and torch says what does not meet
+    met, columns = b.shape[inner], b.shape[1 - inner]
+    if bias is not None and (bias.shape != (columns,) or not bias.is_contiguous()):
+        return False  # oneDNN's takes the numbers of a bias one after the other, wherever they lie
+    rows = a.numel() // met
+    return (
+        rows * met * columns >= _LEAST
+        and min(rows, met) >= _NARROW
+        and columns >= (_NARROW if a.is_contiguous() else _COPIED)
+        and all(one.layout is torch.strided for one in given)
+        and _only_computes(given)
+    )
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _only_computes(given: tuple[torch.Tensor, ...]) -> bool:
+    """Whether numbers are all that is asked for: torch can't differentiate, cast or count what oneDNN's kernel does."""
+    return (
+        torch._C._get_mkldnn_enabled()
+        and not any(one.requires_grad for one in given)
+        and not torch.is_autocast_enabled("cpu")
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and torch.autograd.forward_ad._current_level < 0
+    )
+
+
+def _by_onednn(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(input, weight, bias, "none", [], "")
+    return made

@@ -1,0 +1,263 @@
+"""Large products by oneDNN: right wherever the factors lie, and left to torch wherever that is to be."""
+
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+from torch.utils.flop_counter import FlopCounterMode
+
+import nbgrad as ng
+from nbgrad.core import products
+from nbgrad.nn import functional
+
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+
+N, K, M = 130, 1010, 140
+"""Just enough multiplications, and room to transpose what has to be copied."""
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What oneDNN is asked to multiply, as on a processor where it is the faster one."""
+    made = []
+    by_onednn = products._by_onednn
+    monkeypatch.setattr(products, "ONEDNN", True)
+    monkeypatch.setattr(products, "_by_onednn", lambda *given: made.append(given) or by_onednn(*given))
+    return made
+
+
+def drawn(*shape, dtype=torch.float32):
+    return torch.randn(*shape, dtype=dtype)
+
+
+LAID = {
+    "row by row": drawn,
+    "column by column": lambda *shape: drawn(*shape[:-2], shape[-1], shape[-2]).mT,
+    "every other column": lambda *shape: drawn(*shape[:-1], 2 * shape[-1])[..., ::2],
+    "every other row": lambda *shape: drawn(*shape[:-2], 2 * shape[-2], shape[-1])[..., ::2, :],
+    "in a larger one": lambda *shape: drawn(*shape[:-2], shape[-2] + 3, shape[-1] + 5)[..., 2:-1, 3:-2],
+    "one row again and again": lambda *shape: drawn(shape[-1]).expand(shape),
+    "one column again and again": lambda *shape: drawn(*shape[:-1], 1).expand(shape),
+    "negated by a flag": lambda *shape: drawn(*shape, dtype=torch.complex64).conj().imag,
+}
+
+
+FORWARD = {
+    "matmul": (ng.matmul, torch.matmul, lambda b: b),
+    "mm": (ng.mm, torch.mm, lambda b: b),
+    "linear": (functional.linear, torch.nn.functional.linear, lambda b: b.mT),
+}
+"""Ours, torch's, and the second factor as they take it."""
+
+
+def near(made, kernel, *given):
+    """Torch's strides, and off the exact result by a quarter at most of what a sum of so many terms may be off."""
+    exact = kernel(*(one.double() for one in given))
+    bound = K / 4 * torch.finfo(torch.float32).eps * kernel(*(one.double().abs() for one in given))
+    assert ((made - exact).abs() <= bound).all()
+    assert made.stride() == kernel(*given).stride()
+
+
+@pytest.mark.parametrize("second", LAID)
+@pytest.mark.parametrize("first", LAID)
+def test_wherever_the_factors_lie(calls, first, second):
+    a, b = LAID[first](N, K), LAID[second](K, M)
+    near((ng.tensor(a) @ ng.tensor(b)).data, torch.matmul, a, b)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("laid", LAID)
+@pytest.mark.parametrize("name", FORWARD)
+def test_wherever_the_second_factor_lies(calls, name, laid):
+    function, kernel, turned = FORWARD[name]
+    a, b = drawn(N, K), turned(LAID[laid](K, M))
+    near(function(ng.tensor(a), ng.tensor(b)).data, kernel, a, b)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("first", LAID)
+@pytest.mark.parametrize("name", ["matmul", "linear"])
+def test_a_batch_times_a_matrix(calls, name, first):
+    function, kernel, turned = FORWARD[name]
+    a, b = LAID[first](2, 3, 40, K), turned(drawn(K, M))
+    near(function(ng.tensor(a), ng.tensor(b)).data, kernel, a, b)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("laid", LAID)
+def test_a_bias_wherever_it_lies(calls, laid):
+    x, weight, bias = drawn(N, K), drawn(M, K), LAID[laid](1, M)[0]
+    near(
+        functional.linear(ng.tensor(x), ng.tensor(weight), ng.tensor(bias)).data,
+        torch.nn.functional.linear,
+        x,
+        weight,
+        bias,
+    )
+    near(ng.addmm(ng.tensor(bias), ng.tensor(x), ng.tensor(weight.mT)).data, torch.addmm, bias, x, weight.mT)
+
+
+def our_step(x, hx, cx, *weights):
+    return ng.lstm_cell(x, (hx, cx), *weights)
+
+
+def their_step(x, hx, cx, *weights):
+    return torch.lstm_cell(x, (hx, cx), *weights)
+
+
+PROGRAMS = {
+    "matmul": (ng.matmul, torch.matmul, [(N, K), (K, M)], 3),
+    "matmul of a batch": (ng.matmul, torch.matmul, [(2, 65, K), (K, M)], 3),
+    "mm": (ng.mm, torch.mm, [(N, K), (K, M)], 3),
+    "linear": (functional.linear, torch.nn.functional.linear, [(N, K), (M, K)], 3),
+    "linear with a bias": (functional.linear, torch.nn.functional.linear, [(N, K), (M, K), (M,)], 3),
+    "linear of a batch": (functional.linear, torch.nn.functional.linear, [(2, 65, K), (M, K), (M,)], 3),
+    "addmm": (ng.addmm, torch.addmm, [(M,), (N, K), (K, M)], 3),
+    "rnn cell": (ng.rnn_tanh_cell, torch.rnn_tanh_cell, [(N, K), (N, 150), (150, K), (150, 150), (150,), (150,)], 3),
+    "lstm cell": (our_step, their_step, [(N, K), (N, 200), (N, 200), (800, K), (800, 200), (800,), (800,)], 6),
+}
+"""Ours, torch's, the shapes of what they take, and how many products are large, forward and backward."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_and_gradients_are_torchs(calls, name):
+    function, kernel, shapes, expected = PROGRAMS[name]
+    raw = [drawn(*shape) / shape[-1] ** 0.5 for shape in shapes]
+    ours = [ng.tensor(one, requires_grad=True) for one in raw]
+    theirs = [one.double().requires_grad_() for one in raw]
+    (out, *_), (reference, *_) = (
+        [made] if not isinstance(made, tuple) else made for made in (function(*ours), kernel(*theirs))
+    )
+    (out * out).sum().backward()
+    (reference * reference).sum().backward()
+    assert len(calls) == expected
+    torch.testing.assert_close(out.detach().data, reference.detach().float(), rtol=1e-4, atol=1e-5)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad.data, other.grad.float(), rtol=1e-4, atol=1e-3)
+
+
+def test_a_gradient_of_a_gradient(calls):
+    a, b = drawn(N, K), drawn(K, M)
+    ours, theirs = (
+        [lib(one) for one in (a, b)]
+        for lib in (lambda x: ng.tensor(x, requires_grad=True), lambda x: x.double().requires_grad_())
+    )
+    made = []
+    for lib, (x, y) in ((ng, ours), (torch.autograd, theirs)):
+        (first,) = lib.grad((x @ y).square().sum(), x, create_graph=True)
+        made.append(lib.grad(first.square().sum(), [x, y]))
+    assert len(calls) == 6
+    for one, other in zip(*made, strict=True):
+        torch.testing.assert_close(one.data, other.float(), rtol=1e-3, atol=1e-2 * other.abs().max().item())
+
+
+def test_special_numbers_spread_as_torchs_do(calls):
+    a, b = drawn(N, K), drawn(K, M)
+    a[0, 0], a[1, 1], a[2, 3], a[5, 7], b[3, 3] = torch.inf, torch.nan, 0, -torch.inf, torch.inf
+    made, theirs = ng.tensor(a).mm(ng.tensor(b)).data, torch.mm(a, b)
+    assert len(calls) == 1
+    assert not theirs.isfinite().all()
+    torch.testing.assert_close(made, theirs, equal_nan=True, rtol=1e-4, atol=1e-3)
+
+
+LEFT_TO_TORCH = {
+    "few multiplications": (drawn(N, K), drawn(K, 120)),
+    "few rows": (drawn(8, 2048), drawn(2048, 2048)),
+    "few columns": (drawn(2048, 2048), drawn(2048, 8)),
+    "columns of length 8": (drawn(2048, 8), drawn(8, 2048)),
+    "a copy for few columns": (drawn(K, 300).mT, drawn(K, 100)),
+    "a vector": (drawn(5000, 5000), drawn(5000)),
+    "batches on both sides": (drawn(2, N, K), drawn(2, K, M)),
+    "float64": (drawn(N, K).double(), drawn(K, M).double()),
+    "bfloat16": (drawn(N, K).bfloat16(), drawn(K, M).bfloat16()),
+}
+
+
+@pytest.mark.parametrize("why", LEFT_TO_TORCH)
+def test_what_is_left_to_torch(calls, why):
+    a, b = LEFT_TO_TORCH[why]
+    assert torch.equal((ng.tensor(a) @ ng.tensor(b)).data, a @ b)
+    assert calls == []
+
+
+def test_torchs_switch_is_one_here_too(calls):
+    a, b = drawn(N, K), drawn(K, M)
+    torch.backends.mkldnn.enabled = False
+    try:
+        assert torch.equal((ng.tensor(a) @ ng.tensor(b)).data, a @ b)
+    finally:
+        torch.backends.mkldnn.enabled = True
+    assert calls == []
+    ng.tensor(a) @ ng.tensor(b)
+    assert len(calls) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's forward mode still uses it
+def test_torchs_own_derivatives_go_through_torchs_kernel(calls):
+    """An op on raw tensors is torch's: backward, forward mode, `torch.func` and `vmap`."""
+    a, b = drawn(N, K), drawn(K, M).requires_grad_()
+    assert torch.equal(torch.autograd.grad(ng.matmul(a, b).sum(), b)[0], torch.autograd.grad((a @ b).sum(), b)[0])
+    b = b.detach()
+    assert torch.equal(
+        torch.func.grad(lambda x: ng.mm(x, b).sum())(a), torch.func.grad(lambda x: torch.mm(x, b).sum())(a)
+    )
+    assert torch.equal(torch.func.vmap(ng.matmul, (0, None))(a[None], b), (a @ b)[None])
+    with forward_ad.dual_level():
+        out = ng.matmul(forward_ad.make_dual(a, a), b)
+        assert torch.equal(forward_ad.unpack_dual(out).tangent, a @ b)
+    assert calls == []
+
+
+def test_torchs_casts_and_counts_see_the_product(calls):
+    a, b = drawn(N, K), drawn(K, M)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ng.matmul(a, b).dtype is torch.bfloat16
+    with FlopCounterMode(display=False) as counter:
+        ng.tensor(a) @ ng.tensor(b)
+    assert counter.get_total_flops() == 2 * N * K * M
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("function", "kernel", "shapes"),
+    [
+        (ng.matmul, torch.matmul, [(N, K), (K + 1, M)]),
+        (ng.mm, torch.mm, [(N, K), (K + 1, M)]),
+        (ng.mm, torch.mm, [(2, N, K), (K, M)]),
+        (ng.addmm, torch.addmm, [(M + 1,), (N, K), (K, M)]),
+        (ng.addmm, torch.addmm, [(M,), (2, N, K), (K, M)]),
+        (functional.linear, torch.nn.functional.linear, [(N, K), (M, K + 1)]),
+        (functional.linear, torch.nn.functional.linear, [(N, K), (M, K), (M + 1,)]),
+    ],
+)
+def test_what_does_not_fit_is_refused_as_torch_does(calls, function, kernel, shapes):
+    given = [drawn(*shape) for shape in shapes]
+    with pytest.raises(RuntimeError) as theirs:
+        kernel(*given)
+    with pytest.raises(RuntimeError, match=r"shape|size|matrix|2D"):
+        function(*map(ng.tensor, given))
+    assert str(theirs.value)
+    assert calls == []
+
+
+CPUINFO = b"processor\t: 0\nvendor_id\t: %s\ncpu family\t: 26\n"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "capability", "platform", "expected"),
+    [
+        (b"AuthenticAMD", "AVX512", "linux", True),
+        (b"GenuineIntel", "AVX512", "linux", False),
+        (b"AuthenticAMD", "AVX2", "linux", False),
+        (b"AuthenticAMD", "AVX512", "win32", False),
+    ],
+)
+def test_it_is_chosen_by_the_processor(monkeypatch, vendor, capability, platform, expected):
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "open", lambda *_, **__: BytesIO(CPUINFO % vendor))
+    assert products.onednn_is_faster() is expected
