@@ -93,8 +93,8 @@ def in_turns(contenders: Mapping[str, Timed], *, rounds: int, least: float = 0.0
     """The seconds of a call, one number for each round and contender.
 
     In every round each contender makes as many calls as take it about ``least`` seconds, or one in parts; who begins
-    goes round. The garbage collector stays on, as it is for users, but runs before each turn: nobody pays for another's
-    garbage, except among parts.
+    goes round. The garbage collector stays on, as it is for users, but runs before each turn, and before each part of
+    one: nobody pays for another's garbage.
     """
     parted = {name: contender for name, contender in contenders.items() if isinstance(contender, Parted)}
     whole = {name: contender for name, contender in contenders.items() if isinstance(contender, Contender)}
@@ -123,11 +123,11 @@ def beginning(number: int, names: Iterable[str]) -> list[str]:
 
 def _part_by_part(contenders: dict[str, Parted]) -> dict[str, float]:
     """The seconds of one call of each."""
-    gc.collect()
     seconds = dict.fromkeys(contenders, 0.0)
     running = {name: (copy_context(), contender.parts()) for name, contender in contenders.items()}
     while running:
         for name, (context, parts) in list(running.items()):
+            gc.collect()
             begin = perf_counter()
             ended = context.run(next, parts, _END) is _END
             finished()

@@ -15,7 +15,7 @@ _BINS = 20
 _TOGETHER = 1 << 18
 """So many numbers at most are worked on at a time, or one tensor: they stay in the processor's cache."""
 
-_AT_ONCE = 1 << 15
+_AT_ONCE = 1 << 16
 """Of so many numbers the bins are found at a time."""
 
 
