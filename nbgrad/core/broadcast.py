@@ -59,6 +59,11 @@ def for_channels(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction 
     return all_but(source, target, 1)
 
 
+def for_gates(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:
+    """The sum over samples, and steps if there are any, of the gates that made ``source``, (T, N, H) or (N, H)."""
+    return for_features((*source[:-1], *target), target)
+
+
 def all_but(source: tuple[int, ...], target: tuple[int, ...], first: int) -> Reduction | None:
     """The sum over all dimensions of ``source`` but those of ``target``, which begin with the ``first``."""
     dims = [dim for dim in range(len(source)) if not first <= dim < first + len(target)]

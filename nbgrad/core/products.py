@@ -20,8 +20,6 @@ _LEAST = 1 << 24
 _NARROW = 16
 """With fewer rows or columns the time goes into reading a matrix, in either library, and a copy of it costs more."""
 
-_MANY = _LEAST * _NARROW
-"""Where the sizes of both factors, multiplied, are fewer than that, nothing more is asked."""
 
 _COPIED = 128
 """A first factor that lies column by column is copied: it has to meet so many columns to be worth that."""
@@ -56,27 +54,30 @@ def product(a: Any, b: Any) -> Any:
 
     Shapes: those of ``torch.matmul``. Raises RuntimeError where it does.
     """
-    if ONEDNN and a.numel() * b.numel() >= _MANY and _fit(a, b, 0):
-        return _by_onednn(a, b.mT)
-    return a @ b
+    return _by_onednn(a, b.mT) if ONEDNN and _many(a, b) and _fit(a, b, 0) else a @ b
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """``torch.matmul`` of raw tensors: (..., n, k) and (..., k, m) give (..., n, m).
+
+    Raises RuntimeError where it does.
+    """
+    return _by_onednn(a, b.mT) if ONEDNN and _many(a, b) and _fit(a, b, 0) else torch.matmul(a, b)
 
 
 def mm(input: torch.Tensor, mat2: torch.Tensor) -> torch.Tensor:
-    """``torch.mm``: (n, k) and (k, m) give (n, m). Raises RuntimeError where it does."""
-    if ONEDNN and input.numel() * mat2.numel() >= _MANY and input.ndim == 2 and _fit(input, mat2, 0):
-        return _by_onednn(input, mat2.mT)
-    return torch.mm(input, mat2)
+    """``torch.mm`` of raw tensors: (n, k) and (k, m) give (n, m). Raises RuntimeError where it does."""
+    two = ONEDNN and _many(input, mat2) and input.ndim == 2
+    return _by_onednn(input, mat2.mT) if two and _fit(input, mat2, 0) else torch.mm(input, mat2)
 
 
 def addmm(input: torch.Tensor, mat1: torch.Tensor, mat2: torch.Tensor, beta: Any = 1, alpha: Any = 1) -> torch.Tensor:
-    """``torch.addmm``: (n, k) times (k, m), added to what broadcasts to (n, m). Raises RuntimeError where it does."""
-    if (
-        ONEDNN
-        and mat1.numel() * mat2.numel() >= _MANY
-        and beta == alpha == 1
-        and mat1.ndim == 2
-        and _fit(mat1, mat2, 0, input)
-    ):
+    """``torch.addmm`` of raw tensors: (n, k) times (k, m), added to what broadcasts to (n, m).
+
+    Raises RuntimeError where it does.
+    """
+    two = ONEDNN and _many(mat1, mat2) and mat1.ndim == 2
+    if two and beta == alpha == 1 and _fit(mat1, mat2, 0, input):
         return _by_onednn(mat1, mat2.mT, input)  # the layer of a network that keeps its weights transposed
     return torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
 
@@ -84,11 +85,19 @@ def addmm(input: torch.Tensor, mat1: torch.Tensor, mat2: torch.Tensor, beta: Any
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """``torch.nn.functional.linear`` of raw tensors: (..., in), (out, in) and (out,) give (..., out).
 
-    Raises RuntimeError where torch's does.
+    Raises RuntimeError where it does.
     """
-    if ONEDNN and input.numel() * weight.numel() >= _MANY and _fit(input, weight, 1, bias):
+    if ONEDNN and _many(input, weight) and _fit(input, weight, 1, bias):
         return _by_onednn(input, weight, bias)
     return _functional.linear(input, weight, bias)
+
+
+def _many(a: Any, b: Any) -> bool:
+    """Whether there may be so many multiplications, which is all that is asked of small factors."""
+    try:
+        return bool(a.numel() * b.numel() >= _LEAST * _NARROW)
+    except AttributeError:  # something that is no tensor: torch says so
+        return False
 
 
 def _fit(a: Any, b: Any, inner: int, bias: Any = None) -> bool:

@@ -243,6 +243,17 @@ def test_what_does_not_fit_is_refused_as_torch_does(calls, function, kernel, sha
     assert calls == []
 
 
+@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize(("other", "told"), [(3, "int"), (None, "None"), ([[1.0]], "list"), ("W", "str")])
+def test_what_is_no_tensor_is_refused_as_torch_does(calls, name, other, told):
+    function, kernel, _ = FORWARD[name]
+    with pytest.raises((TypeError, RuntimeError)) as theirs:
+        kernel(drawn(N, K), other)
+    with pytest.raises(type(theirs.value), match=told):
+        function(ng.tensor(drawn(N, K)), other)
+    assert calls == []
+
+
 CPUINFO = b"processor\t: 0\nvendor_id\t: %s\ncpu family\t: 26\n"
 
 

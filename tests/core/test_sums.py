@@ -32,7 +32,8 @@ def run(row: Op, sample: Sample) -> tuple[list[Any], Tensor, AutogradGraph]:
         for at, arg in enumerate(sample.args)
     ]
     with AutogradGraph() as graph:
-        out = row(*inputs, **sample.settings)
+        made = row(*inputs, **sample.settings)
+        out = made[0] if isinstance(made, tuple) else made
         out.backward(torch.ones_like(out.data), retain_graph=True)
     return inputs, out, graph
 
@@ -54,6 +55,12 @@ def test_each_number_of_the_output_goes_to_the_place_that_is_kept(row: Op, sampl
         if row.name == "matmul":
             assert given.ndim != 2 or undone.source == (*out.shape[:-2], *given.shape), "the engine sums other factors"
             continue
+        if name in ("b_ih", "b_hh"):  # a number of the output comes of several gates
+            assert undone.source == (*out.shape[:-1], *given.shape)
+            ones = nbgrad.grad(out, [given], torch.ones_like(out.data), retain_graph=True)[0]
+            parts = [_of_one_sample(out, given, sample) for sample in range(out.shape[-2])]
+            torch.testing.assert_close(sum(parts, torch.zeros_like(ones.data)), ones.data)
+            continue
         assert undone.source == out.shape
         for index in product(*map(range, out.shape)):
             one = torch.zeros_like(out.data)
@@ -66,10 +73,19 @@ def test_each_number_of_the_output_goes_to_the_place_that_is_kept(row: Op, sampl
                 assert gradient.data[kept] == 1.0
 
 
+def _of_one_sample(out: Tensor, bias: Tensor, sample: int) -> torch.Tensor:
+    """What one of the sequences gives a bias: the sum over all of them is told."""
+    only = torch.zeros_like(out.data)
+    only[..., sample, :] = 1.0
+    return nbgrad.grad(out, [bias], only, retain_graph=True)[0].data
+
+
 def test_the_rows_that_sum_by_themselves_are_known() -> None:
     assert {row.name for row in ROWS} == {
         *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
         *("layer_norm", "rms_norm", "group_norm", "batch_norm", "prelu", "matmul"),
+        *("rnn_tanh_step", "rnn_relu_step", "lstm_step", "gru_step"),
+        *("rnn_tanh_layer", "rnn_relu_layer", "lstm_layer", "gru_layer"),
     }
     assert all(row.sums.keys() <= set(row.inputs) for row in ROWS)
 
@@ -82,6 +98,10 @@ def test_the_rows_that_sum_by_themselves_are_known() -> None:
         (lambda nn: nn.LayerNorm(3)(nbgrad.randn(2, 4, 3)), "(2, 4, 3) -> (3,): sum dims 0, 1"),
         (lambda nn: nn.BatchNorm1d(3)(nbgrad.randn(5, 3)), "(5, 3) -> (3,): sum dim 0"),
         (lambda nn: nn.PReLU()(nbgrad.randn(2, 3)), "(2, 3) -> (1,): sum dims 0, 1"),
+        (lambda nn: nn.LSTM(2, 3)(nbgrad.randn(5, 4, 2))[0], "(5, 4, 12) -> (12,): sum dims 0, 1"),
+        (lambda nn: nn.GRU(2, 3)(nbgrad.randn(5, 4, 2))[0], "(5, 4, 9) -> (9,): sum dims 0, 1"),
+        (lambda nn: nn.RNN(2, 3)(nbgrad.randn(5, 4, 2))[0], "(5, 4, 3) -> (3,): sum dims 0, 1"),
+        (lambda nn: nn.LSTMCell(2, 3)(nbgrad.randn(4, 2))[0], "(4, 12) -> (12,): sum dim 0"),
         (lambda _: nbgrad.randn(5, 4, 2) @ nbgrad.randn(2, 3, requires_grad=True), "(5, 2, 3) -> (2, 3): sum dim 0"),
     ],
 )

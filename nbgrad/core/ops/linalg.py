@@ -48,7 +48,7 @@ def matmul(a, b):
     the inner sizes differ.
     """
     if not _scattered(a, b):
-        return products.product(a, b)
+        return products.matmul(a, b)
     return products.mm(_rows(a), b).reshape(*a.shape[:-1], b.shape[-1])
 
 

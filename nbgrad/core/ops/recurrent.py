@@ -12,6 +12,7 @@ from nbgrad.core.ops.activation import sigmoid, tanh
 from nbgrad.core.ops.joining import cat, stack
 from nbgrad.core.ops.joint import total
 from nbgrad.core.ops.steps import (
+    OF_BIASES,
     SIMPLE,
     alike,
     drawn,
@@ -101,6 +102,7 @@ def _simple(kind, formula):
     row = op(
         formula=formula,
         outputs=("out", "h"),
+        sums=OF_BIASES,
         samples=_sequences(1, 1),
         reference=_rnn_again(kind),
         holomorphic=False,  # the kernels in the rule conjugate by themselves
@@ -155,6 +157,7 @@ def _lstm_again(input, hx, cx, *weights, reverse=False):
     formula=r"c_t = f_t \odot c_{t-1} + i_t \odot g_t \text{, } h_t = o_t \odot \tanh c_t",
     outputs=("out", "h", "c"),
     aux=("gates", "cells"),
+    sums=OF_BIASES,
     samples=_lstms,
     reference=_lstm_again,
     holomorphic=False,  # the kernels in the rule conjugate by themselves
@@ -276,6 +279,7 @@ def _gru_again(input, hx, *weights, reverse=False):
     formula=r"h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}",
     outputs=("out", "h"),
     aux=("gates", "shown"),
+    sums=OF_BIASES,
     samples=_sequences(3, 1),
     reference=_gru_again,
     holomorphic=False,  # the kernels in the rule conjugate by themselves

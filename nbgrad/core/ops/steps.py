@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.broadcast import for_gates
 from nbgrad.core.op import op
 from nbgrad.core.ops.activation import sigmoid, sigmoid_backward, tanh, tanh_backward
 from nbgrad.core.ops.joining import cat
@@ -22,6 +23,9 @@ SIMPLE: dict[str, tuple[Any, Any]] = {
     "relu": (torch.relu, lambda g, y: threshold_backward(g, y, threshold=0)),
 }
 """The activations of a network without gates, each with its gradient from what it gave."""
+
+OF_BIASES = {"b_ih": for_gates, "b_hh": for_gates}
+"""What the rules of recurrent ops sum: a bias is stretched over samples, and over steps."""
 
 
 def own(state):
@@ -81,7 +85,9 @@ def _simple(kind, formula):
     Shapes: input (N, I), hx (N, H), w_ih (H, I), w_hh (H, H), biases (H,); output (N, H).
     """
     kernel = getattr(torch, f"rnn_{kind}_cell")
-    row = op(formula=formula, samples=_steps(1, 1), reference=kernel, holomorphic=False, method=False)(step)
+    row = op(formula=formula, sums=OF_BIASES, samples=_steps(1, 1), reference=kernel, holomorphic=False, method=False)(
+        step
+    )
 
     @row.joint_rule(
         input=r"\bar{a} W",
@@ -132,6 +138,7 @@ def lstm_back(of_h, of_c, gates, shown, cx):
     formula=r"c' = f \odot c + i \odot g \text{, } h' = o \odot \tanh c'",
     outputs=("h", "c"),
     aux=("gates", "shown"),
+    sums=OF_BIASES,
     samples=_steps(4, 2),
     reference=lambda x, hx, cx, *weights: torch.lstm_cell(x, (hx, cx), *weights),
     holomorphic=False,  # the kernels in the rules conjugate by themselves
@@ -199,6 +206,7 @@ def gru_back(of_h, gates, shown, hx):
     formula=r"h' = (1 - z) \odot n + z \odot h",
     outputs=("h",),
     aux=("gates", "shown"),
+    sums=OF_BIASES,
     samples=_steps(3, 1),
     reference=torch.gru_cell,
     holomorphic=False,  # the kernels in the rules conjugate by themselves
