@@ -28,8 +28,8 @@ _COPIED = 128
 def onednn_is_faster() -> bool:
     """Whether this is a processor on which MKL was measured to take twice as long as oneDNN, and torch has both."""
     return (
-        torch.backends.mkl.is_available()
-        and torch.backends.mkldnn.is_available()
+        torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and torch.backends.cpu.get_cpu_capability() == "AVX512"
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and _vendor() == "AuthenticAMD"
@@ -41,9 +41,9 @@ def _vendor() -> str:
     if not sys.platform.startswith("linux"):
         return ""
     with Path("/proc/cpuinfo").open("rb", buffering=0) as processors:  # of many processors all would take milliseconds
-        first = processors.read(1024).decode(errors="replace")
-    fields = dict(line.partition(":")[::2] for line in first.splitlines())
-    return {key.strip(): value.strip() for key, value in fields.items()}.get("vendor_id", "")
+        first: str = processors.read(1024).decode(errors="replace")
+    fields = (line.partition(":")[::2] for line in first.splitlines())
+    return {key.strip(): value.strip() for key, value in fields}.get("vendor_id", "")
 
 
 ONEDNN: bool = onednn_is_faster()

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.broadcast import for_gates
+from nbgrad.core.broadcast import Sums, for_gates
 from nbgrad.core.op import op
 from nbgrad.core.ops.activation import sigmoid, sigmoid_backward, tanh, tanh_backward
 from nbgrad.core.ops.joining import cat
@@ -24,7 +24,7 @@ SIMPLE: dict[str, tuple[Any, Any]] = {
 }
 """The activations of a network without gates, each with its gradient from what it gave."""
 
-OF_BIASES = {"b_ih": for_gates, "b_hh": for_gates}
+OF_BIASES: dict[str, Sums] = {"b_ih": for_gates, "b_hh": for_gates}
 """What the rules of recurrent ops sum: a bias is stretched over samples, and over steps."""
 
 
