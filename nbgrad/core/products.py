@@ -6,7 +6,6 @@ the processor and the shapes, never a trial, so numbers are the same in every ru
 False`` leaves every product to MKL, as torch does: the two differ in last digits.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +36,12 @@ def onednn_is_faster() -> bool:
 
 
 def _vendor() -> str:
-    """Who made the processor, as Linux tells; elsewhere nothing was measured, and nothing is asked."""
-    if not sys.platform.startswith("linux"):
+    """Who made the processor, as Linux tells; elsewhere nothing was measured, and nothing is known."""
+    try:
+        with Path("/proc/cpuinfo").open("rb", buffering=0) as processors:  # of many, all would take milliseconds
+            first: str = processors.read(1024).decode(errors="replace")
+    except OSError:
         return ""
-    with Path("/proc/cpuinfo").open("rb", buffering=0) as processors:  # of many processors all would take milliseconds
-        first: str = processors.read(1024).decode(errors="replace")
     fields = (line.partition(":")[::2] for line in first.splitlines())
     return {key.strip(): value.strip() for key, value in fields}.get("vendor_id", "")
 
