@@ -31,6 +31,9 @@ _MOST = 20
 _SMALL = 1e-3
 """A gradient of so much of the size of its parameter is that of one which has learned."""
 
+_ROUNDS = 30
+"""While a cell runs, an optimizer that was cleared so often without a step is not waited for any more."""
+
 _NAMED = 3
 """So many names stand in one finding."""
 
@@ -313,7 +316,11 @@ def _unheld(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], told: 
 
 
 def _unstepped(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
-    """The optimizers that have taken no step in a loop that has come to its end: until then theirs may come."""
+    """The optimizers that have taken no step in a loop that has come to its end, or has gone on for so long without.
+
+    Until then theirs may come, as that of a network whose opponent is trained first.
+    """
+    patience = 1 if graph.closed else _ROUNDS
     return [
         Problem(
             kind="warning",
@@ -322,7 +329,8 @@ def _unstepped(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
             "backward() if they are to learn",
             node=ids.get(one.waiting[0][0]),
         )
-        for one in (graph.unstepped() if graph.closed and graph.ending is None else [])
+        for one in (graph.unstepped() if graph.ending is None else [])
+        if one.cleared >= patience
     ]
 
 

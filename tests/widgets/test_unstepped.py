@@ -51,6 +51,20 @@ def test_a_step_that_is_forgotten_is_a_finding_at_the_first_parameter() -> None:
     assert node["label"][:2] == ["weight", "(8, 2) float32"]
 
 
+def test_a_live_view_of_a_long_loop_does_not_wait_for_its_end() -> None:
+    net, opponent = mlp(), mlp()
+    optimizer, other = optim.Adam(net.parameters()), optim.SGD(opponent.parameters())
+    with nbgrad.AutogradGraph() as graph:
+        for rounds in range(1, 34):
+            optimizer.zero_grad()
+            other.zero_grad()
+            (net(nbgrad.randn(8, 2)) * opponent(nbgrad.randn(8, 2))).mean().backward()
+            if rounds % 25 == 0:
+                other.step()
+            told = [text for text in texts(graph) if " of its step()" in text]
+            assert told == ([FORGOTTEN.replace("5 calls", f"{rounds} calls")] if rounds >= 30 else []), rounds
+
+
 @pytest.mark.parametrize("instead", ["twice", "other"])
 def test_an_optimizer_that_is_stepped_instead_of_another_is_none(instead: str) -> None:
     encoder, decoder = mlp(outputs=3), mlp(3, 2)
