@@ -36,8 +36,9 @@ class Watch(Observer):
     """A view that shows the last backward through ``model``, from the cell it is made in until ``close``.
 
     Every cell is recorded in one graph. The picture is drawn again in place after a backward, but not more often than
-    asked for, and never for more than a twentieth of the time; when a cell ends it shows the last backward. It also
-    ends where the model does, or another watch of it begins.
+    asked for, and never for more than a twentieth of the time; when a cell ends it shows the last backward, and where
+    an op or a backward of the model ended it by an error, that too, until the next backward. It also ends where the
+    model does, or another watch of it begins.
 
     Args:
         model: only backwards that reach a parameter of it are shown.
@@ -129,10 +130,23 @@ class Watch(Observer):
         if self.graph.listener not in state.observers:
             set_state(state.replaced(observers=(*state.observers, self.graph.listener, self)))
 
-    def _end(self, _result: Any) -> None:
+    def _end(self, result: Any) -> None:
+        error = result.error_in_exec
+        if error is not None and self._is_ours(error):
+            self.graph.raised(error)
+            self._waiting = True
         if self._waiting:
             self._refresh()
         self._keep(last=False)
+
+    def _is_ours(self, error: BaseException) -> bool:
+        """Whether an op raised it that was given a parameter of the model, or what came of one, or a backward did."""
+        failure, model = self.graph.failure(error), self._model()
+        if failure is None or model is None:
+            return False
+        roots = failure.ids if failure.frame is None else failure.frame.roots
+        given = {*roots, *[id for id, _, _ in self.graph.listener.passed(tuple(roots))]}
+        return not given.isdisjoint(_learned(model))
 
     def _keep(self, *, last: bool) -> None:
         """Leave the picture drawn last to whoever opens the notebook without its kernel."""
@@ -144,7 +158,7 @@ class Watch(Observer):
         """Draw what the graph, which hears of it first, has just recorded; later if the last picture is too new."""
         if self.graph.closed:
             return
-        self._waiting = True
+        self._waiting, self.graph.ending = True, None
         if perf_counter() >= self._next:
             self._refresh(tensor_variables(user_frame()))
 
@@ -162,8 +176,10 @@ class Watch(Observer):
     def _draw(self, variables: dict[str, Any]) -> None:
         begin = perf_counter()
         self._waiting = False
-        model, reached = self._model(), {record.id for record in self.graph.records}
-        if model is None or reached.isdisjoint(record_id(one.origin) for one in model.parameters()):
+        model = self._model()
+        if model is None:
+            return
+        if self.graph.ending is None and _learned(model).isdisjoint(record.id for record in self.graph.records):
             return
         self.graph.name_variables(variables)
         self.graph.name_variables(dict(self._shell.user_ns))
@@ -174,6 +190,11 @@ class Watch(Observer):
         )
         end = perf_counter()
         self._next = end + max(self._every, _SHARE * (end - begin))
+
+
+def _learned(model: Module) -> set[int]:
+    """The ids of the records of its parameters."""
+    return {record_id(one.origin) for one in model.parameters()}
 
 
 def _check_model(model: Any) -> None:

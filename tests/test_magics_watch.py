@@ -57,6 +57,54 @@ def test_the_view_changes_in_place_and_shows_the_last_backward(shell: Interactiv
     assert len(live.graph.history) == 10
 
 
+def failed(live: Watch) -> list[dict[str, Any]]:
+    return [node for node in shown(live)["nodes"] if node["kind"] == "failed"]
+
+
+def raising(shell: InteractiveShell, cell: str) -> None:
+    with capture_output():
+        assert shell.run_cell(cell).error_in_exec is not None
+
+
+@pytest.mark.parametrize("before", [LOOP, "pass"], ids=["after a loop", "at first"])
+def test_a_forward_that_fails_is_drawn_until_the_next_backward(
+    shell: InteractiveShell, live: Watch, before: str
+) -> None:
+    run(shell, before)
+    raising(shell, "net(nbgrad.tensor([[1.0, 2.0, 3.0]]))")
+    (node,) = failed(live)
+    assert node["label"] == ["linear", "raised RuntimeError"]
+    assert shown(live)["notes"][0].startswith("The cell stopped here: linear raised RuntimeError")
+    names = {each["id"]: each["label"][0] for each in shown(live)["nodes"]}
+    given = [names[edge["source"]] for edge in shown(live)["edges"] if edge["target"] == node["id"]]
+    assert given == ["input", "weight", "bias"]
+    assert len(live.graph.history) == (5 if before == LOOP else 0)
+    run(shell, STEP)
+    assert failed(live) == []
+    assert live.graph.ending is None
+    assert ("the last of 6" if before == LOOP else "backward from loss") in shown(live)["summary"]
+
+
+def test_a_backward_that_fails_is_drawn_until_the_next_one(shell: InteractiveShell, live: Watch) -> None:
+    run(shell, LOOP)
+    raising(shell, "h = net[0](nbgrad.tensor([[1.0, 2.0]])).exp()\nloss = h.sum()\nh.zero_()\nloss.backward()")
+    assert any("no .grad changed" in note for note in shown(live)["notes"])
+    run(shell, STEP)
+    assert not any("stopped" in note for note in shown(live)["notes"])
+    assert "the last of 6" in shown(live)["summary"]
+
+
+@pytest.mark.parametrize(
+    "cell", ["nbgrad.ones(2) @ nbgrad.ones(3)", "misspelt", "raise KeyboardInterrupt", "nbgrad.ones(2).backward()"]
+)
+def test_an_error_of_something_else_changes_nothing(shell: InteractiveShell, live: Watch, cell: str) -> None:
+    run(shell, LOOP)
+    before = live.view.picture
+    raising(shell, cell)
+    assert live.view.picture == before
+    assert live.graph.ending is None
+
+
 def test_pictures_are_throttled_and_the_last_backward_of_a_cell_is_shown(shell: InteractiveShell) -> None:
     run(shell, f"{NET}\nlive = nbgrad.watch(net, every=1000)")
     live = shell.user_ns["live"]
