@@ -24,13 +24,16 @@ CELLS = [
 ]
 
 
-@pytest.fixture
-def notebook(tmp_path: Path) -> Path:
-    file = tmp_path / "magics.ipynb"
+def written(file: Path, sources: list[str]) -> Path:
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}  # without it Lab asks for one
-    cells = [new_code_cell(cell) for cell in CELLS]
+    cells = [new_code_cell(cell) for cell in sources]
     nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), file)
     return file
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Path:
+    return written(tmp_path / "magics.ipynb", CELLS)
 
 
 def test_a_live_view_changes_in_place_while_other_cells_run(
@@ -56,6 +59,17 @@ def test_a_live_view_changes_in_place_while_other_cells_run(
     still = lab.output(cell, 0).locator("img")
     expect(still).to_be_visible()
     assert "the last of 20" in unquote(still.get_attribute("src") or "")
+
+
+def test_a_live_view_shows_where_a_later_cell_failed(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:
+    lab.open(lab_server.add(written(tmp_path / "failing.ipynb", [*CELLS[:3], "net(nbgrad.ones(1, 5))"])))
+    lab.run_all()
+    (error,) = lab.errors()
+    assert "expected last dimension 2, got 5" in error
+    view = lab.output(1, 1).get_by_test_id("nbgrad-view")
+    expect(view).to_contain_text("The cell stopped here: linear raised RuntimeError")
+    expect(view.locator('[data-testid="nbgrad-node"][aria-label^="linear"]').first).to_be_visible()
+    lab.screenshot("watch_failed")
 
 
 def test_tensors_and_modules_display_themselves(lab: NotebookPage, lab_server: LabServer, notebook: Path) -> None:
