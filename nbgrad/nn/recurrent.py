@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from math import sqrt
 from typing import Any
 
@@ -72,10 +73,7 @@ class RNNBase(Module):
 
     def _names(self, level: int) -> list[list[str]]:
         """The names of the weights of one layer, for each direction."""
-        stems = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
-        stems += ["weight_hr"] if self.proj_size else []
-        ends = ("", "_reverse") if self.bidirectional else ("",)
-        return [[f"{stem}_l{level}{end}" for stem in stems] for end in ends]
+        return _names(level, bool(self.bias), bool(self.proj_size), bool(self.bidirectional))
 
     def _shapes(self, level: int) -> list[tuple[int, ...]]:
         gates = _KINDS[self.mode][0] * self.hidden_size
@@ -151,7 +149,8 @@ class RNNBase(Module):
         sizes = (self._size, self.hidden_size) if self.mode == "LSTM" else (self._size,)
         shapes = [(layers, size) if batch is None else (layers, batch, size) for size in sizes]
         if hx is None:
-            return tuple(torch.zeros(shape, dtype=input.dtype, device=input.device) for shape in shapes)
+            zeros = [torch.zeros(shape, dtype=input.dtype, device=input.device) for shape in shapes]
+            return tuple(zeros) if batch is None else tuple([one.unbind(0) for one in zeros])
         states = tuple(hx) if self.mode == "LSTM" else (hx,)
         for at, (state, shape) in enumerate(zip(states, shapes, strict=True)):
             if state.ndim != len(shape):
@@ -175,6 +174,13 @@ class RNNBase(Module):
         }
         shown += [f"{name}={getattr(self, name)}" for name, usual in defaults.items() if getattr(self, name) != usual]
         return ", ".join(shown)
+
+
+@cache  # every forward asks
+def _names(level: int, biased: bool, projected: bool, both: bool) -> list[list[str]]:
+    stems = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if biased else [])]
+    stems += ["weight_hr"] if projected else []
+    return [[f"{stem}_l{level}{end}" for stem in stems] for end in (("", "_reverse") if both else ("",))]
 
 
 def _check_sizes(input_size: Any, hidden_size: Any, num_layers: int, proj_size: int) -> None:

@@ -28,6 +28,9 @@ from nbgrad.core.products import linear, product
 from nbgrad.core.samples import Make, Sample
 from nbgrad.core.tensor import Tensor
 
+_NOT_KEPT = torch.empty(0)
+"""In place of the cells, where a kernel keeps a workspace."""
+
 _LSTM = 2
 """The number that torch's kernels know it by."""
 
@@ -177,7 +180,7 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         weights = (w_ih, w_hh, *(w_ih.new_zeros(len(w_ih)) if b is None else b for b in (b_ih, b_hh)))
         settings = (reverse, (), _LSTM, cx.shape[1], 1, b_ih is not None, False, False, True)
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
-        return out, h.reshape_as(hx), c.reshape_as(cx), workspace, cx.new_empty(0)
+        return out, h.reshape_as(hx), c.reshape_as(cx), workspace, _NOT_KEPT
     hx, cx = own(hx), own(cx)
     gates = linear(input, w_ih, b_ih)
     out, cells = [gates] * len(gates), [gates] * len(gates)
