@@ -131,7 +131,7 @@ class Watch(Observer):
             set_state(state.replaced(observers=(*state.observers, self.graph.listener, self)))
 
     def _end(self, result: Any) -> None:
-        error = result.error_in_exec
+        error = getattr(result, "error_in_exec", None)  # whoever fires the event by hand may pass nothing
         if error is not None and self._is_ours(error):
             self.graph.raised(error)
             self._waiting = True

@@ -119,8 +119,15 @@ def _fit(a: Any, b: Any, inner: int, bias: Any = None) -> bool:
         and min(rows, met) >= _NARROW
         and columns >= (_NARROW if a.is_contiguous() else _COPIED)
         and all(one.layout is torch.strided for one in given)
+        and _in_order(b)
         and _only_computes(given)
     )
+
+
+def _in_order(matrix: torch.Tensor) -> bool:
+    """Whether its rows or its columns lie one after the other: oneDNN refuses windows that overlap."""
+    (rows, columns), (down, across) = matrix.shape, matrix.stride()
+    return (across == 1 and down >= columns) or (down == 1 and across >= rows)
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
