@@ -37,8 +37,8 @@ class Watch(Observer):
 
     Every cell is recorded in one graph. The picture is drawn again in place after a backward, but not more often than
     asked for, and never for more than a twentieth of the time; when a cell ends it shows the last backward, and where
-    an op or a backward of the model ended it by an error, that too, until the next backward. It also ends where the
-    model does, or another watch of it begins.
+    an op or a backward of the model ended it by an error, that too, until the next backward through the model. It also
+    ends where the model does, or another watch of it begins.
 
     Args:
         model: only backwards that reach a parameter of it are shown.
@@ -67,6 +67,7 @@ class Watch(Observer):
         self._every = every
         self._shell: Any = shell
         self._waiting = False
+        self._shows_error = False
         self._next = 0.0
         self._depth = wanted.depth
         empty = outline(self.graph)
@@ -92,7 +93,8 @@ class Watch(Observer):
     def close(self) -> AutogradGraph:
         """Stop recording and let go of every tensor; the graph, which can be displayed and saved."""
         if not self.graph.closed:
-            self._refresh()
+            if not self._shows_error:
+                self._refresh()
             self._stop()
             self._keep(last=True)
         return self.graph
@@ -134,8 +136,10 @@ class Watch(Observer):
         error = getattr(result, "error_in_exec", None)  # whoever fires the event by hand may pass nothing
         if error is not None and self._is_ours(error):
             self.graph.raised(error)
-            self._waiting = True
-        if self._waiting:
+            self._refresh()
+            self._shows_error = True
+            self.graph.recovered()
+        elif self._waiting:
             self._refresh()
         self._keep(last=False)
 
@@ -158,7 +162,7 @@ class Watch(Observer):
         """Draw what the graph, which hears of it first, has just recorded; later if the last picture is too new."""
         if self.graph.closed:
             return
-        self._waiting, self.graph.ending = True, None
+        self._waiting = True
         if perf_counter() >= self._next:
             self._refresh(tensor_variables(user_frame()))
 
@@ -179,7 +183,8 @@ class Watch(Observer):
         model = self._model()
         if model is None:
             return
-        if self.graph.ending is None and _learned(model).isdisjoint(record.id for record in self.graph.records):
+        first = self.graph.ending is not None and not self.graph.backwards
+        if not first and _learned(model).isdisjoint(record.id for record in self.graph.records):
             return
         self.graph.name_variables(variables)
         self.graph.name_variables(dict(self._shell.user_ns))
@@ -188,6 +193,7 @@ class Watch(Observer):
             description,
             self.view.draw(description, folded_below(description, self._depth), Holdings(self.graph)),
         )
+        self._shows_error = False
         end = perf_counter()
         self._next = end + max(self._every, _SHARE * (end - begin))
 

@@ -79,19 +79,39 @@ def test_a_forward_that_fails_is_drawn_until_the_next_backward(
     given = [names[edge["source"]] for edge in shown(live)["edges"] if edge["target"] == node["id"]]
     assert given == ["input", "weight", "bias"]
     assert len(live.graph.history) == (5 if before == LOOP else 0)
+    assert live.graph.ending is None
+    run(shell, "(nbgrad.ones(2, requires_grad=True) * 2).sum().backward()")
+    assert failed(live) == [node], "that is no backward through the model"
     run(shell, STEP)
     assert failed(live) == []
-    assert live.graph.ending is None
-    assert ("the last of 6" if before == LOOP else "backward from loss") in shown(live)["summary"]
+    assert ("the last of 7" if before == LOOP else "backward from loss") in shown(live)["summary"]
 
 
 def test_a_backward_that_fails_is_drawn_until_the_next_one(shell: InteractiveShell, live: Watch) -> None:
     run(shell, LOOP)
     raising(shell, "h = net[0](nbgrad.tensor([[1.0, 2.0]])).exp()\nloss = h.sum()\nh.zero_()\nloss.backward()")
     assert any("no .grad changed" in note for note in shown(live)["notes"])
+    raising(shell, "net(nbgrad.ones(1, 3))")
+    assert shown(live)["notes"][0].startswith("The cell stopped here: linear")
+    assert "backward from loss, the last of 5" in shown(live)["summary"], "the last one that was complete"
+    assert "exp" not in {node["op"] for node in shown(live)["nodes"]}
     run(shell, STEP)
     assert not any("stopped" in note for note in shown(live)["notes"])
     assert "the last of 6" in shown(live)["summary"]
+
+
+def test_a_backward_of_another_model_is_not_drawn_with_a_failure(shell: InteractiveShell, live: Watch) -> None:
+    run(shell, "nbgrad.nn.Linear(2, 2)(nbgrad.ones(1, 2)).exp().sum().backward()")
+    raising(shell, "net(nbgrad.ones(1, 3))")
+    assert live.view.picture == b""
+
+
+def test_a_watch_that_is_closed_leaves_the_failure(shell: InteractiveShell, live: Watch) -> None:
+    run(shell, LOOP)
+    raising(shell, "net(nbgrad.ones(1, 3))")
+    live.close()
+    assert len(failed(live)) == 1
+    assert live.graph.backwards == 5
 
 
 @pytest.mark.parametrize(

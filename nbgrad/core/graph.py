@@ -80,6 +80,9 @@ class AutogradGraph(Queries):
         self._failed: list[Record] = []  # what the backward of the failure ran through, where another one had ended
         self._ended: History | None = None  # the backwards that ended, once that is shown
         self.ending: Ending | None = None
+        self._complete: FrameRecorder | Frame | None = (
+            None  # the last backward that was, while one that raised is shown
+        )
 
     # The context.
 
@@ -215,7 +218,14 @@ class AutogradGraph(Queries):
             if self._failed and self._ended is None:
                 self._ended = self.history
                 self._records = self._failed
+            self._complete = self._notes.frame
             self._notes.frame = found.frame
+
+    def recovered(self) -> None:
+        """Go on after ``raised``: the graph, which is still open, shows the last complete backward again."""
+        if self.ending is not None and self.ending.failure is not None and self.ending.failure.frame is not None:
+            self._notes.frame = self._complete
+        self.ending = self._complete = None
 
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.

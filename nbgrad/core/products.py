@@ -20,6 +20,9 @@ _NARROW = 16
 """With fewer rows or columns the time goes into reading a matrix, in either library, and a copy of it costs more."""
 
 
+_COPY = 1 << 22
+"""So many numbers at most, 16 MiB, are copied at a time: the gradient of a large batch would be there twice."""
+
 _COPIED = 128
 """A first factor that lies column by column is copied: it has to meet so many columns to be worth that."""
 
@@ -93,7 +96,10 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
 
 
 def _many(a: Any, b: Any) -> bool:
-    """Whether there may be so many multiplications, which is all that is asked of small factors."""
+    """Whether there may be so many multiplications, which is all that is asked of small factors.
+
+    The sizes multiplied are the multiplications times the length along which the factors meet.
+    """
     try:
         return bool(a.numel() * b.numel() >= _LEAST * _NARROW)
     except AttributeError:  # something that is no tensor: torch says so
@@ -106,22 +112,26 @@ def _fit(a: Any, b: Any, inner: int, bias: Any = None) -> bool:
     Recorded tensors are not for it: their op comes here by itself.
     """
     given = (a, b) if bias is None else (a, b, bias)
-    if not all(type(one) in _PLAIN and one.is_cpu and one.dtype is torch.float32 for one in given):
+    if not all(type(one) in _PLAIN and _is_matrix_of_floats(one) for one in given):
         return False
     if a.ndim < 2 or b.ndim != 2 or a.shape[-1] != b.shape[inner]:
         return False  # vectors, and a batch of matrices; and torch says what does not meet
     met, columns = b.shape[inner], b.shape[1 - inner]
     if bias is not None and (bias.shape != (columns,) or not bias.is_contiguous()):
-        return False  # oneDNN's takes the numbers of a bias one after the other, wherever they lie
+        return False  # oneDNN ignores the strides of a bias
     rows = a.numel() // met
     return (
         rows * met * columns >= _LEAST
         and min(rows, met) >= _NARROW
         and columns >= (_NARROW if a.is_contiguous() else _COPIED)
-        and all(one.layout is torch.strided for one in given)
         and _in_order(b)
         and _only_computes(given)
     )
+
+
+def _is_matrix_of_floats(one: torch.Tensor) -> bool:
+    """Whether the numbers are float32, of a processor, and each has a place: others may not even tell their shape."""
+    return one.is_cpu and one.dtype is torch.float32 and one.layout is torch.strided and not one.is_nested
 
 
 def _in_order(matrix: torch.Tensor) -> bool:
@@ -134,11 +144,12 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _only_computes(given: tuple[torch.Tensor, ...]) -> bool:
-    """Whether numbers are all that is asked for: torch can't differentiate, cast or count what oneDNN's kernel does."""
+    """Whether numbers are all that is asked for: torch can't differentiate, cast, trace or count what oneDNN's does."""
     return (
         torch._C._get_mkldnn_enabled()
         and not any(one.requires_grad for one in given)
         and not torch.is_autocast_enabled("cpu")
+        and torch._C._get_tracing_state() is None
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
         and torch.autograd.forward_ad._current_level < 0
@@ -146,5 +157,16 @@ def _only_computes(given: tuple[torch.Tensor, ...]) -> bool:
 
 
 def _by_onednn(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """``input`` times ``weight`` transposed; an input that has to be copied for that is, a piece after the other."""
+    if input.is_contiguous() or input.ndim > 2 or input.numel() <= _COPY:
+        return _pointwise(input, weight, bias)
+    made = input.new_empty(len(input), len(weight))
+    step = max(_NARROW, _COPY // input.shape[1])
+    for first in range(0, len(input), step):
+        made[first : first + step] = _pointwise(input[first : first + step], weight, bias)
+    return made
+
+
+def _pointwise(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(input, weight, bias, "none", [], "")
     return made

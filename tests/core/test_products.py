@@ -160,6 +160,23 @@ def test_a_gradient_of_a_gradient(calls):
         torch.testing.assert_close(one.data, other.float(), rtol=1e-3, atol=1e-2 * other.abs().max().item())
 
 
+def test_what_is_copied_is_copied_piece_by_piece(calls, monkeypatch):
+    pieces = []
+    pointwise = products._pointwise
+    monkeypatch.setattr(products, "_COPY", 1 << 15)
+    monkeypatch.setattr(products, "_pointwise", lambda x, *rest: pieces.append(x.shape) or pointwise(x, *rest))
+    a, b, bias = drawn(K, N).mT, drawn(K, M), drawn(M)
+    near(ng.matmul(ng.tensor(a), ng.tensor(b)).data, torch.matmul, a, b)
+    near(
+        functional.linear(ng.tensor(a), ng.tensor(b.mT), ng.tensor(bias)).data,
+        torch.nn.functional.linear,
+        a,
+        b.mT,
+        bias,
+    )
+    assert pieces == 2 * [(32, K), (32, K), (32, K), (32, K), (N - 4 * 32, K)]
+
+
 def test_special_numbers_spread_as_torchs_do(calls):
     a, b = drawn(N, K), drawn(K, M)
     a[0, 0], a[1, 1], a[2, 3], a[5, 7], b[3, 3] = torch.inf, torch.nan, 0, -torch.inf, torch.inf
@@ -212,6 +229,27 @@ def test_torchs_own_derivatives_go_through_torchs_kernel(calls):
     with forward_ad.dual_level():
         out = ng.matmul(forward_ad.make_dual(a, a), b)
         assert torch.equal(forward_ad.unpack_dual(out).tangent, a @ b)
+    assert calls == []
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:The PyTorch API of nested tensors")
+def test_what_may_not_even_have_a_shape_is_torchs(calls):
+    sparse, dense = drawn(300, 512).to_sparse_csr(), drawn(512, 300)
+    torch.testing.assert_close(ng.matmul(sparse, dense), sparse @ dense)
+    torch.testing.assert_close(ng.addmm(torch.zeros(300), sparse, dense), sparse @ dense)
+    nested = torch.nested.nested_tensor([drawn(200, 512), drawn(150, 512)])
+    made, theirs = functional.linear(nested, dense.mT), torch.nn.functional.linear(nested, dense.mT)
+    assert all(torch.equal(one, other) for one, other in zip(made.unbind(), theirs.unbind(), strict=True))
+    assert calls == []
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_a_trace_of_torchs_sees_the_product(calls):
+    def program(a, b):
+        return ng.matmul(a, b)
+
+    traced = torch.jit.trace(program, (drawn(N, K), drawn(K, M)), check_trace=False)
+    assert "aten::matmul" in str(traced.graph)
     assert calls == []
 
 
