@@ -80,9 +80,7 @@ class AutogradGraph(Queries):
         self._failed: list[Record] = []  # what the backward of the failure ran through, where another one had ended
         self._ended: History | None = None  # the backwards that ended, once that is shown
         self.ending: Ending | None = None
-        self._complete: FrameRecorder | Frame | None = (
-            None  # the last backward that was, while one that raised is shown
-        )
+        self._complete: FrameRecorder | Frame | None = None  # the backward in whose place one that raised is shown
 
     # The context.
 

@@ -19,7 +19,6 @@ _LEAST = 1 << 24
 _NARROW = 16
 """With fewer rows or columns the time goes into reading a matrix, in either library, and a copy of it costs more."""
 
-
 _COPY = 1 << 22
 """So many numbers at most, 16 MiB, are copied at a time: the gradient of a large batch would be there twice."""
 
