@@ -216,7 +216,7 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
         parts, bent = gates[step].chunk(4, 1), tanh(cells[step])
         of_h = of_out[step] = total(None if g_out is None else g_out[step], g_h)
         if of_h is not None and w_hr is not None:
-            of_h = alike(of_h, w_hr) @ w_hr.conj()
+            of_h = product(alike(of_h, w_hr), w_hr.conj())
         made[step], of_c = lstm_back(of_h, g_c, parts, bent, cells_before[step])
         shown[step] = parts[3] * bent if w_hr is not None else None
         g_h, g_c = product(made[step], w_hh.conj()), of_c * parts[1].conj()
