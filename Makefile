@@ -31,7 +31,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit write images wheels opdb bench test tools lint types unit frontend notebooks save browser clean
+.PHONY: help setup compile lab demo kit write images wheels opdb sweep bench test tools lint types unit frontend notebooks save browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ wheels: ## build a wheel for every Python of PYTHONS that is there, into dist/
 
 opdb: setup ## compare with torch's own op database, every sample: build/opdb.md (OPDB_FLAGS=... names entries)
 	@$(PY) -m tools.opdb $(OPDB_FLAGS)
+
+sweep: setup ## run random cases of all kinds for half an hour (SWEEP_FLAGS='--minutes 5 indices' changes that)
+	@$(PY) -m tools.sweep $(SWEEP_FLAGS)
 
 # Which peers there are is the table's to say: one that does not install here stands in it as such.
 bench: setup ## time nbgrad next to torch and other engines, as ratios: build/bench.md (BENCH_FLAGS=... names cases)

@@ -1,0 +1,127 @@
+"""Random cases that torch's samples do not contain: ``make sweep`` runs each sweep for minutes, the tests a few cases.
+
+A sweep is a file of ``tests/sweeps`` with two names. ``check(random)`` makes one case from a ``random.Random`` and
+raises AssertionError where nbgrad and torch differ. ``CASES`` says how many cases the unit tests run. The number of a
+case is its seed, so ``python -m tools.sweep NAME --seed NUMBER --cases 1`` repeats a failure.
+"""
+
+import argparse
+import itertools
+import secrets
+import sys
+import traceback
+import warnings
+from collections import Counter
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import NamedTuple
+
+import torch
+from pebble import ProcessExpired, ProcessPool
+
+from tests.seeding import seed_only_what_is_there
+
+FOLDER = Path(__file__).parents[1] / "tests" / "sweeps"
+GRACE = 120.0
+"""How many seconds a process may take longer than it was given before it counts as hanging."""
+
+
+class Failure(NamedTuple):
+    """A case that raised."""
+
+    sweep: str
+    seed: int
+    error: str
+
+
+class Outcome(NamedTuple):
+    """What a number of cases of one sweep came to."""
+
+    sweep: str
+    cases: int
+    failures: list[Failure]
+
+
+def names() -> list[str]:
+    """Return the names of all sweeps."""
+    return sorted(path.stem for path in FOLDER.glob("*.py"))
+
+
+def run(sweep: str, seed: int, *, cases: int | None = None, seconds: float = float("inf")) -> Outcome:
+    """Run a sweep from one seed on, until so many cases or seconds are over, and go on after a failure."""
+    check = import_module(f"tests.sweeps.{sweep}").check
+    end = monotonic() + seconds
+    done, failures = 0, []
+    for number in itertools.count(seed) if cases is None else range(seed, seed + cases):
+        if monotonic() > end:
+            break
+        torch.default_generator.manual_seed(number)
+        done += 1
+        try:
+            check(Random(number))
+        except Exception:  # whatever it is, it is what the case came to
+            failures.append(Failure(sweep, number, traceback.format_exc()))
+    return Outcome(sweep, done, failures)
+
+
+def prepare() -> None:
+    """Make a process ready: one thread each."""
+    torch.set_num_threads(1)
+    seed_only_what_is_there()
+    warnings.simplefilter("ignore")  # nbgrad and torch warn of the same things, case after case
+
+
+def run_all(sweeps: list[str], seed: int, *, seconds: float, cases: int | None, jobs: int = 2) -> list[Outcome]:
+    """Run sweeps side by side, each in a process of its own; one that dies or hangs is a failure of its own."""
+    with ProcessPool(jobs, max_tasks=1, initializer=prepare, context=get_context("spawn")) as pool:
+        settings = {"cases": cases, "seconds": seconds}
+        begun = [
+            (name, pool.schedule(run, args=(name, seed), kwargs=settings, timeout=seconds + GRACE)) for name in sweeps
+        ]
+        outcomes = []
+        for name, future in begun:
+            try:
+                outcomes.append(future.result())
+            except TimeoutError:
+                outcomes.append(Outcome(name, 0, [Failure(name, seed, f"a case hangs for more than {GRACE:g} s")]))
+            except ProcessExpired as death:
+                outcomes.append(Outcome(name, 0, [Failure(name, seed, f"died with exit code {death.exitcode}")]))
+            print(f"{name:24} {outcomes[-1].cases:8} cases, {len(outcomes[-1].failures)} failed", flush=True)
+    return outcomes
+
+
+def report(outcomes: list[Outcome], *, most: int = 5) -> int:
+    """Print the first failures of each sweep with how to repeat them; return how many cases failed."""
+    shown: Counter[str] = Counter()
+    for failure in itertools.chain.from_iterable(outcome.failures for outcome in outcomes):
+        shown[failure.sweep] += 1
+        if shown[failure.sweep] <= most:
+            print(f"\npython -m tools.sweep {failure.sweep} --seed {failure.seed} --cases 1\n{failure.error}")
+    print(f"\n{sum(outcome.cases for outcome in outcomes)} cases, {shown.total()} failed")
+    return shown.total()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the sweeps that are named, or all; fail when a case does."""
+    parser = argparse.ArgumentParser(prog="python -m tools.sweep", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"which sweeps: {', '.join(names())} (default: all)")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long all of them take together")
+    parser.add_argument("--cases", type=int, help="stop a sweep after so many cases")
+    parser.add_argument("--seed", type=int, help="the number of the first case (default: another one each time)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many processes")
+    options = parser.parse_args(arguments)
+    sweeps = options.names or names()
+    if unknown := sorted(set(sweeps) - set(names())):
+        parser.error(f"no sweep {', '.join(unknown)}: there are {', '.join(names())}")
+    seed = secrets.randbelow(10**9) if options.seed is None else options.seed
+    rounds = -(-len(sweeps) // options.jobs)
+    print(f"{len(sweeps)} sweeps from seed {seed}, {options.minutes / rounds:.1f} minutes each", flush=True)
+    outcomes = run_all(sweeps, seed, seconds=options.minutes * 60 / rounds, cases=options.cases, jobs=options.jobs)
+    return report(outcomes) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
