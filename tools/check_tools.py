@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if packages:
         print(f"The tests need {', '.join(packages)}, which this machine lacks. Install with:\n")
-        print(f"    sudo apt-get install -y {' '.join(packages)}\n")
+        print(f"    sudo apt-get install -y -o DPkg::Lock::Timeout=300 {' '.join(packages)}\n")
         print("(Chromium elsewhere: make test CHROMIUM=path/to/chromium)")
     return bool(packages)
 
