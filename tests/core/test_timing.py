@@ -64,9 +64,9 @@ def test_an_op_that_raised_leaves_no_clock_running() -> None:
     with TimedGraph() as graph:
         with pytest.raises(RuntimeError):
             x @ nbgrad.tensor([1.0])
-        time.sleep(0.02)
+        time.sleep(0.3)
         x.sum().backward()
-    assert [one.forward < 0.02 for one in graph.times.values()] == [True]
+    assert [one.forward < 0.3 for one in graph.times.values()] == [True]
 
 
 def test_it_keeps_the_times_of_what_is_shown_alone() -> None:

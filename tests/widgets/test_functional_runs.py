@@ -1,7 +1,6 @@
 """Functions between layers are part of what repeats: one box shows a model whose forward is a loop."""
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from nbgrad.widgets.layout import NODES, lay_out
 from nbgrad.widgets.runs import LONGEST, _Calls, runs
 from tests.widgets.test_first_look import trained
 from tests.widgets.test_runs import WIDE, box
+from tests.work import lines
 
 
 class Functional(nn.Module):
@@ -92,14 +92,10 @@ class Skipping(nn.Module):
 
 
 def test_what_takes_something_of_long_ago_takes_no_longer_to_find() -> None:
-    def seconds(many: int) -> float:
-        described = trained(Skipping(many), 2, 2)
-        begin = perf_counter()
-        assert runs(described)
-        return perf_counter() - begin
-
-    short, long = (min(seconds(many) for _ in range(3)) for many in (100, 800))
-    assert long < 8 * short * 4
+    short, long = (trained(Skipping(many), 2, 2) for many in (50, 200))
+    assert lines(lambda: runs(long)) < 4 * lines(lambda: runs(short)) * 2
+    assert runs(short)
+    assert runs(long)
 
 
 def test_a_long_chain_of_functions_is_not_looked_through() -> None:

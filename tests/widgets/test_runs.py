@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.layout import NODES, lay_out, whole
 from nbgrad.widgets.runs import LONGEST, runs
 from tests.widgets.test_first_look import cells, folded, trained
+from tests.work import lines
 
 WIDE = 8
 LAYERS = {
@@ -180,14 +180,9 @@ def test_a_page_folds_no_call_of_one_node() -> None:
 
 
 def test_long_rows_take_no_longer_than_their_length() -> None:
-    def seconds(many: int) -> float:
-        described = calls("ab" * (many // 2 - 4) + "cd" * 4)
-        begin = perf_counter()
-        assert [len(run.cycles) for run in runs(described)] == [many // 2 - 4, 4]
-        return perf_counter() - begin
-
-    short, long = (min(seconds(many) for _ in range(3)) for many in (1_000, 8_000))
-    assert long < 8 * short * 4
+    short, long = (calls("ab" * (many // 2 - 4) + "cd" * 4) for many in (1_000, 4_000))
+    assert [len(run.cycles) for run in runs(long)] == [4_000 // 2 - 4, 4]
+    assert lines(lambda: runs(long)) < 4 * lines(lambda: runs(short)) * 1.5
 
 
 def calls(letters: str) -> Description:
