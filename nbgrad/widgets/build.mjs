@@ -1,14 +1,13 @@
-// Bundle the front end into static/. The same sources give the same bytes; both files are committed.
+// Bundle the front end into static/. The same sources give the same bytes; all three files are committed.
 
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
 import { slim } from "./slim.mjs";
 
-// The d3 packages in the bundle share their licence text; it has to go with every copy.
-const licence = readFileSync(new URL("node_modules/d3-zoom/LICENSE", import.meta.url), "utf8");
+const room = new URL(".", import.meta.url);
 
-await build({
-  absWorkingDir: new URL(".", import.meta.url).pathname,
+const options = {
+  absWorkingDir: room.pathname,
   entryPoints: ["src/graph.ts", "src/graph.css"],
   outdir: "static",
   bundle: true,
@@ -19,5 +18,27 @@ await build({
   legalComments: "none",
   plugins: [slim],
   alias: { "d3-transition": "./src/still.ts" },
-  banner: { css: `/*! The script that this sheet goes with holds d3-zoom, d3-selection, d3-drag and d3-dispatch:\n${licence}*/` },
-});
+};
+
+/** The names of the packages of which the bundle holds code, by their licence texts. */
+const licences = ({ outputs }) => {
+  const held = Object.values(outputs).flatMap(({ inputs }) =>
+    Object.entries(inputs).filter(([, { bytesInOutput }]) => bytesInOutput > 0),
+  );
+  const packages = new Set(held.flatMap(([path]) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? []));
+  const texts = new Map();
+  for (const name of [...packages].sort()) {
+    const text = readFileSync(new URL(`node_modules/${name}/LICENSE`, room), "utf8");
+    texts.set(text, [...(texts.get(text) ?? []), name]);
+  }
+  return texts;
+};
+
+// The licences have to go with every copy: a page takes the sheet with the script, a package takes the text file.
+const { metafile } = await build({ ...options, write: false, metafile: true });
+const notice = [...licences(metafile)]
+  .map(([text, names]) => `The script of the graph view holds code of ${names.join(", ")}:\n${text}`)
+  .join("\n");
+
+await build({ ...options, banner: { css: `/*! ${notice}*/` } });
+writeFileSync(new URL("static/LICENSES.txt", room), notice);

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from nbgrad.widgets import view
+from nbgrad.widgets.page import runtime
+
+pytestmark = pytest.mark.once
 
 ROOM = view.STATIC.parent
 SCRIPT = view.STATIC / "graph.js"
 STYLE = view.STATIC / "graph.css"
+LICENSES = view.STATIC / "LICENSES.txt"
 
 
 def test_it_is_small() -> None:
@@ -33,6 +37,15 @@ def test_it_asks_nobody_for_anything() -> None:
     for word in ("fetch(", "XMLHttpRequest", "WebSocket", "import(", "sendBeacon", "eval("):
         assert word not in script
     assert "url(" not in STYLE.read_text(encoding="utf-8")
+
+
+def test_the_licences_go_with_every_copy() -> None:
+    """The package has them as a file, and an exported page in the style sheet that it holds."""
+    notice = LICENSES.read_text(encoding="utf-8")
+    assert "d3-selection, d3-zoom" in notice
+    assert "this permission notice appear in all copies" in notice
+    assert notice in STYLE.read_text(encoding="utf-8")
+    assert notice in runtime(), "an exported page holds the style sheet"
 
 
 def test_our_sources_parse_no_html() -> None:
@@ -56,7 +69,7 @@ def test_the_bundle_is_what_the_sources_give(tmp_path: Path) -> None:
     shutil.copytree(ROOM, room, ignore=shutil.ignore_patterns("node_modules", "__pycache__", "static"))
     (room / "node_modules").symlink_to(ROOM / "node_modules")
     subprocess.run(["node", "build.mjs"], cwd=room, check=True)
-    for committed in (SCRIPT, STYLE):
+    for committed in (SCRIPT, STYLE, LICENSES):
         assert (room / "static" / committed.name).read_bytes() == committed.read_bytes(), (
             f"{committed.name} is old: run `npm run build` in nbgrad/widgets"
         )
