@@ -5,6 +5,7 @@ Cython or without a C compiler the package is installed as plain Python: nothing
 """
 
 import importlib.util
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -78,4 +79,16 @@ class BuildAndSign(build_ext):
                     file.unlink(missing_ok=True)
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAndSign})
+def description():
+    """README.md for a package index, where relative links and pictures lead nowhere: they are taken out of the text."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"!\[[^\]]*\]\((?!\w+:)[^)]*\)\n+", "", text)
+    return re.sub(r"\[([^\]]*)\]\((?!\w+:)[^)]*\)", r"\1", text)
+
+
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildAndSign},
+    long_description=description(),
+    long_description_content_type="text/markdown",
+)

@@ -2,9 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
+from email import message_from_string
+from email.message import Message
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from zipfile import ZipFile
@@ -12,6 +16,8 @@ from zipfile import ZipFile
 import pytest
 
 from nbgrad.core.compilation import modules
+
+pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[1]
 COMPILED = modules(ROOT / "nbgrad" / "core")
@@ -35,7 +41,7 @@ print(nbgrad.compiled(), row.__file__.endswith(".py"), compilation.why_not())
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is built, because setuptools writes beside the sources."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "nbgrad", copy / "nbgrad", ignore=BUILT, symlinks=True)
     # What npm leaves behind on a developer's machine, Python files included.
@@ -126,6 +132,12 @@ def wanted() -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in files}
 
 
+def metadata(wheel: Path) -> Message:
+    with ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_string(archive.read(name).decode())
+
+
 def held(wheel: Path) -> set[str]:
     with ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -141,6 +153,63 @@ def test_without_a_compiler_the_wheel_is_for_every_machine_and_plain(plain: Path
     core = answer(run(site), site)
     assert core == "False True nothing was compiled when it was installed: that takes a C compiler"
     assert "but nothing was compiled when it was installed" in run(site, NBGRAD_COMPILED="1").stderr
+
+
+def test_a_package_index_gets_no_link_that_leads_nowhere_and_both_licences(plain: Path) -> None:
+    said = metadata(plain)
+    assert said["Description-Content-Type"] == "text/markdown"
+    text = str(said.get_payload())
+    assert "make lab" in text
+    assert "Teaching with it" in text
+    assert not re.findall(r"\]\((?!\w+:)[^)]*\)", text)
+    assert said["License-Expression"] == "MIT AND ISC"
+    with ZipFile(plain) as archive:
+        licences = [name for name in archive.namelist() if ".dist-info/licenses/" in name]
+        assert {Path(name).name for name in licences} == {Path(name).name for name in said.get_all("License-File")}
+        assert len(licences) == 2
+
+
+def test_the_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
+    """They find their helpers, their data and the scripts that they test."""
+    copy = tmp_path / "project"
+    left = shutil.ignore_patterns(
+        ".*", "build", "dist", "*.egg-info", "node_modules", "__pycache__", "*.so", "compiled.json"
+    )
+    shutil.copytree(ROOT, copy, ignore=left)
+    program = f"from setuptools import build_meta; print(build_meta.build_sdist({str(tmp_path)!r}))"
+    made = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=copy,
+        env=environment(CC="false"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    with tarfile.open(tmp_path / made.stdout.split()[-1]) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (root,) = (tmp_path / "unpacked").iterdir()
+
+    def files(folder: Path) -> set[str]:
+        return {
+            path.relative_to(folder).as_posix()
+            for path in folder.rglob("*")
+            if path.is_file() and "egg-info" not in str(path)
+        }
+
+    assert files(copy) - files(root) <= {"nbgrad/widgets/.npmrc"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:nbval",
+        "-p",
+        "no:cacheprovider",
+        "tests/core/test_broadcast.py",
+    ]
+    run = subprocess.run(command, cwd=root, env=environment(), capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_with_a_compiler_the_wheel_holds_what_was_compiled_too(compiled: Path) -> None:
