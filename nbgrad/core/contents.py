@@ -284,7 +284,10 @@ class Contents:
         return result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
+        values = self.numpy()
+        if copy is None:  # copied where the type asks for it; numpy 1 has no other word for that than asarray
+            return np.asarray(values, dtype=dtype)
+        return np.array(values, dtype=dtype, copy=copy)
 
     def __len__(self) -> int:
         return len(self._data)
