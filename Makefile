@@ -31,7 +31,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit write images wheels opdb sweep bench test tools lint types unit frontend notebooks save browser clean
+.PHONY: help setup compile lab demo kit write images wheels opdb sweep bench test whole minimum tools lint types unit frontend notebooks save browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,7 +93,7 @@ bench: setup ## time nbgrad next to torch and other engines, as ratios: build/be
 
 # -------------------------------------------------------------------------------------------------- check
 
-test: tools setup lint types frontend unit notebooks browser ## run every check, in the order of how fast it fails
+test: tools setup lint types frontend unit minimum notebooks browser ## run every check, in the order of how fast it fails
 	@echo "all checks passed"
 
 tools: # says what the tests lack on this machine before anything is installed
@@ -106,14 +106,41 @@ lint: setup ## ruff, and the direction of imports
 types: setup ## mypy --strict
 	$(call step,types,$(PY) -m mypy)
 
-unit: setup compile ## the tests that need no browser, on the plain core and on the compiled one if there is a compiler
-	$(call step,unit,NBGRAD_COMPILED=0 $(UNIT))
-	$(call step,unit (compiled),if [ -e $(COMPILED) ]; then NBGRAD_COMPILED=1 $(UNIT) $(ONCE:%=--ignore=tests/test_%.py); else echo "   no compiler"; fi)
+# What a second run of the tests could find is less: it takes some cases of each test. `make whole` takes them all.
+unit: setup compile ## the tests that need no browser: on the compiled core, some on the plain one, some as other processors run them
+	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser")
+	$(call step,unit (plain core),$(if $(filter 1,$(FIRST)),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN) --sample 4,echo "   it ran on the plain core"))
+	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN) --sample 12 $(KERNELS))
+	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) --sample 12 $(KERNELS))
+
+whole: setup compile ## the same with every case each time, and the declared minima: an hour
+	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser")
+	$(call step,unit (plain core),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN))
+	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN))
+	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN))
+	@$(MAKE) --no-print-directory minimum OLDEST=tests
 
 # nbval is for the notebooks, and takes seconds to import in every process.
-UNIT = $(PY) -m pytest -q -p no:nbval -m "not browser" -n $(JOBS) --dist loadgroup
-# The sources and the packages are the same either way: what looks at them is looked at once.
-ONCE := packaging project exports
+UNIT = $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist loadscope
+# Where there is no compiler the core is plain.
+FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
+# The sources, the packages and the pages are the same each time: their tests run once.
+AGAIN := "not browser and not once"
+# The tests whose numbers depend on the kernels that a processor gets.
+KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_products.py tests/core/test_recurrent.py \
+	tests/core/test_attention.py tests/core/test_convolution.py tests/core/test_pooling.py tests/core/test_linalg.py \
+	tests/core/test_normalization.py tests/core/test_engine.py tests/nn/test_training.py tests/nn/test_blocks.py tests/optim
+# torch, MKL and oneDNN without AVX: a sum is then taken in another order, and a number that a test or a lesson shows would
+# be another one on the reader's computer, or on the teacher's.
+OLDER := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41
+AVX2 := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=2
+
+minimum: setup ## the tests of what other packages do, with the oldest versions that pyproject.toml declares
+	@$(PY) -m tools.minimum $(BUILD)/minimum
+	$(call step,declared minima,PYTHONPATH=$(BUILD)/minimum $(UNIT) -m $(AGAIN) $(OLDEST))
+
+OLDEST ?= tests/core/test_interop.py tests/core/test_graph.py tests/test_saving.py tests/test_reprs.py tests/test_magics.py \
+	tests/widgets/test_describe.py tests/widgets/test_layout.py tests/widgets/test_svg.py tests/widgets/test_view.py
 
 frontend: setup $(VIEW)/node_modules/.package-lock.json ## types of the TypeScript, and the bundle is that of the sources
 	$(call step,front-end types,npm --prefix $(VIEW) run --silent check)
@@ -132,9 +159,6 @@ notebooks: setup ## run the notebooks again and compare every output with the sa
 	$(call step,notebooks as an older processor computes,$(OLDER) $(STILL) $(COMPARED))
 
 COMPARED = $(PY) -m pytest -q --nbval --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg --nbval-cell-timeout=60 notebooks/
-# torch and its MKL without AVX: a sum is then taken in another order, and a lesson whose output shows it would fail on the
-# reader's computer, or on the teacher's.
-OLDER := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE
 
 save: setup ## run the notebooks and save them with their outputs, as the notebooks check wants them
 	$(call step,save,$(STILL) $(PY) -m jupyter nbconvert --to notebook --execute --inplace --log-level=WARN \

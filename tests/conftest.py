@@ -3,7 +3,10 @@
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +17,11 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
     from playwright.sync_api import Browser
     from xdist.remote import Producer
-    from xdist.scheduler import LoadGroupScheduling
+    from xdist.scheduler import LoadScopeScheduling
 
 # The tests run in as many processes as there are cores, and their tensors are small: a second thread only waits for the
 # first. Said before anything imports torch, and so to the processes that tests start too.
-os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",  # Chromium refuses to run as root with it, and CI often is root
@@ -32,36 +35,51 @@ CHROMIUM_FLAGS = [
 ]
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a second run of the same tests take a part of their cases."""
+    parser.addoption("--sample", type=int, default=1, metavar="N", help="run every Nth case of each test function")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run browser tests last: they are slow, and playwright keeps an event loop running once it has started.
 
-    The tests that share what their module makes once, a wheel or a notebook that ran, run in one process.
+    With ``--sample N`` the first case of each test function stays, and every Nth after it.
     """
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    numbers: Counter[str] = Counter()
+    kept, left = [], []
     for item in items:
-        module, _, _ = item.nodeid.partition("::")
-        taken = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
-        if any(fixture.scope == "module" and fixture.baseid == module for several in taken for fixture in several):
-            item.add_marker(pytest.mark.xdist_group(module))
+        function = item.nodeid.partition("[")[0]
+        (left if numbers[function] % config.getoption("sample") else kept).append(item)
+        numbers[function] += 1
+    if left:
+        config.hook.pytest_deselected(items=left)
+    items[:] = sorted(kept, key=lambda item: item.get_closest_marker("browser") is not None)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadGroupScheduling | None":
-    """With ``--dist loadgroup``, send the cases of a test function to one process, all at once.
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling | None":
+    """With ``--dist loadscope``, send the cases of a test function to one process, all at once.
 
     One by one the process that sends them counts, for each test that is done, all that are, which takes a core's time.
+    The tests of a module that makes something once for all of them, as a wheel, go to one process too. The groups are
+    read from the files here, because the marks of xdist 3.8 have no effect with pytest 9.2.
     """
-    if config.getoption("dist") != "loadgroup":
+    if config.getoption("dist") != "loadscope":
         return None
-    from xdist.scheduler import LoadGroupScheduling
+    from xdist.scheduler import LoadScopeScheduling
 
-    class Functions(LoadGroupScheduling):
+    class Functions(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            scope: str = super()._split_scope(nodeid)
-            return scope.partition("[")[0]
+            module, _, _ = nodeid.partition("::")
+            return module if makes_something_once(config.rootpath / module) else nodeid.partition("[")[0]
 
     return Functions(config, log)
+
+
+@cache
+def makes_something_once(path: Path) -> bool:
+    """Whether a test module has a fixture that is made once for all of its tests."""
+    return 'scope="module"' in path.read_text(encoding="utf-8")
 
 
 def pytest_collection_finish() -> None:

@@ -30,6 +30,8 @@ from benchmarks.report import Report, overview
 from benchmarks.timing import Contender, Parted, Spread, in_turns, limit, ratios
 from nbgrad.core.modes import current
 
+pytestmark = pytest.mark.once
+
 NOT_HERE = ("ModuleNotFoundError", "RuntimeError: no usable devices")
 """A peer is not installed (the tests do not ask for any), or tinygrad finds no clang."""
 

@@ -8,6 +8,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools.demo import build, remote_references, to_page
 
+pytestmark = pytest.mark.once
+
 
 def test_a_notebook_becomes_a_page_that_loads_nothing(tmp_path: Path) -> None:
     text = "# A <title>\n\nInline $a^2$, on its own line:\n\n$$\\frac{1}{2}$$\n\n[a link](http://elsewhere.invalid)"

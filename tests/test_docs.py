@@ -11,6 +11,8 @@ import pytest
 
 from nbgrad.core.op import OPS
 
+pytestmark = pytest.mark.once
+
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "design.md")
 FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)

@@ -22,6 +22,8 @@ from nbgrad.core.row import Op
 from tests.lacking import need
 from tools import write, write_functions, write_methods
 
+pytestmark = pytest.mark.once
+
 INTEROP = write.ROOT / "docs" / "interop.md"
 MODULES = [pytest.param(module, id=module.__name__) for module in write_functions.MODULES]
 

@@ -8,6 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[1]
 
 TELLS = "import sys; print('ran', {name!r}, *sys.argv[1:])\n"

@@ -9,6 +9,8 @@ from IPython.utils.capture import capture_output
 
 from nbgrad.options import TABLE, flag
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "magics.md").read_text(encoding="utf-8")
 CELL = re.compile(

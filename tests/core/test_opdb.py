@@ -19,6 +19,8 @@ from tests.core.result import Result
 from tests.core.unruly import nothing, unruly
 from tools import opdb as tool
 
+pytestmark = pytest.mark.once
+
 SAMPLES = 4
 REGENERATE = "run `make setup` and then `.venv/bin/python -m tools.opdb --keep {names}`, and look at what it changes"
 

@@ -8,7 +8,11 @@ import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+import pytest
+
 import nbgrad.widgets.description as contract
+
+pytestmark = pytest.mark.once
 
 SOURCE = Path(contract.__file__).parent / "src" / "description.ts"
 HEADER = "// Written from nbgrad/widgets/description.py by tests/widgets/test_typescript.py; a test compares the two."
