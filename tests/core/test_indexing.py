@@ -1,5 +1,7 @@
 """Indexing, scattering and sorting beyond the tests of every row: torch's forms of a call, and composites."""
 
+import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -201,22 +203,111 @@ def test_a_mask_picks_without_adding_up() -> None:
     same(lambda x: x[rows.to(torch.int64), R[[0, 0, 1]]], X)
 
 
+INDICES: dict[str, Any] = {
+    "tuples": ((0, 1), (2, 3)),
+    "a number and a tuple": (1, (2, 3)),
+    "a tuple with repeats": (slice(None), (0, 0, 0)),
+    "a tuple of truth values": ((True, False, True),),
+    "a range": range(2, -1, -1),
+    "a deque": deque([0, 2]),
+    "arrays": (np.array([0, 2]), np.array([True, False, True, False])),
+    "an array of a number": (np.array(1), slice(None), [0, 1]),
+    "numbers of numpy": (np.int64(1), slice(np.int32(0), np.int64(2))),
+    "a tensor of a number": (torch.tensor(1), slice(None), torch.tensor([0, 1])),
+    "tensors in a slice": slice(torch.tensor(0), torch.tensor(2)),
+    "numbers that are floats": [1.0, 2.0],
+    "a truth value": (True, [0, 1]),
+    "two Ellipses": (..., [0, 1], ...),
+    "nothing": ([],),
+    "an empty tuple": ((),),
+    "tensors in a list": ([torch.tensor(0), 2],),
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_an_index_of_any_kind_has_torchs_value_and_gradients(index: Any) -> None:
+    x = torch.arange(24, dtype=F64).reshape(3, 4, 2) / 7
+
+    def assigned(x: Any, v: Any) -> Any:
+        x = x * 1
+        x[index] = v
+        return x
+
+    def augmented(x: Any, v: Any) -> Any:
+        x = x * 1
+        x[index] *= v
+        return x
+
+    for program in (lambda x, v: x[index] * v, assigned, augmented):
+        same(program, x, torch.tensor(0.7, dtype=F64))
+
+
+def test_a_position_by_itself_is_a_view_that_changes_its_base() -> None:
+    def program(x: Any) -> Any:
+        x = x * 1
+        x[torch.tensor(1)].mul_(3)
+        x[np.array(0)].mul_(5)
+        return x
+
+    same(program, X)
+
+
+LISTS = [
+    [slice(0, 2), [0, 1]],
+    [None, 0],
+    [Ellipsis, 0],
+    [[0, 1], [1, 1]],
+    [torch.tensor([0, 1]), torch.tensor([0, 1])],
+    [torch.tensor(1), 0],
+    [np.array([0, 1]), slice(None)],
+]
+
+
+@pytest.mark.parametrize("index", LISTS, ids=str)
+def test_a_list_of_parts_is_a_tuple_of_them_as_torch_reads_it_and_warns(index: list[Any]) -> None:
+    with pytest.warns(UserWarning, match=r"write x\[tuple\(index\)\]"):
+        got: Any = nbgrad.tensor(X)[index]
+    assert torch.equal(got.data, X[tuple(index)])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*tuple")
+        same(lambda x: x[index], X)
+
+
+def test_a_mask_of_bytes_is_one_of_truth_values_with_a_warning() -> None:
+    mask: Any = torch.tensor([1, 0, 2], dtype=torch.uint8)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "indexing with dtype torch.uint8|a tensor of bytes")
+        same(lambda x: x[mask], X)
+        same(lambda x: (x * 1).index_put_((mask,), x[:2]), X)
+    with pytest.warns(UserWarning, match=r"mask\.bool\(\)"):
+        nbgrad.tensor(X)[mask] = 0.0
+
+
 @pytest.mark.parametrize(
-    ("index", "kind"),
+    ("index", "kind", "words"),
     [
-        ([slice(None), 0], "slice"),
-        ([None, 0], "NoneType"),
-        ([Ellipsis, 0], "ellipsis"),
-        ([torch.tensor([0, 1]), torch.tensor([0, 1])], "tensor"),
-        ([np.array([0, 1]), slice(None)], "tensor"),
-        ([nbgrad.tensor([0, 1]), 0], "tensor"),
+        (np.bool_(True), IndexError, "getitem.*truth values"),
+        (slice(0.5, None), TypeError, "getitem.*slice.*float"),
+        (1.5, IndexError, "getitem.*float"),
+        ("a", TypeError, "getitem.*str"),
+        ({0}, IndexError, "getitem.*set"),
+        (torch.tensor([0.5]), IndexError, "getitem"),
+        ([slice(None)] * 33, RuntimeError, "getitem"),
+        (3, IndexError, "getitem.*out of bounds"),
     ],
 )
-def test_a_list_of_parts_is_refused(index: list[Any], kind: str) -> None:
-    x = nbgrad.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], requires_grad=True)
-    expected = rf"list stands for one tensor of positions, and this one holds a {kind}: write x\[tuple\(index\)\]"
-    with pytest.raises(IndexError, match=expected):
-        x[index]
-    with pytest.raises(IndexError, match=expected):
-        (x * 1)[index] = 0.0
-    assert x[[torch.tensor(1), 0]].tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0]]
+def test_what_is_no_index_is_refused_by_name(index: Any, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        nbgrad.tensor(X)[index]
+    with pytest.raises(kind, match=words.replace("getitem", "setitem")):
+        nbgrad.tensor(X)[index] = 0.0
+
+
+@pytest.mark.parametrize(
+    "indices", [R, [], (None, R), ([0, 1],), (1,), (np.array([0]),), (torch.tensor(True), R)], ids=str
+)
+def test_index_put_takes_a_tuple_of_tensors(indices: Any) -> None:
+    with pytest.raises(TypeError, match=r"index_put.*is a tuple of tensors"):
+        nbgrad.tensor(X).index_put(indices, 0.0)
+    for single in ((torch.tensor(1), torch.tensor([0, 2])), [torch.tensor(1)], (X > 1,)):
+        same(lambda x, single=single: (x * 1).index_put_(single, x.sum()), X)

@@ -4,7 +4,7 @@ import torch
 
 from nbgrad.core.alias import Path
 from nbgrad.core.op import OPS, install, op
-from nbgrad.core.ops.indexing import getitem, picks, plain
+from nbgrad.core.ops.indexing import getitem, indexed, picks
 from nbgrad.core.samples import SHAPES, Make, Sample, unary
 
 
@@ -143,9 +143,9 @@ def _(g, index, value_shape, value_device):
 
 
 def _setitem(self, index, value):
-    """``x[index] = value`` in place; the index is copied, as a later change would move the gradient elsewhere."""
-    parts = tuple(plain(part) for part in index) if isinstance(index, tuple) else plain(index)
-    setitem.in_place(self, value, index=parts)
+    """``x[index] = value`` in place, with everything as an index that Python, numpy and torch take for one."""
+    args = (self, value)
+    setitem.in_place.run(args, {"index": indexed(setitem, args, index)})
 
 
 install("__setitem__", _setitem)

@@ -1,11 +1,12 @@
 """Indexing: some of the elements, chosen by position."""
 
-import numpy as np
 import torch
 
+from nbgrad.core.base import raw_of
+from nbgrad.core.indices import canonical
+from nbgrad.core.misuse import explained
 from nbgrad.core.op import install, op
 from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
 
 
 def picks(make: Make):
@@ -103,7 +104,9 @@ def _add_at(g, index, shape):
     places = []
     for part, some in zip(parts, room, strict=True):
         places += _places(part, some, view.ndim - _used(parts))
-    masks = all(part.dtype in (torch.bool, torch.uint8) for part in tensors)
+    while places[-1] is None:  # a second Ellipsis stands for dimensions that there are not
+        places.pop()
+    masks = all(part.dtype is torch.bool for part in tensors)
     torch.ops.aten.index_put_(view, places, g, not masks)  # masks pick nothing twice, which is faster
     return zeros
 
@@ -113,7 +116,7 @@ def _room(part):
     if isinstance(part, torch.Tensor):
         if part.ndim == 0 and part.dtype is torch.bool:
             return (None,)  # a single truth value picks in a new dimension of size 1
-        return (slice(None),) * (part.ndim if part.dtype in (torch.bool, torch.uint8) else 1)
+        return (slice(None),) * (part.ndim if part.dtype is torch.bool else 1)
     return (part,)
 
 
@@ -127,46 +130,23 @@ def _places(part, room, rest):
     if isinstance(part, torch.Tensor):
         if part.ndim == 0 and part.dtype is torch.bool:
             return [part.reshape(1).nonzero().flatten()]
-        return [part] if part.dtype not in (torch.bool, torch.uint8) else list(part.nonzero(as_tuple=True))
+        return [part] if part.dtype is not torch.bool else list(part.nonzero(as_tuple=True))
     if part is Ellipsis:
         return [None] * rest
     return [None] * (0 if isinstance(part, int) else len(room))
 
 
 def _getitem(self, index):
-    """``x[index]``: tensors, arrays and lists in the index become raw torch tensors, everything else stays.
-
-    A rule keeps the index, so tensors in it are copied: changed in place later, they would move the gradient elsewhere.
-    """
-    parts = tuple(plain(part) for part in index) if isinstance(index, tuple) else plain(index)
-    return getitem(self, index=parts)
+    """``x[index]``, with everything as an index that Python, numpy and torch take for one."""
+    return getitem.run((self,), {"index": indexed(getitem, (self,), index)})
 
 
-def plain(part):
-    """A part of an index as the row keeps it."""
-    if type(part) is int or type(part) is slice:  # most are
-        return part
-    if isinstance(part, Tensor):
-        part = part.data
-    if isinstance(part, list):
-        _check_list(part)
-    if isinstance(part, bool | list | range | np.ndarray):
-        made = torch.tensor(part)
-        return made.to(torch.int64) if made.dtype.is_floating_point and made.numel() == 0 else made
-    if isinstance(part, torch.Tensor):
-        return part.clone()
-    return int(part) if isinstance(part, np.integer) else part
-
-
-def _check_list(index):
-    """An error for a list that is several parts of an index: torch tells them apart by what it holds, for now."""
-    for one in index:
-        if one is None or one is Ellipsis or isinstance(one, slice) or (hasattr(one, "ndim") and one.ndim):
-            kind = "tensor" if hasattr(one, "ndim") else type(one).__name__
-            raise IndexError(
-                f"getitem: an index that is a list stands for one tensor of positions, and this one holds a {kind}: "
-                "write x[tuple(index)] for the parts of an index, and nbgrad.stack(index) for one tensor"
-            )
+def indexed(row, args, index):
+    """An index of the first of ``args`` as rows keep it; an error of what is none names the row and its inputs."""
+    try:
+        return canonical(index)
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        raise explained(row, error, args, [raw_of(one) for one in args]) from None
 
 
 install("__getitem__", _getitem)

@@ -2,9 +2,10 @@
 
 import torch
 
+from nbgrad.core.indices import part
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.indexing import gather_along, getitem, plain
+from nbgrad.core.ops.indexing import gather_along, getitem
 from nbgrad.core.samples import SHAPES, Make, Sample
 
 
@@ -166,7 +167,7 @@ def masked_select(input, mask):
 
     A loss over the words that were masked out takes these alone.
     """
-    mask = plain(mask)
+    mask = part(mask)
     if mask.dtype is not torch.bool:
         raise RuntimeError(f"masked_select(): the mask must have the dtype bool, not {mask.dtype}")
     shape = torch.broadcast_shapes(input.shape, mask.shape)

@@ -2,10 +2,12 @@
 
 import torch
 
+from nbgrad.core.base import raw_of
+from nbgrad.core.indices import mask_or_positions
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.indexing import getitem, plain
+from nbgrad.core.ops.indexing import getitem
 from nbgrad.core.ops.picking import take
 from nbgrad.core.samples import SHAPES, Make, Sample
 
@@ -166,7 +168,14 @@ def _(g, indices, accumulate):
 
 @index_put_at.rule("values", r"\bar{y}[i]")
 def _(g, indices):
-    return getitem(g, index=tuple(slice(None) if part is None else part for part in indices))
+    return getitem(g, index=_in_brackets(indices))
+
+
+def _in_brackets(indices):
+    """The indices as ``x[...]`` takes them, where a single position would take its dimension away before all others."""
+    several = any(part is not None and part.ndim for part in indices)
+    parts = [part.reshape(1) if several and part is not None and not part.ndim else part for part in indices]
+    return tuple(slice(None) if part is None else part for part in parts)
 
 
 def index_put(input, indices, values, accumulate=False):
@@ -180,7 +189,22 @@ def _index_put_(self, indices, values, accumulate=False):
 
 
 def _plain(indices):
-    return tuple(None if index is None else plain(index) for index in indices)
+    """Copies: a rule reads the indices later."""
+    raw = [raw_of(part) for part in indices] if isinstance(indices, list | tuple) else []
+    wrong = next((_told(part) for part in raw if _told(part)), None if raw else f"indices={indices!r}")
+    if wrong:
+        raise TypeError(
+            f"index_put(): indices is a tuple of tensors, of positions or of truth values, one for each dimension, and "
+            f"was given {wrong}: write x[index] = values for any other index"
+        )
+    return tuple(mask_or_positions(part) for part in raw)
+
+
+def _told(part):
+    """The name of what is no tensor with positions or truth values of a dimension."""
+    if not isinstance(part, torch.Tensor):
+        return f"one of type {type(part).__name__}"
+    return "a single truth value" if not part.ndim and part.dtype in (torch.bool, torch.uint8) else None
 
 
 install("index_put", index_put)
