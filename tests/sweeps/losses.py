@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from tests.core import calls
 
-CASES = 250
+CASES = 120
 
 Given = tuple[list[Any], dict[str, Any]]
 
