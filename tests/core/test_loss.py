@@ -11,6 +11,7 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn import functional
+from tests.core import calls
 from tests.core.rows import close
 
 G = torch.Generator().manual_seed(3)
@@ -181,3 +182,36 @@ def test_kl_div_warns_of_its_mean_at_the_users_line(call: Any) -> None:
     with pytest.warns(UserWarning, match="batchmean") as caught:
         call(tensor(A), tensor(B))
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("weight", [None, torch.ones(3, dtype=torch.float64)], ids=["no weights", "weights"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_of_ignored_targets_alone_has_a_gradient_of_0_as_torchs(
+    reduction: str, smoothing: float, weight: torch.Tensor | None
+) -> None:
+    scores = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    settings = {"weight": weight, "reduction": reduction, "label_smoothing": smoothing}
+    ignored = torch.full((2,), -100)
+    function = torch.nn.functional.cross_entropy
+    assert not calls.difference(function, scores, ignored, constant_seeds=True, **settings)
+    ours = nbgrad.tensor(scores.detach(), requires_grad=True)
+    function(ours, ignored, **settings).sum().backward()
+    assert ours.grad is not None
+    assert torch.equal(ours.grad.data, torch.zeros(2, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_learned_weights_of_the_classes_have_a_gradient_where_the_target_is_probabilities(reduction: str) -> None:
+    scores, shares, weight = (
+        torch.rand(shape, dtype=torch.float64, requires_grad=True) for shape in ((4, 3), (4, 3), (3,))
+    )
+    for smoothing in (0.0, 0.2):
+        settings = {"weight": weight, "reduction": reduction, "label_smoothing": smoothing}
+        assert not calls.difference(torch.nn.functional.cross_entropy, scores, shares, **settings)
+
+
+def test_binary_cross_entropy_of_a_certain_and_wrong_answer_has_a_finite_curvature_as_torchs() -> None:
+    certain = torch.tensor([0.0, 1.0, 0.0, 1.0], dtype=torch.float64, requires_grad=True)
+    shares = torch.tensor([0.3, 0.6, 1.0, 0.0], dtype=torch.float64)
+    assert not calls.difference(torch.nn.functional.binary_cross_entropy, certain, shares)

@@ -279,6 +279,7 @@ DROPOUTS = {
     "AlphaDropout in place": row(in_place(lambda n: n.AlphaDropout(0.3, True)), (6, 5)),
 }
 
+ONCE = torch.tensor([[4, 1, 0], [5, 2, 3]])
 WORDS = numbers(6, 4, 3)
 BAG = numbers(6, 7)
 OFFSETS = torch.tensor([0, 2, 2, 5])
@@ -296,7 +297,9 @@ EMBEDDINGS = {
     "EmbeddingBag, last offset": row(
         lambda n: n.EmbeddingBag(6, 4, include_last_offset=True), both(BAG, torch.tensor([0, 2, 7]))
     ),
-    "EmbeddingBag, longest": row(lambda n: n.EmbeddingBag(6, 4, max_norm=1.0, scale_grad_by_freq=True), WORDS),
+    "EmbeddingBag, longest": row(lambda n: n.EmbeddingBag(6, 4, max_norm=1.0), WORDS),
+    # Each number once: torch divides by the frequencies of other numbers (tests/core/test_embedding.py has the right).
+    "EmbeddingBag, frequencies": row(lambda n: n.EmbeddingBag(6, 4, scale_grad_by_freq=True), ONCE),
 }
 
 IMAGES = {

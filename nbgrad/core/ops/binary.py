@@ -5,6 +5,7 @@ import torch
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.activation import logsigmoid, sigmoid, sigmoid_backward
+from nbgrad.core.ops.choosing import clamp_min
 from nbgrad.core.ops.logarithms import log
 from nbgrad.core.ops.loss import REDUCTIONS, code, divided, for_g, with_gradients
 from nbgrad.core.samples import Domain, Make, Sample
@@ -86,7 +87,7 @@ def _(gradient, input, target, weight, reduction):
     "input", r"\bar{y} \odot g \, \frac{w}{n} \odot \frac{x^2 - 2 x t + t}{x^2 (1 - x)^2}"
 )
 def _(gradient, g, input, target, weight, reduction):
-    spread = input * (1 - input)
+    spread = _spread(input)
     curved = (input * input - 2 * (input * target) + target) / (spread * spread)
     curved = gradient * divided(g, reduction, input.shape) * curved
     return curved if weight is None else curved * weight
@@ -94,8 +95,13 @@ def _(gradient, g, input, target, weight, reduction):
 
 @binary_cross_entropy_backward.rule("target", r"-\bar{y} \odot g \, \frac{w}{n} \odot \frac{1}{x (1 - x)}")
 def _(gradient, g, input, weight, reduction):
-    slope = gradient * divided(-g, reduction, input.shape) / (input * (1 - input))
+    slope = gradient * divided(-g, reduction, input.shape) / _spread(input)
     return slope if weight is None else slope * weight
+
+
+def _spread(input):
+    """The variance of a yes or no of that probability; at 0 and 1 the least that the kernel divides by."""
+    return clamp_min(input * (1 - input), 1e-12)
 
 
 def _scores(make: Make):

@@ -12,8 +12,9 @@ from torch.nn.functional import _get_softmax_dim  # type: ignore[attr-defined]  
 
 from nbgrad.core import ops
 from nbgrad.core.op import named
-from nbgrad.core.ops import arithmetic, binary, exponential, gates, loss, piecewise, ranking, rectifier
+from nbgrad.core.ops import arithmetic, binary, classification, exponential, gates, loss, piecewise, ranking, rectifier
 from nbgrad.core.ops.loss import code
+from nbgrad.core.tensor import Tensor
 
 
 def _with_inplace(row):
@@ -88,6 +89,17 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     losses = loss.huber_loss(input, target, reduction="none", delta=delta)
     weighted = _weighted(losses, input, weight, "none")
     return weighted.mean() if reduction == "mean" else _weighted(losses, input, weight, reduction)
+
+
+def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    """The row of that name; weights of the classes that are learned have a gradient where the target is probabilities.
+
+    Raises NotImplementedError where weights need a gradient and the target is class numbers, as torch does.
+    """
+    settings = {"reduction": reduction, "label_smoothing": label_smoothing}
+    if isinstance(weight, Tensor) and weight.requires_grad and target.is_floating_point():
+        return classification.cross_entropy_by_steps(input, target, weight, **settings)
+    return classification.cross_entropy(input, target, weight, ignore_index=ignore_index, **settings)
 
 
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, reduction="mean"):

@@ -7,6 +7,7 @@ import torch
 from nbgrad.core.autocast import any_enabled
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
+from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.loss import REDUCTIONS, code
 from nbgrad.core.ops.shape import unsqueeze
 from nbgrad.core.ops.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
@@ -189,6 +190,12 @@ def _of_probabilities(logs, target, weight, reduction, label_smoothing, dim):
     return loss.sum() / (target.numel() / target.shape[dim]) if reduction == "mean" else loss.sum()
 
 
+def cross_entropy_by_steps(input, target, weight, *, reduction, label_smoothing):
+    """Cross entropy of probabilities as a few recorded ops: so the weights of the classes have a gradient too."""
+    dim = min(1, len(input.shape) - 1)
+    return _of_probabilities(log_softmax(input, dim=dim), target, weight, reduction, label_smoothing, dim)
+
+
 @cross_entropy.rule("input", r"\bar{y} \, \frac{1}{n} (\operatorname{softmax}(x) - t)")
 def _(g, input, target, weight, log_probabilities, total_weight, ignore_index, reduction, label_smoothing):
     return cross_entropy_backward(
@@ -273,7 +280,8 @@ def _for_logs(g, like, target, weight, total_weight, ignore_index, reduction, la
     right = nll_loss_backward(g * (1 - label_smoothing), like, target, weight, total_weight, **settings)
     even = g * (label_smoothing / like.shape[dim])
     even = even / total_weight if reduction == "mean" else unsqueeze(even, dim=dim) if reduction == "none" else even
-    return right - _weighted(even * unsqueeze(target != ignore_index, dim=dim), weight, dim)
+    # Chosen and not multiplied: where all targets are ignored, the share of each is infinite.
+    return right - _weighted(where(unsqueeze(target != ignore_index, dim=dim), even, 0.0), weight, dim)
 
 
 def _truth(target, weight, label_smoothing, dim):

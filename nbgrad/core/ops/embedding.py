@@ -68,11 +68,10 @@ def embedding_backward(g, input, *, num_weights, padding_idx=-1, scale_grad_by_f
 
 
 @embedding_backward.rule("g", r"\bar{y}_i")
-def _(gradient, input, num_weights, padding_idx, scale_grad_by_freq):
+def _(gradient, input, padding_idx):
+    # By the frequency the weight's own gradient is divided, and once: what reaches the weight through g is divided when
+    # it gets there. So the Hessian of the weight is divided once, as torch has it.
     found = embedding_row(input, gradient)
-    if scale_grad_by_freq:
-        numbers = raw_of(input)
-        found = found / numbers.flatten().bincount(minlength=num_weights)[numbers].unsqueeze(-1)
     return found if padding_idx < 0 else where((input == padding_idx).unsqueeze(-1), 0.0, found)
 
 
@@ -241,8 +240,11 @@ def embedding_bag_backward(
     found = []
     if mask[0]:
         bags = (input, offsets, offset2bag, bag_size, max_indices)
-        settings = (scale_grad_by_freq, _MODES[mode], False, per_sample_weights, padding_idx)
-        found.append(aten._embedding_bag_backward(g, *bags, weight.shape[0], *settings))
+        settings = (False, _MODES[mode], False, per_sample_weights, padding_idx)
+        of_weight = aten._embedding_bag_backward(g, *bags, weight.shape[0], *settings)
+        if scale_grad_by_freq:  # torch's kernel for a CPU divides by the frequencies of other numbers
+            of_weight.div_(input.bincount(minlength=weight.shape[0]).clamp_(min=1).unsqueeze(-1))
+        found.append(of_weight)
     if mask[1]:
         where_from = (input, offsets, offset2bag)
         kernel = aten._embedding_bag_per_sample_weights_backward

@@ -121,8 +121,9 @@ def layer_norm_backward(g, input, mean, rstd, weight=None, *, normalized_shape, 
 
     Shapes: g as input; the outputs as input, and twice ``normalized_shape``.
     """
-    like_bias = weight if weight is not None or not mask[2] else input.new_empty(normalized_shape)
-    results = aten.native_layer_norm_backward(g, input, normalized_shape, mean, rstd, like_bias, like_bias, mask)
+    if weight is None and mask[2]:  # the kernel makes the gradient of the bias like the weight
+        weight = rstd.new_ones(normalized_shape)
+    results = aten.native_layer_norm_backward(g, input, normalized_shape, mean, rstd, weight, weight, mask)
     return asked(results, mask)
 
 

@@ -101,6 +101,8 @@ def hardsigmoid_backward(g, x):
 
     Shapes: g and x alike, output as g.
     """
+    if g.dtype is torch.float64:  # torch's kernel multiplies by a sixth of seven digits
+        return aten.hardtanh_backward(g, x, -3, 3).div_(6)
     return aten.hardsigmoid_backward(g, x)
 
 

@@ -120,7 +120,7 @@ def _simple(kind, formula):
         b_ih=r"\sum_t \bar{a}_t",
         b_hh=r"\sum_t \bar{a}_t",
     )
-    def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih_shape, out, reverse):
+    def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih_shape, b_hh_shape, out, reverse):
         hidden = list(out.unbind(0))
         before = _before(hidden, hx, reverse)
         made = [None] * len(hidden)
@@ -130,7 +130,7 @@ def _simple(kind, formula):
             made[step] = slope(g, hidden[step])
             g = product(made[step], w_hh.conj())
         made = stack(made)
-        of_weights = _weight_gradients(made, made, input, stack(before), b_ih_shape)
+        of_weights = _weight_gradients(made, made, input, stack(before), (b_ih_shape, b_hh_shape))
         return (product(made, w_ih.conj()) if needed[0] else None), g, *of_weights
 
     return row
@@ -178,7 +178,8 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         # The kernel reads memory in order, whatever the strides say.
         input, hx, cx, w_ih, w_hh = (one.contiguous() for one in (input, hx, cx, w_ih, w_hh))
         weights = (w_ih, w_hh, *(w_ih.new_zeros(len(w_ih)) if b is None else b for b in (b_ih, b_hh)))
-        settings = (reverse, (), _LSTM, cx.shape[1], 1, b_ih is not None, False, False, True)
+        biased = b_ih is not None or b_hh is not None
+        settings = (reverse, (), _LSTM, cx.shape[1], 1, biased, False, False, True)
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
         return out, h.reshape_as(hx), c.reshape_as(cx), workspace, _NOT_KEPT
     hx, cx = own(hx), own(cx)
@@ -221,7 +222,7 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
         shown[step] = parts[3] * bent if w_hr is not None else None
         g_h, g_c = product(made[step], w_hh.conj()), of_c * parts[1].conj()
     made = stack(made)
-    of_weights = _weight_gradients(made, made, input, stack(before), b_ih)
+    of_weights = _weight_gradients(made, made, input, stack(before), (b_ih, b_hh))
     of_hr = _added_up(of_out, shown) if w_hr is not None and needed[7] else None
     return (product(made, w_ih.conj()) if needed[0] else None), g_h, g_c, *of_weights, of_hr
 
@@ -240,11 +241,12 @@ def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
     biases = given[5:]
     out, h, c, workspace = results
     weights = (w_ih, w_hh, *(w_ih.new_zeros(len(w_ih)) if b is None else b for b in biases))
-    settings = (reverse, _LSTM, cx.shape[1], 1, biases[0] is not None, True, False, (), False)
+    biased = any(b is not None for b in biases)
+    settings = (reverse, _LSTM, cx.shape[1], 1, biased, True, False, (), False)
     arrived = [None if g is None else g.contiguous() for g in (g_out, g_h, g_c)]
     arguments = (input, *weights, hx, cx, out, h, c, *arrived, *settings)
     of_input, of_ih, of_hh, of_b, of_c, of_hx, of_cx = aten.mkldnn_rnn_layer_backward(*arguments, workspace)
-    of_biases = (None, None) if biases[0] is None else (of_b, of_c)
+    of_biases = (of_b, of_c) if biased else (None, None)  # what is not asked for is left out by the engine
     return of_input, of_hx.reshape_as(hx), of_cx.reshape_as(cx), of_ih, of_hh, *of_biases
 
 
@@ -259,7 +261,8 @@ def _lstm_states(input, hx, cx, out, weights, reverse):
     w_ih, w_hh, b_ih, b_hh = weights
     hidden = stack(_before(list(out.unbind(0)), hx, reverse))
     summed = input @ w_ih.transpose(0, 1) + alike(hidden, w_hh) @ w_hh.transpose(0, 1)
-    summed = summed if b_ih is None else summed + (b_ih + b_hh)
+    bias = total(*(b for b in (b_ih, b_hh) if b is not None))
+    summed = summed if bias is None else summed + bias
     i, f, g, o = summed.chunk(4, 2)
     gates = cat([sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)], dim=2).unbind(0)
     cells = [None] * len(gates)
@@ -324,5 +327,5 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
         of_inputs[step], of_hidden[step], kept = gru_back(of_h, parts, shown[step], before[step])
         g_h = product(of_hidden[step], w_hh.conj()) + kept
     of_inputs, of_hidden = stack(of_inputs), stack(of_hidden)
-    of_weights = _weight_gradients(of_inputs, of_hidden, input, stack(before), b_ih)
+    of_weights = _weight_gradients(of_inputs, of_hidden, input, stack(before), (b_ih, b_hh))
     return (product(of_inputs, w_ih.conj()) if needed[0] else None), g_h, *of_weights

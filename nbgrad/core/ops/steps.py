@@ -55,10 +55,14 @@ def _steps(gates, states):
 
 
 def weight_gradients(of_inputs, of_hidden, input, hx, biases):
-    """The gradients of the weights from those of the gates before their activations, each (N, gates)."""
+    """The gradients of weights and biases from those of the gates before their activations, each (N, gates).
+
+    ``biases`` are the two biases or their shapes, None for one that is not there.
+    """
     i, h = of_inputs.transpose(0, 1), of_hidden.transpose(0, 1)
     w_ih, w_hh = product(i, input.conj()), product(h, alike(hx, h).conj())
-    return w_ih, w_hh, *((of_inputs.sum(0), of_hidden.sum(0)) if biases is not None else (None, None))
+    made = zip((of_inputs, of_hidden), biases, strict=True)
+    return w_ih, w_hh, *(None if bias is None else one.sum(0) for one, bias in made)
 
 
 def _products(made, weights, needed):
@@ -69,7 +73,7 @@ def _products(made, weights, needed):
 def _summed(input, hx, w_ih, w_hh, b_ih, b_hh):
     """The gates before their activations, of inputs and of states, as recorded ops."""
     x, h = input @ w_ih.transpose(0, 1), alike(hx, w_hh) @ w_hh.transpose(0, 1)
-    return (x, h) if b_ih is None else (x + b_ih, h + b_hh)
+    return (x if b_ih is None else x + b_ih), (h if b_hh is None else h + b_hh)
 
 
 def _simple(kind, formula):
@@ -97,10 +101,10 @@ def _simple(kind, formula):
         b_ih=r"\sum \bar{a}",
         b_hh=r"\sum \bar{a}",
     )
-    def _(g, needed, input, hx, w_ih, w_hh, b_ih_shape, out):
+    def _(g, needed, input, hx, w_ih, w_hh, b_ih_shape, b_hh_shape, out):
         made = slope(g, out)
         of_states = _products(made, (w_ih, w_hh), needed)
-        return *of_states, *weight_gradients(made, made, input, hx, b_ih_shape)
+        return *of_states, *weight_gradients(made, made, input, hx, (b_ih_shape, b_hh_shape))
 
     return row
 
@@ -172,7 +176,7 @@ def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     made, of_c = lstm_back(g_h, g_c, (i, f, g, o), shown, cx)
     of_input, of_hx = _products(made, (w_ih, w_hh), needed)
     of_cx = of_c * f.conj() if needed[2] else None
-    return of_input, of_hx, of_cx, *weight_gradients(made, made, input, hx, b_ih)
+    return of_input, of_hx, of_cx, *weight_gradients(made, made, input, hx, (b_ih, b_hh))
 
 
 def gru_ahead(gates, hidden, hx):
@@ -238,4 +242,4 @@ def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     of_inputs, of_hidden, kept = gru_back(g, gates, shown, hx)
     of_input = product(of_inputs, w_ih.conj()) if needed[0] else None
     of_hx = product(of_hidden, w_hh.conj()) + kept if needed[1] else None
-    return of_input, of_hx, *weight_gradients(of_inputs, of_hidden, input, hx, b_ih)
+    return of_input, of_hx, *weight_gradients(of_inputs, of_hidden, input, hx, (b_ih, b_hh))

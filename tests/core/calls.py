@@ -1,0 +1,146 @@
+"""The same call of torch and of nbgrad to the second order: numbers, element types, and which gradients there are."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from tests.core import closeness
+from tests.core.opdb import NBGRAD, TORCH, Library, drawn, one_line, resolved
+
+ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
+"""What a call of torch's raises that it does not take."""
+
+
+@dataclass
+class Outcome:
+    """What came of a call.
+
+    Attributes:
+        parts: by order ("value", "gradient", "second order") what there is: tensors, None, and whether each needs a
+            gradient.
+        error: the order that raised and the error; None where nothing did.
+    """
+
+    parts: dict[str, list[Any]] = field(default_factory=dict)
+    error: tuple[str, Exception] | None = None
+
+
+def run(
+    library: Library,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    settings: dict[str, Any],
+    *,
+    constant_seeds: bool = False,
+) -> Outcome:
+    """Call ``function`` and differentiate twice. Tensors that require a gradient say so themselves.
+
+    Args:
+        library: whose tensors the arguments become.
+        function: torch's, or one that takes both libraries' tensors.
+        args: its positional arguments.
+        settings: its keyword arguments.
+        constant_seeds: whether the backward starts from constants, as that of a user does; otherwise the second order
+            is taken with regard to what it starts from too.
+    """
+    outcome, order = Outcome(), "value"
+    made: dict[int, Any] = {}
+
+    def convert(value: Any) -> Any:
+        return made.setdefault(id(value), library.make(value)) if isinstance(value, torch.Tensor) else value
+
+    try:
+        given, named = tree_map(convert, (list(args), dict(settings)))
+        inputs = [one for one in made.values() if one.requires_grad]
+        torch.manual_seed(0)
+        results = tree_leaves(library.bound(function)(*given, **named))
+        outcome.parts[order] = kept(library, results)
+        ends = [one for one in results if isinstance(one, library.kind) and one.requires_grad]
+        if not ends or not inputs:
+            return outcome
+        order = "gradient"
+        raw = library.raw
+        starts = [library.make(drawn(raw(end), 2 + place)) for place, end in enumerate(ends)]
+        for start in () if constant_seeds else starts:
+            start.requires_grad_()
+        firsts = library.grad(ends, inputs, starts, retain_graph=True, create_graph=True, allow_unused=True)
+        outcome.parts[order] = kept(library, firsts)
+        order = "second order"
+        recorded = [one for one in firsts if one is not None and one.requires_grad]
+        if recorded:
+            weights = [library.make(drawn(raw(one), 1)) for one in recorded]
+            wanted = inputs if constant_seeds else [*inputs, *starts]
+            outcome.parts[order] = kept(library, library.grad(recorded, wanted, weights, allow_unused=True))
+    except ERRORS as error:
+        outcome.error = order, error
+    return outcome
+
+
+def kept(library: Library, values: Sequence[Any]) -> list[Any]:
+    """Raw tensors with whether they need a gradient, anything else as it is."""
+    return [(resolved(library.raw(one)), one.requires_grad) if isinstance(one, library.kind) else one for one in values]
+
+
+def difference(
+    function: Callable[..., Any],
+    *args: Any,
+    of: Callable[..., Any] | None = None,
+    constant_seeds: bool = False,
+    tolerance: float | None = None,
+    exact: bool = True,
+    **settings: Any,
+) -> str:
+    """What differs between the two libraries; empty where nothing does, or where torch has no such call.
+
+    Args:
+        function: torch's function, which works on nbgrad's tensors too.
+        args: tensors of torch's, and anything else.
+        of: nbgrad's function, where it is another.
+        constant_seeds: as for ``run``.
+        tolerance: how close numbers are, absolutely and relatively; default: torch's own for the element type.
+        exact: whether gradients have to be there where torch's are; otherwise None is as good as zeros.
+        settings: keyword arguments.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a call may be unwise, and both libraries say so
+        theirs = run(TORCH, function, args, settings, constant_seeds=constant_seeds)
+        if theirs.error is not None and theirs.error[0] == "value":
+            return ""
+        ours = run(NBGRAD, of or function, args, settings, constant_seeds=constant_seeds)
+    for order, expected in theirs.parts.items():
+        if order not in ours.parts:
+            if ours.error is not None:
+                return (
+                    f"{order}: torch has one, nbgrad raises {type(ours.error[1]).__name__}: {one_line(ours.error[1])}"
+                )
+            if exact or any(one is not None and one[0].any() for one in expected):
+                return f"{order}: torch has one, nbgrad's gradients are constants"
+            return ""
+        if found := _apart(ours.parts[order], expected, tolerance, exact):
+            return f"{order}: {found}"
+    return ""
+
+
+def _apart(ours: list[Any], theirs: list[Any], tolerance: float | None, exact: bool) -> str:
+    """The first of the results that differs."""
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results, but torch has {len(theirs)}"
+    for place, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
+        if (mine is None) != (yours is None):
+            there, lacking = (mine, "torch") if yours is None else (yours, "nbgrad")
+            if exact or there[0].any():
+                return f"number {place}: {lacking} has None"
+        elif isinstance(mine, tuple) and isinstance(yours, tuple):
+            if exact and mine[1] != yours[1]:
+                return f"number {place}: requires_grad is {mine[1]}, torch has {yours[1]}"
+            try:
+                closeness.close(mine[0], yours[0], f"number {place}", tolerance)
+            except AssertionError as error:
+                return one_line(error)
+        elif mine != yours and repr(mine) != repr(yours):  # of a NaN the second alone is equal
+            return f"number {place}: {mine!r}, but torch has {yours!r}"
+    return ""

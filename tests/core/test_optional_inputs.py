@@ -1,0 +1,41 @@
+"""Every op with each of its optional tensors present and absent, gradients asked for each set of its inputs."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, combinations
+
+import pytest
+
+from tests.sweeps import optional_inputs
+
+AT_MOST = 8
+"""Of more sets than that the empty one, those of one, all but one, and all are tried; the sweep tries others."""
+
+
+def sets(keys: list[int | str]) -> Iterator[tuple[int | str, ...]]:
+    """The sets of keys that are tried."""
+    sizes: Iterable[int] = range(len(keys) + 1)
+    if 2 ** len(keys) > AT_MOST:
+        sizes = (0, 1, len(keys) - 1, len(keys))
+    yield from chain.from_iterable(combinations(keys, size) for size in sizes)
+
+
+@pytest.mark.parametrize("name", [*optional_inputs.ROWS, *optional_inputs.CALLS])
+def test_gradients_are_torchs_without_any_of_the_optional_tensors(name: str) -> None:
+    compared = 0
+    for call in optional_inputs.calls_of(name)[:2]:
+        for left_out in sets(call.optional):
+            for needs in sets([key for key in call.differentiable if key not in left_out]):
+                found = optional_inputs.compare(name, call, left_out, needs)
+                assert not found, found
+                compared += 1
+    assert compared
+
+
+def test_a_rule_that_reads_a_tensor_that_is_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = optional_inputs.ROWS["linear"]
+    (rule, *rest) = row.rules["bias"]
+    monkeypatch.setitem(row.rules, "bias", type(row.rules["bias"])(lambda g, *saved: rule(g, *saved) * 0.5, *rest))
+    monkeypatch.setattr(row, "_plans", {})
+    call = optional_inputs.calls_of("linear")[0]
+    assert "gradient: " in optional_inputs.compare("linear", call, (), (2,))
+    assert not optional_inputs.compare("linear", call, (2,), (0,))
