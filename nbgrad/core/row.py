@@ -38,7 +38,7 @@ RawTensor = torch.Tensor  # looked up several times for every op
 _BIT = 1  # a number of Python's in compiled code too: shifted in C, it has no room for more than 31 inputs
 
 _KEPT = 2**15
-"""How many names of inputs the rows of one op for lists of different lengths, and the plans of one of them, may keep."""
+"""How many names of inputs the rows of one op for lists of other lengths may keep, and the plans of one of those."""
 
 FIELDS = (
     *("_plans", "arity", "autocasts", "defaults", "forward", "holomorphic", "kernel", "live", "many", "optional"),
