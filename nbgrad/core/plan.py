@@ -1,6 +1,6 @@
 """What a node keeps of one run of an op, and which rules a backward runs on it, with what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -59,25 +59,26 @@ class Plan(Steps):
 
     def __init__(self, op: "Op", positions: list[int], conjugated: bool = False) -> None:
         chosen = [(position, op.rules[op.inputs[position]]) for position in positions]
-        needs = [op.expanded(name) for _, rule in chosen for name in rule.needs]
-        names = list(dict.fromkeys(name for group in needs for name in group))
+        distinct = {id(rule): rule for _, rule in chosen}.values()  # a list of many tensors has one rule for all
+        names = list(dict.fromkeys(name for rule in distinct for need in rule.needs for name in op.expanded(need)))
+        slots = _places(names)
         self.saved_names = tuple(names)
         self.rules = tuple(
-            (position, _seen(rule, op, conjugated), tuple(names.index(name) for name in rule.needs))
+            (position, _seen(rule, op, conjugated), tuple(slots[name] for name in rule.needs))
             for position, rule in chosen
             if not rule.joint
         )
         self.joined = self.joint is not None
         self.broadcasts = op.broadcasts
-        self.sums = {op.inputs.index(name): told for name, told in op.sums.items()}
-        values = [*op.inputs, *op.results]
+        inputs, values = _places(op.inputs), _places([*op.inputs, *op.results])
+        self.sums = {inputs[name]: told for name, told in op.sums.items()}
         self.results = len(op.results)
         self.keeps_values = any(name in values for name in names)  # what a backward frees, as torch does
         self.settings = tuple(name for name in names if name in op.defaults)
         facts = [name for name in names if name not in values and name not in op.defaults]
-        self.facts = tuple((op.inputs.index(name.rpartition("_")[0]), name.rpartition("_")[2]) for name in facts)
-        pool = [*values, *self.settings, *facts]
-        self.slots = tuple(pool.index(name) for name in names)
+        self.facts = tuple((inputs[name.rpartition("_")[0]], name.rpartition("_")[2]) for name in facts)
+        pool = _places([*op.inputs, *op.results, *self.settings, *facts])
+        self.slots = tuple(pool[name] for name in names)
         plain = len(self.settings) == len(names) and not self.looks
         self.usual = tuple(op.defaults[name] for name in names) if plain else None
         self.unversioned: list[int | None] = [None] * len(names)
@@ -121,10 +122,10 @@ class JointPlan(Plan):
         super().__init__(op, positions, conjugated)
         rule = op.rules[op.inputs[positions[0]]]
         self._rule: Any = _seen(rule, op, conjugated)
-        index = self.saved_names.index
+        slots = _places(self.saved_names)
         # A list of tensors is handed to the rule as one tuple, everything else by itself.
         self._groups = tuple(
-            tuple(index(one) for one in op.expanded(name)) if op.is_list(name) else index(name) for name in rule.needs
+            tuple(slots[one] for one in op.expanded(name)) if op.is_list(name) else slots[name] for name in rule.needs
         )
 
     def joint(self, gradient: Any, needed: tuple[bool, ...], *saved: Any) -> Any:
@@ -133,6 +134,14 @@ class JointPlan(Plan):
             saved[group] if isinstance(group, int) else tuple([saved[slot] for slot in group]) for group in self._groups
         ]
         return self._rule(gradient, needed, *given)
+
+
+def _places(names: Sequence[str]) -> dict[str, int]:
+    """Where each name stands first."""
+    found: dict[str, int] = {}
+    for place, name in enumerate(names):
+        found.setdefault(name, place)
+    return found
 
 
 def _seen(rule: Rule, op: "Op", conjugated: bool) -> Callable[..., Any] | None:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 RawTensor = torch.Tensor  # looked up several times for every op
 _BIT = 1  # a number of Python's in compiled code too: shifted in C, it has no room for more than 31 inputs
 
+_KEPT = 2**15
+"""How many names of inputs the rows of one op for lists of other lengths may keep, and the plans of one of those."""
+
 FIELDS = (
     *("_plans", "arity", "autocasts", "defaults", "forward", "holomorphic", "kernel", "live", "many", "optional"),
     *("required", "several", "simple", "view"),
@@ -200,18 +203,22 @@ class Op:
 
     def of(self, count: int) -> "Op":
         """The row that runs this op on a list of ``count`` tensors: each of them is an input of its own."""
-        if count not in self._rows:
-            self._rows[count] = row = copy(self)
+        row = self._rows.get(count)
+        if row is None:
+            row = copy(self)
             members = tuple(f"{self.listed}[{i}]" for i in range(count))
             row.inputs = (*self.inputs, *members)
-            row.arity, row._plans = len(row.inputs), {}
+            row.arity, row._plans, row._rows = len(row.inputs), {}, {}
             row.rules = {input: self.rules[input] for input in self.inputs if input in self.rules}
             if self.listed in self.rules:
                 row.rules |= dict.fromkeys(members, self.rules[self.listed])
             stretched = {*self.stretched, *(members if self.listed in self.stretched else ())}
             row.broadcasts = frozenset(position for position, name in enumerate(row.inputs) if name in stretched)
             row.no_gradient += members if self.listed in self.no_gradient else ()
-        return self._rows[count]
+            if sum(self._rows) + count > _KEPT:
+                self._rows = {}
+            self._rows[count] = row
+        return row
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
         return self.call(args, settings)
@@ -363,7 +370,8 @@ class Op:
             raise RuntimeError(INFERENCE.format(op=self.name)) from None
 
     def _make_plan(self, key: int) -> Plan | None:
-        wanted = [i for i, name in enumerate(self.inputs) if abs(key) >> i & 1 and name not in self.no_gradient]
+        asked = enumerate(reversed(f"{abs(key):b}"))  # a shift of so many bits for each would be quadratic
+        wanted = [i for i, bit in asked if bit == "1" and self.inputs[i] not in self.no_gradient]
         if self.differentiable:
             for position in wanted:
                 if self.inputs[position] not in self.rules:
@@ -372,8 +380,11 @@ class Op:
                         "detach() it if it is to be a constant"
                     )
         makes = wanted and self.differentiable
-        self._plans[key] = self.plan(self, wanted, key < 0) if makes else None
-        return self._plans[key]
+        plan = self.plan(self, wanted, key < 0) if makes else None
+        if self.listed and len(self._plans) * self.arity > _KEPT:
+            self._plans = {}
+        self._plans[key] = plan
+        return plan
 
     @property
     def in_place(self) -> "InPlace":
