@@ -170,7 +170,7 @@ class Contents:
 
     def is_shared(self) -> bool:
         """Whether the data are in memory that other processes see too, as ``share_memory_()`` puts them."""
-        return self._data.is_shared()
+        return bool(self._data.is_shared())  # type: ignore[no-untyped-call]
 
     def is_pinned(self) -> bool:
         """Whether it lies in main memory that a GPU reads without a copy by the processor."""

@@ -212,7 +212,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
 
     def share_memory_(self) -> "Tensor":
         """Move the data to memory that other processes see too, and return the tensor; on CUDA it is so anyway."""
-        self._data.share_memory_()
+        self._data.share_memory_()  # type: ignore[no-untyped-call]
         return self
 
     def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> RemovableHandle:
