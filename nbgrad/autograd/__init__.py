@@ -3,7 +3,7 @@
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from nbgrad.autograd import function as function, functional as functional
+from nbgrad.autograd import function as function, functional as functional, graph as graph
 from nbgrad.core.anomaly import detect_anomaly as detect_anomaly, set_detect_anomaly as set_detect_anomaly
 from nbgrad.core.check import (
     GradcheckError as GradcheckError,

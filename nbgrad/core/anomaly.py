@@ -20,6 +20,7 @@ from nbgrad.core.modes import Switch, current, set_state
 from nbgrad.core.node import Leaf, Node, Origin, Output
 from nbgrad.core.observer import Observer
 from nbgrad.core.row import Op
+from nbgrad.core.saved import values_of
 from nbgrad.core.tensor import Tensor
 
 
@@ -249,7 +250,7 @@ class _Watch(Observer):
         full, end = raw_of(gradient), raw_of(reduced)
         if not self._check or nonfinite.finite(end):
             return
-        saved = list(node.saved) if isinstance(node.saved, tuple) else []
+        saved = values_of(node)
         sources = [*self._incoming.get(node, {}).values(), *saved]
         sound = nonfinite.finite(full)
         bad = end if sound else full
@@ -274,10 +275,8 @@ class _Watch(Observer):
     def _explained(self, node: Node, position: int, kind: str, full: torch.Tensor) -> tuple[list[str], str]:
         """What came in, what was saved, and the local derivative there, which the rule gives for gradient 1."""
         incoming = self._incoming.get(node, {})
-        assert isinstance(node.saved, tuple)
-        saved = [
-            nonfinite.Given(name, name, value) for name, value in zip(node.plan.saved_names, node.saved, strict=True)
-        ]
+        values = values_of(node)
+        saved = [nonfinite.Given(name, name, value) for name, value in zip(node.plan.saved_names, values, strict=True)]
         came, rule, found = None, None, list[nonfinite.Operand]()
         if len(incoming) == 1 and node.outputs == 0:
             came, rule = nonfinite.Given(_INCOMING, _INCOMING, incoming[0]), _rule(node, position)
@@ -323,8 +322,7 @@ def _slope(rule: Callable[[list[Any]], Any], node: Node, full: torch.Tensor, ind
         unit[index] = 1
     elif unit.numel() != 1:
         return None  # an element of the input has many paths to the output, and each has a derivative of its own
-    assert isinstance(node.saved, tuple)
-    return float(rule([unit, *node.saved])[index].item())
+    return float(rule([unit, *values_of(node)])[index].item())
 
 
 def _name(arg: Any) -> str | None:

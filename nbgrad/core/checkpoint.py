@@ -16,6 +16,7 @@ from nbgrad.core.base import raw_of
 from nbgrad.core.modes import Switch, current, recording
 from nbgrad.core.node import Deferred, Node
 from nbgrad.core.observer import Observer
+from nbgrad.core.saved import unpacking
 from nbgrad.core.tensor import Tensor
 
 R = TypeVar("R")
@@ -51,7 +52,7 @@ def checkpoint(
     if not recording(state) or any(isinstance(observer, _Forgets) for observer in state.observers):
         return fn(*args, **kwargs)  # nothing is recorded, or a checkpoint around this one forgets it all
     segment = Segment(fn, args, kwargs, preserve_rng_state)
-    with Switch(observers=(*state.observers, _Forgets(segment))):
+    with Switch(observers=(*unpacking(state.observers), _Forgets(segment))):  # what is let go need not be packed
         return fn(*args, **kwargs)
 
 
@@ -63,7 +64,7 @@ class Segment:
     ) -> None:
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.count = 0
-        self._state = current().replaced()  # its scope changes when the call of the module ends
+        self._state = current().replaced(walking=None)  # apart: the scope changes when the call of the module ends
         self._autocast = Settings()
         self._versions = [(tensor, tensor._version) for tensor in _tensors([args, kwargs])]
         devices = {tensor.device for tensor, _ in self._versions if tensor.device.type == "cuda"}
@@ -121,8 +122,11 @@ class _Later(Deferred):
     def restore(self, node: Node) -> Any:
         """Run the segment again if need be, and put back what the node had saved."""
         saved = self._segment.saved(node, self._index)
-        node.saved = saved.restore(node) if isinstance(saved, Deferred) else saved
-        return node.saved
+        if isinstance(saved, Deferred):
+            saved = saved.restore(node)
+            node.versions = [None] * len(saved)  # what was unpacked has versions of its own
+        node.saved = saved
+        return saved
 
 
 class _Taken(Deferred):

@@ -168,6 +168,10 @@ class Contents:
         """Whether it was made in ``inference_mode()``, so that no backward can save it."""
         return self._data.is_inference()
 
+    def is_shared(self) -> bool:
+        """Whether the data are in memory that other processes see too, as ``share_memory_()`` puts them."""
+        return bool(self._data.is_shared())  # type: ignore[no-untyped-call]
+
     def is_pinned(self) -> bool:
         """Whether it lies in main memory that a GPU reads without a copy by the processor."""
         return self._data.is_pinned()

@@ -6,6 +6,7 @@ from nbgrad.core.node cimport Leaf, Node, Output, Steps, Vertex
 cdef class Walk:
     cdef public bint create_graph
     cdef public bint retain_graph
+    cdef public list roots
     cdef public dict found
     cdef public object freed
     cdef public list leaves
@@ -18,6 +19,7 @@ cdef class Walk:
     cdef public Vertex next
     cdef public list waiting
     cdef public object wanted
+    cdef object __weakref__
 
     @cython.locals(latest=Vertex)
     cpdef Vertex _latest(self)

@@ -39,7 +39,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
     taken = {memory_of(seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
     wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
     walk = Walk(wanted, retain_graph=retain_graph, create_graph=create_graph)
-    with Switch(grad_enabled=create_graph, walking=True), switched_off():
+    with Switch(grad_enabled=create_graph, walking=walk), switched_off():
         walk.run(roots)
         taken |= walk.shown
         for leaf, gradient in walk.leaves:
@@ -58,7 +58,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
 def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_graph: bool) -> dict[Origin, Any]:
     """The gradient that the seeds give each of ``wanted``; what no path reaches is missing from the answer."""
     walk = Walk(set(wanted), retain_graph=retain_graph, create_graph=create_graph)
-    with Switch(grad_enabled=create_graph, walking=True), switched_off():
+    with Switch(grad_enabled=create_graph, walking=walk), switched_off():
         walk.run(roots)
     for observer in walk.observers:
         observer.on_backward_end()
@@ -108,12 +108,14 @@ class Walk:
         wanted: the origins whose gradients are asked for; None to collect those of the leaves.
         found: the gradients of ``wanted``, after the run.
         leaves: the leaves and their gradients, after the run.
+        roots: where it begins, while it runs.
         shown: addresses of the memory of gradients that the user's own code saw or made, and may hold.
     """
 
     __slots__ = (
-        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "seeded"),
-        *("shown", "summed", "useful", "waiting", "wanted"),
+        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "roots"),
+        "__weakref__",
+        *("seeded", "shown", "summed", "useful", "waiting", "wanted"),
     )
 
     def __init__(self, wanted: set[Origin] | None, *, retain_graph: bool, create_graph: bool) -> None:
@@ -132,11 +134,13 @@ class Walk:
         self.freed = Freed(user_place(), self._counted())
         self.retain_graph = retain_graph
         self.create_graph = create_graph
+        self.roots: Roots = []
 
     def run(self, roots: Roots) -> None:
         """Visit every origin that a gradient reaches once, the latest first: after everything that uses it."""
         if _torch_detects():
             raise advice.torch_detects()
+        self.roots = roots
         for observer in self.observers:
             observer.on_backward_begin(roots)
         if self.wanted is not None:
@@ -156,6 +160,8 @@ class Walk:
                 for observer in self.observers:
                     observer.on_backward_error(origin, error)
                 raise
+            finally:
+                self.roots = []  # a state that a hook has copied may live on, and with it the walk
 
     def _counted(self) -> tuple[int, str] | None:
         """The number that a graph gives this backward, and the name of the graph."""
@@ -236,7 +242,7 @@ class Walk:
             if version is not None and saved[slot]._version != version:
                 raise advice.changed(node, slot, saved[slot])
         plan = node.plan
-        values = plan.unpack(node) if self.create_graph else saved
+        values = plan.unpack(node, saved) if self.create_graph else saved
         useful, edges = self.useful, node.edges
         given = self._jointly(node, gradient, values) if plan.joined else []
         after = node.hooks.after if node.hooks is not None else None
@@ -299,7 +305,7 @@ class Walk:
         needed = tuple([edge is not None and (self.useful is None or edge in self.useful) for edge in node.edges])
         foreign = node.plan.foreign
         if foreign and not self.create_graph:
-            values = node.plan.unpack(node)  # the user's own code may differentiate by what it has saved
+            values = node.plan.unpack(node, values)  # the user's own code may differentiate by what it has saved
         results = list(enumerate(node.plan.joint(gradient, needed, *values)))
         if foreign:
             self._show(gradient, *[result for _, result in results])

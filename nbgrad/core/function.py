@@ -224,11 +224,10 @@ class FunctionPlan(Plan):
         self.joined, self.keeps_values = True, bool(origins)
         self.saved_names = ("ctx", *(f"saved_tensors[{i}]" for i in range(len(origins))))
 
-    def unpack(self, node: Node) -> list[Any]:
+    def unpack(self, node: Node, saved: tuple[Any, ...]) -> list[Any]:
         """The context, and the saved tensors with their history."""
-        assert isinstance(node.saved, tuple)
-        context, *saved = node.saved
-        return [context, *(_restored(node, value, origin) for value, origin in zip(saved, self.origins, strict=True))]
+        context, *tensors = saved
+        return [context, *(_restored(node, value, origin) for value, origin in zip(tensors, self.origins, strict=True))]
 
     def joint(self, gradient: Any, needed: tuple[bool, ...], context: Context, *saved: Any) -> list[Any]:
         """Call the user's backward with tensors, and check and unwrap what it returns."""

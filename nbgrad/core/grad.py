@@ -6,6 +6,8 @@ from typing import Any
 import torch
 
 from nbgrad.core import engine
+from nbgrad.core.edges import GradientEdge, several
+from nbgrad.core.node import Leaf
 from nbgrad.core.ops.joining import stack
 from nbgrad.core.tensor import Tensor, seed
 
@@ -29,11 +31,13 @@ def backward(
     Raises:
         RuntimeError: as ``Tensor.backward``.
     """
-    ends = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    ends = several(tensors)
     seeds = _seeds(grad_tensors, len(ends))
     roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
     retain = create_graph if retain_graph is None else retain_graph
-    engine.backward(roots, inputs, retain_graph=retain, create_graph=create_graph)
+    engine.backward(
+        roots, None if inputs is None else _accumulating(inputs), retain_graph=retain, create_graph=create_graph
+    )
 
 
 def grad(
@@ -74,8 +78,7 @@ def grad(
         raise ValueError("grad(): only_inputs=False is gone, in torch too: backward() accumulates in every .grad")
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): materialize_grads=True gives zeros for unused inputs: leave allow_unused out")
-    ends = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    ends, wanted = several(outputs), several(inputs)
     if not wanted:
         raise RuntimeError("grad() got no inputs: name the tensors whose gradients it is to return")
     seeds = _seeds(grad_outputs, len(ends))
@@ -100,6 +103,21 @@ def grad(
             )
         results.append(gradient if gradient is None or isinstance(gradient, Tensor) else Tensor(gradient))
     return tuple(results)
+
+
+def _accumulating(inputs: Any) -> list[Tensor]:
+    """The tensors that a backward is to accumulate in: of an edge the leaf there."""
+    held: list[Any] = [inputs] if isinstance(inputs, Tensor | GradientEdge) else list(inputs)
+    for position, one in enumerate(held):
+        if isinstance(one, GradientEdge):
+            tensor = one.node.variable if isinstance(one.node, Leaf) else None
+            if tensor is None:
+                raise RuntimeError(
+                    f"backward(): inputs[{position}] is the edge of {one.node}, where there is no tensor to accumulate "
+                    "in: pass the tensor, or ask grad() for the gradient"
+                )
+            held[position] = tensor
+    return held
 
 
 def _check_inputs(inputs: list[Tensor]) -> None:

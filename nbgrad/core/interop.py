@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 from torch.overrides import resolve_name
-from torch.utils.data._utils.collate import default_collate_fn_map  # where torch says to add types
+from torch.utils.data import get_worker_info
+from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map  # where torch says to add types
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
@@ -210,9 +211,20 @@ def each(values: Any, change: Callable[[Tensor], Any]) -> Any:
 # torch's DataLoader
 
 
-def _batch(tensors: list[Tensor], *, collate_fn_map: Any = None) -> Tensor:  # noqa: ARG001  # torch passes its table
-    """What a ``DataLoader`` makes of the tensors of a batch, as of torch's own."""
-    return ops.stack(tensors)
+def _batch(tensors: list[Tensor], *, collate_fn_map: Any = None) -> Tensor:
+    """What a ``DataLoader`` makes of the tensors of a batch, as of torch's own.
+
+    Raises:
+        RuntimeError: in a worker's process, a tensor needs a gradient: its history cannot leave the process.
+    """
+    if get_worker_info() is None:
+        return ops.stack(tensors)
+    if is_grad_enabled() and any(one.requires_grad for one in tensors):
+        raise RuntimeError(
+            "an item of a DataLoader with num_workers > 0 needs a gradient, which cannot leave the worker's process: "
+            "return t.detach() from the dataset, or write num_workers=0"
+        )
+    return Tensor(collate_tensor_fn([raw_of(one) for one in tensors], collate_fn_map=collate_fn_map))
 
 
 default_collate_fn_map[Tensor] = _batch

@@ -5,6 +5,6 @@ cdef class State:
     cdef readonly tuple observers
     cdef public object scope
     cdef readonly object thread
-    cdef readonly bint walking
+    cdef readonly object walking
 
 cpdef bint recording(State state)

@@ -17,6 +17,7 @@ import torch
 from nbgrad.core.observer import Observer
 
 if TYPE_CHECKING:
+    from nbgrad.core.engine import Walk
     from nbgrad.core.scopes import Scope
     from nbgrad.core.tensor import Tensor
 
@@ -24,14 +25,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class State:
-    """Everything that is scoped. ``walking``: a backward runs; ``thread``: the one that made the state."""
+    """Everything that is scoped. ``walking``: the backward that runs; ``thread``: the one that made the state."""
 
     __slots__ = ("device", "grad_enabled", "inference", "observers", "scope", "thread", "walking")
 
     def __init__(
         self,
         grad_enabled: bool = True,
-        walking: bool = False,
+        walking: "Walk | None" = None,
         inference: bool = False,
         scope: "Scope | None" = None,
         device: "torch.device | None" = None,

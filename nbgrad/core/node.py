@@ -7,7 +7,7 @@ graph that the user drops is gone at once, without the garbage collector.
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from torch.utils.hooks import RemovableHandle
 
@@ -126,6 +126,15 @@ class Node(Vertex):
     def __repr__(self) -> str:
         return f"<{self.op.name}>"
 
+    def name(self) -> str:
+        """The name of the op that ran."""
+        return self.op.name
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dict of the user's own for this node."""
+        return _METADATA.setdefault(self, {})
+
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` in each backward after the rules of this node have run.
 
@@ -141,6 +150,9 @@ class Node(Vertex):
         """
         self.hooks = self.hooks or Hooks()
         return add(self.hooks.before, hook)
+
+
+_METADATA: WeakKeyDictionary[Node, dict[str, Any]] = WeakKeyDictionary()
 
 
 class Output(Vertex):

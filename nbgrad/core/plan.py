@@ -91,13 +91,12 @@ class Plan(Steps):
         arity = len(values)
         return tuple([values[slot] if slot < arity else results[slot - arity] for slot in self.slots])
 
-    def unpack(self, node: Node) -> list[Any]:
-        """The saved values of ``node`` as tensors with their history, for a backward that is itself recorded."""
+    def unpack(self, node: Node, saved: tuple[Any, ...]) -> list[Any]:
+        """What ``node`` had ``saved`` as tensors with their history, for a backward that is itself recorded."""
         op = node.op
         arity, computed = len(op.inputs), len(op.inputs) + len(op.results)
-        assert isinstance(node.saved, tuple)
         values: list[Any] = []
-        for slot, value in zip(self.slots, node.saved, strict=True):
+        for slot, value in zip(self.slots, saved, strict=True):
             if slot >= computed or not isinstance(value, torch.Tensor):
                 values.append(value)
                 continue

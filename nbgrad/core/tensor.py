@@ -20,6 +20,7 @@ from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.node import Leaf, Node, Origin, Output
+from nbgrad.core.processes import refused
 from nbgrad.core.strict import warn_copied
 from nbgrad.core.values import raw_from
 
@@ -209,6 +210,11 @@ class Tensor(TensorBase, Contents, TensorMethods):
         if not self.is_leaf:
             self._hooks().retained = ref(self)
 
+    def share_memory_(self) -> "Tensor":
+        """Move the data to memory that other processes see too, and return the tensor; on CUDA it is so anyway."""
+        self._data.share_memory_()  # type: ignore[no-untyped-call]
+        return self
+
     def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> RemovableHandle:
         """Call ``hook(grad)`` in each backward when the gradient of this tensor is complete.
 
@@ -277,8 +283,9 @@ class Tensor(TensorBase, Contents, TensorMethods):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Copies and pickles are leaves of their own: a copied leaf must not give its gradient to the original."""
         if not self.is_leaf:
-            raise RuntimeError(
-                f"only a leaf can be copied or pickled, not the result of {self.grad_fn}: use y.detach() or y.clone()"
+            return refused(
+                f"only a leaf can be copied or pickled, and the result of {self.grad_fn} is none, which cannot be sent "
+                "to another process either: its history stays here. Use y.detach(), or y.clone() for a copy"
             )
         return _rebuilt, (type(self), self._data, self._needs_grad, self.name)
 

@@ -105,6 +105,10 @@ class Moving(Tree):
     def _as(self, dtype: torch.dtype) -> Self:
         return self._apply(lambda data: data.to(dtype) if data.is_floating_point() else data)
 
+    def share_memory(self) -> Self:
+        """Move parameters and buffers to memory that other processes see too."""
+        return self._apply(torch.Tensor.share_memory_)
+
     def cpu(self) -> Self:
         """Move parameters and buffers to the CPU."""
         return self._apply(torch.Tensor.cpu)

@@ -1,0 +1,25 @@
+"""What is kept for a backward, and where gradients arrive, under the names of ``torch.autograd.graph``."""
+
+from typing import TYPE_CHECKING
+
+from torch.autograd.graph import allow_mutation_on_saved_tensors
+
+from nbgrad.core.edges import GradientEdge, get_gradient_edge, increment_version, register_multi_grad_hook
+from nbgrad.core.node import Node
+from nbgrad.core.saved import disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
+from nbgrad.core.spelling import suggesting
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+    __getattr__ = suggesting(globals())

@@ -1,0 +1,199 @@
+"""Functions of the user's between an op and what it saves: a file, another device, fewer bits.
+
+They look on as a graph does (``Observer``): where there are none, an op pays nothing for them. torch's own contexts,
+``torch.autograd.graph.saved_tensors_hooks`` and what derives from it, reach nbgrad's ops too.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.autograd import graph as theirs
+
+from nbgrad.core.base import TensorBase
+from nbgrad.core.dispatch import outside
+from nbgrad.core.modes import Switch, current
+from nbgrad.core.node import Deferred, Node
+from nbgrad.core.observer import Observer
+from nbgrad.core.tensor import Tensor
+
+
+class Packing(Observer):
+    """Packs what each op saves, as one context asks for.
+
+    Args:
+        pack: gets a tensor that is saved; the graph keeps what it returns.
+        unpack: gets that, and returns the tensor, in each backward that comes to the op.
+        raw: whether they take and return torch tensors, not nbgrad's.
+    """
+
+    __slots__ = ("_pack", "_raw", "_unpack")
+
+    def __init__(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any], *, raw: bool) -> None:
+        self._pack, self._unpack, self._raw = pack, unpack, raw
+
+    def on_record(self, node: Node, _args: tuple[Any, ...], _out: torch.Tensor) -> None:
+        saved = node.saved
+        if not node.plan.keeps_values or not isinstance(saved, tuple):  # a checkpoint has let it go already
+            return
+        with Switch(grad_enabled=False, observers=()), outside():
+            node.saved = _Packed([self._packed(value) for value in saved], self)
+        node.versions = [None] * len(saved)
+
+    def _packed(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        version = value._version
+        packed = self._pack(value.detach() if self._raw else Tensor(value))
+        if value._version != version:
+            raise RuntimeError(
+                "a pack hook of saved_tensors_hooks changes in place what it is given, which the op has saved and "
+                "others see: it returns something new, as in lambda t: t.clone()"
+            )
+        return _Kept(packed)
+
+    def unpacked(self, value: Any) -> Any:
+        """What an op had saved, of what is kept of it."""
+        if not isinstance(value, _Kept):
+            return value
+        tensor = self._unpack(value.packed)
+        if not isinstance(tensor, TensorBase | torch.Tensor):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(tensor).__name__}"
+            )
+        return tensor._data if isinstance(tensor, TensorBase) else tensor.detach()
+
+
+class _Kept:
+    """What a pack hook returned, told apart from what was saved as it is."""
+
+    __slots__ = ("packed",)
+
+    def __init__(self, packed: Any) -> None:
+        self.packed = packed
+
+
+class _Packed(Deferred):
+    """Stands in ``Node.saved`` for what was packed."""
+
+    __slots__ = ("_packing", "_values")
+
+    def __init__(self, values: list[Any], packing: Packing) -> None:
+        self._values, self._packing = values, packing
+
+    def restore(self, node: Node) -> Any:  # noqa: ARG002  # it stays packed, for another backward
+        """Unpack all that the node had saved."""
+        with Switch(observers=()):
+            return tuple([self._packing.unpacked(value) for value in self._values])
+
+
+def values_of(node: Node) -> tuple[Any, ...]:
+    """What ``node`` had saved, inside a backward that has come to it."""
+    saved: Any = node.saved.restore(node) if isinstance(node.saved, Deferred) else node.saved
+    return saved if isinstance(saved, tuple) else ()
+
+
+def unpacking(observers: tuple[Observer, ...]) -> tuple[Observer, ...]:
+    """Those of ``observers`` that pack nothing."""
+    return tuple([one for one in observers if not isinstance(one, Packing)])
+
+
+def _packs(pack: Callable[[Any], Any], unpack: Callable[[Any], Any], *, raw: bool) -> Switch:
+    """A switch inside which these pack and unpack, and no others."""
+    return Switch(observers=(*unpacking(current().observers), Packing(pack, unpack, raw=raw)))
+
+
+def _check_enabled() -> None:
+    message = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message()
+    if message is not None:
+        raise RuntimeError(message)
+
+
+class saved_tensors_hooks:  # noqa: N801  # torch's name
+    """Inside it each op keeps ``pack_hook(t)`` for its backward in place of each tensor ``t`` that it saves.
+
+    ``unpack_hook`` gets that in the backward and returns a tensor with the shape, element type, device and values of
+    ``t``. Of nested contexts the innermost holds. Changes in place of what was packed are not noticed.
+
+    Args:
+        pack_hook: gets a ``Tensor`` without a history, which it may not change in place, and returns anything.
+        unpack_hook: gets what ``pack_hook`` returned, once in each backward that comes to the op.
+
+    Raises:
+        RuntimeError: inside ``disable_saved_tensors_hooks``; the pack hook changes a tensor in place.
+        TypeError: in the backward: the unpack hook returned no tensor.
+    """
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+        self._entered: list[Switch] = []
+
+    def __enter__(self) -> None:
+        _check_enabled()
+        switch = _packs(self.pack_hook, self.unpack_hook, raw=False)
+        switch.__enter__()
+        self._entered.append(switch)
+
+    def __exit__(self, *raised: Any) -> None:
+        self._entered.pop().__exit__(*raised)
+
+
+class save_on_cpu(saved_tensors_hooks):  # noqa: N801  # torch's name
+    """Inside it what ops save for the backward lies in main memory, and goes back to its device when it is needed.
+
+    Args:
+        pin_memory: use page-locked memory, from and to which a GPU copies while it computes.
+        device_type: the kind of device whose presence decides whether memory can be locked.
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        plain = theirs.save_on_cpu(pin_memory, device_type)
+        super().__init__(lambda tensor: plain.pack_hook(tensor.data), plain.unpack_hook)
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Inside it ``saved_tensors_hooks``, nbgrad's and torch's, are a RuntimeError with that message."""
+    if any(isinstance(one, Packing) for one in current().observers):
+        raise RuntimeError(error_message)
+    with theirs.disable_saved_tensors_hooks(error_message):
+        yield
+
+
+# torch's own contexts.
+
+
+def _applies(context: theirs.saved_tensors_hooks) -> bool:
+    """Whether nbgrad's ops are packed in a context of torch's: not for its checkpoint, which waits for torch's engine.
+
+    What that runs is recorded as if it were not there.
+    """
+    return type(context).__module__ != "torch.utils.checkpoint"
+
+
+def _follow() -> None:
+    """Let the contexts of torch's, which tell nobody that they begin, pack what nbgrad's ops save."""
+    enter, leave = theirs.saved_tensors_hooks.__enter__, theirs.saved_tensors_hooks.__exit__
+    if hasattr(enter, "_nbgrad"):
+        return
+
+    def entered(self: Any) -> None:
+        enter(self)
+        switch = _packs(self.pack_hook, self.unpack_hook, raw=True) if _applies(self) else Switch()
+        switch.__enter__()
+        vars(self).setdefault("_nbgrad", []).append(switch)
+
+    def left(self: Any, *raised: Any) -> None:
+        try:
+            vars(self)["_nbgrad"].pop().__exit__(*(raised or (None, None, None)))
+        finally:
+            leave(self, *raised)
+
+    entered._nbgrad = True  # type: ignore[attr-defined]
+    theirs.saved_tensors_hooks.__enter__ = entered  # type: ignore[method-assign]
+    theirs.saved_tensors_hooks.__exit__ = left  # type: ignore[method-assign]
+
+
+_follow()
