@@ -107,8 +107,8 @@ def uncommented(line: str) -> str:
 
 
 def asks_for_help(line: str) -> bool:
-    """Whether ``-h`` or ``--help`` is among the options."""
-    return not {"-h", "--help"}.isdisjoint(uncommented(line).split())
+    """Whether ``-h``, ``--help`` or a ``?`` that stands alone is among the options."""
+    return not {"-h", "--help", "?", "??"}.isdisjoint(uncommented(line).split())
 
 
 def flags() -> list[str]:
