@@ -15,12 +15,13 @@ from types import CodeType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
+from IPython.core import completer
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from nbgrad import arguments, executions
-from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options, uncommented
+from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, parsed, takes_options, uncommented
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.spelling import nearest
@@ -164,6 +165,14 @@ class AutogradMagics(Magics):
         for session in list(self.sessions):
             session.close()
 
+    @line_magic(MAGIC[1:])
+    def _misplaced(self, line: str) -> None:  # noqa: ARG002
+        """What IPython makes of ``%%autograd`` below other lines."""
+        raise UsageError(
+            f"{MAGIC} has to be the first line of the cell: move what stands above it, comments and #| lines too, "
+            "below it."
+        )
+
     # The line %autograd.
 
     def _command(self, line: str) -> AutogradGraph | None:
@@ -290,8 +299,11 @@ def load(shell: InteractiveShell) -> None:
         added: list[tuple[list[Any], Any]] = [
             (shell.input_transformers_cleanup, rewrite),
             (shell.configurables, magics.settings),
-            (shell.Completer.custom_matchers, complete),
         ]
+        if hasattr(completer, "context_matcher"):  # since IPython 8.6; an older one has no completions of ours
+            from nbgrad.completions import complete
+
+            added.append((shell.Completer.custom_matchers, complete))
         for them, one in added:
             them.append(one)
             undo.callback(them.remove, one)

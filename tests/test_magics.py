@@ -2,6 +2,8 @@
 
 import gc
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from textwrap import indent
@@ -385,6 +387,34 @@ def test_a_magic_called_by_hand_with_any_line_comes_to_an_end(shell: Interactive
     assert ("--strict-broadcast" in shown.stdout) == (line != "# why?")
     with capture_output(), pytest.raises(UsageError, match="no option a"):
         shell.run_cell_magic("autograd", "a\nb?", PRODUCT)
+
+
+@pytest.mark.parametrize("above", ["# a note\n", "#| echo: false\n", "\n# %% part\n", "x = 1\n", "%%time\n# a note\n"])
+def test_a_line_above_the_magic_is_refused_with_what_to_do(shell: InteractiveShell, above: str) -> None:
+    result, shown = run(shell, f"{above}%%autograd --view text\nran = True")
+    assert not result.success
+    said = "UsageError: %%autograd has to be the first line of the cell: move what stands above it, comments and #|"
+    assert said in shown.stdout + shown.stderr
+    assert "ran" not in shell.user_ns
+    assert run(shell, f"\n%%autograd --view text\n# a note\n{PRODUCT}")[1].outputs[0].data["text/plain"]
+
+
+OLD_IPYTHON = """
+from IPython.core import completer
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for name in ("CompletionContext", "SimpleCompletion", "SimpleMatcherResult", "context_matcher"):
+    delattr(completer, name)  # as in IPython 7
+shell.run_cell("%load_ext nbgrad").raise_error()
+shell.run_cell("%%autograd --view text --name old\\nimport nbgrad\\nx = nbgrad.ones(1, requires_grad=True)\\nx.exp()")
+shell.run_cell("%unload_ext nbgrad").raise_error()
+"""
+
+
+def test_an_ipython_without_matchers_has_all_but_completions() -> None:
+    """IPython 7, which Google's Colab runs."""
+    done = subprocess.run([sys.executable, "-c", OLD_IPYTHON], capture_output=True, text=True, check=True, timeout=120)
+    assert "old: " in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

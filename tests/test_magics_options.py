@@ -16,7 +16,8 @@ from IPython.utils.capture import capture_output
 from ipywidgets.widgets.widget import _instances
 
 import nbgrad
-from nbgrad.arguments import COMMANDS, complete, flags, parsed
+from nbgrad.arguments import COMMANDS, flags, parsed
+from nbgrad.completions import complete
 from nbgrad.core.modes import State, current
 from nbgrad.core.spelling import nearest
 from nbgrad.core.timing import TimedGraph
