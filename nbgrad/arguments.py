@@ -1,4 +1,4 @@
-"""What the table of options is to IPython: arguments of a magic, help, completions, and ``%config Autograd``."""
+"""What the table of options is to IPython: arguments of a magic, help, and ``%config Autograd``."""
 
 import re
 import shlex
@@ -8,7 +8,6 @@ from dataclasses import Field
 from functools import partial
 from typing import Any, Self
 
-from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode, validate
@@ -107,8 +106,8 @@ def uncommented(line: str) -> str:
 
 
 def asks_for_help(line: str) -> bool:
-    """Whether ``-h`` or ``--help`` is among the options."""
-    return not {"-h", "--help"}.isdisjoint(uncommented(line).split())
+    """Whether ``-h``, ``--help`` or a ``?`` that stands alone is among the options."""
+    return not {"-h", "--help", "?", "??"}.isdisjoint(uncommented(line).split())
 
 
 def flags() -> list[str]:
@@ -165,11 +164,11 @@ def explained(name: str) -> str:
             )
     if command:
         return command[0]
-    raise UsageError(f"%autograd help: there is no command or option {name}{nearest(wanted, _explained())}")
+    raise UsageError(f"%autograd help: there is no command or option {name}{nearest(wanted, explainable())}")
 
 
-def _explained() -> list[str]:
-    """What can be asked about."""
+def explainable() -> list[str]:
+    """What ``%autograd help`` can be asked about."""
     return list(dict.fromkeys([*COMMANDS, *(flag(one)[2:] for one in TABLE)]))
 
 
@@ -248,36 +247,3 @@ Autograd: type[_Settings] = type(
     (_Settings,),
     {"__doc__": _Settings.__doc__, **{one.name: _trait(one) for one in TABLE if one.metadata.get("every", True)}},
 )
-
-# Completion.
-
-
-@context_matcher()  # type: ignore[untyped-decorator, unused-ignore]  # IPython's has types in some versions only
-def complete(context: CompletionContext) -> SimpleMatcherResult:
-    """Complete commands, options and their values on a line that begins with ``%autograd`` or ``%%autograd``."""
-    line = re.sub(r"^\s*(\w+\s*=\s*)?(?=%)", "", context.text_until_cursor)  # as in graph = %autograd last
-    words = re.sub(r"(?<= )(--[\w-]+)=", r"\1 ", line).split(" ")
-    magic, before = words[0], [word for word in words[1:-1] if word]
-    above = context.full_text.split("\n")[: context.cursor_line]
-    in_body = magic == MAGIC and not all(one.startswith("%%") and not one.startswith(MAGIC) for one in above)
-    if len(words) < 2 or magic not in ("%autograd", MAGIC) or in_body:
-        return {"completions": []}
-    found = [word for word in _possible(magic, before) if word.startswith(words[-1])]
-    skipped = len(words[-1]) - len(context.token)  # what the completer takes for a word may begin later
-    return {"completions": [SimpleCompletion(word[skipped:]) for word in found], "suppress": bool(found)}
-
-
-def _possible(magic: str, before: list[str]) -> list[str]:
-    """What can stand after the words ``before``."""
-    by_flag = {flag(one): one for one in TABLE}
-    if magic != MAGIC:
-        if not before:
-            return list(COMMANDS)
-        if before[0] == "help":
-            return _explained() if len(before) == 1 else []
-        if before[0] not in ("on", "config"):
-            return []
-    last = by_flag.get(before[-1]) if before else None
-    if last is not None and last.type is not bool:
-        return list(last.metadata.get("choices", last.metadata.get("suggestions", ())))
-    return flags()

@@ -5,17 +5,23 @@ one-shot callback closes the graph when the cell has run. So tracebacks, ``await
 work as in any cell.
 """
 
+import re
 import shlex
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
+from inspect import currentframe
+from types import CodeType
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
+from IPython.core import completer
 from IPython.core.error import UsageError
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
-from nbgrad import arguments
-from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options, uncommented
+from nbgrad import arguments, executions
+from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, parsed, takes_options, uncommented
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.spelling import nearest
@@ -29,50 +35,54 @@ from nbgrad.tracebacks import retell, shorten
 class Session:
     """One recorded cell, from its first line to the end of its run."""
 
-    def __init__(self, magics: "AutogradMagics", shell: InteractiveShell, recording: record, *, asked: bool) -> None:
+    def __init__(self, magics: "AutogradMagics", shell: InteractiveShell, recording: record, line: Any) -> None:
         self.magics = magics
         self.shell = shell
         self.recording = recording
-        self.asked = asked  # by this cell itself; not because every cell is recorded
-        self._nested = 0
+        self.line = line  # the code that asked for it; None where it is recorded because every cell is
 
     @property
     def graph(self) -> AutogradGraph:
         """What it records in."""
         return self.recording.graph
 
-    def open(self) -> None:
-        """Start recording, until the cell that runs now has run."""
-        self.recording.__enter__()
-        self.shell.events.register("pre_run_cell", self._cell_begins)
-        self.shell.events.register("post_run_cell", self._cell_ends)
+    def is_for(self, line: CodeType | None) -> bool:
+        """Whether what ``line`` records stands for it: ``%%timeit`` runs a line again; or every cell is recorded."""
+        return line is self.line or (self.line is None and not self.graph.records)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Stop recording, since ``error`` ended the cell or for another reason, and forget the callbacks."""
-        self.shell.events.unregister("pre_run_cell", self._cell_begins)
-        self.shell.events.unregister("post_run_cell", self._cell_ends)
+        """Stop recording, since ``error`` ended the cell or for another reason."""
         self.graph.close(self.shell.user_ns, error)
 
-    def _cell_begins(self, _info: Any) -> None:
-        """A cell that this cell runs, as ``%run`` or ``%%capture`` do: its end is not ours."""
-        self._nested += 1
-
     @uncollected()
-    def _cell_ends(self, result: Any) -> None:
-        if self._nested:
-            self._nested -= 1
+    def ended(self, result: ExecutionResult | None, error: BaseException | None, *, told: bool) -> None:
+        """The run of the cell is over: close the graph and show it.
+
+        Args:
+            result: what came of the cell; None where an error left it half done.
+            error: what ended it, if something did.
+            told: whether IPython will trigger ``post_run_cell`` with this result: the graph is shown then, below what
+                others show first.
+        """
+        if self.graph.closed:
             return
         try:
-            self.close(result.error_in_exec)
+            self.close(error)
         except KeyboardInterrupt:
             _tell("Interrupted before the graph was complete: nothing of it was kept.")
             return
         stopped = self.graph.ending is not None and self.graph.ending.failure is not None
-        if self.graph.records or stopped or (self.asked and result.success):
-            self.magics.last = self
-            self._present()
+        success = result is not None and result.success
+        if isinstance(error, GeneratorExit) or not (self.graph.records or stopped or (self.line and success)):
+            return
+        self.magics.last = self
+        if told and result is not None:
+            self.magics.waiting.setdefault(result, []).append(self)
+        else:
+            self.present()
 
-    def _present(self) -> None:
+    @uncollected()
+    def present(self) -> None:
         """Show the graph; what keeps it from that is told in a line, because nobody can catch it here."""
         try:
             self.recording.present()
@@ -87,11 +97,15 @@ class Session:
 class AutogradMagics(Magics):
     """The magics that ``%load_ext nbgrad`` adds."""
 
-    session: Session | None = None  # of the cell that runs, or ran
     last: Session | None = None  # the one whose graph was shown
     always: dict[str, Any] | None = None
     settings: Any
     undo: ExitStack
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self.sessions: WeakSet[Session] = WeakSet()  # all that may be open
+        self.waiting: WeakKeyDictionary[ExecutionResult, list[Session]] = WeakKeyDictionary()  # to be shown
 
     @takes_options
     @line_cell_magic
@@ -103,14 +117,14 @@ class AutogradMagics(Magics):
         if cell is None:
             return self._command(line)
         assert self.shell is not None
-        self.shell.run_cell(f"{MAGIC} {line}\n{cell}").raise_error()
+        self.shell.run_cell("".join(_begun(line, cell.splitlines(keepends=True)))).raise_error()
         return None
 
     @line_magic
     def _autograd_begin(self, line: str) -> None:
         """What the ``%%autograd`` line becomes: open a graph until the running cell ends."""
         retell(_BEGIN, f"{MAGIC} {line}".rstrip())
-        self._begin({**(self.always or {}), **parsed(self.autograd.parser, line)}, asked=True)
+        self._begin({**(self.always or {}), **parsed(self.autograd.parser, line)}, _calling_code())
 
     @line_magic
     def _autograd_help(self, line: str) -> None:  # noqa: ARG002
@@ -120,24 +134,44 @@ class AutogradMagics(Magics):
 
     def begin_cell(self, _info: Any) -> None:
         """A cell begins: record it if every cell is to be recorded."""
-        if self.always is None or (self.session is not None and not self.session.graph.closed):
+        if self.always is None or next(_open_sessions(), None) is not None:
             return
         try:
-            self._begin(self.always, asked=False)
+            self._begin(self.always, None)
         except (OSError, RuntimeError, ValueError) as error:  # what was there when it was switched on may be gone
             assert self.shell is not None
             self.shell.show_usage_error(UsageError(f"%autograd on: {error}. This cell is not recorded."))
 
-    def _begin(self, options: dict[str, Any], *, asked: bool) -> None:
-        self.end()  # %%timeit runs the line again and again; and every cell may be recorded anyway
+    def end_cell(self, result: ExecutionResult | None) -> None:
+        """A cell has ended, and what else is shown of it was: show its graph."""
+        for session in [] if result is None else self.waiting.pop(result, []):
+            session.present()
+
+    def _begin(self, options: dict[str, Any], line: Any) -> None:
+        execution = executions.current()
+        if execution is None:
+            raise UsageError(f"{MAGIC}: no cell runs here, so nothing would end the graph. Use nbgrad.record instead.")
+        replaced = [session for session in execution.recorded if session.is_for(line)]
+        while replaced and replaced[0] in execution.recorded:
+            execution.recorded.pop().close()
         assert self.shell is not None
-        self.session = Session(self, self.shell, record(**options), asked=asked)
-        self.session.open()
+        session = Session(self, self.shell, record(**options), line)
+        execution.recorded.append(session)
+        self.sessions.add(session)
+        session.recording.__enter__()
 
     def end(self) -> None:
         """Close what is open."""
-        if self.session is not None and not self.session.graph.closed:
-            self.session.close()
+        for session in list(self.sessions):
+            session.close()
+
+    @line_magic(MAGIC[1:])
+    def _misplaced(self, line: str) -> None:  # noqa: ARG002
+        """What IPython makes of ``%%autograd`` below other lines."""
+        raise UsageError(
+            f"{MAGIC} has to be the first line of the cell: move what stands above it, comments and #| lines too, "
+            "below it."
+        )
 
     # The line %autograd.
 
@@ -176,8 +210,9 @@ class AutogradMagics(Magics):
 
     def _shown(self) -> Session:
         """The graph that a command is about: that of the cell itself, or the last one that was shown."""
-        if self.session is not None and self.session.asked and not self.session.graph.closed:
-            return self.session
+        for session in _open_sessions():
+            if session.line is not None:
+                return session
         if self.last is None:
             raise UsageError(f"%autograd: no cell was recorded yet. Put {MAGIC} on the first line of one.")
         return self.last
@@ -205,25 +240,43 @@ class AutogradMagics(Magics):
         return arguments.explained(name) if name else arguments.overview()
 
 
+def _open_sessions() -> Iterator[Session]:
+    """Those of the cells that the code belongs to which runs now, the innermost first."""
+    execution = executions.current()
+    while execution is not None:
+        yield from [session for session in reversed(execution.recorded) if not session.graph.closed]
+        execution = execution.parent
+
+
+def _calling_code() -> CodeType | None:
+    """The code that calls the magic which runs."""
+    frame = currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("nbgrad", "IPython"):
+        frame = frame.f_back
+    return None if frame is None else frame.f_code
+
+
 def _tell(text: str) -> None:
     print(text, file=sys.stderr)  # noqa: T201
 
 
 _BEGIN = "get_ipython().run_line_magic('_autograd_begin'"
+_HELP = re.compile(r"%%\w+\?")  # which IPython answers itself
+_LINE = re.compile(rf"{MAGIC}(?:\s(?P<options>.*))?\s*")
 
 
 def rewrite(lines: list[str]) -> list[str]:
     """An input transformer: the ``%%autograd`` line becomes a call on the same line, the cell below stays as it is."""
-    if not lines:
-        return lines
-    magic, _, options = lines[0].rstrip("\n").partition(" ")
-    if magic.rstrip() != MAGIC or options.rstrip().endswith("?"):
-        return lines
+    found = _LINE.fullmatch(lines[0]) if lines else None
+    return lines if found is None else _begun(found["options"] or "", lines[1:])
+
+
+def _begun(options: str, body: list[str]) -> list[str]:
+    """The cell that records ``body``; it has no ``%%autograd`` line, whatever is in the options."""
     if asks_for_help(options):
         return ["get_ipython().run_line_magic('_autograd_help', '')\n"]
     begin = f"{_BEGIN}, {options.strip()!r})\n"
-    body = lines[1:]
-    if body and body[0].startswith("%%"):
+    if body and body[0].startswith("%%") and not _HELP.match(body[0]):
         inner, _, arguments = body[0][2:].rstrip("\n").partition(" ")
         body = [f"get_ipython().run_cell_magic({inner!r}, {arguments!r}, {''.join(body[1:])!r})\n"]
     return [begin, *body]
@@ -246,8 +299,11 @@ def load(shell: InteractiveShell) -> None:
         added: list[tuple[list[Any], Any]] = [
             (shell.input_transformers_cleanup, rewrite),
             (shell.configurables, magics.settings),
-            (shell.Completer.custom_matchers, complete),
         ]
+        if hasattr(completer, "context_matcher"):  # since IPython 8.6; an older one has no completions of ours
+            from nbgrad.completions import complete
+
+            added.append((shell.Completer.custom_matchers, complete))
         for them, one in added:
             them.append(one)
             undo.callback(them.remove, one)
@@ -255,8 +311,10 @@ def load(shell: InteractiveShell) -> None:
         for kind, html in RICH.items():
             _put(formatter.type_printers, kind, html, undo)
         shorten(shell, undo)
-        shell.events.register("pre_run_cell", magics.begin_cell)
-        undo.callback(shell.events.unregister, "pre_run_cell", magics.begin_cell)
+        executions.follow(shell, undo)
+        for event, callback in (("pre_run_cell", magics.begin_cell), ("post_run_cell", magics.end_cell)):
+            shell.events.register(event, callback)
+            undo.callback(shell.events.unregister, event, callback)
         undo.callback(magics.end)
         magics.undo = undo.pop_all()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import graphviz
 
+from nbgrad.core.files import replace_file
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.options import Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
@@ -35,6 +36,8 @@ _STYLES = defaultdict(
 def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
     """Write ``graph`` to a file; the same graph gives the same bytes.
 
+    A file that is there already stays until the new one is complete.
+
     Args:
         graph: what to write.
         path: its suffix says how: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a bitmap, ``.html`` one page that
@@ -48,7 +51,7 @@ def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, di
         ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
         EngineError: the graph can't be laid out.
         FileNotFoundError: its folder is not there; said before anything is drawn.
-        OSError: the file can't be written.
+        OSError: the file can't be written; one that was there before is as it was.
     """
     check_file(path)
     write(outline(graph), path, depth=depth, direction=direction)
@@ -81,9 +84,8 @@ def write(description: Description, path: str | Path, *, depth: int | None = Non
     else:
         picture = lay_out(description, direction=direction, folding=folded_below(description, depth))
         made = _drawing(svg(picture), suffix)
-    if isinstance(made, str):
-        made = made.encode()
-    Path(path).expanduser().write_bytes(made)
+    data = made.encode() if isinstance(made, str) else made
+    replace_file(Path(path).expanduser(), lambda file: file.write_bytes(data))
 
 
 def _drawing(drawing: str, suffix: str) -> str | bytes:

@@ -2,6 +2,8 @@
 
 import gc
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from textwrap import indent
@@ -32,7 +34,7 @@ def run(shell: InteractiveShell, cell: str) -> tuple[ExecutionResult, Any]:
 
 
 def last_graph(shell: InteractiveShell) -> nbgrad.AutogradGraph:
-    return the_magics(shell).session.graph
+    return the_magics(shell).last.graph
 
 
 def the_magics(shell: InteractiveShell) -> Any:
@@ -277,12 +279,12 @@ def test_an_interrupt_while_the_graph_closes_lets_go_of_it(
     run(shell, f"%%autograd --view none --name before\n{PRODUCT}")
     with monkeypatch.context() as slow:
         slow.setattr("nbgrad.core.graph.AutogradGraph._make_paths", interrupted)
-        result, shown = run(shell, f"%%autograd\n{PRODUCT}")
+        result, shown = run(shell, f"%%autograd\n{PRODUCT}\nits = %autograd last")
     assert result.success
     assert (shown.stdout, shown.outputs) == ("", [])
     assert shown.stderr == "Interrupted before the graph was complete: nothing of it was kept.\n"
-    assert last_graph(shell).closed
-    assert last_graph(shell).records == []
+    assert shell.user_ns["its"].closed
+    assert shell.user_ns["its"].records == []
     assert current() == State()
     run(shell, "kept = %autograd last")
     assert shell.user_ns["kept"].name == "before"
@@ -349,7 +351,70 @@ def test_a_magic_called_by_hand_does_the_same(shell: InteractiveShell) -> None:
 def test_help_shows_the_options(shell: InteractiveShell) -> None:
     _, shown = run(shell, "%%autograd?")
     assert "--strict-broadcast" in shown.stdout
-    assert the_magics(shell).session is None
+    assert the_magics(shell).last is None
+
+
+ENDINGS = (
+    *("?", "??", "# why is this zero?", "# why is this zero??", "# really ?", "# what !", "# done;"),
+    *("# 'open", '# "open?', "# \\", "# {1 / 0} $loss %pwd", "# été 数?", "# \ud800?", "# \x00", "#\t?", "\t# tabs?"),
+    *("\xa0# blank", "  ", "\r", "--name 'why?'", "--name why?;", "--name '!x' # ?"),
+)
+REFUSED = ("--name a\tb?", "--name x \\", "?x", "x?", "!ls", "; x?")
+
+
+@pytest.mark.parametrize("ending", [*ENDINGS, *REFUSED], ids=ascii)
+@pytest.mark.parametrize("outer", ["", "%%time\n", "%%capture kept\n"])
+def test_whatever_ends_the_line_the_cell_runs_once_or_is_refused(
+    shell: InteractiveShell, outer: str, ending: str
+) -> None:
+    run(shell, "%autograd config --view text")
+    shell.user_ns["runs"] = 0
+    with capture_output() as shown:  # no history, whose database takes no lone surrogate
+        result = shell.run_cell(f"{outer}%%autograd {ending}\nruns += 1\n{PRODUCT}")
+    assert not isinstance(result.error_in_exec, RecursionError)
+    if outer == "":
+        asks, refused = ending in ("?", "??"), ending in REFUSED
+        assert isinstance(result.error_in_exec, UsageError) == refused
+        assert shell.user_ns["runs"] == (not refused and not asks)
+        assert len(shown.outputs) == shell.user_ns["runs"]
+        assert ("--strict-broadcast" in shown.stdout) == asks
+
+
+@pytest.mark.parametrize("line", ["# why?", "?", "%%autograd ?", "-h"])
+def test_a_magic_called_by_hand_with_any_line_comes_to_an_end(shell: InteractiveShell, line: str) -> None:
+    with capture_output() as shown:
+        shell.run_cell_magic("autograd", line, PRODUCT)
+    assert ("--strict-broadcast" in shown.stdout) == (line != "# why?")
+    with capture_output(), pytest.raises(UsageError, match="no option a"):
+        shell.run_cell_magic("autograd", "a\nb?", PRODUCT)
+
+
+@pytest.mark.parametrize("above", ["# a note\n", "#| echo: false\n", "\n# %% part\n", "x = 1\n", "%%time\n# a note\n"])
+def test_a_line_above_the_magic_is_refused_with_what_to_do(shell: InteractiveShell, above: str) -> None:
+    result, shown = run(shell, f"{above}%%autograd --view text\nran = True")
+    assert not result.success
+    said = "UsageError: %%autograd has to be the first line of the cell: move what stands above it, comments and #|"
+    assert said in shown.stdout + shown.stderr
+    assert "ran" not in shell.user_ns
+    assert run(shell, f"\n%%autograd --view text\n# a note\n{PRODUCT}")[1].outputs[0].data["text/plain"]
+
+
+OLD_IPYTHON = """
+from IPython.core import completer
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for name in ("CompletionContext", "SimpleCompletion", "SimpleMatcherResult", "context_matcher"):
+    delattr(completer, name)  # as in IPython 7
+shell.run_cell("%load_ext nbgrad").raise_error()
+shell.run_cell("%%autograd --view text --name old\\nimport nbgrad\\nx = nbgrad.ones(1, requires_grad=True)\\nx.exp()")
+shell.run_cell("%unload_ext nbgrad").raise_error()
+"""
+
+
+def test_an_ipython_without_matchers_has_all_but_completions() -> None:
+    """IPython 7, which Google's Colab runs."""
+    done = subprocess.run([sys.executable, "-c", OLD_IPYTHON], capture_output=True, text=True, check=True, timeout=120)
+    assert "old: " in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

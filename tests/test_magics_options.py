@@ -16,7 +16,8 @@ from IPython.utils.capture import capture_output
 from ipywidgets.widgets.widget import _instances
 
 import nbgrad
-from nbgrad.arguments import COMMANDS, complete, flags, parsed
+from nbgrad.arguments import COMMANDS, flags, parsed
+from nbgrad.completions import complete
 from nbgrad.core.modes import State, current
 from nbgrad.core.spelling import nearest
 from nbgrad.core.timing import TimedGraph
@@ -277,7 +278,7 @@ def test_an_option_that_may_be_none_is_set_back_to_it(shell: InteractiveShell, n
     assert (nbgrad.record().depth, nbgrad.record().device) == (None, None)
     run(shell, "%autograd config --depth 0")
     run(shell, f"%%autograd --depth {none} --view none\n1")
-    assert the_magics(shell).session.recording.depth is None
+    assert the_magics(shell).last.recording.depth is None
     assert "a whole number, or none" in run(shell, "%autograd help depth")[1].stdout
     assert "0 or more, or none" in str(run(shell, "%autograd config --depth one")[0].error_in_exec)
 

@@ -23,6 +23,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+from nbgrad.core.files import replace_file
 from nbgrad.widgets.packing import unpacked
 from nbgrad.widgets.page import fragment, runtime
 
@@ -165,7 +166,7 @@ def build(source: Path, target: Path) -> dict[str, Any]:
     if remote := remote_references(html):
         raise ValueError(f"{source} makes a page that loads from a network: {remote}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(html, encoding="utf-8")
+    replace_file(target, lambda file: file.write_text(html, encoding="utf-8"))
     return {"views": views, "kilobytes": len(html.encode()) // 1000}
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from nbgrad.core.files import replace_file
 from tools.demo import build
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,8 +54,9 @@ def make(target: Path) -> None:
         build(lesson, target / "pages" / f"{lesson.stem}.html")
     kinds = target / "kinds.txt"
     known = sorted({kind(), *(kinds.read_text("utf-8").splitlines() if kinds.exists() else ())})
-    kinds.write_text("\n".join(known) + "\n", "utf-8")
-    (target / "README.txt").write_text(README.format(kinds="\n".join(f"    {one}" for one in known)), "utf-8")
+    readme = README.format(kinds="\n".join(f"    {one}" for one in known))
+    replace_file(kinds, lambda file: file.write_text("\n".join(known) + "\n", "utf-8"))
+    replace_file(target / "README.txt", lambda file: file.write_text(readme, "utf-8"))
 
 
 def kind() -> str:

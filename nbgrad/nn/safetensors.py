@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbgrad.core.base import raw_of
+from nbgrad.core.files import replace_file
 
 if TYPE_CHECKING:
     from nbgrad.nn.module import Module
@@ -23,7 +24,7 @@ def save_safetensors(
     """Write the parameters and persistent buffers of a model to a file, under torch's keys.
 
     A tensor with several names is written once, under the first; the file's metadata say which others it has, as
-    ``safetensors.torch.save_model`` does.
+    ``safetensors.torch.save_model`` does. A file that is there already stays until the new one is complete.
 
     Args:
         model: a module, or a ``state_dict``.
@@ -51,7 +52,8 @@ def save_safetensors(
         first[place] = name
         kept[name] = data.detach().contiguous()
     _check_apart(kept)
-    save_file(kept, path, {"format": "pt", **others, **(metadata or {})})
+    facts = {"format": "pt", **others, **(metadata or {})}
+    replace_file(path, lambda file: save_file(kept, file, facts))
 
 
 def load_safetensors(model: "Module", path: str | PathLike[str], strict: bool = True) -> "IncompatibleKeys":
