@@ -18,6 +18,9 @@ _BINS = 20
 _TOGETHER = PIECE
 """So many numbers of small tensors at most are worked on at a time."""
 
+_MANY = 4096
+"""Of so many tensors the norms are taken at a time."""
+
 _AT_ONCE = 1 << 16
 """Of so many numbers the bins are found at a time."""
 
@@ -220,38 +223,67 @@ def countable(data: torch.Tensor) -> bool:
     return data.layout is torch.strided and not data.is_meta
 
 
-def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
-    """The Euclidean norms of ``tensors`` by the same keys, 0-d, in one batch and without waiting for a GPU.
+Norm = float | torch.Tensor
+"""A number; where it was computed on a GPU, a 0-d tensor there: to read it is to wait."""
+
+
+def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, Norm]:
+    """The Euclidean norms of ``tensors`` by the same keys, many at once and without waiting for a GPU.
 
     Those of half precision are taken in float32, and where that has no room for the squares, once more in float64: not
     on a GPU, where to see it would be to wait. Empty tensors, and those without numbers one by one, have none.
     """
+    found: dict[Any, Norm] = {}
+    counted = [key for key, data in tensors.items() if data.numel() and countable(data)]
+    for start in range(0, len(counted), _MANY):
+        found.update(_norms({key: tensors[key] for key in counted[start : start + _MANY]}))
+    return found
+
+
+def _norms(tensors: dict[Any, torch.Tensor]) -> Iterator[tuple[Any, Norm]]:
+    """Those of a batch of tensors with numbers."""
     wide: dict[Any, torch.Tensor] = {}
     narrow: dict[Any, torch.Tensor] = {}
     found: dict[Any, torch.Tensor] = {}
     for key, data in tensors.items():
-        if data.numel() and countable(data):
+        if data.numel() > piece_of(data) and _is_copied(data):
+            found[key] = _norm(data, torch.promote_types(data.dtype, torch.float32))
+        else:
             (narrow if data.dtype.itemsize < 4 else wide)[key] = data
-    for group in (narrow, wide):
-        large = {key: data for key, data in group.items() if data.numel() > piece_of(data) and _is_copied(data)}
-        found.update({key: _norm(group.pop(key), _wider(data.dtype)) for key, data in large.items()})
     for group, dtype in ((wide, None), (narrow, torch.float32)):
         if group:
             found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
     for key, norm in found.items():
-        if norm.is_cpu and not 0.0 < norm.item() < math.inf:
+        if not norm.is_cpu:
+            yield key, norm
+            continue
+        number = norm.item()
+        if not 0.0 < number < math.inf:
             data = tensors[key]
-            found[key] = _norm(data, torch.promote_types(data.dtype, torch.float64))
+            number = _norm(data, torch.promote_types(data.dtype, torch.float64)).item()
+        yield key, number
+
+
+def read(numbers: dict[int, Norm]) -> dict[int, float]:
+    """The same as numbers, with one transfer from each GPU."""
+    found: dict[int, float] = {}
+    far: dict[torch.device, list[int]] = {}
+    for key, number in numbers.items():
+        if isinstance(number, float):
+            found[key] = number
+        elif number.is_cpu:
+            found[key] = number.item()
+        else:
+            far.setdefault(number.device, []).append(key)
+    for keys in far.values():
+        held: list[Any] = [numbers[key] for key in keys]
+        found.update(zip(keys, torch.stack(held).tolist(), strict=True))
     return found
 
 
 def _is_copied(data: torch.Tensor) -> bool:
     """Whether torch makes other numbers of all of ``data`` before it takes the norm."""
     return data.dtype.itemsize < 4 or data.is_conj() or data.is_neg()
-
-
-def _wider(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _norm(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
