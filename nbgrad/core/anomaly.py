@@ -316,13 +316,19 @@ def _rule(node: Node, position: int) -> Callable[[list[Any]], Any]:
 
 def _slope(rule: Callable[[list[Any]], Any], node: Node, full: torch.Tensor, index: tuple[int, ...]) -> float | None:
     """What the rule gives at ``index`` for an incoming gradient of 1 there; None where that is not to be had."""
-    unit = torch.ones(node.shape, dtype=node.dtype, device=full.device)
-    if full.shape == node.shape:
-        unit = torch.zeros_like(unit)
-        unit[index] = 1
-    elif unit.numel() != 1:
+    if full.shape != node.shape and node.shape.numel() != 1:
         return None  # an element of the input has many paths to the output, and each has a derivative of its own
-    return float(rule([unit, *values_of(node)])[index].item())
+    shape, none = tuple(full.shape), torch.zeros((), dtype=node.dtype, device=full.device)
+    given = [nonfinite.Given(name, name, value) for name, value in zip(node.plan.saved_names, values_of(node), strict=True)]
+    given.insert(0, nonfinite.Given(_INCOMING, _INCOMING, none.expand(node.shape)))
+    spots = nonfinite.spots_of(node.op.stretched | {_INCOMING}, given, index, shape)
+    around = nonfinite.window([value for *_, value in given], spots, index, shape)
+    if around is None:
+        return None
+    (unit, *saved), (spot, *_), index = around
+    unit = unit.clone(memory_format=torch.contiguous_format)
+    unit[... if spot is None else spot] = 1
+    return float(rule([unit, *saved])[index].item())
 
 
 def _name(arg: Any) -> str | None:

@@ -19,7 +19,7 @@ cdef class Kept:
     cdef list _small
     cdef list _large
     cdef dict _index
-    cdef dict _norms
+    cdef object _lengths
     cdef object _latest
     cdef long long _size
     cdef long long _budget

@@ -1,6 +1,7 @@
 """What one backward did: the gradients that arrived, and the reductions that were made."""
 
 import math
+from array import array
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from nbgrad.core.base import raw_of
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.sizes import held_by
-from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
+from nbgrad.core.stats import SMALL, Norm, Stats, norms, summarise, summarise_all
 
 VALUES = 2 << 20
 """How many bytes of values of results a graph keeps."""
@@ -19,8 +20,11 @@ _SMALL_BYTES = 8 * SMALL
 
 _STRIDED = torch.strided
 
-_OBJECT = 512
-"""What a tensor takes besides its elements, roughly."""
+OBJECT = 640
+"""The bytes that a tensor takes besides its elements, as they were measured."""
+
+_STACKED = 1024
+"""Of so many norms on a GPU one vector is made."""
 
 GRADIENT = -1
 """The position of no input: it stands for the gradient of what an op made or a leaf is."""
@@ -28,7 +32,7 @@ GRADIENT = -1
 UNREDUCED = -2
 """Less the position of an input: it stands for what its gradient was before a sum."""
 
-_GRADIENT, _UNREDUCED = GRADIENT, UNREDUCED  # those in capitals are compiled to numbers of C's, which Python cannot see
+_GRADIENT, _UNREDUCED, _OBJECT = GRADIENT, UNREDUCED, OBJECT  # those in capitals are compiled to numbers of C's, which Python cannot see
 
 
 class Values:
@@ -72,15 +76,90 @@ class Values:
         return _unchanged(*self._held.get(id, (None, 0, 0))[:2])
 
 
+class Lengths:
+    """The norms of those of which no tensor is kept, packed: there may be a million of them."""
+
+    __slots__ = ("_far", "_found", "_ids", "_numbers", "_positions", "_receivers", "_shapes", "_stacked", "_waiting")
+
+    def __init__(self) -> None:
+        self._ids, self._positions, self._receivers = array("q"), array("q"), array("q")
+        self._numbers = array("d")
+        self._shapes: list[tuple[int, ...]] = []
+        self._waiting: list[tuple[int, torch.Tensor]] = []  # those on GPUs by their place here
+        self._far: dict[int, tuple[torch.Tensor, int]] = {}  # those in vectors there
+        self._found: dict[Any, int] | None = None
+
+    def add(self, id: int, position: int, receiver: int, shape: tuple[int, ...], norm: Norm) -> None:
+        """Remember ``norm``; the others are as ``Kept.keep`` has them."""
+        self._found = None
+        if isinstance(norm, torch.Tensor):
+            self._waiting.append((len(self._ids), norm))
+            norm = math.nan
+            if len(self._waiting) >= _STACKED:
+                self._stack()
+        self._ids.append(id)
+        self._positions.append(position)
+        self._receivers.append(receiver)
+        self._numbers.append(norm)
+        self._shapes.append(shape if self._shapes and self._shapes[-1] is shape else self._one(shape))
+
+    def _one(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The object that stands for ``shape``, where it is that of the one before."""
+        return self._shapes[-1] if self._shapes and self._shapes[-1] == shape else tuple(shape)
+
+    def _stack(self) -> None:
+        """Make vectors of the norms on GPUs: a tensor for each would take more than what it is the norm of."""
+        devices = {norm.device for _, norm in self._waiting}
+        for device in devices:
+            own = [(at, norm) for at, norm in self._waiting if norm.device == device]
+            vector = torch.stack([norm.double() for _, norm in own])
+            self._far.update({at: (vector, place) for place, (at, _) in enumerate(own)})
+        self._waiting = []
+
+    def _places(self, lone: list[int]) -> dict[Any, int]:
+        """Where each is, by key."""
+        if self._found is None:
+            self._found = {_key(id, at): place for place, (id, at) in enumerate(zip(self._ids, self._positions, strict=True))}
+            known = set(lone)
+            self._found.update({id: place for place, id in enumerate(self._receivers) if id in known})
+        return self._found
+
+    def _number(self, place: int) -> Norm:
+        far = self._far.get(place)
+        return self._numbers[place] if far is None else far[0][far[1]]
+
+    def get(self, key: Any, lone: list[int]) -> Stats | None:
+        """What is known of ``key``; ``lone`` are the ids of those that one rule leads to, as ``Kept.lone`` has them."""
+        place = self._places(lone).get(key)
+        if place is None:
+            return None
+        self._stack()
+        return Stats(self._shapes[place], float(self._number(place)))
+
+    def all(self, lone: list[int]) -> dict[Any, Stats]:
+        """The same of everything."""
+        self._stack()
+        return {key: Stats(self._shapes[at], float(self._number(at))) for key, at in self._places(lone).items()}
+
+    def norms(self, lone: list[int]) -> dict[int, Norm]:
+        """The norms of the gradients of tensors, where they are."""
+        self._stack()
+        return {key: self._number(place) for key, place in self._places(lone).items() if isinstance(key, int)}
+
+    def forget_places(self) -> None:
+        """Find them anew when somebody asks."""
+        self._found = None
+
+
 class Kept:
     """Raw tensors kept to be summarised later, within a budget of bytes; of the others the norm is kept.
 
-    A norm stays where it was computed until it is asked for: keeping one never waits for a GPU. Every rule that runs
-    keeps one, so keeping only appends, to flat lists: what is there by its key is looked up when somebody asks. A key
+    A norm stays on its GPU until it is asked for: keeping one never waits for that. Every rule that runs keeps a
+    tensor, so keeping only appends, to flat lists: what is there by its key is looked up when somebody asks. A key
     is the id of an op or a leaf; with the position of an input, if it is for that; with "unreduced" behind it.
     """
 
-    __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_lone", "_norms", "_room", "_size", "_small")
+    __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_lengths", "_lone", "_room", "_size", "_small")
 
     def __init__(self, budget: int) -> None:
         # Of one after the other: id, position, tensor, torch's version of it then, to whom it was given, and whether it
@@ -89,7 +168,7 @@ class Kept:
         self._large: list[Any] = []
         self._lone: list[int] = []
         self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
-        self._norms: dict[Any, tuple[int, tuple[int, ...], torch.Tensor]] = {}
+        self._lengths = Lengths()
         self._latest: torch.Tensor | None = None
         self._size = 0  # of the latest
         self._budget = budget
@@ -113,11 +192,14 @@ class Kept:
         """
         if data is not self._latest:
             if data.layout is not _STRIDED:
+                if size + _OBJECT > self._room:
+                    self._keep_norm(id, position, _elements(data), receiver, tuple(data.shape))
+                    return
                 data = data.to_dense()
-            if self._counted is None and size <= self._room:
-                self._room -= size
-            elif not self._fits(data, size):
-                self.keep_norms({_key(id, position): data}, receiver)
+            if self._counted is None and size + _OBJECT <= self._room:
+                self._room -= size + _OBJECT
+            elif not self._fits(data, size + _OBJECT):
+                self._keep_norm(id, position, data, receiver, data.shape)
                 return
             self._latest, self._size = data, size
         self._index = None
@@ -133,6 +215,7 @@ class Kept:
         """What the one rule gave that leads to ``id`` is the gradient of it: it is kept once."""
         self._lone.append(id)
         self._index = None
+        self._lengths.forget_places()
 
     def _fits(self, data: torch.Tensor, size: int) -> bool:
         """Whether there is room for ``data`` if each tensor is counted once.
@@ -142,7 +225,7 @@ class Kept:
         """
         if self._counted is None:
             held = {id(one): one for one in (*self._small[2::6], *self._large[2::6])}
-            paid = sum([held_by(one, one.nbytes) for one in held.values()])
+            paid = sum([held_by(one, one.nbytes) + _OBJECT for one in held.values()])
             self._counted, self._room = set(held), self._budget - paid
         if id(data) not in self._counted:
             if size > self._room:
@@ -162,24 +245,29 @@ class Kept:
                         self._index[receiver] = (data, version)
         return self._index
 
-    def _normed(self) -> dict[Any, tuple[tuple[int, ...], torch.Tensor]]:
-        """The shapes and norms of those of which no more is kept, or which may be changed, by key."""
-        known = {key: (shape, norm) for key, (_, shape, norm) in self._norms.items()}
-        lone = set(self._lone)
-        for receiver, shape, norm in self._norms.values():
-            if receiver in lone:
-                known[receiver] = (shape, norm)
-        return known
+    def keep_norms(self, tensors: dict[int, torch.Tensor]) -> None:
+        """Keep the norms of the gradients of leaves: all that is left of one that is changed in place later."""
+        for id, norm in norms(tensors).items():
+            self._lengths.add(id, GRADIENT, 0, tensors[id].shape, norm)
 
-    def keep_norms(self, tensors: dict[Any, torch.Tensor], receiver: int = 0) -> None:
-        """Keep the norms of ``tensors``: all that is left of one that is changed in place later."""
-        self._norms.update({key: (receiver, tuple(tensors[key].shape), norm) for key, norm in norms(tensors).items()})
+    def _keep_norm(
+        self, id: int, position: int, data: torch.Tensor, receiver: int, shape: tuple[int, ...]
+    ) -> None:
+        """Keep the norm of ``data``, which stand for a tensor of ``shape``."""
+        for norm in norms({0: data}).values():
+            self._lengths.add(id, position, receiver, shape, norm)
 
-    def norms(self, more: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    def norms(self, more: dict[int, torch.Tensor]) -> dict[int, Norm]:
         """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
-        known = {id: norm for id, (_, norm) in self._normed().items() if isinstance(id, int)}
+        known = self._lengths.norms(self._lone)
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
+        self.forget_places()
         return {**norms({id: data for id, data in {**more, **held}.items() if id not in known}), **known}
+
+    def forget_places(self) -> None:
+        """Where everything is by its key is found anew when somebody asks: it takes as much as many small gradients."""
+        self._index = None
+        self._lengths.forget_places()
 
     def changed(self) -> bool:
         """Whether the gradient of a leaf was changed in place since; of those of which the norm is kept, no."""
@@ -203,15 +291,22 @@ class Kept:
         data = self.raw(key)
         if data is not None:
             return summarise(data)
-        shape, norm = self._normed().get(key, (None, None))
-        return None if shape is None or norm is None else Stats(shape, float(norm))
+        return self._lengths.get(key, self._lone)
 
     def summarise(self) -> dict[Any, Stats]:
         """The statistics of everything kept."""
-        found = {key: Stats(shape, float(norm)) for key, (shape, norm) in self._normed().items()}
+        found = self._lengths.all(self._lone)
         kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
         known = summarise_all({id(data): data for data in kept.values()})
+        self.forget_places()
         return found | {key: known[id(data)] for key, data in kept.items()}
+
+
+def _elements(data: torch.Tensor) -> torch.Tensor:
+    """The elements of a tensor that is not strided, which has the norm that they have."""
+    if data.layout is torch.sparse_coo:
+        return data.coalesce().values()
+    return data.to_dense() if data.is_mkldnn else data.values()
 
 
 def _nbytes(data: torch.Tensor) -> int:
@@ -335,12 +430,12 @@ class FrameRecorder:
         self.careful = self.careful or self._kept.changed()
         self._kept.shrink()
 
-    def norms(self) -> dict[int, torch.Tensor]:
+    def norms(self) -> dict[int, Norm]:
         """The norms of the gradients that arrived, by id, where they are computed."""
         found = self._kept.norms(_pairs(self._leaves))
         for seq, results in self._results.items():
-            if own := [found.pop(result).double() for result in results if result in found]:
-                found[seq] = torch.stack(own).norm()
+            if own := [found.pop(result) for result in results if result in found]:
+                found[seq] = _norm_of(own)
         return found
 
     def gradient_of(self, id: int) -> Stats | None:
@@ -377,6 +472,14 @@ class FrameRecorder:
         contributions = {key: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 2}
         unreduced = {key[:2]: stats for key, stats in kept.items() if isinstance(key, tuple) and len(key) == 3}
         return Frame(self.number, self.roots, gradients, contributions, self.reductions, unreduced)
+
+
+def _norm_of(norms: list[Norm]) -> Norm:
+    """The norm of tensors together that have these."""
+    device = next((norm.device for norm in norms if isinstance(norm, torch.Tensor)), None)
+    if device is None:
+        return torch.tensor(norms, dtype=torch.float64).norm().item()
+    return torch.stack([torch.as_tensor(norm, dtype=torch.float64, device=device) for norm in norms]).norm()
 
 
 def _pairs(flat: list[Any]) -> dict[int, torch.Tensor]:

@@ -4,7 +4,8 @@ A frame holds numbers, no tensor. In a long loop the frames get rarer as it goes
 doubling of its length: most happens at its beginning, and what is no frame costs nothing. Norms are taken in one batch.
 """
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import count
@@ -16,8 +17,8 @@ import torch
 from nbgrad.core.frame import FrameRecorder, Values
 from nbgrad.core.record import Ran, Record
 from nbgrad.core.scopes import Scope
-from nbgrad.core.stats import norms
-from nbgrad.core.update import Update, read
+from nbgrad.core.stats import norms, read
+from nbgrad.core.update import Update
 
 FRAMES = 36
 """How many frames a graph keeps unless it is told otherwise."""
@@ -134,6 +135,23 @@ Look = tuple[str, str | None, int | None, tuple[int, ...], tuple[str, ...]]
 """What two records have in common that stand for the same in two frames: kind, op, which parameter, shape, scopes."""
 
 
+class _Numbers:
+    """Numbers, some of which are not known, in nine bytes each: a loop keeps those of dozens of backwards."""
+
+    __slots__ = ("_known", "_numbers")
+
+    def __init__(self, numbers: Iterable[float | None]) -> None:
+        given = list(numbers)
+        self._known = bytes([one is not None for one in given])
+        self._numbers = array("d", [0.0 if one is None else one for one in given] if any(self._known) else ())
+
+    def __getitem__(self, at: int) -> float | None:
+        return self._numbers[at] if self._known[at] else None
+
+    def __iter__(self) -> Iterator[float | None]:
+        return (self[at] for at in range(len(self._known)))
+
+
 class _Kept(NamedTuple):
     """A frame as it is kept: all frames of a loop share their looks, names and the ids of what is learned.
 
@@ -146,8 +164,8 @@ class _Kept(NamedTuple):
     looks: tuple[Look, ...]
     names: tuple[str | None, ...]
     learned: tuple[int | None, ...]
-    gradients: tuple[float | None, ...]
-    weights: tuple[float | None, ...]
+    gradients: _Numbers
+    weights: _Numbers
     ratios: dict[int, float]
 
     def reached(self, id: int) -> bool:
@@ -229,7 +247,7 @@ class HistoryRecorder:
         if loss is not None and loss.ndim == 0 and loss.is_floating_point():
             wanted[0] = loss
         find = read(wanted).get
-        numbers = tuple([find(id) for id in ids]), tuple([find(-id) for id in ids])
+        numbers = _Numbers(map(find, ids)), _Numbers([find(-id) for id in ids])
         self._kept.append(_Kept(number, find(0), _positions(recorder.roots, ids), looks, names, learned, *numbers, {}))
         if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
             del self._kept[1 : max(2, self.limit // 2) : 2]
@@ -285,12 +303,10 @@ def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Kep
         looks,
         tuple([record.name for record in records]),
         (None,) * len(records),
-        tuple([None if (stats := record.gradient) is None else stats.norm for record in records]),
-        tuple(
-            [
-                stats.norm if record.kind == "parameter" and (stats := record.value) is not None else None
-                for record in records
-            ]
+        _Numbers(None if (stats := record.gradient) is None else stats.norm for record in records),
+        _Numbers(
+            stats.norm if record.kind == "parameter" and (stats := record.value) is not None else None
+            for record in records
         ),
         {},
     )
@@ -299,15 +315,17 @@ def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Kep
 def _looks(passed: list[Passed]) -> tuple[Look, ...]:
     paths: dict[Scope | None, tuple[str, ...]] = {None: ()}
     found: list[Look] = []
+    known: dict[Look, Look] = {}  # of a long chain all look alike
     for id, fact, scope in passed:
         path = paths.get(scope)
         if path is None:
             path = paths[scope] = () if scope is None else scope.path()
         if isinstance(fact, Ran):
-            found.append(("op", fact.op.name, None, fact.shape, path))
+            look: Look = ("op", fact.op.name, None, fact.shape, path)
         else:
             op = None if fact.op is None else fact.op.name
-            found.append((fact.kind, op, id if fact.kind == "parameter" else None, fact.shape, path))
+            look = (fact.kind, op, id if fact.kind == "parameter" else None, fact.shape, path)
+        found.append(known.setdefault(look, look))
     return tuple(found)
 
 

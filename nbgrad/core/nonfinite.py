@@ -4,9 +4,11 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from math import inf, isfinite, isinf, isnan
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from nbgrad.core.contents import dtype_name
+from nbgrad.core.pieces import PIECE, pieces
 from nbgrad.core.row import Op
 from nbgrad.core.stats import Stats
 
@@ -38,7 +40,7 @@ def shown(value: Any) -> str:
 def finite(value: Any) -> bool:
     """Whether ``value`` holds neither NaN nor Inf; integers, settings and None never do."""
     if isinstance(value, torch.Tensor):
-        return not _inexact(value) or bool(value.isfinite().all())
+        return not _inexact(value) or all(bool(piece.isfinite().all()) for piece in pieces(value))
     return not isinstance(value, float) or isfinite(value)
 
 
@@ -47,7 +49,7 @@ def holds(kind: str, value: Any) -> bool:
     if isinstance(value, Stats):
         return bool(value.nan if kind == "nan" else value.inf)
     if isinstance(value, torch.Tensor):
-        return _inexact(value) and bool(_mask(kind, value).any())
+        return _inexact(value) and any(bool(_mask(kind, piece).any()) for piece in pieces(value))
     return isinstance(value, float) and (isnan(value) if kind == "nan" else isinf(value))
 
 
@@ -58,17 +60,24 @@ def passed_on(kind: str, values: Iterable[Any], settings: dict[str, Any]) -> boo
 
 def unmeant(value: torch.Tensor) -> bool:
     """Whether the Inf in a parameter is no part of a mask, which is 0 besides."""
-    return holds("inf", value) and bool(value[value.isfinite()].any())
+    return holds("inf", value) and any(bool((piece.isfinite() & (piece != 0)).any()) for piece in pieces(value))
 
 
 def first(kind: str, value: torch.Tensor) -> tuple[int, ...]:
     """The index of the first element that is a "nan" or an "inf"."""
-    return tuple(_mask(kind, value).nonzero()[0].tolist())
+    before = 0
+    for piece in pieces(value):
+        found = _mask(kind, piece)
+        if found.any():
+            at = before + int(found.reshape(-1).nonzero()[0])
+            return tuple(int(one) for one in np.unravel_index(at, tuple(value.shape)))
+        before += piece.numel()
+    raise ValueError(f"no element is {kind}")
 
 
 def count(kind: str, value: torch.Tensor) -> int:
     """How many elements are."""
-    return int(_mask(kind, value).sum())
+    return sum(int(_mask(kind, piece).sum()) for piece in pieces(value))
 
 
 def _mask(kind: str, value: torch.Tensor) -> torch.Tensor:
@@ -122,19 +131,17 @@ def operands(
         result: which holds one.
     """
     index, shape = first(kind, result), tuple(result.shape)
+    spots = spots_of(stretched, given, index, shape)
     found: list[Operand] = []
-    spots: list[tuple[int, ...] | None] = []
-    for input, name, value in given:
-        own: tuple[int, ...] | None = None
-        if isinstance(value, torch.Tensor):
-            if tuple(value.shape) == shape or input in stretched:
-                own = _own_index(tuple(value.shape), index, shape)
-            if own is not None:
-                found.append(Operand(name, own, value[own].item()))
+    for (_, name, value), own in zip(given, spots, strict=True):
+        if own is not None:
+            found.append(Operand(name, own, value[own].item()))
         elif isinstance(value, int | float | complex) and not isinstance(value, bool):
             found.append(Operand(name, (), value))
-        spots.append(own)
-    values = [value for *_, value in given]
+    around = window([value for *_, value in given], spots, index, shape) if found else None
+    if around is None:
+        return []
+    values, spots, index = around
     try:
         bad, one, other = [
             run(_ordinary(values, spots, seed, keep))[index] for seed, keep in ((0, True), (0, False), (1, False))
@@ -144,7 +151,54 @@ def operands(
     return found if holds(kind, bad) and torch.equal(one.nan_to_num(), other.nan_to_num()) else []
 
 
-def _ordinary(values: list[Any], spots: list[tuple[int, ...] | None], seed: int, keep: bool) -> list[Any]:
+Spots = list[tuple[int, ...] | None]
+"""For each value that an op was given, which of its elements meets those of the others; None where it is none alone."""
+
+
+def spots_of(
+    stretched: Container[str], given: Sequence[Given], index: tuple[int, ...], shape: tuple[int, ...]
+) -> Spots:
+    """Those that meet in the element ``index`` of a result of ``shape``."""
+    return [
+        _own_index(tuple(value.shape), index, shape)
+        if isinstance(value, torch.Tensor) and (tuple(value.shape) == shape or input in stretched)
+        else None
+        for input, _, value in given
+    ]
+
+
+def window(
+    values: list[Any], spots: Spots, index: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[list[Any], Spots, tuple[int, ...]] | None:
+    """What is around the element ``index`` of a large result and around its ``spots``: enough to run the op again.
+
+    Returns:
+        Parts of the ``values``, without a copy, their spots and the index in the result of them; None where a large
+        tensor would have to be taken as it is.
+    """
+    if all(not isinstance(value, torch.Tensor) or value.numel() <= PIECE for value in values):
+        return values, spots, index
+    side = max(2, int(PIECE ** (1 / len(shape)))) if shape else 1
+    begins = [max(0, min(at - side // 2, size - side)) for at, size in zip(index, shape, strict=True)]
+    found: list[Any] = []
+    places: Spots = []
+    for value, spot in zip(values, spots, strict=True):
+        own, place = value, spot
+        if spot is None:
+            if isinstance(value, torch.Tensor) and value.numel() > PIECE:
+                return None
+        else:
+            lead = len(shape) - len(spot)
+            starts = [0 if size == 1 else begins[lead + dim] for dim, size in enumerate(value.shape)]
+            for dim, start in enumerate(starts):
+                own = own.narrow(dim, start, min(side, value.shape[dim]))
+            place = tuple(at - start for at, start in zip(spot, starts, strict=True))
+        found.append(own)
+        places.append(place)
+    return found, places, tuple(at - start for at, start in zip(index, begins, strict=True))
+
+
+def _ordinary(values: list[Any], spots: Spots, seed: int, keep: bool) -> list[Any]:
     """Random numbers about 1 in the place of those of tensors, at the ``spots`` 1 or, to ``keep`` it, what was there.
 
     Integers, which count or choose, and what is no tensor stay as they are.
@@ -171,10 +225,13 @@ def summary(name: str, value: Any) -> str:
     """An operand as a whole, where no single element can be named."""
     if not isinstance(value, torch.Tensor):
         return f"{name} = {value}"
-    sound = value.detach()[value.isfinite()] if _inexact(value) else value
-    if not sound.numel() or sound.dtype is torch.bool or sound.dtype.is_complex:
+    if value.dtype is torch.bool or value.dtype.is_complex:
         return f"{name} of shape {tuple(value.shape)}"
-    low, high = sound.min().item(), sound.max().item()
+    sound = (piece[piece.isfinite()] if _inexact(piece) else piece for piece in pieces(value.detach()))
+    ends = [(one.min().item(), one.max().item()) for one in sound if one.numel()]
+    if not ends:
+        return f"{name} of shape {tuple(value.shape)}"
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
     return f"{name} of shape {tuple(value.shape)}, from {shown(low)} to {shown(high)}"
 
 
@@ -237,7 +294,8 @@ def cause(
 def _overflows(values: list[Any], dtype: Any) -> bool:
     """Whether a sum of products of the values may be larger than any number of ``dtype``."""
     tensors = [value for value in values if isinstance(value, torch.Tensor) and _inexact(value) and value.numel()]
-    largest = max((float(value.abs().nan_to_num(0.0, 0.0).max()) for value in tensors), default=0.0)
+    parts = (piece for value in tensors for piece in pieces(value))
+    largest = max((float(piece.abs().nan_to_num(0.0, 0.0).max()) for piece in parts), default=0.0)
     return largest * largest * max((value.numel() for value in tensors), default=0) > torch.finfo(dtype).max
 
 
@@ -270,7 +328,8 @@ def _of_many(name: str, kind: str, values: list[Any], settings: dict[str, Any]) 
         return f"{name} of too few elements: their number minus the correction is 0"
     if name in {"cross_entropy", "nll_loss"} and len(tensors) > 1:
         ignored = settings.get("ignore_index", -100)
-        if not tensors[1].dtype.is_floating_point and bool((tensors[1] == ignored).all()):
+        targets = tensors[1]
+        if not targets.dtype.is_floating_point and all(bool((piece == ignored).all()) for piece in pieces(targets)):
             return f"0 / 0: every target is {ignored}, which is ignored"
     if name in {"softmax", "log_softmax"} and any(holds("inf", value) for value in tensors):
         return "inf - inf: a row that holds inf, or -inf everywhere"

@@ -12,8 +12,7 @@ import torch
 
 from nbgrad.core.changes import Changes
 from nbgrad.core.record import Record
-from nbgrad.core.stats import SMALL, Stats, countable, norms, summarise
-from nbgrad.core.update import read
+from nbgrad.core.stats import SMALL, Stats, countable, norms, read, summarise
 
 _ALIKE = 1e-4
 """Norms that differ by no more than this part are those of one gradient, summed in another order."""

@@ -1,19 +1,25 @@
 """What is shown of a tensor's numbers."""
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+
+from nbgrad.core.pieces import PIECE, piece_of, pieces
 
 SMALL = 1024
 """Tensors with at most this many elements are kept to be shown; of larger ones the statistics are."""
 
 _BINS = 20
 
-_TOGETHER = 1 << 18
-"""So many numbers at most are worked on at a time, or one tensor: they stay in the processor's cache."""
+_TOGETHER = PIECE
+"""So many numbers of small tensors at most are worked on at a time."""
+
+_MANY = 4096
+"""Of so many tensors the norms are taken at a time."""
 
 _AT_ONCE = 1 << 16
 """Of so many numbers the bins are found at a time."""
@@ -69,14 +75,18 @@ def summarise_all(tensors: dict[int, torch.Tensor]) -> dict[int, Stats]:
     """The statistics of ``tensors`` by the same keys.
 
     A graph of thousands of ops is closed with twice as many: those of one shape and element type are worked out
-    together, in a tenth of the time.
+    together, in a tenth of the time. A large one is read in pieces.
     """
     alike: dict[Any, list[int]] = {}
     for key, data in tensors.items():
         alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
     found: dict[int, Stats] = {}
     for (shape, *_), keys in alike.items():
-        many = max(1, _TOGETHER // max(1, shape.numel()))
+        size = shape.numel()
+        if size > piece_of(tensors[keys[0]]):
+            found.update({key: _summarise_large(tensors[key].detach()) for key in keys})
+            continue
+        many = max(1, _TOGETHER // max(1, size))
         for start in range(0, len(keys), many):
             some = keys[start : start + many]
             found.update(zip(some, _summarise([tensors[key] for key in some]), strict=True))
@@ -87,19 +97,52 @@ def _summarise(alike: list[torch.Tensor]) -> list[Stats]:
     """The statistics of tensors of one shape and element type, a row each."""
     shape, size = tuple(alike[0].shape), alike[0].numel()
     rows = (alike[0][None] if len(alike) == 1 else torch.stack(alike)).detach()
-    magnitudes = rows.dtype.is_complex
-    numbers = (rows.abs() if magnitudes else rows).to(torch.float64).reshape(len(alike), size)
+    numbers = _numbers(rows).reshape(len(alike), size)
     table = _table(rows) if size <= SMALL else None
     raw, dtype = (None, "") if table is None else (table.tobytes(), table.dtype.str)
     lengths = torch.linalg.vector_norm(numbers, dim=1).tolist()
-    empty: _Spread = (None, None, None, 0, 0)
-    spreads = _spread(numbers, lengths) if size else [empty] * len(alike)
-    counts = _histograms(numbers, spreads) if size > SMALL else [None] * len(alike)
+    spreads = _spread(numbers, lengths) if size else [_NO_NUMBERS] * len(alike)
+    counts = _histograms([numbers], spreads) if size > SMALL else [None] * len(alike)
     found = []
     for row, spread in enumerate(spreads):
         own = None if raw is None or table is None else raw[row * table[0].nbytes : (row + 1) * table[0].nbytes]
-        found.append(Stats(shape, lengths[row], *spread, own, dtype, counts[row], magnitudes))
+        found.append(_stats(shape, lengths[row], spread, own, dtype, counts[row], rows.dtype.is_complex))
     return found
+
+
+def _summarise_large(data: torch.Tensor) -> Stats:
+    """The statistics of one tensor, of which no copy is made: it is read twice, a piece at a time."""
+    lengths: list[float] = []
+    total = _NO_NUMBERS
+    for numbers in _rows_of(data):
+        lengths += torch.linalg.vector_norm(numbers, dim=1).tolist()
+        total = total.with_more(_spread(numbers, lengths[-1:])[0])
+    length = torch.linalg.vector_norm(torch.tensor(lengths, dtype=torch.float64)).item()
+    (counts,) = _histograms(_rows_of(data), [total])
+    return _stats(tuple(data.shape), length, total, None, "", counts, data.dtype.is_complex)
+
+
+def _rows_of(data: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The numbers of a large tensor, a piece at a time, each as one row."""
+    return (_numbers(piece).reshape(1, -1) for piece in pieces(data))
+
+
+def _numbers(data: torch.Tensor) -> torch.Tensor:
+    """What the statistics are of: the numbers in float64, of complex ones the magnitudes."""
+    return (data.abs() if data.dtype.is_complex else data).to(torch.float64)
+
+
+def _stats(
+    shape: tuple[int, ...],
+    norm: float,
+    spread: "_Spread",
+    raw: bytes | None,
+    dtype: str,
+    counts: tuple[int, ...] | None,
+    magnitudes: bool,
+) -> Stats:
+    mean = spread.total / spread.finite if spread.finite else None
+    return Stats(shape, norm, spread.low, spread.high, mean, spread.nan, spread.inf, raw, dtype, counts, magnitudes)
 
 
 def _table(rows: torch.Tensor) -> "np.ndarray[Any, Any]":
@@ -111,43 +154,66 @@ def _table(rows: torch.Tensor) -> "np.ndarray[Any, Any]":
     return rows.cpu().resolve_conj().resolve_neg().numpy()
 
 
-_Spread = tuple[float | None, float | None, float | None, int, int]
-"""The lowest, the highest and the mean of the finite numbers, if there are any, and how many are NaN and Inf."""
+class _Spread(NamedTuple):
+    """The lowest and the highest of the finite numbers, if there are any, their sum, and how many are what."""
+
+    low: float | None
+    high: float | None
+    total: float
+    finite: int
+    nan: int
+    inf: int
+
+    def with_more(self, other: "_Spread") -> "_Spread":
+        """That of these numbers and others."""
+        lows = [one for one in (self.low, other.low) if one is not None]
+        highs = [one for one in (self.high, other.high) if one is not None]
+        counts = [mine + its for mine, its in zip(self[2:], other[2:], strict=True)]
+        return _Spread(min(lows, default=None), max(highs, default=None), *counts)  # type: ignore[arg-type]
+
+
+_NO_NUMBERS = _Spread(None, None, 0.0, 0, 0, 0)
 
 
 def _spread(numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
     """That of each row."""
     if all(map(math.isfinite, lengths)):  # to look at every number takes longer than all the rest
-        low, high = numbers.amin(1), numbers.amax(1)  # torch.aminmax takes three times as long
-        return [(*row, 0, 0) for row in zip(low.tolist(), high.tolist(), numbers.mean(1).tolist(), strict=True)]
+        low, high, size = numbers.amin(1), numbers.amax(1), numbers.shape[1]  # torch.aminmax takes three times as long
+        ends_and_sums = zip(low.tolist(), high.tolist(), numbers.sum(1).tolist(), strict=True)
+        return [_Spread(*row, size, 0, 0) for row in ends_and_sums]
     finite = numbers.isfinite()
     low, high = numbers.where(finite, torch.inf).amin(1), numbers.where(finite, -torch.inf).amax(1)
-    counted, nan = finite.sum(1), numbers.isnan().sum(1)
-    mean = numbers.where(finite, 0.0).sum(1) / counted
-    columns = (column.tolist() for column in (low, high, mean, nan, numbers.isinf().sum(1), counted))
-    return [(*(row[:3] if row[5] else (None, None, None)), *row[3:5]) for row in zip(*columns, strict=True)]
+    total = numbers.where(finite, 0.0).sum(1)
+    counts = (finite.sum(1), numbers.isnan().sum(1), numbers.isinf().sum(1))
+    columns = (column.tolist() for column in (low, high, total, *counts))
+    return [_Spread(*row) if row[3] else _Spread(None, None, *row[2:]) for row in zip(*columns, strict=True)]
 
 
-def _histograms(numbers: torch.Tensor, spreads: list[_Spread]) -> list[tuple[int, ...] | None]:
-    """A histogram of the finite numbers of each row: ``torch.histc``, of all rows together and a few at a time."""
-    rows = len(numbers)
-    ends = torch.tensor([(low or 0.0, high or 0.0) for low, high, *_ in spreads], dtype=numbers.dtype)
+def _histograms(tables: Iterable[torch.Tensor], spreads: list[_Spread]) -> list[tuple[int, ...] | None]:
+    """A histogram of the finite numbers of each row: ``torch.histc``, of all rows together and a few at a time.
+
+    The ``tables`` follow each other: each has some of the numbers of every row.
+    """
+    rows = len(spreads)
+    ends = torch.tensor([(one.low or 0.0, one.high or 0.0) for one in spreads], dtype=torch.float64)
     scale = 1.0 if bool((_BINS * ends.diff()).isfinite().all()) else 0.5 / _BINS
     low, width = scale * ends[:, :1], (scale * ends).diff()
     alike = (width == 0).to(width)  # equal numbers are put in the middle
-    low, width = (low - alike).to(numbers.device), (width + 2 * alike).to(numbers.device)
+    low, width = low - alike, width + 2 * alike
     # Each row has two bins more: for the highest number, which belongs in the last bin, and for what is not finite.
-    first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32, device=numbers.device)[:, None]
-    sound = not any(nan or inf for *_, nan, inf in spreads)
-    found = torch.zeros(rows * (_BINS + 2), dtype=torch.int64, device=numbers.device)
-    for part in torch.split(numbers, max(1, _AT_ONCE // rows), dim=1):
-        bins = ((part if scale == 1.0 else part * scale) - low).mul_(_BINS).div_(width)
-        if not sound:
-            bins.masked_fill_(~part.isfinite(), _BINS + 1)
-        found += torch.bincount(bins.int().add_(first).reshape(-1), minlength=len(found))
+    first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32)[:, None]
+    sound = not any(one.nan or one.inf for one in spreads)
+    found = torch.zeros(rows * (_BINS + 2), dtype=torch.int64)
+    for numbers in tables:
+        low, width, first, found = (one.to(numbers.device) for one in (low, width, first, found))
+        for part in torch.split(numbers, max(1, _AT_ONCE // rows), dim=1):
+            bins = ((part if scale == 1.0 else part * scale) - low).mul_(_BINS).div_(width)
+            if not sound:
+                bins.masked_fill_(~part.isfinite(), _BINS + 1)
+            found += torch.bincount(bins.int().add_(first).reshape(-1), minlength=len(found))
     counted = found.reshape(rows, _BINS + 2).tolist()
     return [
-        None if spread[0] is None else (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
+        None if spread.low is None else (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
         for counts, spread in zip(counted, spreads, strict=True)
     ]
 
@@ -157,23 +223,70 @@ def countable(data: torch.Tensor) -> bool:
     return data.layout is torch.strided and not data.is_meta
 
 
-def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, torch.Tensor]:
-    """The Euclidean norms of ``tensors`` by the same keys, 0-d, in one batch and without waiting for a GPU.
+Norm = float | torch.Tensor
+"""A number; where it was computed on a GPU, a 0-d tensor there: to read it is to wait."""
+
+
+def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, Norm]:
+    """The Euclidean norms of ``tensors`` by the same keys, many at once and without waiting for a GPU.
 
     Those of half precision are taken in float32, and where that has no room for the squares, once more in float64: not
     on a GPU, where to see it would be to wait. Empty tensors, and those without numbers one by one, have none.
     """
+    found: dict[Any, Norm] = {}
+    counted = [key for key, data in tensors.items() if data.numel() and countable(data)]
+    for start in range(0, len(counted), _MANY):
+        found.update(_norms({key: tensors[key] for key in counted[start : start + _MANY]}))
+    return found
+
+
+def _norms(tensors: dict[Any, torch.Tensor]) -> Iterator[tuple[Any, Norm]]:
+    """Those of a batch of tensors with numbers."""
     wide: dict[Any, torch.Tensor] = {}
     narrow: dict[Any, torch.Tensor] = {}
     found: dict[Any, torch.Tensor] = {}
     for key, data in tensors.items():
-        if data.numel() and countable(data):
+        if data.numel() > piece_of(data) and _is_copied(data):
+            found[key] = _norm(data, torch.promote_types(data.dtype, torch.float32))
+        else:
             (narrow if data.dtype.itemsize < 4 else wide)[key] = data
     for group, dtype in ((wide, None), (narrow, torch.float32)):
         if group:
             found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
     for key, norm in found.items():
-        if norm.is_cpu and not 0.0 < norm.item() < math.inf:
+        if not norm.is_cpu:
+            yield key, norm
+            continue
+        number = norm.item()
+        if not 0.0 < number < math.inf:
             data = tensors[key]
-            found[key] = torch.linalg.vector_norm(data, dtype=torch.promote_types(data.dtype, torch.float64))
+            number = _norm(data, torch.promote_types(data.dtype, torch.float64)).item()
+        yield key, number
+
+
+def read(numbers: dict[int, Norm]) -> dict[int, float]:
+    """The same as numbers, with one transfer from each GPU."""
+    found: dict[int, float] = {}
+    far: dict[torch.device, list[int]] = {}
+    for key, number in numbers.items():
+        if isinstance(number, float):
+            found[key] = number
+        elif number.is_cpu:
+            found[key] = number.item()
+        else:
+            far.setdefault(number.device, []).append(key)
+    for keys in far.values():
+        held: list[Any] = [numbers[key] for key in keys]
+        found.update(zip(keys, torch.stack(held).tolist(), strict=True))
     return found
+
+
+def _is_copied(data: torch.Tensor) -> bool:
+    """Whether torch makes other numbers of all of ``data`` before it takes the norm."""
+    return data.dtype.itemsize < 4 or data.is_conj() or data.is_neg()
+
+
+def _norm(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The norm in another element type, to which torch would convert all of the tensor at once."""
+    lengths = [torch.linalg.vector_norm(piece, dtype=dtype) for piece in pieces(data)]
+    return lengths[0] if len(lengths) == 1 else torch.linalg.vector_norm(torch.stack(lengths))

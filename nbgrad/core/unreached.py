@@ -17,9 +17,8 @@ from nbgrad.core.holders import LOOP, Holders
 from nbgrad.core.node import record_id
 from nbgrad.core.ops import calling
 from nbgrad.core.scopes import ModuleScope, Scope, outwards
-from nbgrad.core.stats import norms
+from nbgrad.core.stats import norms, read
 from nbgrad.core.tensor import Tensor
-from nbgrad.core.update import read
 from nbgrad.core.uses import Cut, Uses
 
 if TYPE_CHECKING:

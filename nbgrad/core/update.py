@@ -7,12 +7,10 @@ from weakref import WeakSet
 import torch
 
 from nbgrad.core.node import record_id
-from nbgrad.core.stats import countable, norms
+from nbgrad.core.stats import countable, norms, read
 
 if TYPE_CHECKING:
     from nbgrad.core.tensor import Tensor
-
-CPU = torch.device("cpu")
 
 OPTIMIZERS: "WeakSet[Any]" = WeakSet()
 """Every optimizer that exists."""
@@ -106,15 +104,3 @@ class UpdateRecorder:
         self.last = Update(number, {**(known.ratios if known is not None and known.number == number else {}), **moved})
         self._seen |= before.keys()
         return self.last
-
-
-def read(tensors: dict[int, torch.Tensor]) -> dict[int, float]:
-    """The numbers that 0-d ``tensors`` hold, with one transfer from each GPU."""
-    devices = {tensor.device for tensor in tensors.values()}
-    if devices <= {CPU}:
-        return {key: tensor.item() for key, tensor in tensors.items()}
-    found: dict[int, float] = {}
-    for device in devices:
-        keys = [key for key, tensor in tensors.items() if tensor.device == device]
-        found.update(zip(keys, torch.stack([tensors[key] for key in keys]).tolist(), strict=True))
-    return found

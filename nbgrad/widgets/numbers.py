@@ -1,8 +1,10 @@
 """All numbers of a tensor that is too large to travel with the picture: looked up when the reader asks for them."""
 
+from math import prod
 from typing import Any, Literal, NamedTuple
 from weakref import ref
 
+import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
@@ -11,7 +13,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.record import Record
 from nbgrad.core.stats import SMALL, Stats, summarise
 from nbgrad.widgets.description import Numbers
-from nbgrad.widgets.looks import look, tiled
+from nbgrad.widgets.looks import look
 from nbgrad.widgets.wording import counted, number, shape_text
 
 SIDE = 128
@@ -19,6 +21,9 @@ SIDE = 128
 
 MOST = 1 << 26
 """Tensors with more elements than this are not read."""
+
+_TOGETHER = MOST // SIDE
+"""So many numbers at most are looked up at a time: a block has no more."""
 
 _ROWS, _COLUMNS = 8, 6
 
@@ -116,28 +121,71 @@ def _same(data: torch.Tensor, was: Stats) -> bool:
 
 
 def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
-    """A map of ``data``, and their first rows as text."""
-    numbers = data.detach()
-    numbers = (numbers.abs() if numbers.dtype.is_complex else numbers).cpu()
-    table = torch.from_numpy(tiled(numbers.float().numpy()))
-    rows, columns = table.shape
-    small = adaptive_avg_pool2d(table[None], (min(rows, SIDE), min(columns, SIDE)))[0]
-    cells = small.numpy()
+    """A map of ``data``, and their first rows as text; no copy of all of them is made."""
+    table = _Table(data.detach())
+    cells = table.map().numpy()
     found = look(Stats(cells.shape, 0.0, raw=cells.tobytes(), dtype=cells.dtype.str))
     found = {**look(summarise(data)), "columns": found["columns"], "levels": found["levels"]}
-    high, wide = rows / small.shape[0], columns / small.shape[1]
+    high, wide = table.rows / cells.shape[0], table.columns / cells.shape[1]
     block = f"a cell is the mean of {number(high)} x {number(wide)} numbers" if high * wide > 1 else "a cell a number"
     magnitudes = ", their magnitudes" if data.dtype.is_complex else ""
     said = f"{shape_text(data.shape)} {dtype_name(data.dtype)}{magnitudes}: {block}"
-    return Numbers(node=node, of=what, said=said, look=found, rows=_first(numbers))
+    return Numbers(node=node, of=what, said=said, look=found, rows=_first(data.detach()))
 
 
-def _first(numbers: torch.Tensor) -> list[str]:
+class _Table:
+    """A tensor as the table that ``looks.tiled`` makes of it, of which parts are looked up.
+
+    Attributes:
+        rows, columns: how many there are.
+    """
+
+    def __init__(self, data: torch.Tensor) -> None:
+        self._data = data[None] if data.ndim == 1 else data
+        *lead, self._high, self._wide = self._data.shape
+        self._lead, beside = lead[:-1], (lead or [1])[-1]
+        self.rows, self.columns = prod(self._lead) * self._high, beside * self._wide
+
+    def map(self) -> torch.Tensor:
+        """The means of blocks of it, as ``adaptive_avg_pool2d`` cuts them: ``SIDE`` of them at most on each side."""
+        high, wide = min(self.rows, SIDE), min(self.columns, SIDE)
+        columns = _cuts(self.columns, wide)
+        made = torch.empty(high, wide)
+        for at, (top, bottom) in enumerate(_cuts(self.rows, high)):
+            if (bottom - top) * self.columns <= _TOGETHER:
+                band = self._part(slice(top, bottom), slice(0, self.columns))
+                made[at] = adaptive_avg_pool2d(band[None], (1, wide))[0, 0]
+            else:
+                for place, (left, right) in enumerate(columns):
+                    made[at, place] = self._part(slice(top, bottom), slice(left, right)).mean()
+        return made
+
+    def _part(self, rows: slice, columns: slice) -> torch.Tensor:
+        """Some of its numbers, in float32."""
+        if self._data.ndim == 2:
+            part = self._data[rows, columns]
+        else:
+            down, across = (torch.arange(one.start, one.stop, device=self._data.device) for one in (rows, columns))
+            lead = np.unravel_index((down // self._high).cpu().numpy(), self._lead) if self._lead else ()
+            first = [torch.from_numpy(one).to(down.device)[:, None] for one in lead]
+            inner = (across[None] // self._wide, (down % self._high)[:, None], across[None] % self._wide)
+            part = self._data[(*first, *inner)]
+        return (part.abs() if part.dtype.is_complex else part).cpu().float()
+
+
+def _cuts(size: int, parts: int) -> list[tuple[int, int]]:
+    """Where ``adaptive_avg_pool2d`` cuts ``size`` numbers into ``parts``, which may share the ones at their ends."""
+    return [(at * size // parts, -(-(at + 1) * size // parts)) for at in range(parts)]
+
+
+def _first(data: torch.Tensor) -> list[str]:
     """The first numbers of the first rows, and how many there are."""
-    last = numbers.shape[-1]
-    rows = numbers.reshape(-1, last)
-    lines = [" ".join(f"{one:>10.4g}" for one in row) for row in rows[:_ROWS, :_COLUMNS].tolist()]
+    last, rows = data.shape[-1], prod(data.shape[:-1])
+    places = np.unravel_index(np.arange(min(rows, _ROWS)), data.shape[:-1]) if data.ndim > 1 else ()
+    part = data[..., :_COLUMNS][tuple(torch.from_numpy(one).to(data.device) for one in places)]
+    numbers = (part.abs() if part.dtype.is_complex else part).cpu().reshape(-1, part.shape[-1])
+    lines = [" ".join(f"{one:>10.4g}" for one in row) for row in numbers.tolist()]
     more = last - _COLUMNS
     lines = [f"{line}  … {more:,} more" if more > 0 else line for line in lines]
-    left = len(rows) - _ROWS
+    left = rows - _ROWS
     return [*lines, f"… {counted(left, 'row')} more"] if left > 0 else lines

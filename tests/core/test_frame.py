@@ -1,13 +1,14 @@
 """What is kept of one backward, and the budget for that."""
 
 import math
+import tracemalloc
 
 import pytest
 import torch
 
 import nbgrad
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.frame import GRADIENT, UNREDUCED, FrameRecorder, Kept
+from nbgrad.core.frame import GRADIENT, OBJECT, UNREDUCED, FrameRecorder, Kept
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.sizes import nbytes_of
 from nbgrad.core.stats import Stats
@@ -15,7 +16,7 @@ from nbgrad.core.tensor import tensor
 
 
 def test_beyond_the_budget_only_the_norm_is_kept() -> None:
-    kept = Kept(budget=100)
+    kept = Kept(budget=2 * OBJECT + 100)
     for op, count in enumerate((20, 20, 5)):
         kept.keep(op, GRADIENT, torch.ones(count), 4 * count)
     found = kept.summarise()
@@ -25,7 +26,7 @@ def test_beyond_the_budget_only_the_norm_is_kept() -> None:
 
 
 def test_what_is_kept_is_told_apart_by_the_op_the_input_and_what_it_is_of() -> None:
-    kept = Kept(budget=1000)
+    kept = Kept(budget=10_000)
     for count, position in enumerate((GRADIENT, 0, 3, UNREDUCED, UNREDUCED - 3), 1):
         kept.keep(7, position, torch.ones(count), 4 * count)
     sizes = {key: stats.shape for key, stats in kept.summarise().items()}
@@ -33,7 +34,7 @@ def test_what_is_kept_is_told_apart_by_the_op_the_input_and_what_it_is_of() -> N
 
 
 def test_the_same_tensor_is_paid_for_once() -> None:
-    kept, one, other = Kept(budget=190), torch.ones(20), torch.ones(25)
+    kept, one, other = Kept(budget=2 * OBJECT + 190), torch.ones(20), torch.ones(25)
     for op, data in enumerate([one, other, one, other, one, one, torch.ones(3)]):
         kept.keep(op, GRADIENT, data, data.nbytes)
     found = kept.summarise()
@@ -42,9 +43,29 @@ def test_the_same_tensor_is_paid_for_once() -> None:
 
 
 def test_a_sparse_gradient_is_kept_as_a_dense_one() -> None:
-    kept = Kept(budget=100)
-    kept.keep(1, GRADIENT, torch.eye(3).to_sparse(), 36)
+    kept = Kept(budget=OBJECT + 36)
+    for number in (1, 2):
+        kept.keep(number, GRADIENT, torch.eye(3).to_sparse(), 36)
     assert kept.summarise()[1].values == torch.eye(3).tolist()
+    assert kept.summarise()[2] == Stats((3, 3), pytest.approx(math.sqrt(3))), "a norm needs no dense one"
+
+
+@pytest.mark.parametrize("room", [0, 1 << 20])
+def test_small_gradients_cost_no_more_than_the_budget_and_a_few_bytes_each(room: int) -> None:
+    count = 20_000
+    kept, gradient = Kept(room), torch.ones(1)
+    tracemalloc.start()
+    for op in range(count):
+        kept.keep(op, GRADIENT, gradient * 1.0, 4)
+    taken, _ = tracemalloc.get_traced_memory()
+    held = sum(data.nbytes + OBJECT for data, _ in kept._held().values())
+    kept.forget_places()
+    known = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held <= room
+    assert taken < 64 * count + room
+    assert known < 64 * count + room, "where they are is not remembered"
+    assert len(kept.summarise()) == len(kept.norms({})) == count
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.bool])
@@ -70,7 +91,7 @@ def test_a_window_is_paid_for_with_all_that_it_keeps(how: str) -> None:
 
 
 def test_a_tensor_changed_in_place_since_is_left_out() -> None:
-    kept, changed = Kept(budget=1000), torch.ones(2)
+    kept, changed = Kept(budget=10_000), torch.ones(2)
     kept.keep(1, GRADIENT, changed, changed.nbytes)
     kept.keep(2, GRADIENT, torch.ones(3), 12)
     changed.add_(1)
@@ -79,7 +100,7 @@ def test_a_tensor_changed_in_place_since_is_left_out() -> None:
 
 
 def test_a_leafs_gradient_that_was_changed_in_place_is_noticed() -> None:
-    kept, gradient = Kept(budget=1000), torch.ones(2)
+    kept, gradient = Kept(budget=10_000), torch.ones(2)
     kept.keep(1, GRADIENT, torch.ones(3), 12, leaf=True)
     kept.keep(2, 0, gradient, gradient.nbytes, 3, leaf=True)
     assert not kept.changed()
@@ -88,9 +109,9 @@ def test_a_leafs_gradient_that_was_changed_in_place_is_noticed() -> None:
 
 
 def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
-    kept, data = Kept(budget=100), torch.ones(20)
+    kept, data = Kept(budget=3 * OBJECT + 100), torch.ones(20)
     kept.keep(7, 0, data, data.nbytes, 1, leaf=True)
-    kept.keep(7, 1, torch.ones(30), 120, 2)  # for which there is no room
+    kept.keep(7, 1, torch.ones(30), 3 * OBJECT, 2)  # for which there is no room
     kept.keep(7, 2, torch.ones(2), 8, 3)
     assert kept.norms({}) == {}, "that no other rule leads there is known when the walk comes by"
     kept.lone(1)
@@ -120,7 +141,7 @@ def arrive(recorder: FrameRecorder, leaf: int, gradient: torch.Tensor, *, lone: 
 
 @pytest.mark.parametrize("lone", [True, False])
 def test_of_a_leafs_gradient_the_norm_survives_a_change_in_place(lone: bool) -> None:
-    recorder, gradient = FrameRecorder((), budget=1000), torch.tensor([3.0, 4.0])
+    recorder, gradient = FrameRecorder((), budget=10_000), torch.tensor([3.0, 4.0])
     arrive(recorder, 5, gradient, lone=lone)
     recorder.end(1, None)
     gradient.mul_(0.1)
@@ -133,7 +154,7 @@ def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place(lone: 
     for number, change in enumerate([False, False, True, False, False], 1):
         if recorders:
             recorders[-1].give_way()
-        recorder, gradient = FrameRecorder((), budget=1000), torch.tensor([3.0, 4.0])
+        recorder, gradient = FrameRecorder((), budget=10_000), torch.tensor([3.0, 4.0])
         arrive(recorder, 5, gradient, lone=lone)
         recorder.end(number, recorders[-1] if recorders else None)
         recorders.append(recorder)
@@ -146,7 +167,7 @@ def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place(lone: 
 
 
 def test_a_frame_is_the_recorder_as_data() -> None:
-    recorder, step = FrameRecorder((7,), budget=1000), Reduction((2, 3), (3,), (0,), 2)
+    recorder, step = FrameRecorder((7,), budget=10_000), Reduction((2, 3), (3,), (0,), 2)
     recorder.reductions[7, 0] = step
     recorder.gradient(7, torch.ones(1), 4)
     recorder.gradient(8, tensor([2.0]), 4)
