@@ -319,16 +319,17 @@ def _slope(rule: Callable[[list[Any]], Any], node: Node, full: torch.Tensor, ind
     if full.shape != node.shape and node.shape.numel() != 1:
         return None  # an element of the input has many paths to the output, and each has a derivative of its own
     shape, none = tuple(full.shape), torch.zeros((), dtype=node.dtype, device=full.device)
-    given = [nonfinite.Given(name, name, value) for name, value in zip(node.plan.saved_names, values_of(node), strict=True)]
+    saved = zip(node.plan.saved_names, values_of(node), strict=True)
+    given = [nonfinite.Given(name, name, value) for name, value in saved]
     given.insert(0, nonfinite.Given(_INCOMING, _INCOMING, none.expand(node.shape)))
     spots = nonfinite.spots_of(node.op.stretched | {_INCOMING}, given, index, shape)
     around = nonfinite.window([value for *_, value in given], spots, index, shape)
     if around is None:
         return None
-    (unit, *saved), (spot, *_), index = around
+    (unit, *values), (spot, *_), index = around
     unit = unit.clone(memory_format=torch.contiguous_format)
     unit[... if spot is None else spot] = 1
-    return float(rule([unit, *saved])[index].item())
+    return float(rule([unit, *values])[index].item())
 
 
 def _name(arg: Any) -> str | None:
