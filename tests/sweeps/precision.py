@@ -13,7 +13,7 @@ from nbgrad.core.samples import Sample
 from nbgrad.core.tensor import tensor
 from tests.core import rows
 
-CASES = 150
+CASES = 120
 DIGITS = 1e-10
 """How far a derivative may be from the difference, relative to the numbers that it is made of."""
 
@@ -52,16 +52,19 @@ def check(random: Random) -> None:
 
 @cache
 def samples(name: str) -> list[Sample]:
-    """The real samples of a row that have something to differentiate."""
+    """The real samples of a row that have something to differentiate; far from 0 torch too has a NaN here and there."""
     row = OPS[name]
-    return [
-        sample
-        for sample in rows.samples(row)
-        if rows.differentiable(row, sample)
-        and all(arg.numel() for arg in sample.args if isinstance(arg, torch.Tensor))
-        and not any(arg.is_complex() for arg in sample.args if isinstance(arg, torch.Tensor))
-        and not any(one.is_complex() for one in rows.live(row, row(*sample.args, **sample.settings)))
-    ]
+    found = []
+    for sample in rows.samples(row):
+        given = [arg for arg in sample.args if isinstance(arg, torch.Tensor)]
+        near = all(
+            one.numel() and not one.is_complex() and bool((-100 < one).all() and (one < 100).all()) for one in given
+        )
+        if not near or not rows.differentiable(row, sample) or sample.settings.get("padding_idx", -1) >= 0:
+            continue  # a row of an embedding that pads has a gradient of 0 by decree
+        if not any(one.is_complex() for one in rows.live(row, row(*sample.args, **sample.settings))):
+            found.append(sample)
+    return found
 
 
 def error(name: str, sample: Sample, seed: int, *, twice: bool) -> str:
