@@ -1,7 +1,10 @@
 """How the arguments of a call become the inputs and the settings of a row."""
 
+import operator
 import warnings
-from inspect import Parameter
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +18,71 @@ if TYPE_CHECKING:
 
 TORCHS = {
     "A": ("input",),
+    "B": ("input", "b"),
+    "L": ("input2",),
     "a": ("input",),
     "b": ("other", "exponent"),
+    "other": ("input3",),
+    "split_size_or_sections": ("split_size",),
+    "tau": ("input2",),
     "tensor": ("input",),
     "x": ("input",),
 }
 """What torch calls an input that a row calls as formulas do."""
+
+NUMPYS = {"dim": ("axis",), "input": ("x", "a", "x1"), "keepdim": ("keepdims",), "other": ("x2",)}
+"""What numpy calls an argument of torch's: torch's own parser takes these names in all functions that it reads for."""
+
+
+def other_names(parameters: Iterable[str]) -> dict[str, str]:
+    """The other names of parameters, torch's and those of numpy's that torch takes, each with the parameter's own."""
+    own = tuple(parameters)
+    found: dict[str, str] = {}
+    for name in own:
+        for torchs in (name, *TORCHS.get(name, ())):
+            for other in (torchs, *NUMPYS.get(torchs, ())):
+                if other not in own:
+                    found.setdefault(other, name)
+    return found
+
+
+def renamed(settings: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """``settings`` under the parameters' own names; one that is given under both stays, and is refused as unknown."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        own = names.get(name, name)
+        found[name if own in settings or own in found else own] = value
+    return found
+
+
+def as_parsed(function: Callable[..., Any], *, numpys: bool = True) -> Callable[..., Any]:
+    """``function`` of several ops, with numbers of numpy's as Python's; a row takes them by itself.
+
+    Args:
+        function: it chooses a row, or is made of rows.
+        numpys: whether it takes numpy's names and ``out=None`` too, as all that torch's parser reads for.
+    """
+    shown = signature(function)
+    names = other_names(shown.parameters) if numpys else {}
+    has_no_out = numpys and "out" not in shown.parameters
+
+    @wraps(function)
+    def called(*args: Any, **settings: Any) -> Any:
+        if settings:
+            if has_no_out and settings.pop("out", None) is not None:
+                raise NotImplementedError(NO_OUT.format(called=function.__name__))
+            settings = {name: _number(value) for name, value in renamed(settings, names).items()}
+            if isinstance(settings.get("dim"), TensorBase):  # elsewhere it may be the other tensor
+                settings["dim"] = operator.index(settings["dim"])
+        return function(*map(_number, args), **settings)
+
+    called.__signature__ = shown  # type: ignore[attr-defined]  # made once, and not by each who asks
+    return called
+
+
+def _number(value: Any) -> Any:
+    """A number of numpy's as Python's, anything else as it is."""
+    return value.item() if isinstance(value, _NUMPYS) else value
 
 
 def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tuple[Any, ...], dict[str, Any], Op]":
@@ -29,6 +91,8 @@ def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tu
     Returns:
         The inputs, the settings, and the row to run: for a list of tensors that of its length.
     """
+    if settings:
+        settings = renamed(settings, op.other_names())
     if op.arity < 0:
         op, args = _of_its_length(op, args, settings)
     if len(args) > op.arity:
@@ -38,7 +102,6 @@ def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tu
     tensors = _inputs(op, args, settings)
     if settings.pop("out", None) is not None:
         raise NotImplementedError(NO_OUT.format(called=op.name))
-    _rename(op, settings)
     for name, value in settings.items():
         if name not in op.defaults:
             raise TypeError(f"{op.name}() got an unexpected argument {name!r}: {_usage(op)}")
@@ -122,11 +185,9 @@ def _inputs(op: "Op", given: tuple[Any, ...], settings: dict[str, Any]) -> list[
     """The inputs by position: those given so, and those that stand in ``settings`` by name, which they leave."""
     tensors = list(given)
     for position, name in enumerate(op.inputs[len(given) :], len(given)):
-        names = (name, *(theirs for theirs in TORCHS.get(name, ()) if theirs not in op.defaults))
-        found = next((one for one in names if one in settings), name)
-        if found not in settings and position < op.arity - op.optional:
+        if name not in settings and position < op.arity - op.optional:
             raise TypeError(f"{op.name}() needs {name!r}: its inputs are {', '.join(op.inputs)}")
-        tensors.append(settings.pop(found, None))
+        tensors.append(settings.pop(name, None))
     return tensors
 
 
@@ -147,13 +208,6 @@ def _of_its_length(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) ->
     else:  # cartesian_prod(a, b) as torch has it
         members, rest = rest, ()
     return op.of(len(members)), (*before, *members, *rest)
-
-
-def _rename(op: "Op", settings: dict[str, Any]) -> None:
-    """Give settings that numpy calls otherwise torch's name, as torch does."""
-    for alias, name in (("axis", "dim"), ("keepdims", "keepdim")):
-        if alias in settings and name in op.defaults and name not in settings and alias not in op.defaults:
-            settings[name] = settings.pop(alias)
 
 
 def _usage(op: "Op") -> str:

@@ -16,7 +16,7 @@ from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
 from nbgrad.core.base import raw_of
-from nbgrad.core.binding import NO_OUT, TORCHS
+from nbgrad.core.binding import NO_OUT, NUMPYS, other_names
 from nbgrad.core.grad import backward, grad
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import is_grad_enabled, tell_changed
@@ -39,10 +39,8 @@ HIDDEN: dict[str, Callable[..., Any]] = {
 """What torch.nn.utils.rnn, torch.distributions and torch.sparse call; torch itself shows nobody these names."""
 
 INPUTS = {"input": 0, "self": 0, "other": 1}
-"""The positions of inputs that torch names so, whatever a function of ours calls them."""
-
-SETTINGS = {"axis": "dim", "keepdims": "keepdim"}
-"""numpy's names of settings, which torch takes too."""
+INPUTS |= {numpys: place for name, place in list(INPUTS.items()) for numpys in NUMPYS.get(name, ())}
+"""The positions of inputs that torch, or numpy, names so, whatever a function of ours calls them."""
 
 _CHANGES = {"__setitem__", *(f"__i{name[2:]}" for name in dir(torch.Tensor) if hasattr(torch.Tensor, f"__i{name[2:]}"))}
 """torch's methods that change a tensor in place, as ``__iadd__`` does, besides those that end in an underscore."""
@@ -157,12 +155,10 @@ def _translated(function: Callable[..., Any], ours: Callable[..., Any], settings
         known = (*ours.inputs, *([ours.listed] if ours.listed else []), *ours.defaults)
     else:
         known = tuple(signature(ours).parameters)
-    torchs = {theirs: name for name in known[::-1] for theirs in TORCHS.get(name, ())}
+    names = ours.other_names() if isinstance(ours, Op) else other_names(known)
     translated = {}
     for name, value in settings.items():
-        ours_name = SETTINGS.get(name, name)
-        if ours_name not in known:
-            ours_name = torchs.get(name, name)
+        ours_name = names.get(name, name)
         if ours_name not in known and INPUTS.get(name, len(known)) < len(known):
             ours_name = known[INPUTS[name]]
         if ours_name in known:

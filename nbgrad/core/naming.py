@@ -5,13 +5,15 @@ What is found here at run time stands in stub files for type checkers and editor
 
 from collections.abc import Iterable
 from importlib import import_module
-from inspect import isfunction
+from inspect import isbuiltin, isfunction
 from pkgutil import iter_modules
+from sys import modules
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from nbgrad.core.binding import as_parsed
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.row import Op
 
@@ -49,7 +51,26 @@ def found(package: str, path: Iterable[str], without: str, decided: dict[str, An
                 first = functions.setdefault(name, value)
                 if first is not value and name not in decided:
                     raise ImportError(f"{name} is a function in {value.__module__} and another in {first.__module__}")
-    return rows | functions | decided
+    return rows | _all_parsed(functions | decided)
+
+
+def _all_parsed(functions: dict[str, Any]) -> dict[str, Any]:
+    """The functions as they are called; of one with two names there is one."""
+    parsed: dict[Any, Any] = {}
+    for name, function in functions.items():
+        if function not in parsed:
+            parsed[function] = _parsed(name, function) if isfunction(function) else function
+    return {name: parsed[function] for name, function in functions.items()}
+
+
+def _parsed(name: str, function: Any) -> Any:
+    """``function`` called as its namesake, which torch's parser reads for if it is not Python, in its module too."""
+    place, _, rest = name.partition("_")
+    theirs = [getattr(one, name, None) for one in _FUNCTIONS] + [getattr(PLACES.get(place), rest, None)]
+    parsed = as_parsed(function, numpys=any(map(isbuiltin, theirs)))
+    there = vars(modules[function.__module__])  # where pickle looks for it
+    there.update({name: parsed for name, value in there.items() if value is function})
+    return parsed
 
 
 def _twins(name: str, row: Op) -> dict[str, InPlace]:

@@ -1,12 +1,13 @@
 """The op table: ``@op`` puts a row into it, and gives ``Tensor`` the method and the operator of that name."""
 
 from collections.abc import Callable, Iterator
-from inspect import Signature, signature
+from inspect import Signature, isfunction, signature
 from typing import Any
 
 import numpy as np
 import torch
 
+from nbgrad.core.binding import as_parsed
 from nbgrad.core.broadcast import Sums
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.methods import TensorMethods
@@ -93,6 +94,8 @@ def op(
 
 def install(name: str, function: Callable[..., Any]) -> None:
     """Make ``function`` a method of ``Tensor``, the tensor as its first argument."""
+    if isfunction(function):
+        function = as_parsed(function, numpys=not isfunction(getattr(torch.Tensor, name, None)))
 
     def calling(self: Tensor, *args: Any, **settings: Any) -> Any:
         return function(self, *args, **settings)

@@ -18,7 +18,7 @@ import torch
 from nbgrad.core.alias import Part, link
 from nbgrad.core.autocast import any_enabled, cast, may_cast
 from nbgrad.core.base import TensorBase
-from nbgrad.core.binding import bind, unbound
+from nbgrad.core.binding import bind, other_names, unbound
 from nbgrad.core.broadcast import Sums
 from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
@@ -190,6 +190,13 @@ class Op:
         named = {f"g_{name}": position for position, name in enumerate(self.results[: self.shown])}
         taken = list(takewhile(named.__contains__, parameters)) if self.shown > 1 else []
         return (tuple(named[name] for name in taken), parameters[len(taken) :]) if taken else (None, parameters[1:])
+
+    def other_names(self) -> dict[str, str]:
+        """The other names of the arguments, torch's and those of numpy's that it takes, each with the row's own."""
+        known = self.__dict__.get("_names")
+        if known is None:
+            known = self._names = other_names([*self.inputs, *([self.listed] if self.listed else []), *self.defaults])
+        return known  # type: ignore[no-any-return]  # it is what was just kept
 
     def is_list(self, name: str) -> bool:
         """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""

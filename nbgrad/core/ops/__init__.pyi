@@ -3421,10 +3421,10 @@ def lt(a: Array, b: Operand) -> Tensor:
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
 
-def lu(A: Array, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+def lu(A: Array, pivot: bool = True, get_infos: bool = False, out: None = None) -> tuple[Tensor, ...]:
     """The two triangular factors of matrices in one matrix, and which rows were swapped."""
 
-def lu_solve(b: Array, LU_data: Array, LU_pivots: Array) -> Tensor:
+def lu_solve(input: Array, LU_data: Array, LU_pivots: Array) -> Tensor:
     """The solution of a system whose matrix has these triangular factors."""
 
 def lu_unpack(

@@ -286,7 +286,7 @@ nanmedian_of_all = _of_all(
 
 def max(input, dim=None, keepdim=False, *, other=None):
     """The maximum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
-    if isinstance(dim, int):
+    if isinstance(dim, int) or keepdim:
         return max_along(input, dim=dim, keepdim=keepdim)
     other = dim if other is None else other
     return max_of_all(input) if other is None else maximum(input, other)
@@ -294,7 +294,7 @@ def max(input, dim=None, keepdim=False, *, other=None):
 
 def min(input, dim=None, keepdim=False, *, other=None):
     """The minimum in torch's three forms: of all elements, along ``dim`` with indices, or of two tensors."""
-    if isinstance(dim, int):
+    if isinstance(dim, int) or keepdim:
         return min_along(input, dim=dim, keepdim=keepdim)
     other = dim if other is None else other
     return min_of_all(input) if other is None else minimum(input, other)

@@ -1,0 +1,54 @@
+"""The calls of torch's op database in other words: the result and the gradient are torch's, or both raise."""
+
+from functools import cache
+from random import Random
+from typing import Any
+
+import torch
+
+from tests.core import call_forms, opdb
+
+CASES = 150
+
+EXCEPT: dict[str, tuple[str, ...]] = {
+    "combinations": ("number in a tensor",),
+    "expand_copy": ("implicit=False",),
+    "expand": ("implicit=False",),
+    "nn.functional.fractional_max_pool2d": ("number in a tensor",),
+    "nn.functional.fractional_max_pool3d": ("number in a tensor",),
+    "nn.functional.interpolate": ("number in a tensor",),
+    "nn.functional.max_unpool1d": ("array",),
+    "nn.functional.max_unpool2d": ("array",),
+    "nn.functional.max_unpool3d": ("array",),
+    "nn.functional.scaled_dot_product_attention": ("number in a tensor",),
+}
+"""Forms that torch takes by chance of how it is written, as sizes in tensors, and nbgrad refuses."""
+
+
+@cache
+def _entries() -> list[Any]:
+    """What agrees with torch as it is called there."""
+    agreed = set(opdb.read_agreed())
+    return [entry for name, entry in sorted(opdb.entries().items()) if name in agreed]
+
+
+@cache
+def _samples(name: str) -> list[Any]:
+    return opdb.samples_of(opdb.entries()[name], torch.float64)
+
+
+def check(random: Random) -> None:
+    """One sample of one entry, called in one way through one door."""
+    entry = random.choice(_entries())
+    samples, doors = _samples(entry.full_name), call_forms.doors(entry)
+    if not samples or not doors:
+        return
+    sample, door = random.choice(samples), random.choice(sorted(doors))
+    found = list(call_forms.calls(entry, sample))
+    if not found:
+        return
+    call = random.choice(found)
+    if any(form in call.form for form in EXCEPT.get(entry.name, ())):
+        return
+    wrong = call_forms.difference(doors[door], call, found[0])
+    assert not wrong, f"{entry.full_name}, {door}, {call.form}: {wrong}"
