@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules import module as every_module
 
 from nbgrad.core.foreign import check_asker
 from nbgrad.core.scopes import forget_paths
@@ -90,6 +91,8 @@ class Tree:
             taken = name in self.__dict__ or hasattr(type(self), name)
             if taken and self._roles.get(name) not in _LIKE_ROLES.get(role, ()):
                 raise KeyError(f"attribute {name!r} of {type(self).__name__} already exists")
+        for hook in _REGISTRATION_HOOKS[role].values() if value is not None or role != "parameter" else ():
+            value = _accepted(name, _first(hook(self, name, value), value), role)
         self._roles[name] = role
         self.__dict__[name] = value
         if role == "module":
@@ -265,6 +268,19 @@ class Tree:
         if module._roles.get(name) not in roles:
             raise AttributeError(f"{name!r} of {type(module).__name__} is not {kind}")
         return getattr(module, name)
+
+
+_REGISTRATION_HOOKS: dict[str, Any] = {
+    "parameter": every_module._global_parameter_registration_hooks,
+    "buffer": every_module._global_buffer_registration_hooks,
+    "transient": every_module._global_buffer_registration_hooks,
+    "module": every_module._global_module_registration_hooks,
+}
+"""Functions of the user's that see what any module registers: torch's own tables."""
+
+
+def _first(returned: Any, value: Any) -> Any:
+    return value if returned is None else returned
 
 
 _LIKE_ROLES = {"buffer": ("transient",), "transient": ("buffer",)}
