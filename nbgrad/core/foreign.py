@@ -18,6 +18,7 @@ TWINS = {
     "torch.autograd": "autograd",  # the backward of torch 2.6, which iterates over what is no tensor of its own
     "torch.autograd.gradcheck": "autograd",
     "torch.nn.utils.clip_grad": "nn.utils",
+    "torch.nn.utils.parametrizations": "nn.utils.parametrizations",
     "torch.nn.utils.parametrize": "nn.utils.parametrize",
     "torch.nn.utils.spectral_norm": "nn.utils",
     "torch.nn.utils.weight_norm": "nn.utils",
@@ -36,6 +37,9 @@ def check_asker() -> None:
     place = TWINS.get(frame.f_globals.get("__name__", "")) if frame is not None else None
     if place is None:
         return
+    behind = frame.f_back if frame is not None else None
+    if behind is not None and behind.f_globals.get("__name__") == "torch.nn.utils.parametrizations":
+        frame, place = behind, TWINS["torch.nn.utils.parametrizations"]  # it registers what it makes
     name, public = "", modules[f"torch.{place}"]
     while not hasattr(public, name) and frame is not None:  # helpers and comprehensions run for what torch shows
         name, frame = frame.f_code.co_qualname.partition(".")[0].lstrip("_"), frame.f_back

@@ -201,5 +201,7 @@ from nbgrad.nn.vision import (
     UpsamplingNearest2d as UpsamplingNearest2d,
 )
 
+from nbgrad.nn import modules as modules  # isort: skip  # takes from those above
+
 if not TYPE_CHECKING:  # a type checker would take every name for one that is here
     __getattr__ = suggesting(globals())

@@ -1,10 +1,12 @@
 """What happens when a module is called: its hooks, its box in the picture, and where an error says it came from."""
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 from weakref import ref
 
+from torch.nn.modules import module as every_module
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.dispatch import is_own
@@ -16,6 +18,13 @@ from nbgrad.core.scopes import called, path_below
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.held import HookFunctions
 from nbgrad.nn.tree import Tree, join
+
+_BEFORE = every_module._global_forward_pre_hooks
+_AFTER = every_module._global_forward_hooks
+_ALWAYS_CALLED = every_module._global_forward_hooks_always_called
+_BACKWARD_BEFORE = every_module._global_backward_pre_hooks
+_BACKWARD_AFTER = every_module._global_backward_hooks
+"""The hooks of all modules: torch's own tables, which it changes and never replaces."""
 
 
 class Hook(NamedTuple):
@@ -46,7 +55,8 @@ class Calling(Tree):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = current()
-        run = self.forward if self._hooks is None else self._with_hooks
+        plain = self._hooks is None and not (_BEFORE or _AFTER or _BACKWARD_BEFORE or _BACKWARD_AFTER)
+        run = self.forward if plain else self._with_hooks
         try:
             if not state.observers:
                 return run(*args, **kwargs)
@@ -114,6 +124,27 @@ class Calling(Tree):
         """
         return _add(self._made_hooks().backward_after, Hook(hook), prepend)
 
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Torch's older hook, which sees the gradients of whatever op the module runs last.
+
+        Raises:
+            NotImplementedError: always; ``register_full_backward_hook`` sees those of the module's inputs.
+        """
+        raise NotImplementedError(
+            "register_backward_hook() is deprecated in torch, and what it sees depends on the op that a module runs "
+            "last: use register_full_backward_hook()"
+        )
+
+    @property
+    def _backward_pre_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
+        """The functions that see the gradients of the outputs, by their numbers."""
+        return HookFunctions({} if self._hooks is None else self._hooks.backward_before)
+
+    @property
+    def _backward_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
+        """The functions that see the gradients of the inputs, by their numbers."""
+        return HookFunctions({} if self._hooks is None else self._hooks.backward_after)
+
     @property
     def _forward_pre_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
         """The functions that run before the forward, by their numbers."""
@@ -131,21 +162,22 @@ class Calling(Tree):
         return self._hooks
 
     def _with_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        assert self._hooks is not None
-        left = dict(self._hooks.after)  # those that have not run yet
+        output, began = None, set[int]()
         try:
-            args, kwargs = _before(self, self._hooks.before, args, kwargs)
-            watched = _Backward(self, self._hooks)
-            output = watched.output(self.forward(*watched.inputs(args), **kwargs))
-            for number, hook in list(left.items()):
-                del left[number]
+            own = self._hooks or ModuleHooks()
+            watched = _Backward(self, own)
+            args, kwargs = _before(self, [*map(Hook, _BEFORE.values()), *own.before.values()], args, kwargs)
+            args = watched.inputs(args)
+            output = self.forward(*args, **kwargs)
+            for number, hook in _hooks_after(self).items():
+                began.add(number)
                 returned = _after(self, hook, args, kwargs, output)
                 output = output if returned is None else returned
-            return output
+            return watched.output(output)
         except Exception:
-            for hook in left.values():
-                if hook.always_call:
-                    _after(self, hook, args, kwargs, None)
+            for number, hook in _hooks_after(self).items():
+                if hook.always_call and number not in began:
+                    output = _after_an_error(self, hook, args, kwargs, output)
             raise
 
 
@@ -157,11 +189,20 @@ def _add(table: OrderedDict[int, Hook], hook: Hook, prepend: bool) -> RemovableH
     return handle
 
 
+def _hooks_after(module: Calling) -> dict[int, Hook]:
+    """The hooks after the forward by their numbers: first those of all modules."""
+    every = {
+        number: Hook(hook, number in every_module._global_forward_hooks_with_kwargs, number in _ALWAYS_CALLED)
+        for number, hook in _AFTER.items()
+    }
+    return every | (module._hooks.after if module._hooks is not None else {})
+
+
 def _before(
-    module: Calling, hooks: OrderedDict[int, Hook], args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: Calling, hooks: list[Hook], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a forward after the hooks before it."""
-    for hook in list(hooks.values()):
+    for hook in hooks:
         if not hook.with_kwargs:
             returned = hook.run(module, args)
             if returned is not None:
@@ -179,6 +220,20 @@ def _before(
 
 def _after(module: Calling, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
     return hook.run(module, args, kwargs, output) if hook.with_kwargs else hook.run(module, args, output)
+
+
+def _after_an_error(module: Calling, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """Run a hook that is always called; an error in it is a warning, for there is one already."""
+    try:
+        returned = _after(module, hook, args, kwargs, output)
+    except Exception as error:  # whatever it is, the first one is to be seen
+        warnings.warn(
+            "module forward hook with ``always_call=True`` raised an exception that was silenced as another error was "
+            f"raised in forward: {error}",
+            stacklevel=2,
+        )
+        return output
+    return output if returned is None else returned
 
 
 # Backward hooks.
@@ -201,8 +256,13 @@ class _Backward:
 
     def __init__(self, module: Calling, hooks: ModuleHooks) -> None:
         self.module = module
-        self.before = list(hooks.backward_before.values())
-        self.after = list(hooks.backward_after.values())
+        self.before = [*map(Hook, _BACKWARD_BEFORE.values()), *hooks.backward_before.values()]
+        self.after = [*map(Hook, _BACKWARD_AFTER.values()), *hooks.backward_after.values()]
+        if _BACKWARD_AFTER and not every_module._global_is_full_backward_hook:
+            raise RuntimeError(
+                "a hook of register_module_backward_hook() sees the gradients of whatever op a module runs last, which "
+                "are others here than in torch: use register_module_full_backward_hook()"
+            )
         self.count = 0
         self.places: list[int] | None = None  # of the inputs that get gradients; None: no input does
         self.grad_output: tuple[Any, ...] = ()
@@ -220,6 +280,12 @@ class _Backward:
         """What the forward returned; the gradients of the tensors in it run the hooks."""
         if not self.before and not self.after:
             return output
+        if not isinstance(output, Tensor | tuple):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(output)}",
+                stacklevel=2,
+            )
         single = not isinstance(output, tuple)
         outputs = (output,) if single else output
         places, passed, node = _bounded(outputs)

@@ -1,6 +1,6 @@
 """What programs read and change of a module in torch's private dicts: ``model._modules[name] = other``."""
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
 from typing import Any, Protocol
 
 
@@ -59,6 +59,34 @@ class Held(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+class TransientNames(MutableSet[str]):
+    """The names of a module's own buffers that are not saved; to put one in or take it out says whether it is."""
+
+    def __init__(self, module: _Holder) -> None:
+        self._module = module
+
+    def __contains__(self, name: object) -> bool:
+        return name in set(self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name, role in self._module._roles.items() if role == "transient"])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def add(self, value: str) -> None:
+        """Do not save this buffer."""
+        self._turn(value, "buffer", "transient")
+
+    def discard(self, value: str) -> None:
+        """Save this buffer."""
+        self._turn(value, "transient", "buffer")
+
+    def _turn(self, name: str, before: str, after: str) -> None:
+        if self._module._roles.get(name) == before:
+            self._module._roles[name] = after
 
 
 class HookFunctions(MutableMapping[int, Callable[..., Any]]):

@@ -34,7 +34,7 @@ class Lazy(_Base):
             cls.__signature__ = whole.replace(parameters=[*whole.parameters.values()][1:])  # type: ignore[attr-defined]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(0, *args, **kwargs)  # type: ignore[call-arg]  # the size that is not known yet
+        super().__init__(0, *args, **kwargs)  # the size that is not known yet
         for name, value in list(self._own("parameter", "buffer")):
             if value.is_floating_point():
                 kind = UninitializedParameter if isinstance(value, Parameter) else UninitializedBuffer

@@ -1,10 +1,22 @@
 """Module: the base of every block, which knows its parameters, buffers and children by name."""
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
+from nbgrad.core.foreign import check_asker
 from nbgrad.nn.calling import Calling
 from nbgrad.nn.moving import Moving
 from nbgrad.nn.saving import Saving
+
+_NEVER_CALLED = {
+    "_call_impl": "override __call__ or forward, or register a hook",
+    "_wrapped_call_impl": "override __call__ or forward, or register a hook",
+    "_slow_forward": "override forward",
+    "_get_backward_hooks": "register_full_backward_hook() adds a hook",
+    "_get_backward_pre_hooks": "register_full_backward_pre_hook() adds a hook",
+    "_maybe_warn_non_full_backward_hook": "there are only full backward hooks",
+    "_replicate_for_data_parallel": "there is no DataParallel",
+}
+"""Methods of torch's Module that a subclass would override for nothing, and what to do instead."""
 
 
 class Module(Calling, Moving, Saving):
@@ -23,9 +35,29 @@ class Module(Calling, Moving, Saving):
     training: bool
     __formula__: ClassVar[str] = ""
 
-    def __init__(self) -> None:
+    call_super_init: ClassVar[bool] = False
+    """Whether ``Module.__init__`` hands on what it is given to the next class, for a class with several bases."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init and (args or kwargs):
+            given = f"keyword argument {next(iter(kwargs))!r}" if kwargs else f"{len(args)} positional arguments"
+            raise TypeError(f"{type(self).__name__}.__init__() takes nothing that Module.__init__() could: got {given}")
         self.__dict__["_roles"] = {}
         self.training = True
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        for name, instead in _NEVER_CALLED.items():
+            if name in cls.__dict__:
+                raise TypeError(
+                    f"{cls.__name__} overrides torch's private {name}(), which nbgrad never calls: {instead}"
+                )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a copy or pickle; a subclass with older pickles overrides it."""
+        self.__dict__.update(state)
 
     def train(self, mode: bool = True) -> Self:
         """Switch this module and those below it to training mode, or to evaluation with ``mode=False``.
@@ -52,6 +84,7 @@ class Module(Calling, Moving, Saving):
         return type(self).__name__
 
     def __repr__(self) -> str:
+        check_asker()  # some of torch's look for tensors of their own alone, and say that this has no such
         settings = self.extra_repr()
         children = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self._all("module").items()]
         if not children and "\n" not in settings:

@@ -80,11 +80,11 @@ class Moving(Tree):
                 return data.to(place, wanted or data.dtype, non_blocking, memory_format=layout)
             return data.to(place, wanted or data.dtype, non_blocking)
 
-        return self._apply(moved)
+        return self._apply(_for_both(moved))
 
     def type(self, dst_type: "torch.dtype | str") -> Self:
         """Give all parameters and buffers the element type ``dst_type``."""
-        return self._apply(lambda data: data.type(dst_type))
+        return self._apply(_for_both(lambda data: data.type(dst_type)))
 
     def float(self) -> Self:
         """Floating point parameters and buffers as ``float32``."""
@@ -103,15 +103,15 @@ class Moving(Tree):
         return self._as(torch.bfloat16)
 
     def _as(self, dtype: torch.dtype) -> Self:
-        return self._apply(lambda data: data.to(dtype) if data.is_floating_point() else data)
+        return self._apply(_for_both(lambda data: data.to(dtype) if data.is_floating_point() else data))
 
     def share_memory(self) -> Self:
         """Move parameters and buffers to memory that other processes see too."""
-        return self._apply(torch.Tensor.share_memory_)
+        return self._apply(_for_both(torch.Tensor.share_memory_))
 
     def cpu(self) -> Self:
         """Move parameters and buffers to the CPU."""
-        return self._apply(torch.Tensor.cpu)
+        return self._apply(_for_both(torch.Tensor.cpu))
 
     def cuda(self, device: "torch.device | str | int | None" = None) -> Self:
         """Move parameters and buffers to a CUDA device, the current one by default.
@@ -128,15 +128,39 @@ class Moving(Tree):
         With ``recurse=False`` only this module's own. It brings a model that was made on the device "meta" to life.
         """
         place = current().device if device is None else torch.device(device)
-        return self._apply(lambda data: torch.empty_like(data, device=place), recurse=recurse)
+        return self._apply(_for_both(lambda data: torch.empty_like(data, device=place)), recurse=recurse)
 
-    def _apply(self, change: Callable[[torch.Tensor], torch.Tensor], *, recurse: bool = True) -> Self:
-        for parameter in self.parameters(recurse):
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+        """Replace the data of all parameters and buffers by what ``fn`` gives for them.
+
+        ``to``, ``float``, ``cuda`` and their like call it, for the modules below this one first: a subclass that holds
+        tensors of its own overrides it. ``fn`` gets torch tensors here; those that ``to`` and its like pass take a
+        ``Tensor``, too, and return one.
+        """
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+
+        def change(data: torch.Tensor) -> torch.Tensor:
+            changed: torch.Tensor = raw_of(fn(data))
+            return changed
+
+        for _, parameter in self._own("parameter"):
             parameter.replace_data(change)
-        for module in self.modules() if recurse else [self]:
-            for name, buffer in module._own("buffer", "transient"):
-                if isinstance(buffer, Uninitialized):
-                    buffer.replace_data(change)
-                elif (changed := change(buffer.data)) is not buffer.data:
-                    module._register(name, changed, module._roles[name])
+        for name, buffer in list(self._own("buffer", "transient")):
+            if isinstance(buffer, Uninitialized):
+                buffer.replace_data(change)
+            elif (changed := change(buffer.data)) is not buffer.data:
+                self._register(name, changed, self._roles[name])
         return self
+
+
+def _for_both(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+    """``change`` for torch tensors and for those of nbgrad, which a module of the user's may hold besides."""
+
+    def changed(data: Any) -> Any:
+        if not isinstance(data, Tensor):
+            return change(data)
+        return data if (made := change(data.data)) is data.data else Tensor(made, data.requires_grad and data.is_leaf)
+
+    return changed

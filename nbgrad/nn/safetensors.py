@@ -3,7 +3,7 @@
 The package ``safetensors`` is needed only here: ``pip install safetensors``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ def save_safetensors(
 
     Raises:
         ModuleNotFoundError: safetensors is not installed.
-        ValueError: tensors share a part of their memory but are not the same.
+        ValueError: tensors share a part of their memory but are not the same, or ``metadata`` has a name of a tensor.
     """
     from safetensors.torch import save_file
 
@@ -51,6 +51,8 @@ def save_safetensors(
             continue
         first[place] = name
         kept[name] = data.detach().contiguous()
+    if taken := [name for name in metadata or () if name in state]:
+        raise ValueError(f"metadata may not have the name of a tensor, as {taken[0]!r}: it says where a tied one is")
     _check_apart(kept)
     facts = {"format": "pt", **others, **(metadata or {})}
     replace_file(path, lambda file: save_file(kept, file, facts))
@@ -71,17 +73,23 @@ def load_safetensors(model: "Module", path: str | PathLike[str], strict: bool = 
         ModuleNotFoundError: safetensors is not installed.
         RuntimeError: keys or shapes do not match; nothing has been loaded.
     """
-    return model.load_state_dict(read_safetensors(path), strict=strict)
+    return model.load_state_dict(read_safetensors(path, model.state_dict()), strict=strict)
 
 
-def read_safetensors(path: str | PathLike[str]) -> dict[str, torch.Tensor]:
-    """The tensors in a file by name, also those that were written under another of their names."""
+def read_safetensors(path: str | PathLike[str], wanted: Collection[str] = ()) -> dict[str, torch.Tensor]:
+    """The tensors in a file by name, and those of the ``wanted`` that were written under another of their names.
+
+    The metadata say which these are. They hold texts of the user's, too, so that a name that nobody wants is none.
+    """
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dict
         others = file.metadata() or {}
-    return tensors | {name: tensors[same] for name, same in others.items() if same in tensors}
+    for name in wanted:
+        if name not in tensors and others.get(name) in tensors:
+            tensors[name] = tensors[others[name]]
+    return tensors
 
 
 def _check_apart(tensors: Mapping[str, torch.Tensor]) -> None:

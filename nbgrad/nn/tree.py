@@ -1,15 +1,16 @@
 """What a module is made of: parameters, buffers and modules by name, and the walks through them."""
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSet
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules import module as every_module
 
 from nbgrad.core.foreign import check_asker
 from nbgrad.core.scopes import forget_paths
 from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.nn.held import Held
+from nbgrad.nn.held import Held, TransientNames
 from nbgrad.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Tree:
             taken = name in self.__dict__ or hasattr(type(self), name)
             if taken and self._roles.get(name) not in _LIKE_ROLES.get(role, ()):
                 raise KeyError(f"attribute {name!r} of {type(self).__name__} already exists")
+        for hook in _REGISTRATION_HOOKS[role].values() if value is not None or role != "parameter" else ():
+            value = _accepted(name, _first(hook(self, name, value), value), role)
         self._roles[name] = role
         self.__dict__[name] = value
         if role == "module":
@@ -124,6 +127,11 @@ class Tree:
         return Held(self, "buffer", "transient")
 
     @property
+    def _non_persistent_buffers_set(self) -> MutableSet[str]:
+        """The names of this module's own buffers that ``state_dict`` does not hold."""
+        return TransientNames(self)
+
+    @property
     def _modules(self) -> "MutableMapping[str, Module | None]":
         """The modules directly in this one by name."""
         return Held(self, "module")
@@ -144,17 +152,21 @@ class Tree:
         waiting: list[tuple[str, Any]] = [(prefix, self)]
         while waiting:
             path, module = waiting.pop()
+            if module is not self and getattr(module.named_modules, "__func__", None) is not Tree.named_modules:
+                yield from module.named_modules(seen, path, remove_duplicate)  # it goes through its own in another way
+                continue
             if remove_duplicate:
                 if module in seen:
                     continue
                 seen.add(module)
             yield path, module
-            waiting += [(join(path, name), child) for name, child in reversed([*module._own("module")])]
+            for name, child in reversed([*module._own("module")]):
+                waiting.append((join(path, name), child))
 
-    def modules(self) -> "Iterator[Module]":
-        """This module and every one below it, a shared one once."""
+    def modules(self, remove_duplicate: bool = True) -> "Iterator[Module]":
+        """This module and every one below it, a shared one once if ``remove_duplicate``."""
         check_asker()
-        return (module for _, module in self.named_modules())
+        return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
     def named_children(self) -> "Iterator[tuple[str, Module]]":
         """The modules directly in this one with their names, a shared one once."""
@@ -172,7 +184,8 @@ class Tree:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """Every parameter with its path; a shared one once, under its first path, if ``remove_duplicate``."""
-        return self._named_tensors(("parameter",), prefix, recurse, remove_duplicate)
+        own = lambda module: module._own("parameter")  # noqa: E731
+        return self._named_members(own, prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Every parameter, a shared one once: what an optimizer is given."""
@@ -183,22 +196,31 @@ class Tree:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """Every buffer with its path; a shared one once, under its first path, if ``remove_duplicate``."""
-        return self._named_tensors(("buffer", "transient"), prefix, recurse, remove_duplicate)
+        own = lambda module: module._own("buffer", "transient")  # noqa: E731
+        return self._named_members(own, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Every buffer, a shared one once."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
-    def _named_tensors(
-        self, roles: tuple[str, ...], prefix: str, recurse: bool, remove_duplicate: bool
+    def _named_members(
+        self,
+        get_members_fn: Callable[[Any], Iterable[tuple[str, Any]]],
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
-        seen: set[Tensor] = set()
-        walk: Any = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
+        """What ``get_members_fn(module)`` gives for each module, pairs of name and value, by path."""
+        seen: set[Any] = set()
+        walk: Any = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        )
         for path, module in walk:
-            for name, value in module._own(*roles):
-                if remove_duplicate and value in seen:
+            for name, value in get_members_fn(module):
+                if value is None or value in seen:
                     continue
-                seen.add(value)
+                if remove_duplicate:
+                    seen.add(value)
                 yield join(path, name), value
 
     # By path.
@@ -265,6 +287,19 @@ class Tree:
         if module._roles.get(name) not in roles:
             raise AttributeError(f"{name!r} of {type(module).__name__} is not {kind}")
         return getattr(module, name)
+
+
+_REGISTRATION_HOOKS: dict[str, Any] = {
+    "parameter": every_module._global_parameter_registration_hooks,
+    "buffer": every_module._global_buffer_registration_hooks,
+    "transient": every_module._global_buffer_registration_hooks,
+    "module": every_module._global_module_registration_hooks,
+}
+"""Functions of the user's that see what any module registers: torch's own tables."""
+
+
+def _first(returned: Any, value: Any) -> Any:
+    return value if returned is None else returned
 
 
 _LIKE_ROLES = {"buffer": ("transient",), "transient": ("buffer",)}

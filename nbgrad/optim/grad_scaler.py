@@ -43,6 +43,22 @@ class GradScaler(torch.amp.GradScaler):
             "for losses of torch there is torch.amp.GradScaler"
         )
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue with the factor and settings of another scaler, torch's own included.
+
+        Raises:
+            RuntimeError: ``state_dict`` is that of a disabled scaler, or lacks something; nothing has been loaded.
+            TypeError: something in it is no number; nothing has been loaded.
+        """
+        if self.is_enabled() and state_dict:
+            for name, own in self.state_dict().items():
+                if name not in state_dict:
+                    raise RuntimeError(f"the state_dict of a GradScaler has {name!r}, which this one lacks")
+                if not hasattr(state_dict[name], "__float__"):
+                    given = type(state_dict[name]).__name__
+                    raise TypeError(f"{name!r} of a GradScaler is a number, as {own!r}, and not a {given}")
+        super().load_state_dict(state_dict)
+
     def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> Any:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"GradScaler takes optimizers of nbgrad, got {torch.typename(optimizer)}")

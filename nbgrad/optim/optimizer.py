@@ -195,6 +195,8 @@ class Optimizer(torch.optim.Optimizer):
         Raises:
             ValueError: it has another number of groups, or of parameters in a group.
             NotImplementedError: a setting asks for what an update outside of any graph cannot do.
+
+        Whatever it raises, the optimizer is then what it was.
         """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
@@ -204,7 +206,7 @@ class Optimizer(torch.optim.Optimizer):
         loaded_sizes = [len(group["params"]) for group in loaded["param_groups"]]
         if sizes != loaded_sizes:
             raise ValueError(f"the optimizer has groups of {sizes} parameters, the loaded state_dict of {loaded_sizes}")
-        state = {}
+        state, groups = {}, []
         for group, other in zip(self.param_groups, loaded["param_groups"], strict=True):
             self._check_settings(other)
             on_device = bool(other.get("capturable") or other.get("fused"))
@@ -212,11 +214,23 @@ class Optimizer(torch.optim.Optimizer):
                 if number in loaded["state"]:
                     held = loaded["state"][number]
                     state[param] = {key: _fit(value, param, key, on_device) for key, value in held.items()}
-            group.update({**other, "params": group["params"]})
+            groups.append({**group, **other, "params": group["params"]})
+        before = dict(self.state), [dict(group) for group in self.param_groups]
+        try:
+            self._continue(state, groups)  # everything fits by now
+            for loaded_hook in self._optimizer_load_state_dict_post_hooks.values():
+                loaded_hook(self)
+        except BaseException:
+            self._continue(*before)
+            raise
+
+    def _continue(self, state: dict[Tensor, Any], groups: list[dict[str, Any]]) -> None:
+        """Take over the state of the parameters and the settings of the groups."""
         self.state.clear()
         self.state.update(state)
-        for loaded_hook in self._optimizer_load_state_dict_post_hooks.values():
-            loaded_hook(self)
+        for group, settings in zip(self.param_groups, groups, strict=True):
+            group.clear()
+            group.update(settings)
 
     def _all_params(self) -> list[Tensor]:
         return [param for group in self.param_groups for param in group["params"]]

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -218,3 +219,79 @@ def test_what_does_not_fit():
         1,
         3,
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("name", ["weight", "bias"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_files_of_the_older_weight_norm_load(name: str, nested: bool) -> None:
+    def made(lib: Any, norm: Any) -> Any:
+        inner = norm(lib.Linear(3, 2), name)
+        return lib.Sequential(lib.Linear(2, 3), inner) if nested else inner
+
+    old = made(torch.nn, torch.nn.utils.weight_norm)
+    results = []
+    for lib, norm in (
+        (nn, nn.utils.parametrizations.weight_norm),
+        (torch.nn, torch.nn.utils.parametrizations.weight_norm),
+    ):
+        new, state = made(lib, norm), old.state_dict()
+        keys = list(state)
+        assert new.load_state_dict(state).missing_keys == []
+        assert list(state) == keys  # what was given stays as it is
+        results.append({key: value.tolist() for key, value in new.state_dict().items()})
+        got = getattr(new[1] if nested else new, name)
+        torch.testing.assert_close(got.data.detach(), getattr(old[1] if nested else old, name).detach())
+        with pytest.raises(RuntimeError, match=f"{name}_g"):
+            new.load_state_dict({key: value for key, value in state.items() if not key.endswith("_v")})
+        copy.deepcopy(new).load_state_dict(state)
+    assert results[0] == results[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*spectral_norm:FutureWarning")
+def test_files_of_the_older_spectral_norm_load() -> None:
+    """torch's own parametrization does not take them."""
+    torch.manual_seed(0)
+    old = torch.nn.utils.spectral_norm(torch.nn.Linear(3, 2))
+    old(torch.ones(1, 3))
+    new = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2))
+    new.load_state_dict(old.state_dict())
+    new.eval(), old.eval()
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(new(nbgrad.tensor(x)).data.detach(), old(x).detach())
+    new.load_state_dict(new.state_dict())
+
+
+def test_the_renaming_is_pickled_along() -> None:
+    new = pickle.loads(pickle.dumps(nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))))
+    new.load_state_dict({"weight_g": torch.ones(2, 1), "weight_v": torch.ones(2, 3), "bias": torch.zeros(2)})
+    assert new.parametrizations.weight.original0.tolist() == [[1.0], [1.0]]
+
+
+def test_what_torchs_functions_do_to_a_module_of_nbgrads_is_refused() -> None:
+    theirs, ready = torch.nn.utils, nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    for call, name in (
+        (lambda: theirs.parametrizations.weight_norm(nn.Linear(2, 2)), "parametrizations.weight_norm"),
+        (lambda: theirs.parametrizations.spectral_norm(nn.Linear(2, 2)), "parametrizations.spectral_norm"),
+        (lambda: theirs.parametrizations.orthogonal(nn.Linear(2, 2)), "parametrizations.orthogonal"),
+        (
+            lambda: theirs.parametrize.register_parametrization(nn.Linear(2, 2), "weight", torch.nn.ReLU()),
+            "parametrize.register_parametrization",
+        ),
+        (lambda: theirs.parametrize.is_parametrized(ready), "parametrize.is_parametrized"),
+        (lambda: theirs.parametrize.remove_parametrizations(ready, "weight"), "parametrize"),
+        (lambda: theirs.parametrize.type_before_parametrizations(ready), "parametrize"),
+        (lambda: theirs.parametrize.transfer_parametrizations_and_params(ready, nn.Linear(2, 2)), "parametrize"),
+    ):
+        with pytest.raises(TypeError, match=rf"torch\.nn\.utils\.{name}.*nbgrad\.nn\.utils\.{name}"):
+            call()
+    assert not theirs.parametrize.is_parametrized(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match=r"nbgrad\.from_torch\(module\) makes one"):
+        nn.utils.parametrize.register_parametrization(nn.Linear(2, 2), "weight", torch.nn.ReLU())
+
+
+def test_torchs_own_cache_holds_for_what_nbgrad_computes() -> None:
+    module = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    with torch.nn.utils.parametrize.cached():
+        assert module.weight is module.weight
+    assert module.weight is not module.weight

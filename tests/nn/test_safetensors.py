@@ -71,3 +71,23 @@ def test_what_cannot_be_written(tmp_path):
         save_safetensors({"whole": whole, "part": whole[:2]}, tmp_path / "weights.safetensors")
     with pytest.raises(ValueError, match="holds tensors only, and note is str"):
         save_safetensors({"note": "text"}, tmp_path / "weights.safetensors")
+
+
+def test_metadata_that_name_a_tensor_are_no_tensor(tmp_path):
+    path, model, other = tmp_path / "weights.safetensors", tied(nn), tied(nn)
+    save_safetensors(model, path, {"largest": "0.weight", "from": "0.weight"})
+    load_safetensors(other, path)
+    equal(other.state_dict(), model.state_dict())
+    assert "largest" not in read_safetensors(path)
+    with pytest.raises(ValueError, match=r"metadata may not have the name of a tensor, as '2\.weight'"):
+        save_safetensors(model, path, {"2.weight": "1.bias"})
+    load_safetensors(other, path)  # the file is what it was
+
+
+def test_a_file_that_does_not_fit_changes_nothing(tmp_path):
+    path, model = tmp_path / "weights.safetensors", tied(nn)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    save_safetensors({**tied(nn).state_dict(), "1.bias": torch.zeros(4)}, path)
+    with pytest.raises(RuntimeError, match=r"size mismatch for 1\.bias"):
+        load_safetensors(model, path)
+    equal(model.state_dict(), before)

@@ -18,6 +18,23 @@ def _weight(module: Module, name: str) -> Any:
     return weight
 
 
+class _Renaming:
+    """Before a module loads: gives the values of ``nn.utils.weight_norm`` and ``spectral_norm`` the keys they have now.
+
+    Args:
+        name: the name of the weight.
+        renamed: what the older function called its values in the module, and where they are in the parametrization.
+    """
+
+    def __init__(self, name: str, renamed: dict[str, str]) -> None:
+        self.name, self.renamed = name, renamed
+
+    def __call__(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        if all(f"{prefix}{old}" in state_dict for old in self.renamed):
+            for old, new in self.renamed.items():
+                state_dict[f"{prefix}parametrizations.{self.name}.{new}"] = state_dict.pop(f"{prefix}{old}")
+
+
 class _WeightNorm(Module):
     """A length for each slice along ``dim``, -1 for the whole, times a direction."""
 
@@ -54,7 +71,10 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         ValueError: there is no such weight.
     """
     _weight(module, name)
-    return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    renamed = {f"{name}_g": "original0", f"{name}_v": "original1"}
+    module._register_load_state_dict_pre_hook(_Renaming(name, renamed))
+    return module
 
 
 class _SpectralNorm(Module):
@@ -128,7 +148,11 @@ def spectral_norm(
     weight = _weight(module, name)
     if dim is None:
         dim = 1 if any(base.__name__.startswith("ConvTranspose") for base in type(module).__mro__) else 0
-    return register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    at = len(module.parametrizations[name]) - 1
+    renamed = {f"{name}_orig": "original", f"{name}_u": f"{at}._u", f"{name}_v": f"{at}._v"}
+    module._register_load_state_dict_pre_hook(_Renaming(name, renamed))
+    return module
 
 
 class _Orthogonal(Module):

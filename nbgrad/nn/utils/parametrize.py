@@ -7,6 +7,9 @@ from functools import cache
 from types import new_class
 from typing import Any
 
+from torch.nn.utils import parametrize as theirs
+
+from nbgrad.core.foreign import check_asker
 from nbgrad.core.modes import no_grad
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.container import ModuleDict, ModuleList
@@ -80,6 +83,8 @@ class ParametrizationList(ModuleList):
 
     def forward(self) -> Any:
         computed = _known.get()
+        if computed is None and theirs._cache_enabled:  # inside torch's own cached()
+            computed = theirs._cache
         if computed is not None and id(self) in computed:
             return computed[id(self)]
         first, *others = self
@@ -228,7 +233,13 @@ def cached() -> Iterator[None]:
 
 def _chains(module: Any) -> Any:
     """The parametrizations of ``module`` by the name of the tensor."""
-    return module.parametrizations
+    return vars(module)["parametrizations"]
+
+
+def _shown_chains(module: Any) -> Any:
+    """The same for whoever asks; torch's own functions do, and would take the module for one without."""
+    check_asker()
+    return _chains(module)
 
 
 def _computed(module: Module) -> tuple[str, ...]:
@@ -242,6 +253,7 @@ def _make_parametrized(kind: Any, names: tuple[str, ...]) -> type[Module]:
     own |= {
         "_kind": kind,
         "_computed_names": names,
+        "parametrizations": property(_shown_chains),
         "__module__": kind.__module__,
         "__setattr__": _assign,
         "__reduce_ex__": lambda self, _protocol: (_empty, (kind, names), vars(self)),
@@ -254,13 +266,13 @@ _parametrized: Callable[[Any, tuple[str, ...]], type[Module]] = cache(_make_para
 
 
 def _property(name: str) -> property:
-    return property(lambda self: self.parametrizations[name]())
+    return property(lambda self: _chains(self)[name]())
 
 
 def _assign(self: Any, name: str, value: Any) -> None:
     """An attribute; a value for a computed tensor goes through its parametrizations backwards."""
     if name in _computed(self):
-        self.parametrizations[name].right_inverse(value)
+        _chains(self)[name].right_inverse(value)
     else:
         type(self)._kind.__setattr__(self, name, value)
 
