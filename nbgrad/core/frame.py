@@ -32,7 +32,11 @@ GRADIENT = -1
 UNREDUCED = -2
 """Less the position of an input: it stands for what its gradient was before a sum."""
 
-_GRADIENT, _UNREDUCED, _OBJECT = GRADIENT, UNREDUCED, OBJECT  # those in capitals are compiled to numbers of C's, which Python cannot see
+_GRADIENT, _UNREDUCED, _OBJECT = (
+    GRADIENT,
+    UNREDUCED,
+    OBJECT,
+)  # those in capitals are compiled to numbers of C's, which Python cannot see
 
 
 class Values:
@@ -119,7 +123,9 @@ class Lengths:
     def _places(self, lone: list[int]) -> dict[Any, int]:
         """Where each is, by key."""
         if self._found is None:
-            self._found = {_key(id, at): place for place, (id, at) in enumerate(zip(self._ids, self._positions, strict=True))}
+            self._found = {
+                _key(id, at): place for place, (id, at) in enumerate(zip(self._ids, self._positions, strict=True))
+            }
             known = set(lone)
             self._found.update({id: place for place, id in enumerate(self._receivers) if id in known})
         return self._found
@@ -250,9 +256,7 @@ class Kept:
         for id, norm in norms(tensors).items():
             self._lengths.add(id, GRADIENT, 0, tensors[id].shape, norm)
 
-    def _keep_norm(
-        self, id: int, position: int, data: torch.Tensor, receiver: int, shape: tuple[int, ...]
-    ) -> None:
+    def _keep_norm(self, id: int, position: int, data: torch.Tensor, receiver: int, shape: tuple[int, ...]) -> None:
         """Keep the norm of ``data``, which stand for a tensor of ``shape``."""
         for norm in norms({0: data}).values():
             self._lengths.add(id, position, receiver, shape, norm)

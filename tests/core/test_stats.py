@@ -131,4 +131,4 @@ def test_the_norm_of_numbers_whose_squares_single_precision_does_not_have(size: 
     assert float(found[1]) == pytest.approx(100 * float(data[0].real), rel=1e-5, abs=0)
     assert float(found[2]) == pytest.approx(float(data[0].real), rel=1e-5, abs=0)
     assert math.isnan(found[3])
-    assert all(type(norm) is float for norm in found.values()), 'where it is at hand'
+    assert all(type(norm) is float for norm in found.values()), "where it is at hand"

@@ -1,0 +1,26 @@
+"""How much memory a call takes on its way, by torch's allocator and by Python's."""
+
+import tracemalloc
+from collections.abc import Callable
+
+from torch.profiler import ProfilerActivity, profile
+
+
+def torch_blocks(run: Callable[[], object], *, least: int) -> list[int]:
+    """The sizes in bytes of the blocks of ``least`` bytes or more that torch's allocator gives while ``run`` runs."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        run()
+    assert seen.profiler is not None
+    assert seen.profiler.kineto_results is not None
+    events = seen.profiler.kineto_results.events()
+    return [event.nbytes() for event in events if event.name() == "[memory]" and event.nbytes() >= least]
+
+
+def python_peak(run: Callable[[], object]) -> int:
+    """The bytes of Python's and numpy's objects that ``run`` makes, at the moment when most of them exist."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,301 @@
+"""A graph makes no tensor of the size of a large one, whatever is asked of it: counted by torch's own allocator.
+
+The pieces are made small here, so that the large tensors need not be very large.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core import nonfinite, pieces, stats
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.timing import TimedGraph
+from nbgrad.saving import save
+from nbgrad.widgets import numbers
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.numbers import Holdings
+from nbgrad.widgets.text import text
+from tests.allocations import python_peak, torch_blocks
+
+SIDE = 1024
+COUNT = SIDE * SIDE
+LEAST = COUNT // 2
+"""Half of a mask, which has a byte for each number."""
+
+PIECE = 1 << 14
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((pieces, "PIECE"), (nonfinite, "PIECE"), (stats, "_TOGETHER"), (stats, "_AT_ONCE")):
+        monkeypatch.setattr(module, name, PIECE)
+    monkeypatch.setattr(numbers, "_TOGETHER", PIECE)
+    save_every_kind(small_graph())  # what is imported at the first use is not counted
+
+
+def small_graph() -> AutogradGraph:
+    w = nbgrad.tensor([[1.0, 2.0]], requires_grad=True)
+    with AutogradGraph() as graph:
+        (w * w).sum().backward()
+    return graph
+
+
+def save_every_kind(graph: AutogradGraph) -> None:
+    text(describe(graph))
+    repr(graph.history)
+
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128]
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda data: data,
+    "transposed": lambda data: data.t(),
+    "every second": lambda data: torch.stack([data, data], 2)[:, :, 1],
+    "expanded": lambda data: data[:1].expand(SIDE, SIDE),
+    "4 dimensions": lambda data: data.reshape(8, 128, 8, 128).permute(2, 0, 3, 1),
+    "conjugate": lambda data: data.conj(),
+    "negative": lambda data: torch.complex(data, data).conj().imag if data.dtype is torch.float32 else -data,
+}
+
+
+def large(dtype: torch.dtype, layout: str, what: str) -> torch.Tensor:
+    data = torch.arange(COUNT).remainder(97).reshape(SIDE, SIDE).to(dtype) / 16
+    if what == "mixed":
+        data[300, 5:9] = torch.tensor([math.nan, math.inf, -math.inf, math.nan]).to(dtype)
+    return LAYOUTS[layout](data)
+
+
+def nothing_large(run: Callable[[], object]) -> None:
+    assert torch_blocks(run, least=LEAST) == []
+
+
+KINDS = [*[(dtype, "contiguous") for dtype in DTYPES], *[(torch.float32, layout) for layout in LAYOUTS]]
+
+
+@pytest.mark.parametrize("what", ["finite", "mixed"])
+@pytest.mark.parametrize(("dtype", "layout"), KINDS, ids=str)
+def test_statistics_and_checks_are_worked_out_in_pieces(dtype: torch.dtype, layout: str, what: str) -> None:
+    data = large(dtype, layout, what)
+    nothing_large(lambda: every_question(data))
+
+
+def every_question(data: torch.Tensor) -> None:
+    """Everything that is asked of the numbers of a tensor."""
+    stats.summarise(data)
+    if data.dtype.is_floating_point or data.dtype.is_complex:
+        stats.norms({0: data})
+    nonfinite.finite(data)
+    nonfinite.summary("x", data)
+    for kind in ("nan", "inf"):
+        nonfinite.holds(kind, data)
+        nonfinite.count(kind, data)
+    nonfinite.unmeant(data)
+    numbers.shown("n0", "value", data)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "4 dimensions"])
+def test_numpy_makes_no_copy_either(layout: str) -> None:
+    data = large(torch.bfloat16, layout, "mixed")
+    assert python_peak(lambda: every_question(data)) < COUNT
+
+
+@pytest.mark.parametrize("what", ["finite", "mixed"])
+@pytest.mark.parametrize(("dtype", "layout"), KINDS, ids=str)
+def test_they_are_those_of_the_whole(dtype: torch.dtype, layout: str, what: str) -> None:
+    data = large(dtype, layout, what)
+    found = stats.summarise(data)
+    whole = (data.abs() if data.is_complex() else data).double().reshape(-1)
+    sound = whole[whole.isfinite()]
+    assert found.norm == pytest.approx(float(whole.norm()), rel=1e-12, nan_ok=True)
+    assert (found.low, found.high) == (float(sound.min()), float(sound.max()))
+    assert found.mean == pytest.approx(float(sound.mean()), rel=1e-12)
+    assert (found.nan, found.inf) == (int(whole.isnan().sum()), int(whole.isinf().sum()))
+    assert found.counts == tuple(torch.histc(sound, 20).int().tolist())
+    wide = data.to(torch.promote_types(dtype, torch.float32))
+    assert stats.read(stats.norms({0: data}))[0] == pytest.approx(float(wide.norm()), rel=1e-3, nan_ok=True)
+    assert nonfinite.finite(data) is bool(data.isfinite().all())
+    for kind, mask in (("nan", data.isnan()), ("inf", data.isinf())):
+        assert nonfinite.holds(kind, data) is bool(mask.any())
+        assert nonfinite.count(kind, data) == int(mask.sum())
+        if mask.any():
+            assert nonfinite.first(kind, data) == tuple(mask.nonzero()[0].tolist())
+    assert nonfinite.unmeant(data) is bool(data.isinf().any() and data[data.isfinite()].any())
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool], ids=str)
+def test_so_are_those_of_whole_numbers(dtype: torch.dtype) -> None:
+    data = torch.arange(COUNT).remainder(97).reshape(SIDE, SIDE).to(dtype)
+    nothing_large(lambda: every_question(data))
+    found = stats.summarise(data)
+    assert (found.low, found.high, found.nan, found.inf) == (float(data.min()), float(data.max()), 0, 0)
+    assert found.mean == pytest.approx(float(data.double().mean()), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7])
+def test_pieces_have_each_element_once_and_in_order(size: int) -> None:
+    data = torch.arange(size)
+    assert torch.cat([data[:0], *pieces.pieces(data)]).equal(data)
+    for shape in ((-1, 1), (1, -1), (1, 1, -1)):
+        assert torch.cat([data[:0], *[one.reshape(-1) for one in pieces.pieces(data.reshape(shape))]]).equal(data)
+    for wide in (data.expand(3, size), data.reshape(-1, 1).expand(size, 3), torch.arange(6 * size).reshape(3, 2, -1)):
+        for turned in (wide, wide.transpose(0, -1)):
+            found = list(pieces.pieces(turned))
+            assert all(0 < one.numel() <= PIECE for one in found)
+            assert len(found) <= 4 * turned.numel() / PIECE + 1
+            assert torch.cat([data[:0], *[one.reshape(-1) for one in found]]).equal(turned.reshape(-1))
+
+
+# A graph, with each of its options.
+
+GRAPHS: dict[str, Callable[[], AutogradGraph]] = {
+    "unwatched": lambda: AutogradGraph(watch=False, budget=1 << 14),
+    "no budget": lambda: AutogradGraph(budget=0),
+    "timed": lambda: TimedGraph(budget=0),
+    "watched": AutogradGraph,
+    "no history": lambda: AutogradGraph(history=0, budget=0),
+}
+
+
+def multiplied(w: nbgrad.Tensor, factor: nbgrad.Tensor) -> None:
+    (w * factor).sum().backward()
+
+
+def twice(w: nbgrad.Tensor, factor: nbgrad.Tensor) -> None:
+    for _ in range(2):
+        (w * factor + w).sum().backward()
+
+
+def several_results(w: nbgrad.Tensor, factor: nbgrad.Tensor) -> None:
+    first, second = (w * factor).chunk(2)
+    (first * second).sum().backward()
+
+
+def used_frozen(w: nbgrad.Tensor, factor: nbgrad.Tensor) -> None:
+    frozen = nbgrad.nn.Parameter(factor.data, requires_grad=False)
+    (frozen + 1).sum()
+    (w * 2).sum().backward()
+
+
+def changed_in_place(w: nbgrad.Tensor, factor: nbgrad.Tensor) -> None:
+    (w * factor).sum().backward()
+    w.data.mul_(2)
+    w.grad.data.mul_(0.5)
+
+
+def stepped(w: nbgrad.Tensor, factor: nbgrad.Tensor) -> None:
+    optimizer = nbgrad.optim.SGD([w], lr=0.1)
+    (w * factor).sum().backward()
+    optimizer.step()
+
+
+PROGRAMS = [multiplied, twice, several_results, used_frozen, changed_in_place, stepped]
+
+
+def inputs(dtype: torch.dtype, what: str) -> tuple[nbgrad.Tensor, nbgrad.Tensor]:
+    w = nbgrad.tensor(large(dtype, "contiguous", what), requires_grad=True)
+    return w, nbgrad.tensor(large(dtype, "contiguous", what).flip(0))
+
+
+CASES = [
+    *[(program, "no budget", torch.bfloat16, "mixed") for program in PROGRAMS],
+    *[(twice, graph, torch.float32, "finite") for graph in GRAPHS],
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "graph", "dtype", "what"), CASES, ids=lambda value: getattr(value, "__name__", str(value))
+)
+def test_a_graph_makes_no_large_tensor(
+    program: Callable[..., None], graph: str, dtype: torch.dtype, what: str, tmp_path: Path
+) -> None:
+    w, factor = inputs(dtype, what)
+    bare = torch_blocks(lambda: program(w, factor), least=LEAST)
+    w, factor = inputs(dtype, what)
+    recorded, end = GRAPHS[graph](), ExitStack()
+    end.enter_context(recorded)
+    within = torch_blocks(lambda: program(w, factor), least=LEAST)
+    assert len(within) == len(bare)
+    nothing_large(lambda: ask(recorded, tmp_path))
+    assert torch_blocks(end.close, least=LEAST) == []
+    nothing_large(lambda: ask(recorded, tmp_path))
+
+
+def ask(graph: AutogradGraph, folder: Path) -> None:
+    """Everything that a graph is asked."""
+    described = describe(graph)
+    text(described)
+    for suffix in ("txt", "json"):
+        save(graph, folder / f"graph.{suffix}")
+    repr(graph)
+    repr(graph.records)
+    for record in graph.records:
+        repr((record.value, record.gradient, record.inputs, record.name))
+    repr((list(graph.history), graph.since, graph.update, graph.frame))
+    repr((graph.unreached(), graph.unheld(), graph.spoiled(), graph.idle_step(), graph.unstepped(), graph.rate()))
+    holdings = Holdings(graph)
+    for at in range(len(graph.records)):
+        holdings.numbers(f"n{at}", "value")
+        holdings.numbers(f"n{at}", "gradient")
+
+
+def log_of(w: nbgrad.Tensor) -> None:
+    w.log()
+
+
+def squared(w: nbgrad.Tensor) -> None:
+    w.square()
+
+
+def rooted(w: nbgrad.Tensor) -> None:
+    w.abs().sqrt().sum().backward()
+
+
+def summed(w: nbgrad.Tensor) -> None:
+    w.exp().sum()
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "4 dimensions"])
+@pytest.mark.parametrize(
+    ("program", "value", "said"),
+    [
+        (log_of, -1.0, "log of a negative number: w[{at}] = -1.0"),
+        (squared, 1e25, "overflow: pow(1e+25, 2)"),
+        (rooted, 0.0, "the slope of the square root is infinite at 0"),
+        (summed, 100.0, "overflow: exp(100.0)"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_detect_anomaly_looks_at_what_is_around_a_bad_number(
+    program: Callable[..., None], value: float, said: str, layout: str
+) -> None:
+    data = LAYOUTS[layout](torch.ones(SIDE, SIDE))
+    at = tuple(size * 3 // 4 for size in data.shape)
+    data[at] = value
+    w = nbgrad.tensor(data, requires_grad=True)
+    w.name = "w"
+    assert w.data.stride() == data.stride()
+    bare = torch_blocks(lambda: program(w), least=LEAST)
+    w.grad = None
+    messages: list[str] = []
+
+    def run() -> None:
+        with nbgrad.detect_anomaly(), pytest.raises(nbgrad.AnomalyError) as caught:
+            program(w)
+        messages.append(str(caught.value))
+
+    assert len(torch_blocks(run, least=LEAST)) <= len(bare)
+    assert said.format(at=", ".join(map(str, at))) in messages[0]
+    assert nonfinite.spot("", at) in messages[0]
+
+
+def test_a_value_in_bfloat16_with_a_nan_takes_a_few_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    data = torch.ones(1 << 24, dtype=torch.bfloat16)
+    data[77] = math.nan
+    assert max(torch_blocks(lambda: stats.summarise(data), least=1)) <= 8 * pieces.PIECE
+    assert max(torch_blocks(lambda: stats.norms({0: data}), least=1)) <= 8 * pieces.PIECE
