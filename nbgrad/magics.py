@@ -57,7 +57,7 @@ class Session:
         """A cell that this cell runs, as ``%run`` or ``%%capture`` do: its end is not ours."""
         self._nested += 1
 
-    @uncollected()
+    @uncollected
     def _cell_ends(self, result: Any) -> None:
         if self._nested:
             self._nested -= 1

@@ -153,20 +153,22 @@ class Kept:
 
     def _held(self) -> dict[Any, tuple[torch.Tensor, int]]:
         """What is kept, by key, with torch's version of it then."""
-        if self._index is None:
-            self._index, lone = {}, set(self._lone)
+        index = self._index
+        if index is None:
+            index, lone = {}, set(self._lone)
             for shelf in (self._small, self._large):
                 for id, position, data, version, receiver, _ in zip(*[iter(shelf)] * 6, strict=True):
-                    self._index[_key(id, position)] = (data, version)
+                    index[_key(id, position)] = (data, version)
                     if receiver in lone:
-                        self._index[receiver] = (data, version)
-        return self._index
+                        index[receiver] = (data, version)
+            self._index = index  # now that it is whole: another thread may look, or let go of it
+        return index
 
     def _normed(self) -> dict[Any, tuple[tuple[int, ...], torch.Tensor]]:
         """The shapes and norms of those of which no more is kept, or which may be changed, by key."""
-        known = {key: (shape, norm) for key, (_, shape, norm) in self._norms.items()}
+        known = {key: (shape, norm) for key, (_, shape, norm) in self._norms.copy().items()}
         lone = set(self._lone)
-        for receiver, shape, norm in self._norms.values():
+        for receiver, shape, norm in self._norms.copy().values():
             if receiver in lone:
                 known[receiver] = (shape, norm)
         return known

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.contents import dtype_name
+from nbgrad.core.dispatch import unrecorded
+from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
 from nbgrad.core.row import Op
 from nbgrad.core.stats import Stats
 
@@ -94,9 +96,7 @@ def again(op: Op, settings: dict[str, Any], position: int = 0) -> Callable[[list
     """What gives the result of ``op`` at ``position`` among its results, of other values."""
 
     def run(values: list[Any]) -> Any:
-        devices = {value.device for value in values if isinstance(value, torch.Tensor) and value.is_cuda}
-        with torch.random.fork_rng(devices), torch.no_grad():
-            made = op.forward(*values, **settings)
+        made = drawing_from(random_state(cuda_devices(values)), unrecorded, op.forward, *values, **settings)
         return made[position] if isinstance(made, tuple) else made
 
     return run
