@@ -4,8 +4,7 @@ Of ``torch.func`` this is what works on modules; derivatives are ``nbgrad.grad``
 ``jvp``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbgrad.core.tensor import Tensor, tensor
@@ -48,8 +47,17 @@ def functional_call(
         )
     given = _together(parameter_and_buffer_dicts)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _replaced(module, _everywhere(module, given, tie_weights=tie_weights, strict=strict)):
-        return module(*args, **(kwargs or {}))
+    places = _places(module, _everywhere(module, given, tie_weights=tie_weights, strict=strict))
+    own = [(attributes, name, attributes[name]) for attributes, name, _ in places]
+    try:
+        try:
+            _put(places)
+            return module(*args, **(kwargs or {}))
+        finally:
+            _put(own)
+    except BaseException:
+        _put(own)  # an interrupt may hit the very ``finally``
+        raise
 
 
 def _together(dicts: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> dict[str, Tensor]:
@@ -86,18 +94,18 @@ def _everywhere(module: Module, given: dict[str, Tensor], *, tie_weights: bool, 
     return found
 
 
-@contextmanager
-def _replaced(module: Module, tensors: dict[str, Tensor]) -> Iterator[None]:
-    """Inside it the tensors stand in the place of the module's own."""
+_Places = list[tuple[dict[str, Any], str, Any]]
+
+
+def _places(module: Module, tensors: dict[str, Tensor]) -> _Places:
+    """Where each of the tensors is to stand: the attributes of a module, its name in there, and the tensor."""
     places = []
     for path, value in tensors.items():
         owner, _, name = path.rpartition(".")
         places.append((vars(module.get_submodule(owner)), name, value))
-    own = [(attributes, name, attributes[name]) for attributes, name, _ in places]
-    try:
-        for attributes, name, value in places:
-            attributes[name] = value
-        yield
-    finally:
-        for attributes, name, value in own:
-            attributes[name] = value
+    return places
+
+
+def _put(places: _Places) -> None:
+    for attributes, name, value in places:
+        attributes[name] = value

@@ -54,7 +54,7 @@ class Session:
         """Stop recording, since ``error`` ended the cell or for another reason."""
         self.graph.close(self.shell.user_ns, error)
 
-    @uncollected()
+    @uncollected
     def ended(self, result: ExecutionResult | None, error: BaseException | None, *, told: bool) -> None:
         """The run of the cell is over: close the graph and show it.
 
@@ -81,7 +81,7 @@ class Session:
         else:
             self.present()
 
-    @uncollected()
+    @uncollected
     def present(self) -> None:
         """Show the graph; what keeps it from that is told in a line, because nobody can catch it here."""
         try:

@@ -3,13 +3,12 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
-from types import TracebackType
 from typing import Any, TypeVar
 
 from nbgrad.core.anomaly import detect_anomaly
 from nbgrad.core.caller import tensor_variables, user_frame
 from nbgrad.core.collecting import uncollected
-from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.graph import AutogradGraph, Block
 from nbgrad.core.strict import strict_broadcast, warn_here
 from nbgrad.core.timing import TimedGraph
 from nbgrad.options import TABLE, Options, check_known
@@ -32,7 +31,7 @@ def _explaining(cls: type[T]) -> type[T]:
 
 @_explaining
 @dataclass
-class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record(view="text") as graph:
+class record(Options, Block):  # noqa: N801  # reads as a statement: with nbgrad.record(view="text") as graph:
     """Record the ops of a block in an ``AutogradGraph`` and show it at the end of the block, also when that raises.
 
     What ``%%autograd`` does with a cell, and the options are the same: ``%autograd help`` lists them. In a notebook the
@@ -57,8 +56,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
             self.name, device=self.device, watch=self.watch, budget=self.budget << 20, history=self.history
         )
 
-    def __enter__(self) -> AutogradGraph:
-        self.graph.__enter__()
+    def _begin(self) -> None:
         # Not left again: when the graph closes it brings back the state from before, and theirs lies on top of that.
         switches: list[AbstractContextManager[Any]] = []
         if self.anomaly:
@@ -67,21 +65,16 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
             switches.append(strict_broadcast())
         for switch in switches:
             switch.__enter__()
-        return self.graph
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    @uncollected  # until the reader has the picture: it would look through all of the graph
+    def _end(self, error: BaseException | None) -> None:
         from nbgrad.saving import UNSAVED, unsaved
 
-        with uncollected():  # until the reader has the picture: it would look through all of the graph
-            self.graph.close(tensor_variables(user_frame()), error)
-            try:
-                self.present()
-            except UNSAVED as problem:  # raised, it would take what the block computed, or stand for what it raised
-                warn_here(
-                    f"{unsaved(problem)}. The graph is there as before: graph.save(...) writes it to another file"
-                )
+        self.graph.close(tensor_variables(user_frame()), error)
+        try:
+            self.present()
+        except UNSAVED as problem:  # raised, it would take what the block computed, or stand for what it raised
+            warn_here(f"{unsaved(problem)}. The graph is there as before: graph.save(...) writes it to another file")
 
     def present(self) -> None:
         """Show the graph as the options say, and write its file."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from nbgrad.core.hooks import Hooks
-from nbgrad.core.modes import Switch
+from nbgrad.core.modes import Switch, restoring
 
 if TYPE_CHECKING:
     from nbgrad.core.node import Origin
@@ -95,8 +95,7 @@ class View:
                 "changed in place where ops are recorded. Make the view and the change both inside no_grad() or both "
                 "outside, or make the view of x.detach()."
             )
-        with Switch(grad_enabled=True):
-            again: Tensor = self.path().follow(self.base)
+        again = _followed(self.path(), self.base)
         self.stale = False
         _views(self.base).add(view)
         origin, hooks = again.origin, self.hooks
@@ -105,6 +104,14 @@ class View:
             origin.hooks = Hooks(view)
         self.hooks = None
         return origin
+
+
+@restoring
+def _followed(path: Path, base: "Tensor") -> "Tensor":
+    """What the steps of ``path`` make of ``base``, recorded."""
+    with Switch(grad_enabled=True):
+        made: Tensor = path.follow(base)
+    return made
 
 
 class Views:

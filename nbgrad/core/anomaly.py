@@ -16,7 +16,7 @@ from nbgrad.core.caller import Place, user_place, variable_name
 from nbgrad.core.changes import Changes
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.misuse import told_of
-from nbgrad.core.modes import Switch, current, set_state
+from nbgrad.core.modes import Setting, State, Switch, current
 from nbgrad.core.node import Leaf, Node, Origin, Output
 from nbgrad.core.observer import Observer
 from nbgrad.core.row import Op
@@ -82,12 +82,11 @@ class detect_anomaly(Switch):  # noqa: N801  # torch's name
     def _again(self) -> "detect_anomaly":
         return detect_anomaly(self._check)
 
-    def __enter__(self) -> "detect_anomaly":
-        self._changes = {"observers": (*current().observers, _Watch(self._check))}
-        return super().__enter__()
+    def _changed(self, before: State) -> State:
+        return before.replaced(observers=(*before.observers, _Watch(self._check)), outer=before)
 
 
-class set_detect_anomaly(Switch):  # noqa: N801  # torch's name
+class set_detect_anomaly(Setting):  # noqa: N801  # torch's name
     """What ``detect_anomaly`` does from this call on, until ``set_detect_anomaly(False)``; in a ``with`` only inside.
 
     Inside a ``with`` block of nbgrad's it holds until that ends, and in its thread or task alone.
@@ -100,16 +99,8 @@ class set_detect_anomaly(Switch):  # noqa: N801  # torch's name
     __slots__ = ()
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        before = current().observers
-        super().__init__(observers=before)
-        others = tuple(observer for observer in before if not isinstance(observer, _Watch))
-        set_state(current().replaced(observers=(*others, _Watch(check_nan)) if mode else others))
-
-    def __enter__(self) -> "set_detect_anomaly":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        set_state(current().replaced(**self._changes))
+        others = tuple(observer for observer in current().observers if not isinstance(observer, _Watch))
+        super().__init__(observers=(*others, _Watch(check_nan)) if mode else others)
 
 
 class _Watch(Observer):

@@ -6,8 +6,8 @@ then on the same casts run as recorded ops of their own. No list of ops is kept:
 the rule.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain
 from types import BuiltinFunctionType
@@ -16,6 +16,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from nbgrad.core.dispatch import unrecorded, without_inference
+from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
 
 any_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 """Whether autocast is on for any kind of device in this thread."""
@@ -82,25 +85,11 @@ def _kind(value: Any) -> Any:
     return value if isinstance(value, bool | str) else type(value)
 
 
-_AS_IT_IS = nullcontext()
-
-
-def switched_off() -> AbstractContextManager[None]:
-    """Rules run in the element types of the forward, also where ``backward()`` is called under autocast."""
-    return _without() if any_enabled() else _AS_IT_IS
-
-
-@contextmanager
-def _without() -> Iterator[None]:
-    with ExitStack() as stack:
-        for kind in _KINDS:
-            if torch.is_autocast_enabled(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
-        yield
-
-
 class Settings:
-    """What autocast is set to when this is made; ``restored()`` sets it again."""
+    """What autocast is set to when this is made; ``set`` sets it again, in so many calls that each set one thing.
+
+    torch's own context managers would count how many there are around each other, and an interrupt may lose count.
+    """
 
     __slots__ = ("_cache", "_modes")
 
@@ -108,41 +97,95 @@ class Settings:
         self._cache = torch.is_autocast_cache_enabled()
         self._modes = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _KINDS]
 
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Inside it autocast is what it was."""
-        with ExitStack() as stack:
-            for kind, enabled, dtype in self._modes:
-                if enabled or torch.is_autocast_enabled(kind):
-                    stack.enter_context(torch.autocast(kind, dtype, enabled, self._cache))
-            yield
+    def set(self) -> None:
+        """Make it what autocast is set to."""
+        torch.set_autocast_cache_enabled(self._cache)
+        for kind, enabled, dtype in self._modes:
+            if (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) != (enabled, dtype):
+                torch.set_autocast_dtype(kind, dtype)
+                torch.set_autocast_enabled(kind, enabled)
+        if not any_enabled():
+            torch.clear_autocast_cache()  # as at the end of the outermost of torch's own
+
+    def restored(self, run: Callable[..., Any], *args: Any) -> Any:
+        """``run(*args)``, with autocast as it was; after it autocast is as it is now."""
+        before = Settings()
+        try:
+            try:
+                self.set()
+                return run(*args)
+            finally:
+                before.set()
+        except BaseException:
+            before.set()
+            raise
+
+
+def set_back(settings: Settings | None) -> None:
+    """Make ``settings`` what autocast is set to; None stands for autocast that is off for every kind of device."""
+    if settings is not None:
+        settings.set()
+    elif any_enabled():
+        for kind in _KINDS:
+            torch.set_autocast_enabled(kind, False)
+        torch.clear_autocast_cache()
+
+
+class _Off:
+    """Autocast is off inside, and after it on for those kinds of devices for which it was."""
+
+    __slots__ = ("_on",)
+
+    def __init__(self) -> None:
+        self._on = [kind for kind in _KINDS if torch.is_autocast_enabled(kind)]
+
+    def __enter__(self) -> None:
+        for kind in self._on:
+            torch.set_autocast_enabled(kind, False)
+
+    def __exit__(self, *raised: object) -> None:
+        for kind in self._on:
+            torch.set_autocast_enabled(kind, True)
+
+
+_AS_IT_IS = nullcontext()
+
+
+def switched_off() -> AbstractContextManager[None]:
+    """Rules run in the element types of the forward, also where ``backward()`` is called under autocast.
+
+    What is inside it has to be in a function that sets autocast back if it raises: an interrupt may hit its end.
+    """
+    return _Off() if any_enabled() else _AS_IT_IS
 
 
 def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> Casts:
     """What autocast casts when ``forward`` runs: what is cast with it on, less what ``forward`` casts by itself."""
-    with_it = _casts(forward, values, settings)
-    if not with_it:
-        return ()
-    with switched_off():
-        try:
-            without = _casts(forward, values, settings)
-        except (RuntimeError, IndexError, TypeError, ValueError):  # element types that only autocast makes agree
-            without = {}
+    before = Settings()
+    try:
+        with_it = without_inference(unrecorded, _casts, forward, values, settings)
+        if not with_it:
+            return ()
+        with switched_off():
+            try:
+                without = without_inference(unrecorded, _casts, forward, values, settings)
+            except (RuntimeError, IndexError, TypeError, ValueError):  # element types that only autocast makes agree
+                without = {}
+    except BaseException:
+        before.set()
+        raise
     return tuple(sorted((place, dtype) for place, dtype in with_it.items() if without.get(place) != dtype))
 
 
 def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> dict[int, torch.dtype]:
     """The element type that each tensor input is cast to while ``forward`` runs, on copies and with no trace left."""
-    with torch.inference_mode(False), torch.no_grad():
-        # In order, for what a forward puts in order before a kernel reads it would be another tensor than the watched.
-        copies = [
-            value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
-            for value in values
-        ]
-        devices = {value.device.index for value in copies if isinstance(value, torch.Tensor) and value.is_cuda}
-        watch = _Watch(copies)
-        with torch.random.fork_rng(devices=list(devices)), watch:
-            forward(*copies, **settings)
+    # In order, for what a forward puts in order before a kernel reads it would be another tensor than the watched.
+    copies = [
+        value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
+        for value in values
+    ]
+    watch = _Watch(copies)
+    drawing_from(random_state(cuda_devices(copies)), watch.run, forward, *copies, **settings)
     return watch.found
 
 
@@ -153,6 +196,17 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's cla
         super().__init__()  # type: ignore[no-untyped-call]
         self._places = {id(one): place for place, one in enumerate(watched) if isinstance(one, torch.Tensor)}
         self.found: dict[int, torch.dtype] = {}
+
+    def run(self, forward: Callable[..., Any], *values: Any, **settings: Any) -> None:
+        """Watch ``forward(*values, **settings)``; an interrupt, too, takes the watch from torch's stack of modes."""
+        depth = torch._C._len_torch_dispatch_stack()
+        try:
+            with self:
+                forward(*values, **settings)
+        except BaseException:
+            if torch._C._len_torch_dispatch_stack() > depth:
+                self.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch's class has no types
+            raise
 
     def __torch_dispatch__(
         self, function: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -76,8 +76,8 @@ class Changes:
         Returns:
             For each how many backwards had ended when it was changed last.
         """
-        found = {memory: change[2] for memory, (_, change) in self._alone.items() if change[2]}
-        for held, change in self._several.values():
+        found = {memory: change[2] for memory, (_, change) in self._alone.copy().items() if change[2]}
+        for held, change in self._several.copy().values():
             for tensor in [tensor for one in held if (tensor := one()) is not None] if change[2] else ():
                 memory = memory_of(tensor)
                 found[memory] = max(change[2], found.get(memory, 0))
@@ -94,7 +94,7 @@ class Changes:
         alone = self._alone.get(memory)
         if alone is not None and alone[0] == data._version:
             return alone[1]
-        several = [change for held, change in self._several.values() if _holds(held, memory, data._version)]
+        several = [change for held, change in self._several.copy().values() if _holds(held, memory, data._version)]
         return max(several, key=_number, default=None)
 
 

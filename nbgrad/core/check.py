@@ -18,7 +18,7 @@ from nbgrad.core.contents import dtype_name
 from nbgrad.core.engine import reachable
 from nbgrad.core.function import FunctionPlan
 from nbgrad.core.listener import Listener
-from nbgrad.core.modes import Switch, current
+from nbgrad.core.modes import Switch, current, restoring
 from nbgrad.core.node import Node
 from nbgrad.core.observer import Observer
 from nbgrad.core.probe import Limits, Probe, Problem, floats, gradient_of
@@ -33,6 +33,7 @@ class GradcheckError(RuntimeError):
     """A gradient is wrong; the message says where, by how much, by which op's rule, and what the probable cause is."""
 
 
+@restoring
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -75,6 +76,7 @@ def gradcheck(
     return problem is None
 
 
+@restoring
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Any,

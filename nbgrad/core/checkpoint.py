@@ -6,22 +6,23 @@ runs ``fn`` again and hands each node what its twin in the second run saved.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 
 from nbgrad.core.autocast import Settings
 from nbgrad.core.base import raw_of
-from nbgrad.core.modes import Switch, current, recording
+from nbgrad.core.modes import Switch, current, recording, restoring
 from nbgrad.core.node import Deferred, Node
 from nbgrad.core.observer import Observer
+from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
 from nbgrad.core.saved import unpacking
 from nbgrad.core.tensor import Tensor
 
 R = TypeVar("R")
 
 
+@restoring
 def checkpoint(
     fn: Callable[..., R],
     *args: Any,
@@ -67,8 +68,8 @@ class Segment:
         self._state = current().replaced(walking=None)  # apart: the scope changes when the call of the module ends
         self._autocast = Settings()
         self._versions = [(tensor, tensor._version) for tensor in _tensors([args, kwargs])]
-        devices = {tensor.device for tensor, _ in self._versions if tensor.device.type == "cuda"}
-        self._random = _random_state(devices) if preserve_rng_state else None
+        devices = cuda_devices(tensor for tensor, _ in self._versions)
+        self._random = random_state(devices) if preserve_rng_state else None
         self._again: list[tuple[Any, Any]] | None = None
 
     def saved(self, node: Node, index: int) -> Any:
@@ -96,11 +97,18 @@ class Segment:
                     f"place after the forward (version {version}, now {tensor._version}), so the backward cannot run "
                     "it again. Change a clone instead, or call backward() before the change."
                 )
+        if self._random is None:
+            return self._recorded()
+        recorded: list[tuple[Any, Any]] = drawing_from(self._random, self._recorded)
+        return recorded
+
+    @restoring
+    def _recorded(self) -> list[tuple[Any, Any]]:
         collects = _Collects()
         state = self._state.replaced(observers=(collects,))
-        with Switch(**state.fields()), self._autocast.restored(), _drawing(self._random):
+        with Switch(**state.fields()):
             try:
-                self.fn(*self.args, **self.kwargs)
+                self._autocast.restored(self._call)
             except Exception as error:
                 error.add_note(
                     f"raised when a backward ran {_name(self.fn)} again, which is inside nbgrad.checkpoint; its "
@@ -108,6 +116,9 @@ class Segment:
                 )
                 raise
         return [(node.op, _taken_from(node)) for node in collects.nodes]
+
+    def _call(self) -> None:
+        self.fn(*self.args, **self.kwargs)
 
 
 class _Later(Deferred):
@@ -193,31 +204,3 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             stack += value
         elif isinstance(value, dict):
             stack += value.values()
-
-
-Random = tuple[torch.Tensor, dict[torch.device, torch.Tensor]]
-
-
-def _random_state(devices: set[torch.device]) -> Random:
-    """The state of torch's generators: the CPU's, and those of the CUDA ``devices``."""
-    return torch.get_rng_state(), {device: torch.cuda.get_rng_state(device) for device in devices}
-
-
-@contextmanager
-def _drawing(state: Random | None) -> Iterator[None]:
-    """Inside it the generators go on from ``state``; after it from where they were."""
-    if state is None:
-        yield
-        return
-    before = _random_state(set(state[1]))
-    _set_random_state(state)
-    try:
-        yield
-    finally:
-        _set_random_state(before)
-
-
-def _set_random_state(state: Random) -> None:
-    torch.set_rng_state(state[0])
-    for device, numbers in state[1].items():
-        torch.cuda.set_rng_state(numbers, device)

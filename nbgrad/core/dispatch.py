@@ -3,52 +3,110 @@
 Nobody differentiates what the rules of a backward compute on raw tensors but nbgrad itself. torch asks at every kernel
 whether its autograd is to record it, for 0.15 us, a tenth of a small kernel, even where no tensor requires grad. A
 backward does without; what is not nbgrad's own, such as a hook, is run outside of that.
+
+Ctrl-C may raise at any instruction, and what is switched off must not stay off. So nothing here is a guard whose end
+has to come in order, nor a generator, which ends when somebody lets go of it. There is one switch, of which it is known
+what it was, and it is set to that by one call. ``finally`` makes that call; where an interrupt hits the very
+``finally``, ``except`` makes it again.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from threading import local
 from typing import Any
 
 import torch
 
+_RECORDS = torch._C.DispatchKey.AutogradFunctionality
+_left_out: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_excluded
+_leave_out: Callable[[Any, bool], None] = torch._C._dispatch_tls_set_dispatch_key_excluded
+
 
 class _Around(local):
-    """What torch dispatched to around the backwards that run in this thread, the innermost last."""
+    """Whether torch's autograd was left out already around the backwards that run in this thread, innermost last."""
 
     def __init__(self) -> None:
-        self.sets: list[tuple[Any, Any]] = []
+        self.excluded: list[bool] = []
 
 
 _around = _Around()
 
 
-class BelowAutograd:
-    """A context manager: inside it kernels run without torch's autograd being asked."""
+def below_autograd(run: Callable[..., Any], *args: Any) -> Any:
+    """``run(*args)``, without torch's autograd being asked by its kernels."""
+    around, before = _around.excluded, _left_out(_RECORDS)
+    depth = len(around)
+    try:
+        try:
+            around.append(before)
+            _leave_out(_RECORDS, True)
+            return run(*args)
+        finally:
+            _leave_out(_RECORDS, before)
+            del around[depth:]
+    except BaseException:
+        _leave_out(_RECORDS, before)
+        del around[depth:]
+        raise
 
-    __slots__ = ("_guard",)
 
-    _guard: Any
+def outside(run: Callable[..., Any], *args: Any) -> Any:
+    """``run(*args)``; where a backward runs, torch is as it is around that backward: its autograd works."""
+    around = _around.excluded
+    if not around:
+        return run(*args)
+    before = _left_out(_RECORDS)
+    try:
+        try:
+            _leave_out(_RECORDS, around[-1])
+            return run(*args)
+        finally:
+            _leave_out(_RECORDS, before)
+    except BaseException:
+        _leave_out(_RECORDS, before)
+        raise
 
-    def __enter__(self) -> None:
-        _around.sets.append((torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()))
-        self._guard = torch._C._AutoDispatchBelowAutograd()
-        self._guard.__enter__()
 
-    def __exit__(self, *raised: object) -> None:
-        self._guard.__exit__(*raised)
-        _around.sets.pop()
+def unrecorded(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """``run(*args, **settings)`` while torch records no gradients."""
+    before = torch.is_grad_enabled()
+    try:
+        try:
+            torch._C._set_grad_enabled(False)
+            return run(*args, **settings)
+        finally:
+            torch._C._set_grad_enabled(before)
+    except BaseException:
+        torch._C._set_grad_enabled(before)
+        raise
 
 
-@contextmanager
-def outside() -> Iterator[None]:
-    """Inside it, where a backward runs, torch is as it is around that backward: its autograd works."""
-    if not _around.sets:
-        yield
-        return
-    with torch._C._ForceDispatchKeyGuard(*_around.sets[-1]):
-        yield
+def without_inference(run: Callable[..., Any], *args: Any) -> Any:
+    """``run(*args)`` outside of torch's inference mode."""
+    return _inferring(False, run, args, {})
+
+
+def inferring(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """``run(*args, **settings)`` in torch's inference mode."""
+    return _inferring(True, run, args, settings)
+
+
+def _inferring(on: bool, run: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    mode: Any = None
+    try:
+        try:
+            mode = torch._C._InferenceMode(on)  # from now on, until it is left, once or several times
+            return run(*args, **settings)
+        finally:
+            _leave(mode)
+    except BaseException:
+        _leave(mode)
+        raise
+
+
+def _leave(mode: Any) -> None:
+    if mode is not None:
+        mode.__exit__(None, None, None)
 
 
 def is_own(function: Callable[..., Any]) -> bool:
@@ -63,7 +121,6 @@ def foreign(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def run(*args: Any) -> Any:
-        with outside():
-            return function(*args)
+        return outside(function, *args)
 
     return run

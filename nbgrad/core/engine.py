@@ -17,7 +17,7 @@ from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.caller import user_place
 from nbgrad.core.contents import memory_of
-from nbgrad.core.dispatch import BelowAutograd, outside
+from nbgrad.core.dispatch import below_autograd, outside
 from nbgrad.core.hooks import Hooks, Table, run_accumulated, run_after, run_before
 from nbgrad.core.modes import Switch, current, restoring
 from nbgrad.core.node import Deferred, Freed, Leaf, Node, Origin, Output
@@ -145,23 +145,26 @@ class Walk:
             observer.on_backward_begin(roots)
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
+        below_autograd(self._go, roots)
+
+    def _go(self, roots: Roots) -> None:
+        """The run itself, from the roots on."""
         pending = self.pending
-        with BelowAutograd():
-            for origin, seed in roots:
-                if self.useful is None or origin in self.useful:
-                    self.seeded.add(origin)
-                    self._add(origin, seed)
-            origin = roots[0][0]
-            try:
-                while pending:
-                    origin = self._latest()
-                    self._visit(origin, pending.pop(origin))
-            except Exception as error:
-                for observer in self.observers:
-                    observer.on_backward_error(origin, error)
-                raise
-            finally:
-                self.roots = []  # a state that a hook has copied may live on, and with it the walk
+        for origin, seed in roots:
+            if self.useful is None or origin in self.useful:
+                self.seeded.add(origin)
+                self._add(origin, seed)
+        origin = roots[0][0]
+        try:
+            while pending:
+                origin = self._latest()
+                self._visit(origin, pending.pop(origin))
+        except Exception as error:
+            for observer in self.observers:
+                observer.on_backward_error(origin, error)
+            raise
+        finally:
+            self.roots = []  # a state that a hook has copied may live on, and with it the walk
 
     def _counted(self) -> tuple[int, str] | None:
         """The number that a graph gives this backward, and the name of the graph."""
@@ -207,8 +210,7 @@ class Walk:
     def _visit(self, origin: Origin, gradient: Any) -> None:
         """The gradient of ``origin`` is complete: keep it, hand it on, or run the rules."""
         if origin.hooks is not None:
-            with outside():
-                gradient = self._hooked(origin, origin.hooks, gradient)
+            gradient = outside(self._hooked, origin, origin.hooks, gradient)
         if self.observers and not isinstance(gradient, list):
             lone = origin.hooks is None and origin not in self.summed and origin not in self.seeded
             for observer in self.observers:
@@ -265,8 +267,7 @@ class Walk:
     def _hand_all(self, node: Node, gradient: Any, given: list[tuple[int, Any]], after: Table | None) -> None:
         """Give each input of ``node`` what is ``given`` for it, with the hooks that ask for all of it run before."""
         if after:
-            with outside():
-                given = list(run_after(node, after, gradient, given, create_graph=self.create_graph))
+            given = outside(run_after, node, after, gradient, given, self.create_graph)
             self._show(gradient, *[result for _, result in given])
         for position, result in given:
             self._hand_on(node, position, gradient, result)
@@ -317,7 +318,7 @@ class Walk:
         for hook in list(hooks.gradient.values()):
             gradient = hook(gradient)
         if hooks.before and isinstance(origin, Node):
-            gradient = run_before(origin, hooks.before, gradient, create_graph=self.create_graph)
+            gradient = run_before(origin, hooks.before, gradient, self.create_graph)
         if hooks.gradient or hooks.before:
             self._show(given, gradient)
         tensor = hooks.retained() if hooks.retained is not None else None
@@ -338,8 +339,7 @@ def _again(node: Node, saved: Freed | Deferred) -> Any:
     """What ``node`` had saved and let go to have it computed again; an error if a backward has freed it."""
     if isinstance(saved, Freed):
         raise advice.freed(node, saved)
-    with outside():
-        return saved.restore(node)
+    return outside(saved.restore, node)
 
 
 def _leading_to(wanted: set[Origin], order: list[Origin]) -> set[Origin]:

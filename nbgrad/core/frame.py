@@ -242,14 +242,16 @@ class Kept:
 
     def _held(self) -> dict[Any, tuple[torch.Tensor, int]]:
         """What is kept, by key, with torch's version of it then."""
-        if self._index is None:
-            self._index, lone = {}, set(self._lone)
+        index = self._index
+        if index is None:
+            index, lone = {}, set(self._lone)
             for shelf in (self._small, self._large):
                 for id, position, data, version, receiver, _ in zip(*[iter(shelf)] * 6, strict=True):
-                    self._index[_key(id, position)] = (data, version)
+                    index[_key(id, position)] = (data, version)
                     if receiver in lone:
-                        self._index[receiver] = (data, version)
-        return self._index
+                        index[receiver] = (data, version)
+            self._index = index  # now that it is whole: another thread may look, or let go of it
+        return index
 
     def keep_norms(self, tensors: dict[int, torch.Tensor]) -> None:
         """Keep the norms of the gradients of leaves: all that is left of one that is changed in place later."""

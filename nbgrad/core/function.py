@@ -10,7 +10,7 @@ import torch
 
 from nbgrad.core.contents import differentiable
 from nbgrad.core.dispatch import outside
-from nbgrad.core.modes import current, no_grad, recording
+from nbgrad.core.modes import current, no_grad, recording, restoring
 from nbgrad.core.node import Leaf, Node, Output, next_seq
 from nbgrad.core.plan import Plan, Rule
 from nbgrad.core.row import Op
@@ -108,6 +108,7 @@ class Function:
         raise NotImplementedError("a Function needs a static method backward(ctx, *grad_outputs) to be differentiated")
 
     @classmethod
+    @restoring
     def apply(cls, *args: Any) -> Any:
         """Run the forward and record it as one op.
 
@@ -146,6 +147,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a ``backward`` that cannot be differentiated: trying to is an error instead of a wrong gradient."""
 
     @wraps(backward)
+    @restoring
     def once(context: Any, *gradients: Any) -> Any:
         with no_grad():
             results = backward(context, *gradients)
@@ -242,8 +244,8 @@ class FunctionPlan(Plan):
             ]
         context._tensors = saved
         try:
-            with outside():
-                returned = self.function.backward(context, *(None if one is None else self.lift(one) for one in given))
+            lifted = [None if one is None else self.lift(one) for one in given]
+            returned = outside(self.function.backward, context, *lifted)
         finally:
             context._tensors = None
         results = list(returned) if isinstance(returned, tuple) else [returned]

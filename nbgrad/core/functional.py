@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from nbgrad.core.grad import grad
-from nbgrad.core.modes import enable_grad
+from nbgrad.core.modes import enable_grad, restoring
 from nbgrad.core.tensor import Tensor, tensor
 
 Tensors: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -150,6 +150,7 @@ def hvp(
 # What they share.
 
 
+@restoring
 def called(name: str, func: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool) -> _Run:
     """Call ``func`` on fresh tensors, so that a tensor it captured is told apart from the same one as an input."""
     many_inputs, given = as_tuple(inputs, "inputs", name)

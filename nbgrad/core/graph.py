@@ -88,13 +88,31 @@ class AutogradGraph(Queries):
         if self._before is not None:
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each block")
         self._before = state = current()
-        set_state(state.replaced(observers=(*state.observers, self.listener), device=self.device or state.device))
+        observers = (*state.observers, self.listener)
+        try:
+            set_state(state.replaced(observers=observers, device=self.device or state.device, outer=state))
+        except BaseException:
+            set_state(state)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(tensor_variables(user_frame()), error)
+        self.leave()  # before anything that Ctrl-C may interrupt
+        try:
+            self.close(tensor_variables(user_frame()), error)
+        except BaseException:
+            if not self.closed:
+                self.listener.closed = True
+                self.clear()
+            raise
+
+    def leave(self) -> None:
+        """Record no more; what was recorded is as it was until ``close``."""
+        # A notebook may close a cell's graph in another context than the cell's, where it is not active.
+        if self._before is not None and self.listener in current().observers:
+            set_state(self._before)
 
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
         """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor.
@@ -103,10 +121,8 @@ class AutogradGraph(Queries):
         """
         if self.closed:
             return
+        self.leave()
         self.listener.closed = True
-        # A notebook may close a cell's graph in another context than the cell's, where it is not active.
-        if self._before is not None and self.listener in current().observers:
-            set_state(self._before)
         try:
             self._settle(namespace or {})
         except BaseException:
@@ -117,7 +133,7 @@ class AutogradGraph(Queries):
         if self.check_cycle():
             raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
 
-    @uncollected()
+    @uncollected
     def _settle(self, namespace: dict[str, Any]) -> None:
         """Turn what was recorded into facts that hold no tensor."""
         self.name_variables(dict(namespace))  # a copy: threads may go on
@@ -279,8 +295,7 @@ class AutogradGraph(Queries):
 
     def _make_paths(self) -> Paths:
         heard, changed = self.listener, self.listener.changes.memories()
-        made = (heard.ops, heard.outer, heard.constants)
-        return Paths.of(*made, heard.uses, changed, heard.backwards, heard.history, heard.before_last)
+        return Paths.of(*heard.there()[:3], heard.uses, changed, heard.backwards, heard.history, heard.before_last)
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)
@@ -288,7 +303,7 @@ class AutogradGraph(Queries):
 
     # From facts to what is shown.
 
-    @uncollected()
+    @uncollected
     def _shown(self, roots: tuple[int, ...] | None = None) -> list[Record]:
         """What the last backward ran through, or what exists if there was none; a tensor before its first use.
 
@@ -298,3 +313,35 @@ class AutogradGraph(Queries):
             fact.record(id, self._notes) if isinstance(fact, Ran) else fact.placed(scope)
             for id, fact, scope in self.listener.passed(roots)
         ]
+
+
+class Block:
+    """A ``with`` block that records in ``graph``, and what it does before and after.
+
+    It is here to be compiled: Ctrl-C may hit the first instruction of a function of Python's that is to leave a block.
+    """
+
+    graph: AutogradGraph
+
+    def __enter__(self) -> AutogradGraph:
+        before = current()
+        try:
+            self.graph.__enter__()
+            self._begin()
+        except BaseException:
+            set_state(before)
+            raise
+        return self.graph
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.graph.leave()
+        self._end(error)
+
+    def _begin(self) -> None:
+        """Switch on what is to be on besides; when the graph closes it brings back the state from before."""
+
+    def _end(self, error: BaseException | None) -> None:
+        """Close the graph, since ``error`` ended the block or for another reason."""
+        raise NotImplementedError

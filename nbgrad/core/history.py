@@ -284,8 +284,8 @@ class HistoryRecorder:
         if not self.limit or not number:
             return History()
         last = _settled(number, roots, records)
-        earlier = self._kept
-        if earlier[-1].number == number and earlier[-1].looks == last.looks:
+        earlier = self._kept.copy()  # another thread may run the next backward
+        if earlier and earlier[-1].number == number and earlier[-1].looks == last.looks:
             last = earlier[-1]._replace(names=last.names, weights=last.weights)
         earlier = [kept for kept in earlier if kept.number < number]
         return History([kept.frame(last) for kept in (*earlier, last)])

@@ -1,7 +1,7 @@
 """Hooks: functions of the user's that see, and may replace, a gradient on its way."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -44,7 +44,7 @@ def add(table: Table, hook: Callable[..., Any]) -> RemovableHandle:
     return handle
 
 
-def run_before(node: "Node", table: Table, gradient: Any, *, create_graph: bool) -> Any:
+def run_before(node: "Node", table: Table, gradient: Any, create_graph: bool) -> Any:
     """The gradients of a node's outputs after its prehooks."""
     several = isinstance(gradient, list)
     given = gradient if several else [gradient]
@@ -54,15 +54,15 @@ def run_before(node: "Node", table: Table, gradient: Any, *, create_graph: bool)
 
 
 def run_after(
-    node: "Node", table: Table, gradient: Any, given: list[tuple[int, Any]], *, create_graph: bool
-) -> Iterator[tuple[int, Any]]:
+    node: "Node", table: Table, gradient: Any, given: list[tuple[int, Any]], create_graph: bool
+) -> list[tuple[int, Any]]:
     """The gradients of a node's inputs, by position, after its hooks."""
     outputs = _lifted(node, gradient if isinstance(gradient, list) else [gradient])
     found = dict(given)
     results = [found.get(position) for position in range(len(node.edges))]
     for hook in list(table.values()):
         results = _replaced(node, "hook", hook(_lifted(node, results), outputs), results, create_graph=create_graph)
-    return ((position, one) for position, one in enumerate(results) if one is not None and node.edges[position])
+    return [(position, one) for position, one in enumerate(results) if one is not None and node.edges[position]]
 
 
 def run_accumulated(table: Table, tensor: Any) -> None:

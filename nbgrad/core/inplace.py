@@ -1,9 +1,8 @@
 """Ops that write into their first input: the same rules as the row they belong to, and a new origin for the tensor."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,9 +10,10 @@ import torch
 from nbgrad.core.alias import View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
 from nbgrad.core.contents import overlaps
+from nbgrad.core.dispatch import inferring
 from nbgrad.core.foreign import check_function
 from nbgrad.core.misuse import explained, told_of
-from nbgrad.core.modes import Switch, current, recording, tell_changed
+from nbgrad.core.modes import Switch, current, recording, restoring, tell_changed
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class InPlace:
             self._rebase(target, node, args)
         return target
 
+    @restoring
     def turn(self, target: Tensor, settings: dict[str, Any]) -> Tensor:
         """Make of a tensor that shares its memory the view that the row makes of it: what the others hold is as it was.
 
@@ -137,8 +138,8 @@ class InPlace:
 
     def _write(self, raw: torch.Tensor, values: list[Any], settings: dict[str, Any]) -> None:
         try:
-            with torch.inference_mode() if current().inference else nullcontext():
-                self.kernel(raw, *values[1:], **settings)
+            change = partial(inferring, self.kernel) if current().inference else self.kernel
+            change(raw, *values[1:], **settings)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise explained(self.row, error, tuple(values), values) from None
 

@@ -153,23 +153,24 @@ class Listener(Observer):
 
     def _sweep(self) -> None:
         """Drop the facts of ops whose results are gone, but for fresh ones and those that the last backward reached."""
-        notes, shown = self.notes, self._reached(self.notes.roots)
-        fresh = self.before_last if len(self.ops) < _FRESH + 4 * len(shown) else maxsize
+        notes, known = self.notes, self.ops.copy()  # other threads may ask, and record
+        shown = _reached(notes.roots, known)
+        fresh = self.before_last if len(known) < _FRESH + 4 * len(shown) else maxsize
         ops: dict[int, Ran] = {}
         used: set[Any] = set()
-        for id, ran in self.ops.items():
+        for id, ran in known.items():
             if id > fresh or id in shown or ran.thing() is not None:
                 ops[id] = ran
                 used.update(ran.sources)
         self.ops = ops
-        self.outer = {id: record for id, record in self.outer.items() if id in used}
-        self.constants = {key: value for key, value in self.constants.items() if value[1] in self.outer}
-        self.uses.behind = {id: cuts for id, cuts in self.uses.behind.items() if id in self.outer}
+        self.outer = {id: record for id, record in self.outer.copy().items() if id in used}
+        self.constants = {key: value for key, value in self.constants.copy().items() if value[1] in self.outer}
+        self.uses.behind = {id: cuts for id, cuts in self.uses.behind.copy().items() if id in self.outer}
         kept = self.ops.keys() | self.outer.keys()
         notes.values.keep(kept)
-        notes.names = {id: name for id, name in notes.names.items() if id in kept}
-        notes.deleted &= kept
-        notes.cut = {key for key in notes.cut if key[0] in kept}
+        notes.names = {id: name for id, name in notes.names.copy().items() if id in kept}
+        notes.deleted = notes.deleted & kept
+        notes.cut = {key for key in notes.cut.copy() if key[0] in kept}
         self._limit = 2 * len(self.ops) + _SWEPT
 
     def on_result(
@@ -346,28 +347,28 @@ class Listener(Observer):
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
         self.notes.name(namespace, self.outer)
 
-    def _reached(self, roots: Iterable[int]) -> set[int]:
-        """The ops that made ``roots`` and everything they were computed from."""
-        waiting = [root for root in roots if root in self.ops]
-        found, ops = set(waiting), self.ops
-        while waiting:
-            ran = ops.get(waiting.pop())
-            for source in ran.sources if ran is not None else ():
-                if source in ops and source not in found:
-                    found.add(source)
-                    waiting.append(source)
-        return found
+    def there(self) -> "tuple[dict[int, Ran], dict[int, Record], dict[Any, tuple[ref[Any], int]], tuple[int, ...]]":
+        """Copies of ``ops``, ``outer`` and ``constants``, and the roots: they fit together though a thread records on.
+
+        A copy of a dict is one step of the interpreter's. What the ops came from is copied before them and after them:
+        only what no op needs is dropped in between. Where a backward has ended in between, they are copied anew.
+        """
+        while True:
+            frame, outer, ops = self.notes.frame, self.outer.copy(), self.ops.copy()
+            if frame is self.notes.frame:
+                roots = () if frame is None else frame.roots
+                return ops, {**outer, **self.outer}, self.constants.copy(), roots
 
     def passed(self, roots: tuple[int, ...] | None = None) -> list[Passed]:
         """The facts of what is shown, or of what led to ``roots``, each with its id and the scope it is shown in."""
-        ops, outer = self.ops, self.outer
+        ops, outer, constants, last = self.there()
         if self.backwards:
-            shown = [(id, ops[id]) for id in sorted(self._reached(self.notes.roots if roots is None else roots))]
+            shown = [(id, ops[id]) for id in sorted(_reached(last if roots is None else roots, ops))]
         else:
             failed = self.failure is not None and self.failure.seq > next(reversed(ops), 0)  # nothing ran after it
-            needed = self._reached(self.failure.ids if self.failure and failed else ())
+            needed = _reached(self.failure.ids if self.failure and failed else (), ops)
             shown = [(id, ran) for id, ran in ops.items() if id in needed or ran.thing() is not None]
-        raw = {id: data for data, id in self.constants.values()}
+        raw = {id: data for data, id in constants.values()}
         seen: set[int] = set()
         passed: list[Passed] = []
         for id, ran in shown:
@@ -389,3 +390,16 @@ class Listener(Observer):
                 self.notes.names[taken.id] = name
                 return around
         return taken.scope
+
+
+def _reached(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:
+    """Those of ``ops`` that made ``roots`` and everything they were computed from."""
+    waiting = [root for root in roots if root in ops]
+    found = set(waiting)
+    while waiting:
+        ran = ops.get(waiting.pop())
+        for source in ran.sources if ran is not None else ():
+            if source in ops and source not in found:
+                found.add(source)
+                waiting.append(source)
+    return found

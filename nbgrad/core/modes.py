@@ -5,7 +5,7 @@ async tasks never see each other's graph. It is replaced as a whole, but for its
 """
 
 from collections.abc import Callable, Generator, Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from threading import get_ident
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import torch
 
+from nbgrad.core.autocast import Settings, any_enabled, set_back
 from nbgrad.core.observer import Observer
 
 if TYPE_CHECKING:
@@ -25,9 +26,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class State:
-    """Everything that is scoped. ``walking``: the backward that runs; ``thread``: the one that made the state."""
+    """Everything that is scoped.
 
-    __slots__ = ("device", "grad_enabled", "inference", "observers", "scope", "thread", "walking")
+    ``walking``: the backward that runs; ``computed``: what parametrized tensors are inside ``parametrize.cached()``, by
+    the id of their parametrizations; ``outer``: the state that the innermost block has found, and leaves again;
+    ``thread``: the one that made the state.
+    """
+
+    __slots__ = ("computed", "device", "grad_enabled", "inference", "observers", "outer", "scope", "thread", "walking")
 
     def __init__(
         self,
@@ -37,6 +43,8 @@ class State:
         scope: "Scope | None" = None,
         device: "torch.device | None" = None,
         observers: tuple[Observer, ...] = (),
+        computed: dict[int, Any] | None = None,
+        outer: "State | None" = None,
     ) -> None:
         self.grad_enabled = grad_enabled
         self.walking = walking
@@ -44,6 +52,8 @@ class State:
         self.scope = scope
         self.device = device
         self.observers = observers
+        self.computed = computed
+        self.outer = outer
         self.thread = get_ident()
 
     def __eq__(self, other: object) -> bool:
@@ -54,7 +64,7 @@ class State:
 
     def fields(self) -> dict[str, Any]:
         """All that is scoped by name."""
-        return {name: getattr(self, name) for name in State.__slots__ if name != "thread"}
+        return {name: getattr(self, name) for name in State.__slots__ if name not in ("outer", "thread")}
 
     def replaced(self, **changes: Any) -> "State":
         """A state like this one but for ``changes``."""
@@ -66,6 +76,8 @@ class State:
             get("scope", self.scope),
             get("device", self.device),
             get("observers", self.observers),
+            get("computed", self.computed),
+            get("outer", self.outer),
         )
 
 
@@ -83,6 +95,50 @@ def recording(state: State) -> bool:
     return state.grad_enabled and _torch_records()
 
 
+def _set_back(state: State, torch_records: bool) -> None:
+    """Make ``state`` the current one, and have torch record or not. Twice is once: an interrupt may come in between."""
+    torch._C._set_grad_enabled(torch_records)
+    _STATE.set(state)
+
+
+def restoring(function: F) -> F:
+    """``function``; and if it raises, everything that is switched here, torch's switches too, is what it was before.
+
+    Ctrl-C may raise anywhere, also in the code that would switch something back.
+    """
+
+    @wraps(function)
+    def restored(*args: Any, **kwargs: Any) -> Any:
+        before, records, casts = _STATE.get(), _torch_records(), Settings() if any_enabled() else None
+        try:
+            return function(*args, **kwargs)
+        except BaseException:
+            _set_back(before, records)
+            set_back(casts)
+            raise
+
+    return restored  # type: ignore[return-value]  # wraps keeps the signature, which mypy cannot see
+
+
+def unwound(before: State) -> State:
+    """The current state without the blocks that were entered since ``before`` was the current one, and not left.
+
+    In plain Python a block is left by a function, and Ctrl-C may hit its first instruction: nobody leaves the block
+    then. What was set outside of any block stays.
+    """
+    state, depth = _STATE.get(), _depth(before)
+    while _depth(state) > depth and state.outer is not None:
+        state = state.outer
+    return state
+
+
+def _depth(state: State) -> int:
+    depth = 0
+    while state.outer is not None:
+        state, depth = state.outer, depth + 1
+    return depth
+
+
 class Switch:
     """A context manager, decorator and nestable switch that changes fields of the state and restores them.
 
@@ -93,32 +149,40 @@ class Switch:
 
     def __init__(self, **changes: Any) -> None:
         self._changes = changes
-        self._entered: list[tuple[State, Token[State], bool]] = []
+        self._entered: list[tuple[State, State, bool]] = []
 
     def __enter__(self) -> Self:
-        state = self._changed(_STATE.get())
-        for_torch = bool(self._changes.get("grad_enabled")) and not _torch_records()
-        if for_torch:
-            torch._C._set_grad_enabled(True)
-        self._entered.append((state, _STATE.set(state), for_torch))
+        before, records = _STATE.get(), _torch_records()
+        state = self._changed(before)
+        for_torch = not records and bool(self._changes.get("grad_enabled"))
+        try:
+            self._entered.append((state, before, for_torch))
+            if for_torch:
+                torch._C._set_grad_enabled(True)
+            _STATE.set(state)
+        except BaseException:
+            _set_back(before, records)
+            raise
         return self
 
-    def _changed(self, state: State) -> State:
-        return state.replaced(**self._changes)
+    def _changed(self, before: State) -> State:
+        """What holds inside, if ``before`` holds outside."""
+        return before.replaced(**self._changes, outer=before)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        state, token, for_torch = self._entered.pop()
-        if for_torch:
-            torch._C._set_grad_enabled(False)
-        if _STATE.get() is state:
-            _STATE.reset(token)
-            return
-        enabled = _STATE.get().grad_enabled  # set_grad_enabled(...) may have been called inside
-        _STATE.reset(token)
-        if "grad_enabled" not in self._changes:
-            _STATE.set(_STATE.get().replaced(grad_enabled=enabled))
+        depth = len(self._entered) - 1
+        state, before, for_torch = self._entered[depth]
+        now, records = _STATE.get(), _torch_records() and not for_torch
+        if now is not state and "grad_enabled" not in self._changes and now.grad_enabled != before.grad_enabled:
+            before = before.replaced(grad_enabled=now.grad_enabled)  # set_grad_enabled(...) may have been called inside
+        try:
+            _set_back(before, records)
+            del self._entered[depth:]
+        except BaseException:
+            _set_back(before, records)
+            raise
 
     def _again(self) -> "Switch":
         return Switch(**self._changes)
@@ -144,8 +208,15 @@ def _switched(name: str, again: Callable[[], Switch], function: F) -> F:
 
     @wraps(function)
     def switched(*args: Any, **kwargs: Any) -> Any:
-        with again():
-            return function(*args, **kwargs)
+        before, records = _STATE.get(), _torch_records()
+        try:
+            with again():
+                return function(*args, **kwargs)
+        except Exception:
+            raise
+        except BaseException:  # an interrupt, which may have hit the switch at work
+            _set_back(before, records)
+            raise
 
     @wraps(function)
     def resumed(*args: Any, **kwargs: Any) -> Any:
@@ -208,7 +279,26 @@ class enable_grad(Switch):  # noqa: N801  # torch's name
         super().__init__(grad_enabled=True)
 
 
-class set_grad_enabled(Switch):  # noqa: N801  # torch's name
+class Setting(Switch):
+    """A switch that is set when it is made; as a ``with`` block it is set back at the end of that."""
+
+    __slots__ = ()
+
+    def __init__(self, **changes: Any) -> None:
+        before = _STATE.get()
+        super().__init__(**{name: getattr(before, name) for name in changes})
+        _STATE.set(before.replaced(**changes))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _STATE.set(_STATE.get().replaced(**self._changes))
+
+
+class set_grad_enabled(Setting):  # noqa: N801  # torch's name
     """Recording on or off from this call on: ``set_grad_enabled(training)``.
 
     Works as ``with set_grad_enabled(mode):`` and ``@set_grad_enabled(mode)`` too: then only inside. Called plainly it
@@ -219,17 +309,8 @@ class set_grad_enabled(Switch):  # noqa: N801  # torch's name
     __slots__ = ("mode",)
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(grad_enabled=_STATE.get().grad_enabled)
         self.mode = bool(mode)
-        _STATE.set(_STATE.get().replaced(grad_enabled=self.mode))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _STATE.set(_STATE.get().replaced(**self._changes))
+        super().__init__(grad_enabled=self.mode)
 
     def _again(self) -> Switch:
         return Switch(grad_enabled=self.mode)
@@ -292,18 +373,3 @@ def tell_read(tensor: "Tensor", what: str) -> None:
     if tensor._needs_grad:
         for observer in _STATE.get().observers:
             observer.on_read(tensor, what)
-
-
-def restoring(function: F) -> F:
-    """``function``, and whatever it raises, the state is then what it was: Ctrl-C may hit a switch at work."""
-
-    @wraps(function)
-    def restored(*args: Any, **kwargs: Any) -> Any:
-        before = _STATE.get()
-        try:
-            return function(*args, **kwargs)
-        except BaseException:
-            _STATE.set(before)
-            raise
-
-    return restored  # type: ignore[return-value]  # wraps keeps the signature, which mypy cannot see

@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from nbgrad.core.contents import dtype_name
+from nbgrad.core.dispatch import unrecorded
 from nbgrad.core.pieces import PIECE, pieces
+from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
 from nbgrad.core.row import Op
 from nbgrad.core.stats import Stats
 
@@ -103,9 +105,7 @@ def again(op: Op, settings: dict[str, Any], position: int = 0) -> Callable[[list
     """What gives the result of ``op`` at ``position`` among its results, of other values."""
 
     def run(values: list[Any]) -> Any:
-        devices = {value.device for value in values if isinstance(value, torch.Tensor) and value.is_cuda}
-        with torch.random.fork_rng(devices), torch.no_grad():
-            made = op.forward(*values, **settings)
+        made = drawing_from(random_state(cuda_devices(values)), unrecorded, op.forward, *values, **settings)
         return made[position] if isinstance(made, tuple) else made
 
     return run

@@ -51,7 +51,7 @@ class Queries:
         """Every record in an order that has sources before results."""
 
     @property
-    @uncollected()
+    @uncollected
     def rx(self) -> "rustworkx.PyDiGraph[Record, int]":
         """The graph poured into rustworkx: a ``Record`` per node, the position of the input on each edge.
 

@@ -89,7 +89,7 @@ class Notes:
             if isinstance(value, TensorBase) and not name.startswith("_"):
                 tensor = value
                 if tensor._origin is None:  # its data were replaced: it goes by another origin from now on
-                    given = [id for id, record in outer.items() if record._thing and record._thing() is value]
+                    given = [id for id, record in outer.copy().items() if record._thing and record._thing() is value]
                     names.update(dict.fromkeys(given, name))
                     continue
                 id = record_id(tensor._origin)

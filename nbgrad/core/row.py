@@ -22,6 +22,7 @@ from nbgrad.core.binding import bind, other_names, unbound
 from nbgrad.core.broadcast import Sums
 from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
+from nbgrad.core.dispatch import inferring
 from nbgrad.core.foreign import check_function
 from nbgrad.core.misuse import INFERENCE, check_foreign, check_given, explained
 from nbgrad.core.modes import current, recording
@@ -268,9 +269,8 @@ class Op:
         for observer in state.observers:
             observer.on_call(self, args)
         try:
-            if state.inference:
-                with torch.inference_mode():  # for this op alone: torch's mode is a thread's, ours is a task's
-                    result = self.forward(*values, **settings)
+            if state.inference:  # for this op alone: torch's mode is a thread's, ours is a task's
+                result = inferring(self.forward, *values, **settings)
             else:
                 result = self.forward(*values, **settings) if settings else self.kernel(*values)
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:

@@ -7,7 +7,7 @@ A module is here whatever is called with ``called``, has ``named_modules()`` and
 from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from threading import get_ident
-from typing import Any, Self
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from nbgrad.core.caller import Place, user_place
@@ -81,9 +81,8 @@ class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("e
     def _again(self) -> "scope":
         return scope(self.label)
 
-    def __enter__(self) -> Self:
-        self._changes = {"scope": Scope(self.label, current().scope)}
-        return super().__enter__()
+    def _changed(self, before: State) -> State:
+        return before.replaced(scope=Scope(self.label, before.scope), outer=before)
 
 
 def called(module: Any, state: State, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -96,14 +95,20 @@ def called(module: Any, state: State, run: Callable[..., Any], args: tuple[Any, 
     if state.thread != get_ident():
         set_state(state := state.replaced())
     outer = state.scope
-    state.scope = _entered(module, outer, run)
     try:
-        return run(*args, **kwargs)
-    finally:
+        try:
+            state.scope = _entered(module, outer, run)
+            return run(*args, **kwargs)
+        finally:
+            state.scope = outer
+            after = current()  # set_grad_enabled(...) may have been called inside
+            if after is not given:
+                set_state(given if after is state else given.replaced(grad_enabled=after.grad_enabled))
+    except BaseException as error:
         state.scope = outer
-        after = current()  # set_grad_enabled(...) may have been called inside
-        if after is not given:
-            set_state(given if after is state else given.replaced(grad_enabled=after.grad_enabled))
+        if not isinstance(error, Exception):  # an interrupt, which may have hit the lines before
+            set_state(given)
+        raise
 
 
 def _entered(module: Any, outer: Scope | None, run: Callable[..., Any]) -> ModuleScope:

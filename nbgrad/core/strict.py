@@ -9,7 +9,7 @@ import torch
 from nbgrad.core.caller import called_by_user, user_frame, variable_name
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.misuse import told_of
-from nbgrad.core.modes import Switch, current, is_grad_enabled
+from nbgrad.core.modes import State, Switch, current, is_grad_enabled
 from nbgrad.core.observer import Observer
 
 if TYPE_CHECKING:
@@ -41,9 +41,8 @@ class strict_broadcast(Switch):  # noqa: N801  # named as no_grad is
     def _again(self) -> "strict_broadcast":
         return strict_broadcast()
 
-    def __enter__(self) -> "strict_broadcast":
-        self._changes = {"observers": (*current().observers, _Strict())}
-        return super().__enter__()
+    def _changed(self, before: State) -> State:
+        return before.replaced(observers=(*before.observers, _Strict()), outer=before)
 
 
 class _Strict(Observer):

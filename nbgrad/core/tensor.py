@@ -2,8 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from copy import _reconstruct, deepcopy  # type: ignore[attr-defined]  # the way of all that is pickled
+from functools import partial
 from threading import RLock
 from typing import Any
 from weakref import ref
@@ -15,6 +15,7 @@ from nbgrad.core import advice, engine
 from nbgrad.core.alias import View, part
 from nbgrad.core.base import TensorBase, raw_of
 from nbgrad.core.contents import Contents, check_device, check_differentiable, dtype_name, owned, told
+from nbgrad.core.dispatch import inferring
 from nbgrad.core.foreign import check_asker, check_cut
 from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
@@ -182,16 +183,22 @@ class Tensor(TensorBase, Contents, TensorMethods):
         The first gradient becomes ``.grad`` without a copy if it is laid out as the data, in memory that is not
         ``taken``; with None it is copied.
         """
-        with _WRITING:
-            held = self._grad
-            if create_graph:
-                self._grad = gradient.clone() if held is None else held + gradient
-            elif held is None:
-                self._grad = Tensor(owned(gradient, self._data, taken))
-            elif held._needs_grad:
-                self._grad = Tensor(held.data + gradient)
-            else:
-                held.data.add_(gradient)
+        around = _WRITING._is_owned()  # type: ignore[attr-defined]  # what threading.Condition asks a lock
+        try:
+            with _WRITING:
+                held = self._grad
+                if create_graph:
+                    self._grad = gradient.clone() if held is None else held + gradient
+                elif held is None:
+                    self._grad = Tensor(owned(gradient, self._data, taken))
+                elif held._needs_grad:
+                    self._grad = Tensor(held.data + gradient)
+                else:
+                    held.data.add_(gradient)
+        except BaseException:
+            if not around and _WRITING._is_owned():  # type: ignore[attr-defined]  # an interrupt hit its end
+                _WRITING.release()
+            raise
 
     @property
     def retains_grad(self) -> bool:
@@ -341,8 +348,9 @@ def tensor(
         raw = source.detach().to(wanted or source.device, dtype or source.dtype, copy=source is not data)
     else:
         state = current()
-        with torch.inference_mode() if state.inference else nullcontext():
-            raw = raw_from(torch.tensor, source, dtype=dtype, device=wanted or state.device)
+        settings = {"dtype": dtype, "device": wanted or state.device}
+        make = partial(inferring, raw_from) if state.inference else raw_from
+        raw = make(torch.tensor, source, **settings)
     result = Tensor(raw)
     if isinstance(data, Tensor) and data.requires_grad:
         tell_detached(data, result, "tensor()")

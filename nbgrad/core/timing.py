@@ -38,7 +38,7 @@ class _TimedListener(Listener):
     @property
     def times(self) -> dict[int, Times]:
         """By id of the record of an op, how long it took."""
-        forward, backward = self._forward, self._backward
+        forward, backward = self._forward.copy(), self._backward.copy()
         return {
             id: Times(*(None if ns is None else ns / 1e9 for ns in (forward.get(id), backward.get(id))))
             for id in forward.keys() | backward.keys()

@@ -155,11 +155,11 @@ class Paths:
         self._reads = uses.reads()
         self._refused = uses.refused
         self._used_in = uses.scopes()
-        self._behind = dict(uses.behind)
-        self._frozen = list(uses.frozen.values())
+        self._behind = uses.behind.copy()
+        self._frozen = list(uses.frozen.copy().values())
         self._changed = changed
         self._idle_step = uses.idle
-        self._idle = {key: number for key, (held, number) in uses.idled.items() if held() is not None}
+        self._idle = {key: number for key, (held, number) in uses.idled.copy().items() if held() is not None}
         self._backwards = backwards
         self._history = history
         self._latest = latest

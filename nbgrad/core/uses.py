@@ -233,19 +233,19 @@ class Uses:
 
     def cuts(self) -> dict[int, list[Cut]]:
         """Where paths to what was used without history end, by the id of the tensor that was used; the first first."""
-        return {seq: list(found) for seq, (_, found, _) in self._cuts.items()}
+        return {seq: list(found) for seq, (_, found, _) in self._cuts.copy().items()}
 
     def reads(self) -> dict[int, tuple[str, Place]]:
         """How and where the user took the values of what an op made, first, by its id."""
-        return {seq: (what, place) for seq, (_, what, place) in self._reads.items()}
+        return {seq: (what, place) for seq, (_, what, place) in self._reads.copy().items()}
 
     def scopes(self) -> dict[int, Scope | None]:
         """The scope of that use, by the same ids."""
-        return {seq: scope for seq, (_, _, scope) in self._cuts.items()}
+        return {seq: scope for seq, (_, _, scope) in self._cuts.copy().items()}
 
     def leaves(self) -> "dict[int, ref[Any]]":
         """The leaves among what was used without history, by id."""
-        origins = [known() for known, _, _ in self._cuts.values()]
+        origins = [known() for known, _, _ in self._cuts.copy().values()]
         return {origin.seq: origin.ref for origin in origins if isinstance(origin, Leaf)}
 
 

@@ -10,9 +10,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from nbgrad.core.base import raw_of
-from nbgrad.core.modes import Switch, current, no_grad
+from nbgrad.core.modes import Switch, current, no_grad, restoring
 from nbgrad.core.node import Node
 from nbgrad.core.observer import Observer
+from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
 from nbgrad.core.scopes import ModuleScope, Scope, outwards
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.module import Module
@@ -118,8 +119,7 @@ def summary(model: Module, input: Any) -> Summary:
     on_meta = any(one.device.type == "meta" for one in _tensors([args, named]))
     copy = _copy(model, on_meta)
     if any(map(is_lazy, [*copy.parameters(), *copy.buffers()])):
-        with torch.random.fork_rng(), no_grad():
-            copy(*args, **named)  # lazy modules get their shapes
+        drawing_from(random_state(), no_grad(copy.__call__), *args, **named)  # lazy modules get their shapes
     paths = {module: path for path, module in copy.named_modules()}
     lines = {path: Line(path, type(module).__name__) for module, path in paths.items()}
     for module, path in paths.items():
@@ -128,15 +128,19 @@ def summary(model: Module, input: Any) -> Summary:
         module.register_forward_hook(_note_shapes(lines[path]))
     counter = FlopCounterMode(display=False, custom_mapping=_MORE)
     watch = _Watch(copy, counter)
-    cuda = {one.device.index for one in copy.parameters() if one.device.type == "cuda"}
-    with torch.random.fork_rng(list(cuda)), counter, Switch(grad_enabled=True, observers=(watch,)):
-        output = copy(*args, **named)
-    del output
+    cuda = cuda_devices(one.data for one in copy.parameters())
+    drawing_from(random_state(cuda), _counted, counter, watch, copy, *args, **named)
     for module, (flops, saved) in watch.costs.items():
         for path in _with_parents(paths.get(module, ""), lines):
             lines[path].flops += flops
             lines[path].saved += saved
     return Summary(list(lines.values()))
+
+
+@restoring
+def _counted(counter: Any, watch: Observer, run: Module, *args: Any, **named: Any) -> None:
+    with Switch(grad_enabled=True, observers=(watch,)), counter:
+        run(*args, **named)
 
 
 def _arguments(model: Module, input: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from nbgrad.core.modes import enable_grad, tell_changed
+from nbgrad.core.modes import enable_grad, restoring, tell_changed
 from nbgrad.optim.optimizer import Params
 from nbgrad.optim.torchs import TorchOptimizer
 
@@ -61,6 +61,7 @@ class LBFGS(TorchOptimizer):
             maximize=maximize,
         )
 
+    @restoring
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # as torch's
         """Move to where the loss is lower, or higher with ``maximize``.
 

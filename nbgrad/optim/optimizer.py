@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.base import raw_of
 from nbgrad.core.holders import LOOP
-from nbgrad.core.modes import current, enable_grad
+from nbgrad.core.modes import current, enable_grad, restoring
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import OPTIMIZERS
 from nbgrad.nn.parameter import check_several
@@ -130,6 +130,7 @@ class Optimizer(torch.optim.Optimizer):
         if grads:
             torch._foreach_zero_(grads)
 
+    @restoring
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient.
 

@@ -16,7 +16,7 @@ from torch.optim.swa_utils import (
     get_swa_multi_avg_fn,
 )
 
-from nbgrad.core.modes import no_grad, tell_changed
+from nbgrad.core.modes import no_grad, restoring, tell_changed
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from nbgrad.nn.module import Module
@@ -116,6 +116,7 @@ class AveragedModel(Module):
                 multi([average for average, _ in pairs], [value for _, value in pairs], taken)
 
 
+@restoring
 def update_bn(loader: Iterable[Any], model: Module, device: torch.device | str | None = None) -> None:
     """Measure the statistics of every batch normalization anew: those of the model were not averaged with it.
 

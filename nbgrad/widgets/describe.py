@@ -37,7 +37,7 @@ def describe(graph: AutogradGraph) -> Description:
     return written(outline(graph))
 
 
-@uncollected()
+@uncollected
 def outline(graph: AutogradGraph) -> Description:
     """The same with the details, the looks and the sums still to be written, which ``rest.written`` does.
 

@@ -62,7 +62,7 @@ def written(outline: Description) -> Description:
     return whole  # type: ignore[no-any-return]  # with its rests written it is a description
 
 
-@uncollected()
+@uncollected
 def put_away(outline: Description) -> bytes:
     """An outline in a few bytes, which hold no tensor and nothing of its graph.
 
@@ -82,7 +82,7 @@ def put_away(outline: Description) -> bytes:
     return _pickled([zlib.compress(_pickled(part), 6) for part in (bare, *shelves)])
 
 
-@uncollected()
+@uncollected
 def taken_out(data: bytes) -> Description:
     """The outline in such bytes."""
     bare, *shelves = pickle.loads(data)

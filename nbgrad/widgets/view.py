@@ -75,7 +75,7 @@ class GraphView(anywidget.AnyWidget):
         self.on_msg(self._told)
         self.comm.on_close(lambda _message: self.close())
 
-    @uncollected()
+    @uncollected
     def draw(
         self, description: Description, folding: Folding | None = None, holdings: Holdings | None = None
     ) -> Picture:
@@ -123,7 +123,7 @@ class GraphView(anywidget.AnyWidget):
             GraphView._last = None
 
     @traitlets.observe("request")
-    @uncollected()
+    @uncollected
     def _answer(self, change: Any) -> None:
         request = change["new"]
         if request.get("of") in ("value", "gradient"):
@@ -230,7 +230,7 @@ def show_text(description: Description) -> None:
     display({"text/plain": text(description)}, raw=True)
 
 
-@uncollected()
+@uncollected
 def show(
     description: Description,
     *,

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.autocast import any_enabled, cast, switched_off
+from nbgrad.core.modes import restoring
 from nbgrad.core.tensor import Tensor
 
 
@@ -30,6 +31,7 @@ def as_one(torchs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callabl
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
+        @restoring
         def casting(*args: Any, **settings: Any) -> Any:
             if not any_enabled():
                 return function(*args, **settings)

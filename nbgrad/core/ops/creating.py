@@ -1,7 +1,7 @@
 """New tensors, made by torch's own functions: leaves, which no gradient of anything else reaches."""
 
 from ast import literal_eval
-from contextlib import nullcontext
+from functools import partial
 from inspect import Parameter, Signature
 
 import torch
@@ -9,6 +9,7 @@ import torch
 from nbgrad.core.base import raw_of
 from nbgrad.core.binding import NO_OUT
 from nbgrad.core.contents import check_device
+from nbgrad.core.dispatch import inferring
 from nbgrad.core.modes import current
 from nbgrad.core.naming import PLACES
 from nbgrad.core.op import install, named
@@ -98,8 +99,8 @@ def _leaf(name, torchs, args, settings):
     settings = {key: numbers(value) if isinstance(value, Tensor) else value for key, value in settings.items()}
     if settings.get("device") is not None:
         settings["device"] = check_device(settings["device"])
-    with torch.inference_mode() if current().inference else nullcontext():
-        raw = torchs(*numbers(args), **settings)
+    make = partial(inferring, torchs) if current().inference else torchs
+    raw = make(*numbers(args), **settings)
     if raw.layout is not torch.strided:
         raise NotImplementedError(f"{name}() with layout={raw.layout}: nbgrad's tensors are dense")
     made = Tensor(raw)

@@ -3,6 +3,7 @@
 import torch
 
 from nbgrad.core.base import raw_of
+from nbgrad.core.dispatch import unrecorded
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
@@ -100,8 +101,7 @@ def _padding(padding_idx, weight):
 def _shorten(input, weight, max_norm, norm_type):
     if max_norm is not None:
         numbers, rows = (raw_of(one) for one in (input, weight))
-        with torch.no_grad():
-            torch.embedding_renorm_(rows, numbers.contiguous(), max_norm, norm_type)
+        unrecorded(torch.embedding_renorm_, rows, numbers.contiguous(), max_norm, norm_type)
 
 
 # Bags.

@@ -11,7 +11,7 @@ import torch
 
 from nbgrad.core.foreign import in_function
 from nbgrad.core.function import Function, once_differentiable
-from nbgrad.core.modes import current, enable_grad, no_grad
+from nbgrad.core.modes import current, enable_grad, no_grad, restoring
 from nbgrad.core.tensor import Tensor
 
 
@@ -57,6 +57,7 @@ def standard_gamma(input, generator=None):
     return StandardGamma.apply(input, generator)
 
 
+@restoring
 def sample_dirichlet(input, generator=None):
     """Numbers of the Dirichlet distributions with the concentrations along the last dimension."""
     if not in_function():

@@ -6,6 +6,7 @@ which costs one kernel; elsewhere it is computed without dividing.
 
 import torch
 
+from nbgrad.core.dispatch import unrecorded
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
@@ -126,8 +127,7 @@ def cumprod_backward(g, x, *, dim):
     """
     if x.is_meta:
         return torch.empty_like(x)
-    with torch.no_grad():  # torch's kernel takes a slower way where its own autograd may follow
-        return _without_graph(g, x, dim=dim)
+    return unrecorded(_without_graph, g, x, dim=dim)  # torch's kernel is slower where its own autograd may follow
 
 
 # The sum over all i of v_i times the output is the sum over i and j >= i of g_j times the running product of x with

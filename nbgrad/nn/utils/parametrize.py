@@ -1,8 +1,6 @@
 """Parameters that are computed: a module's weight becomes a function of other parameters, which are learned instead."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import new_class
 from typing import Any
@@ -10,14 +8,11 @@ from typing import Any
 from torch.nn.utils import parametrize as theirs
 
 from nbgrad.core.foreign import check_asker
-from nbgrad.core.modes import no_grad
+from nbgrad.core.modes import State, Switch, current, no_grad, restoring
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.container import ModuleDict, ModuleList
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter
-
-_known: "ContextVar[dict[int, Any] | None]" = ContextVar("nbgrad computed parameters", default=None)
-"""Inside ``cached()``, what has been computed, by the id of its parametrization."""
 
 
 class ParametrizationList(ModuleList):
@@ -29,6 +24,7 @@ class ParametrizationList(ModuleList):
         ValueError: there are no parametrizations, or they change the tensor's shape or dtype and are not ``unsafe``.
     """
 
+    @restoring
     def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False) -> None:
         if not modules:
             raise ValueError("ParametrizationList requires one or more modules.")
@@ -70,6 +66,7 @@ class ParametrizationList(ModuleList):
         names = ["original"] if self.is_tensor else [f"original{at}" for at in range(self.ntensors)]
         return [getattr(self, name) for name in names]
 
+    @restoring
     def right_inverse(self, value: Any) -> None:
         """Change the originals so that the parametrizations give ``value``.
 
@@ -82,7 +79,7 @@ class ParametrizationList(ModuleList):
             original.data.copy_(one.data)
 
     def forward(self) -> Any:
-        computed = _known.get()
+        computed = current().computed
         if computed is None and theirs._cache_enabled:  # inside torch's own cached()
             computed = theirs._cache
         if computed is not None and id(self) in computed:
@@ -124,6 +121,7 @@ def _same(who: str, what: str, old: Any, new: Any) -> None:
         raise ValueError(f"{who} may not change the {what} of a tensor, unless unsafe=True: from {old} to {new}")
 
 
+@restoring
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
@@ -176,6 +174,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     return bool(names) if tensor_name is None else tensor_name in names
 
 
+@restoring
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
     """Make ``tensor_name`` an ordinary parameter or buffer again.
 
@@ -221,14 +220,19 @@ def type_before_parametrizations(module: Module) -> type[Module]:
     return getattr(type(module), "_kind", type(module))
 
 
-@contextmanager
-def cached() -> Iterator[None]:
+class cached(Switch):  # noqa: N801  # torch's name
     """Inside, each parametrized tensor is computed once, however often it is read."""
-    before = _known.set({} if _known.get() is None else _known.get())
-    try:
-        yield
-    finally:
-        _known.reset(before)
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _again(self) -> "cached":
+        return cached()
+
+    def _changed(self, before: State) -> State:
+        return before.replaced(computed={} if before.computed is None else before.computed, outer=before)
 
 
 def _chains(module: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch.nn.functional import normalize
 
-from nbgrad.core.modes import no_grad
+from nbgrad.core.modes import no_grad, restoring
 from nbgrad.core.ops import dot, mv
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.module import Module
@@ -53,6 +53,7 @@ class _Renewed:
         """The weight from its parts."""
         raise NotImplementedError
 
+    @restoring
     def remove(self, module: Module) -> None:
         """Make the weight, as it is now, a parameter again."""
         with no_grad():
@@ -108,8 +109,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     )
     hook = WeightNorm(name, dim)
     weight = hook.begin(module)
-    with no_grad():
-        lengths, direction = hook._norm.right_inverse(weight)
+    lengths, direction = no_grad(hook._norm.right_inverse)(weight)
     module.register_parameter(f"{name}_g", Parameter(lengths.data))
     module.register_parameter(f"{name}_v", Parameter(direction.data))
     hook(module, ())

@@ -1,0 +1,368 @@
+"""KeyboardInterrupt at any instant: what runs, where it can be hit, and what is switched on before and after."""
+
+import gc
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+import nbgrad
+from nbgrad.core import dispatch, tensor as tensors
+from nbgrad.core.modes import current
+from nbgrad.core.op import op
+from nbgrad.core.samples import Sample
+from nbgrad.nn.utils import parametrize
+
+_FOLDER = nbgrad.__path__[0]
+_KINDS = ("cpu", "cuda")
+
+
+def switched() -> dict[str, Any]:
+    """All that is switched on or off in this thread and process, by name."""
+    torch.autocast_increment_nesting()
+    state, core = current(), torch._C
+    return {
+        "include": core._dispatch_tls_local_include_set().raw_repr(),
+        "exclude": core._dispatch_tls_local_exclude_set().raw_repr(),
+        "torch's gradients": torch.is_grad_enabled(),
+        "torch's forward gradients": core._is_fwd_grad_enabled(),
+        "torch's inference": torch.is_inference_mode_enabled(),
+        "autocast": [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _KINDS],
+        "autocast's cache": torch.is_autocast_cache_enabled(),
+        "autocasts around": torch.autocast_decrement_nesting(),
+        "torch's modes": (core._len_torch_dispatch_stack(), core._len_torch_function_stack()),
+        "torch's defaults": (torch.get_default_dtype(), torch.get_default_device()),
+        "attention": (
+            core._get_math_sdp_enabled(),
+            core._get_flash_sdp_enabled(),
+            core._get_mem_efficient_sdp_enabled(),
+        ),
+        "anomaly of torch": torch.is_anomaly_enabled(),
+        "state": state.fields(),
+        "scope": state.scope,
+        "walks": len(dispatch._around.excluded),
+        "writing": tensors._WRITING._is_owned(),  # type: ignore[attr-defined]  # as threading.Condition asks
+        "garbage collector": gc.isenabled(),
+        "warnings": list(warnings.filters),
+        "numpy's errors": np.geterr(),
+        "threads": threading.active_count(),
+        "tracer": sys.gettrace(),
+        "Ctrl-C": signal.getsignal(signal.SIGINT),
+    }
+
+
+def check_untouched(before: dict[str, Any], where: str) -> None:
+    """Raise AssertionError, which names them, if anything is switched otherwise than ``before``."""
+    after = switched()
+    changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    assert not changed, f"{where}: {changed}"
+    x = torch.ones(2, requires_grad=True)
+    assert (x * x).requires_grad, f"{where}: torch's autograd is off"
+
+
+class Instants:
+    """A tracer that raises KeyboardInterrupt before one of the instructions of nbgrad's own code.
+
+    Args:
+        number: before which, from 0; None never to raise, but to note them all.
+        modules: of these alone, by their files' names; None of all.
+    """
+
+    def __init__(self, number: int | None = None, modules: Collection[str] | None = None) -> None:
+        self.passed: list[tuple[CodeType, int]] = []
+        self.hit: str | None = None
+        self._notes, self._left = number is None, number or 0
+        self._modules = modules
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "opcode":
+            return self._instruction(frame)
+        if event == "call":
+            path = frame.f_code.co_filename
+            if not path.startswith(_FOLDER) or (self._modules is not None and Path(path).stem not in self._modules):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self
+
+    def _instruction(self, frame: FrameType) -> Any:
+        if self._notes:
+            self.passed.append((frame.f_code, frame.f_lasti))
+        elif self._left == 0:
+            code = frame.f_code
+            self.hit = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname} +{frame.f_lasti}"
+            raise KeyboardInterrupt
+        self._left -= 1
+        return self
+
+    def run(self, run: Callable[[], Any]) -> bool:
+        """Run it; whether it was interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            run()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+    def each(self) -> list[int]:
+        """The numbers of the instants that were noted: of each instruction the first."""
+        first: dict[tuple[CodeType, int], int] = {}
+        for number, place in enumerate(self.passed):
+            first.setdefault(place, number)
+        return sorted(first.values())
+
+
+class Alarm:
+    """Ctrl-C at a random instant: a signal after so many seconds, which Python looks for where it always does."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._armed = False
+
+    def _ring(self, *_: Any) -> None:
+        if self._armed:
+            self._armed = False
+            raise KeyboardInterrupt
+
+    def run(self, run: Callable[[], Any]) -> bool:
+        """Run it; whether it was interrupted."""
+        before = signal.signal(signal.SIGALRM, self._ring)
+        try:
+            self._armed = True
+            signal.setitimer(signal.ITIMER_REAL, self._seconds)
+            run()
+            self._armed = False
+        except KeyboardInterrupt:
+            return True
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        return False
+
+
+# What is interrupted: each makes what runs, afresh, and it returns numbers that are to be the same every time.
+
+
+class Scaled(nbgrad.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * 2 + 0 * x
+
+
+def _rule(g: Any, x: Any) -> Any:
+    return g * 3 + 0 * x
+
+
+@op(formula="3x", samples=lambda make: [Sample.of(make(3))])
+def tripled(x: Any) -> Any:
+    """Three times x."""
+    return 3 * x
+
+
+tripled.rule("x", "3g")(_rule)
+
+
+def leaf() -> Any:
+    return nbgrad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+
+def _numbers(*tensors: Any) -> list[Any]:
+    return [one.data.tolist() if isinstance(one, nbgrad.Tensor) else one for one in tensors]
+
+
+def hooks() -> Callable[[], Any]:
+    x = leaf()
+
+    def run() -> Any:
+        y = x * x
+        y.register_hook(lambda g: g * 2)
+        y.retain_grad()
+        z = tripled(Scaled.apply(y))
+        z.grad_fn.register_hook(lambda given, _: given)
+        z.grad_fn.register_prehook(lambda gradients: gradients)
+        x.register_post_accumulate_grad_hook(lambda _: None)
+        loss = z.sum()
+        x.grad = None
+        loss.backward()
+        return _numbers(x.grad, y.grad)
+
+    return run
+
+
+def twice() -> Callable[[], Any]:
+    x = leaf()
+
+    def run() -> Any:
+        y = (tripled(Scaled.apply(x)) * x).exp()
+        y.register_hook(lambda g: g * 2)
+        (g,) = nbgrad.grad(y.sum(), x, create_graph=True)
+        (h,) = nbgrad.grad(g.sum(), x)
+        return _numbers(g, h)
+
+    return run
+
+
+def inside() -> Callable[[], Any]:
+    """A backward in a hook of a backward, and in a Function's backward."""
+    x = leaf()
+
+    def hook(g: Any) -> Any:
+        w = torch.ones(3, requires_grad=True)
+        (w * w).sum().backward()
+        with nbgrad.enable_grad():
+            v = leaf()
+            v.register_hook(lambda g: g * 1)
+            (v * v).sum().backward()
+        return g * w.grad.sum().item()
+
+    def run() -> Any:
+        y = x * x
+        y.register_hook(hook)
+        (g,) = nbgrad.grad(y.sum(), x)
+        return _numbers(g)
+
+    return run
+
+
+def checkpoint() -> Callable[[], Any]:
+    x = leaf()
+
+    def inner(x: Any) -> Any:
+        return nbgrad.nn.functional.dropout(tripled(x) * x, 0.5)
+
+    def run() -> Any:
+        torch.manual_seed(0)
+        y = nbgrad.checkpoint(lambda x: nbgrad.checkpoint(inner, x).exp(), x)
+        (g,) = nbgrad.grad(y.sum(), x)
+        return _numbers(g)
+
+    return run
+
+
+def autocast() -> Callable[[], Any]:
+    x, w = nbgrad.ones(2, 3, requires_grad=True), nbgrad.ones(4, 3, requires_grad=True)
+
+    def run() -> Any:
+        nbgrad.core.autocast._known.clear()
+        with torch.autocast("cpu"):  # its end is torch's own
+            y = nbgrad.checkpoint(lambda x: nbgrad.nn.functional.linear(x, w), x).sum()
+            y.backward()
+        return _numbers(y)
+
+    return run
+
+
+def modules() -> Callable[[], Any]:
+    torch.manual_seed(0)
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 3), nbgrad.nn.ReLU(), nbgrad.nn.Linear(3, 1))
+    nbgrad.nn.utils.parametrizations.weight_norm(net[0])
+    net[0].register_full_backward_hook(lambda *_: None)
+    net[2].register_forward_hook(lambda *_: None)
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.0)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = parametrize.cached()(net)(nbgrad.ones(2, 3)).sum()
+        loss.backward()
+        return loss
+
+    def run() -> Any:
+        return _numbers(optimizer.step(closure))
+
+    return run
+
+
+def inplace() -> Callable[[], Any]:
+    x = leaf()
+
+    def run() -> Any:
+        y = x * 2
+        v = y[:2]
+        v.mul_(3)
+        v.t_()
+        w = nbgrad.inference_mode(lambda: (nbgrad.ones(3) * 2).add_(1))()
+        (g,) = nbgrad.grad(v.sum() + y.sum(), x)
+        return _numbers(g, w)
+
+    return run
+
+
+def functional() -> Callable[[], Any]:
+    x = leaf()
+    net = nbgrad.nn.Linear(3, 2)
+
+    def run() -> Any:
+        h = nbgrad.hessian(lambda x: (x**3).sum(), x)
+        y = nbgrad.func.functional_call(net, {"weight": nbgrad.ones(2, 3), "bias": nbgrad.zeros(2)}, (x,))
+        return _numbers(h, y, nbgrad.gradcheck(tripled, nbgrad.tensor([0.5], requires_grad=True)))
+
+    return run
+
+
+def anomaly() -> Callable[[], Any]:
+    x = leaf()
+
+    def run() -> Any:
+        with nbgrad.detect_anomaly(), nbgrad.strict_broadcast(), nbgrad.scope("block"):
+            y = (x * x).sum()
+            y.backward()
+        with nbgrad.no_grad(), nbgrad.detect_anomaly(), parametrize.cached():
+            try:
+                nbgrad.log(x - 1)
+            except nbgrad.AnomalyError as error:
+                return [error.op]
+        return None
+
+    return run
+
+
+def recording() -> Callable[[], Any]:
+    torch.manual_seed(0)
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 2), nbgrad.nn.ReLU())
+    optimizer = nbgrad.optim.Adam(net.parameters())
+
+    def run() -> Any:
+        with nbgrad.record(view="none", anomaly=True, time=True) as graph:
+            for _ in range(2):
+                optimizer.zero_grad()
+                (net(nbgrad.ones(4, 3)) ** 2).mean().backward()
+                optimizer.step()
+        return [len(graph.records), graph.backwards]
+
+    return run
+
+
+Make = Callable[[], Callable[[], Any]]
+
+ENGINE: dict[Make, tuple[str, ...]] = {
+    hooks: ("dispatch", "engine", "function", "hooks", "modes", "tensor"),
+    twice: ("dispatch", "engine", "grad", "modes"),
+    inside: ("dispatch", "engine", "modes"),
+    checkpoint: ("checkpoint", "dispatch", "modes", "randomness"),
+    autocast: ("autocast", "dispatch", "modes", "randomness"),
+    modules: ("calling", "optimizer", "parametrize"),
+    inplace: ("alias", "dispatch", "inplace", "modes"),
+    functional: ("check", "func", "functional", "modes"),
+}
+"""What nbgrad puts back itself: nothing may be left when it has raised. For each the modules that switch something."""
+
+BLOCKS: dict[Make, tuple[str, ...]] = {
+    anomaly: ("anomaly", "modes", "scopes", "strict"),
+    recording: ("collecting", "graph", "modes", "recording", "timing"),
+}
+"""``with`` blocks of the user's: in plain Python the end of a cell puts back what they may leave."""

@@ -1,0 +1,129 @@
+"""An open graph is asked in one thread while it records in another: every public question has an answer."""
+
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from time import monotonic
+from typing import Any
+
+import pytest
+
+import nbgrad
+from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.timing import TimedGraph
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.text import text
+
+SECONDS = 0.25
+"""How long each question is asked."""
+
+Question = Callable[[Any], Any]
+
+
+def first(graph: Any) -> Any:
+    """A record that is there whatever is recorded."""
+    return next(record for record in graph.records if record.kind == "parameter")
+
+
+QUESTIONS: dict[str, Question] = {
+    "ancestors": lambda graph: graph.ancestors(graph.records[-1]),
+    "backwards": lambda graph: graph.backwards,
+    "began_at_leaf": lambda graph: graph.began_at_leaf(),
+    "budget": lambda graph: graph.listener,
+    "check_cycle": lambda graph: graph.check_cycle(),
+    "closed": lambda graph: graph.closed,
+    "descendants": lambda graph: graph.descendants(first(graph)),
+    "failure": lambda graph: graph.failure(ValueError()),
+    "frame": lambda graph: graph.frame,
+    "history": lambda graph: (graph.history, repr(graph.history), list(graph.history)),
+    "idle_step": lambda graph: graph.idle_step(),
+    "name_variables": lambda graph: graph.name_variables({"net": 1, "w": graph.w}),
+    "nothing_ran": lambda graph: graph.nothing_ran(),
+    "path": lambda graph: graph.path(first(graph), graph.records[-1]),
+    "rate": lambda graph: graph.rate(),
+    "record": lambda graph: graph.record(graph.w),
+    "records": lambda graph: [(one, one.name, one.inputs, one.value, one.gradient) for one in graph.records],
+    "reverse_toposort": lambda graph: graph.reverse_toposort(),
+    "reverse_toposort_from": lambda graph: graph.reverse_toposort_from(graph.records[-1]),
+    "rx": lambda graph: graph.rx,
+    "since": lambda graph: graph.since,
+    "slip": lambda graph: graph.slip(),
+    "spoiled": lambda graph: graph.spoiled(),
+    "times": lambda graph: graph.times,
+    "unheld": lambda graph: graph.unheld(),
+    "unreached": lambda graph: (graph.unreached(), graph.unreached(graph.net)),
+    "unstepped": lambda graph: graph.unstepped(),
+    "update": lambda graph: graph.update,
+    "watch": lambda graph: graph.watch,
+    "delete_edge": lambda graph: graph.delete_edge(first(graph).id, next(iter(graph.descendants(first(graph))))),
+    "delete_node": lambda graph: graph.delete_node(graph.records[-1]),
+    "repr": repr,
+    "describe": describe,
+    "text": lambda graph: text(describe(graph)),
+}
+
+NO_QUESTIONS = {
+    *("clear", "close", "leave", "listener", "name", "device", "ending", "raised", "recovered", "save"),
+    *("diff",),
+}
+"""What changes the graph, and plain attributes."""
+
+
+def loop(stop: threading.Event, net: Any, frozen: Any) -> None:
+    """Training steps with everything that a graph remembers, until told to stop."""
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=1e-3)
+    while not stop.is_set():
+        optimizer.zero_grad()
+        x = nbgrad.randn(4, 3)
+        hidden = net[0](x)
+        for _ in range(20):
+            hidden = hidden + nbgrad.ones(1) * 0.1
+        with nbgrad.no_grad():
+            (frozen * hidden).sum().item()
+        hidden.detach().relu_()
+        (net[1](hidden) ** 2).mean().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_answered_while_the_graph_records_elsewhere(name: str) -> None:
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 3), nbgrad.nn.Linear(3, 1))
+    frozen = nbgrad.nn.Parameter(nbgrad.ones(3), requires_grad=False)
+    stop, errors = threading.Event(), []
+    graph: Any = TimedGraph()
+    graph.net, graph.w = net, net[0].weight
+
+    def record() -> None:
+        try:
+            loop(stop, net, frozen)
+        except BaseException as error:
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with graph:
+            thread = threading.Thread(target=copy_context().run, args=(record,))
+            thread.start()
+            while not graph.backwards and thread.is_alive():
+                pass
+            end, asked = monotonic() + SECONDS, 0
+            while monotonic() < end or asked < 3:
+                try:
+                    QUESTIONS[name](graph)
+                except (KeyError, StopIteration):  # the record has gone meanwhile, or its edge
+                    assert name in {"ancestors", "delete_edge", "delete_node", "path", "reverse_toposort_from"}
+                asked += 1
+            stop.set()
+            thread.join()
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+    assert not errors, errors
+
+
+def test_every_public_question_is_asked() -> None:
+    public = {name for name in dir(TimedGraph) if not name.startswith("_")}
+    public |= {name for name in vars(AutogradGraph()) if not name.startswith("_")}
+    assert public - NO_QUESTIONS <= set(QUESTIONS), public - NO_QUESTIONS - set(QUESTIONS)

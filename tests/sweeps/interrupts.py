@@ -1,0 +1,44 @@
+"""KeyboardInterrupt at random instants, by a signal and by a tracer: nothing that nbgrad switches is left behind."""
+
+import warnings
+from random import Random
+from time import perf_counter
+
+import nbgrad
+from nbgrad.core import modes
+from nbgrad.core.modes import current
+from tests.core.interrupting import BLOCKS, ENGINE, Alarm, Instants, check_untouched, switched
+
+CASES = 8
+
+INTERRUPTS = 50
+"""So many a case: a million are 20,000 cases."""
+
+
+def check(random: Random) -> None:
+    """Interrupt one scenario again and again, and run it to its end in between."""
+    make = random.choice([*ENGINE, *BLOCKS])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = make()
+        want = run()
+        begin = perf_counter()
+        run()
+        seconds = perf_counter() - begin
+        traced = random.random() < 0.5
+        count = 0
+        if traced:
+            notes = Instants()
+            notes.run(run)
+            count = len(notes.passed)
+        for _ in range(INTERRUPTS):
+            number = random.randrange(count) if traced else 0
+            stop = Instants(number) if traced else Alarm(random.uniform(1e-6, 1.1 * seconds))
+            before, state = switched(), current()
+            interrupted = stop.run(run)
+            if make in BLOCKS and not nbgrad.compiled():
+                modes.set_state(modes.unwound(state))  # as at the end of a cell
+            where = f"{make.__name__} at {stop.hit}" if isinstance(stop, Instants) else f"{make.__name__} by a signal"
+            check_untouched(before, where)
+            assert interrupted or not traced
+        assert run() == want, make.__name__
