@@ -230,6 +230,7 @@ _STRETCHED = (
     "tensor that it is a view of."
 )
 _UNRECORDED = (
-    "{op} changes a view in-place that was made inside no_grad(): whether its base is to have a history is unclear. "
-    "Make the view and the change both inside no_grad() or both outside."
+    "{op} changes a view in-place that was made inside no_grad(), or by "
+    "as_strided() of a view that sees less: whether its base is to have a history is unclear. Make the view and the "
+    "change both inside no_grad() or both outside, and take as_strided() of the base."
 )

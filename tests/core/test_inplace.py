@@ -833,6 +833,22 @@ def test_a_view_whose_elements_are_apart_is_changed_as_in_torch() -> None:
     agree(apart)
 
 
+def test_what_sees_more_than_the_view_it_was_made_of_is_read_but_not_changed() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        w = lib.leaf(1.0, 2.0, 3.0, 4.0)
+        y = w * 2
+        return lib.grad((y[:2].as_strided((2,), (2,)) * lib.constant(1.0, 3.0)).sum(), [w])
+
+    agree(program)
+    y = tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True) * 2
+    wide, inside = y[:2].as_strided((2,), (2,)), y[:2].as_strided((2,), (1,), 0)
+    with pytest.raises(RuntimeError, match=r"mul_.*as_strided\(\) of the base"):
+        wide.mul_(2)
+    inside.mul_(2)
+    with pytest.raises(RuntimeError, match=r"as_strided\(\)"):
+        (wide * 2).sum()
+
+
 # What is kept.
 
 
