@@ -140,11 +140,16 @@ class View:
 
 
 class Views:
-    """What a base holds: weak references to the views whose origin is up to date, and to those that are behind."""
+    """What a base holds: weak references to the views whose origin is up to date, and to those that are behind.
 
-    __slots__ = ("_behind", "_limit", "_refs")
+    Attributes:
+        cut: whether the base was cut from its history, which views of it still have.
+    """
+
+    __slots__ = ("_behind", "_limit", "_refs", "cut")
 
     def __init__(self) -> None:
+        self.cut = False
         self._refs: list[ref[Tensor]] = []
         self._behind: dict[int, ref[Tensor]] = {}
         self._limit = 16
@@ -194,6 +199,16 @@ def outdate(base: "Tensor") -> None:
             view._alias.stale = True
             view._alias.hooks = None if view._origin is None else view._origin.hooks
         view._origin, view._needs_grad = None, True
+
+
+def cut(base: "Tensor") -> None:
+    """The base is about to lose its history: views that take theirs from it do so now."""
+    views = base._alias
+    if not isinstance(views, Views):
+        return
+    for view in views.all():
+        if isinstance(view._alias, View) and view._alias.recorded and view.grad_fn is not None:
+            views.cut = True
 
 
 def part(tensor: "Tensor") -> None:

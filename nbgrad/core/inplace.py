@@ -204,6 +204,8 @@ def _check(target: Tensor, row: "Op", needs: int) -> None:
             raise RuntimeError(_leaf(name, "a view of a leaf", alias.base))
         if needs and not alias.recorded:
             raise RuntimeError(_UNRECORDED.format(op=name))
+    elif alias is not None and alias.cut and not needs:
+        raise RuntimeError(_CUT.format(op=name))
     if target._needs_grad and target.is_leaf:
         raise RuntimeError(_leaf(name, "a leaf", target))
     if target._needs_grad and not row.differentiable:
@@ -228,6 +230,11 @@ _STRETCHED = (
     "{op} changes a tensor of shape {shape} in-place, several of whose elements are one place in memory, as expand(), "
     "unfold() and as_strided() make them: what each of them is to become is unclear. Change a clone() of it, or the "
     "tensor that it is a view of."
+)
+_CUT = (
+    "{op} changes a tensor in-place that detach_() has cut from its history, which views of it still have: their "
+    "gradient would be that of the old values. Write y = y.detach().clone() instead of y.detach_(), or make the views "
+    "afterwards."
 )
 _UNRECORDED = (
     "{op} changes a view in-place that was made inside no_grad(), or by "

@@ -849,6 +849,51 @@ def test_what_sees_more_than_the_view_it_was_made_of_is_read_but_not_changed() -
         (wide * 2).sum()
 
 
+# A base that is cut from its history.
+
+
+@pytest.mark.parametrize("change", ["the view", "another view", "the base", "nothing"])
+def test_views_keep_their_history_where_their_base_is_cut_from_it(change: str) -> None:
+    """torch's keep theirs if somebody asked for it after the change, or changed them; otherwise they have none."""
+
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        y = x * 2
+        v, w = y[:1], y[1:]
+        changed = {"the view": v, "another view": w, "the base": y}.get(change)
+        if changed is not None:
+            changed.mul_(3)
+        if lib is TORCH:
+            assert v.grad_fn is not None
+            assert w.grad_fn is not None
+        y.detach_()
+        (v.sum() + w.sum() * 5).backward()
+        return x.grad, y.requires_grad
+
+    agree(program)
+
+
+def test_a_base_that_was_cut_is_not_changed_under_views_that_were_not() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    v = y[:1]
+    y.detach_()
+    with pytest.raises(RuntimeError, match=r"mul_.*detach_\(\).*y\.detach\(\)\.clone\(\)"):
+        y.mul_(3)
+    y.mul_(x)  # recorded: the view has its history from the base again
+    v.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 0.0]
+
+
+def test_a_base_without_views_that_have_a_history_is_cut_and_changed() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    y[:1].sum()
+    y.detach_().mul_(3)
+    assert not y.requires_grad
+
+
 # What is kept.
 
 
