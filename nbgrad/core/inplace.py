@@ -5,10 +5,11 @@ from contextlib import nullcontext
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 
-from nbgrad.core.alias import View, exchange, outdate, stand_in
+from nbgrad.core.alias import Path, View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
 from nbgrad.core.contents import overlaps
 from nbgrad.core.foreign import check_function
@@ -17,11 +18,36 @@ from nbgrad.core.modes import Switch, current, recording, tell_changed
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
-    from nbgrad.core.node import Node
+    from nbgrad.core.node import Node, Origin
     from nbgrad.core.plan import Plan
     from nbgrad.core.row import Op
 
 Kernel = Callable[..., Any]
+
+
+class Changed:
+    """A view that an op wrote into: from then on it takes its value from the base, whose gradient is to hold all of it.
+
+    The op's node keeps this. This keeps neither the view nor the origin of the base, which lead to that node, nor their
+    memory, which a backward is to free.
+    """
+
+    __slots__ = ("_base", "_data", "_path", "_view")
+
+    def __init__(self, view: Tensor, base: "Node", data: torch.Tensor, path: Path) -> None:
+        self._view, self._base, self._data = ref(view), ref(base), ref(data)
+        self._path = path
+
+    def origin(self, node: "Node", value: torch.Tensor) -> "Origin":
+        """The origin of the result of ``node``, saved as ``value``; the node itself where nothing else leads there."""
+        view, base, data = self._view(), self._base(), self._data()
+        if view is not None and view.requires_grad and view.shape == node.shape:
+            return view.origin
+        data = value._base if data is None else data
+        if base is None or data is None or (data.shape, data.stride()) != (base.shape, self._path.strides):
+            return node
+        seen: Tensor = self._path.follow(Tensor(data, True, base))
+        return seen.origin
 
 
 class InPlace:
@@ -154,6 +180,8 @@ class InPlace:
             made = row._record(edges, [base._data, target._data], base._data, settings, needs)
             assert made is not None
             _tell(made, (base, changed), base._data)
+            if any(slot >= len(args) for slot in node.plan.slots):  # perhaps the result
+                node.changed = Changed(target, made, base._data, settings["path"])
             target, node = base, made
         self._become(target, node, needs_grad=True)
         if target._alias is not None:

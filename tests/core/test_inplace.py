@@ -849,6 +849,49 @@ def test_what_sees_more_than_the_view_it_was_made_of_is_read_but_not_changed() -
         (wide * 2).sum()
 
 
+# What a rule has saved of a view that was changed in place is a part of its base.
+
+SAVING = ["exp_", "tanh_", "sigmoid_", "sqrt_", "reciprocal_", "rsqrt_", "tan_", "erfinv_", "expm1_", "exp2_"]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held view", "passing view"])
+@pytest.mark.parametrize("name", SAVING)
+def test_a_second_order_gradient_of_the_base_goes_through_what_was_saved_of_the_view(name: str, held: bool) -> None:
+    """In torch as long as the view lives; here always."""
+
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(0.25, 0.5)
+        y = x * x
+        y.retain_grad()
+        seen: list[Any] = []
+        kept: list[Any] = []
+        view = y[:1]
+        getattr(view, name)()
+        if not held:
+            kept.append(view if lib is TORCH else None)
+            view = y * 1
+        y.register_hook(lambda g: seen.append(plain(g).clone()))
+        (once,) = lib.grad((y * y).sum(), [x], create_graph=True)
+        again = (once * once).sum()
+        found = lib.grad(again, [y, view, x], retain_graph=True, allow_unused=True)
+        again.backward()
+        return *(one for one in found if one is not None), y.grad, x.grad, *seen
+
+    agree(program)
+
+
+def test_what_says_that_a_view_was_changed_keeps_no_memory() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    y[:1].exp_()
+    node, total = y.grad_fn, y.sum()
+    total.backward()
+    data = ref(y.data)
+    del y
+    assert data() is None
+    assert node is not None, "the graph is there, the memory is not"
+
+
 # A base that is cut from its history.
 
 
