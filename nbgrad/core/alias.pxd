@@ -9,6 +9,7 @@ cdef class View:
     cdef public bint stale
 
 cdef class Views:
+    cdef public bint cut
     cdef public dict _behind
     cdef public Py_ssize_t _limit
     cdef public list _refs

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+import torch
+
 from nbgrad.core.hooks import Hooks
 from nbgrad.core.modes import Switch, restoring
 
@@ -22,19 +24,48 @@ if TYPE_CHECKING:
 Step = tuple["Step | None", "Op | Part", dict[str, Any]]
 
 
+_BOUND = {"as_strided", "view", "view_as_complex", "view_as_real"}
+"""Ops that depend on how a tensor lies in memory, or on whether it is only marked to be read as a conjugate."""
+
+
 class Path:
-    """The ops that lead from a base to a view, with their settings; as text: ``transpose(dim0=0, dim1=1)``."""
+    """The ops that lead from a base to a view, with their settings; as text: ``transpose(dim0=0, dim1=1)``.
 
-    __slots__ = ("steps",)
+    Attributes:
+        steps: the ops and their settings.
+        dtype, strides: of the base.
+        offset: where it begins in its memory if one of the ops counts from there, otherwise None.
+        bound: whether one of the ops may not do for a tensor that lies in memory otherwise.
+    """
 
-    def __init__(self, steps: "Iterable[tuple[Op | Part, dict[str, Any]]]") -> None:
+    __slots__ = ("bound", "dtype", "offset", "steps", "strides")
+
+    def __init__(self, steps: "Iterable[tuple[Op | Part, dict[str, Any]]]", base: torch.Tensor) -> None:
         self.steps = tuple(steps)
+        self.dtype = base.dtype
+        self.strides = base.stride()
+        names = {op.name for op, _ in self.steps}
+        self.offset = base.storage_offset() if "as_strided" in names else None
+        self.bound = not names.isdisjoint(_BOUND)
 
     def follow(self, x: Any) -> Any:
         """What the ops of the path make of ``x``, a raw torch tensor or a ``Tensor``."""
         for op, settings in self.steps:
             x = op(x, **settings)
         return x
+
+    def laid(self, x: torch.Tensor) -> torch.Tensor:
+        """A copy of ``x``, of the base's shape, that lies in memory as the base does: the ops give views of it."""
+        room = torch.empty_strided(x.shape, self.strides, dtype=x.dtype, device=x.device)
+        if self.offset:
+            length = self.offset + room.untyped_storage().nbytes() // room.itemsize
+            room = torch.empty(length, dtype=x.dtype, device=x.device).as_strided(x.shape, self.strides, self.offset)
+        return room.copy_(x)
+
+    def picked(self, x: torch.Tensor) -> torch.Tensor:
+        """What the ops make of ``x``, of the base's shape: a view of it where its layout will do."""
+        alike = self.offset is None and x.stride() == self.strides and not x.is_conj() and not x.is_neg()
+        return self.follow(x if alike or not self.bound else self.laid(x))
 
     def __repr__(self) -> str:
         return ", ".join(
@@ -64,7 +95,7 @@ class View:
     Attributes:
         base: the tensor that is no view itself and whose memory this is.
         last: the last step that leads to the view.
-        recorded: whether all of the steps ran where ops are recorded.
+        recorded: whether all of the steps ran where ops are recorded, and none sees more than the one before it.
         stale: whether the base was changed in place since the origin of the view was made.
         hooks: those of the origin that it had then.
     """
@@ -85,15 +116,16 @@ class View:
         while step is not None:
             step, op, settings = step
             steps.append((op, settings))
-        return Path(reversed(steps))
+        return Path(reversed(steps), self.base._data)
 
     def origin(self, view: "Tensor") -> "Origin":
         """The origin of ``view`` after a change: the same steps, recorded again from the base as it is now."""
         if not self.recorded:
             raise RuntimeError(
-                "a view that was made inside no_grad() has no history, but its base, or another view of it, was "
-                "changed in place where ops are recorded. Make the view and the change both inside no_grad() or both "
-                "outside, or make the view of x.detach()."
+                "a view that was made inside no_grad(), or by as_strided() of a view that sees less, has no history, "
+                "but its base, or another view of it, was changed in place where ops are recorded. Make the view and "
+                "the change both inside no_grad() or both outside, or make the view of x.detach(); take as_strided() "
+                "of the base."
             )
         again = _followed(self.path(), self.base)
         self.stale = False
@@ -115,11 +147,16 @@ def _followed(path: Path, base: "Tensor") -> "Tensor":
 
 
 class Views:
-    """What a base holds: weak references to the views whose origin is up to date, and to those that are behind."""
+    """What a base holds: weak references to the views whose origin is up to date, and to those that are behind.
 
-    __slots__ = ("_behind", "_limit", "_refs")
+    Attributes:
+        cut: whether the base was cut from its history, which views of it still have.
+    """
+
+    __slots__ = ("_behind", "_limit", "_refs", "cut")
 
     def __init__(self) -> None:
+        self.cut = False
         self._refs: list[ref[Tensor]] = []
         self._behind: dict[int, ref[Tensor]] = {}
         self._limit = 16
@@ -169,6 +206,16 @@ def outdate(base: "Tensor") -> None:
             view._alias.stale = True
             view._alias.hooks = None if view._origin is None else view._origin.hooks
         view._origin, view._needs_grad = None, True
+
+
+def cut(base: "Tensor") -> None:
+    """The base is about to lose its history: views that take theirs from it do so now."""
+    views = base._alias
+    if not isinstance(views, Views):
+        return
+    for view in views.all():
+        if isinstance(view._alias, View) and view._alias.recorded and view.grad_fn is not None:
+            views.cut = True
 
 
 def part(tensor: "Tensor") -> None:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 
-from nbgrad.core.alias import View, exchange, outdate, stand_in
+from nbgrad.core.alias import Path, View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
 from nbgrad.core.contents import overlaps
 from nbgrad.core.dispatch import inferring
@@ -17,11 +18,36 @@ from nbgrad.core.modes import Switch, current, recording, restoring, tell_change
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
-    from nbgrad.core.node import Node
+    from nbgrad.core.node import Node, Origin
     from nbgrad.core.plan import Plan
     from nbgrad.core.row import Op
 
 Kernel = Callable[..., Any]
+
+
+class Changed:
+    """A view that an op wrote into: from then on it takes its value from the base, whose gradient is to hold all of it.
+
+    The op's node keeps this. This keeps neither the view nor the origin of the base, which lead to that node, nor their
+    memory, which a backward is to free.
+    """
+
+    __slots__ = ("_base", "_data", "_path", "_view")
+
+    def __init__(self, view: Tensor, base: "Node", data: torch.Tensor, path: Path) -> None:
+        self._view, self._base, self._data = ref(view), ref(base), ref(data)
+        self._path = path
+
+    def origin(self, node: "Node", value: torch.Tensor) -> "Origin":
+        """The origin of the result of ``node``, saved as ``value``; the node itself where nothing else leads there."""
+        view, base, data = self._view(), self._base(), self._data()
+        if view is not None and view.requires_grad and view.shape == node.shape:
+            return view.origin
+        data = value._base if data is None else data
+        if base is None or data is None or (data.shape, data.stride()) != (base.shape, self._path.strides):
+            return node
+        seen: Tensor = self._path.follow(Tensor(data, True, base))
+        return seen.origin
 
 
 class InPlace:
@@ -155,6 +181,8 @@ class InPlace:
             made = row._record(edges, [base._data, target._data], base._data, settings, needs)
             assert made is not None
             _tell(made, (base, changed), base._data)
+            if any(slot >= len(args) for slot in node.plan.slots):  # perhaps the result
+                node.changed = Changed(target, made, base._data, settings["path"])
             target, node = base, made
         self._become(target, node, needs_grad=True)
         if target._alias is not None:
@@ -205,6 +233,8 @@ def _check(target: Tensor, row: "Op", needs: int) -> None:
             raise RuntimeError(_leaf(name, "a view of a leaf", alias.base))
         if needs and not alias.recorded:
             raise RuntimeError(_UNRECORDED.format(op=name))
+    elif alias is not None and alias.cut and not needs:
+        raise RuntimeError(_CUT.format(op=name))
     if target._needs_grad and target.is_leaf:
         raise RuntimeError(_leaf(name, "a leaf", target))
     if target._needs_grad and not row.differentiable:
@@ -230,7 +260,13 @@ _STRETCHED = (
     "unfold() and as_strided() make them: what each of them is to become is unclear. Change a clone() of it, or the "
     "tensor that it is a view of."
 )
+_CUT = (
+    "{op} changes a tensor in-place that detach_() has cut from its history, which views of it still have: their "
+    "gradient would be that of the old values. Write y = y.detach().clone() instead of y.detach_(), or make the views "
+    "afterwards."
+)
 _UNRECORDED = (
-    "{op} changes a view in-place that was made inside no_grad(): whether its base is to have a history is unclear. "
-    "Make the view and the change both inside no_grad() or both outside."
+    "{op} changes a view in-place that was made inside no_grad(), or by "
+    "as_strided() of a view that sees less: whether its base is to have a history is unclear. Make the view and the "
+    "change both inside no_grad() or both outside, and take as_strided() of the base."
 )

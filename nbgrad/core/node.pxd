@@ -25,6 +25,7 @@ cdef class Node(Vertex):
     cdef public list edges
     cdef public Py_ssize_t outputs
     cdef public object place
+    cdef public object changed
 
 @cython.final
 cdef class Output(Vertex):

@@ -105,9 +105,10 @@ class Node(Vertex):
         device: of an output without dimensions, which mixes with tensors of any device; None where nobody has to ask.
         outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
         place: the line of the user's that ran it; only there if somebody watched.
+        changed: the view that it wrote into in place and that a rule wants to know; only there if there is one.
     """
 
-    __slots__ = ("edges", "op", "outputs", "place", "plan", "saved", "settings", "versions")
+    __slots__ = ("changed", "edges", "op", "outputs", "place", "plan", "saved", "settings", "versions")
 
     op: "Op"
     plan: "Plan"
@@ -117,6 +118,7 @@ class Node(Vertex):
     edges: "list[Origin | None]"
     outputs: int
     place: "Place"
+    changed: Any
 
     @property
     def next_functions(self) -> "tuple[tuple[Node | Leaf | None, int], ...]":

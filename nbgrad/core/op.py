@@ -118,13 +118,15 @@ def named(function: Any, name: str, signature: Signature, doc: str) -> Any:
     return function
 
 
-def install_property(name: str, function: Callable[[Any], Any]) -> None:
-    """Make ``function`` of the tensor alone an attribute of ``Tensor``, as ``x.T`` is."""
+def install_property(
+    name: str, function: Callable[[Any], Any], change: Callable[[Any, Any], None] | None = None
+) -> None:
+    """Make ``function`` of the tensor alone an attribute of ``Tensor``, as ``x.T`` is; ``change`` assigns to it."""
 
     def part(self: Tensor) -> Any:
         return function(self)
 
-    setattr(TensorMethods, name, property(part, doc=function.__doc__))
+    setattr(TensorMethods, name, property(part, change, doc=function.__doc__))
 
 
 def install_operator(operator: str, row: Op) -> None:

@@ -102,7 +102,10 @@ class Plan(Steps):
                 continue
             origin: Any = node.edges[slot] if slot < arity else None
             if slot >= arity and slot - arity in op.live:
-                origin = Output(node, op.live.index(slot - arity), value) if node.outputs else node
+                changed = getattr(node, "changed", None)
+                origin = node if changed is None else changed.origin(node, value)
+                if node.outputs:
+                    origin = Output(node, op.live.index(slot - arity), value)
             values.append(Tensor(value, requires_grad=origin is not None, origin=origin))
         return values
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core import advice, engine
-from nbgrad.core.alias import View, part
+from nbgrad.core.alias import View, cut, part
 from nbgrad.core.base import TensorBase, raw_of
 from nbgrad.core.contents import Contents, check_device, check_differentiable, dtype_name, owned, told
 from nbgrad.core.dispatch import inferring
@@ -268,9 +268,14 @@ class Tensor(TensorBase, Contents, TensorMethods):
         return detached
 
     def detach_(self) -> "Tensor":
-        """Cut this tensor itself from its history: it is now a leaf without a gradient. A view cannot, RuntimeError."""
+        """Cut this tensor itself from its history: it is now a leaf without a gradient, and its views keep theirs.
+
+        Raises:
+            RuntimeError: it is a view itself.
+        """
         if isinstance(self._alias, View):
             raise RuntimeError("detach_() on a view, whose base keeps its history: use detach(), or detach_() the base")
+        cut(self)
         tell_detached(self, self, "detach_()")
         self._origin, self._needs_grad = None, False
         return self

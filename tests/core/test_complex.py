@@ -14,6 +14,8 @@ from nbgrad.core.tensor import tensor
 from tests.core import rows
 from tests.core.programs import Library, agree, both_raise
 
+F64 = torch.float64
+
 
 def complex_samples(row: Op) -> Iterator[Sample]:
     """The row's samples with an imaginary part given to its floating point tensors, all of them or the first alone."""
@@ -144,3 +146,62 @@ def test_a_function_may_have_complex_outputs() -> None:
     (twin * (2 + 1j)).abs().sum().backward()
     assert z.grad is not None
     rows.close(z.grad.data, twin.grad, "gradient")
+
+
+# Changed in place through a view of another element type
+
+
+def _set(part: str, value: Any) -> Callable[[Any, Any], None]:
+    return lambda y, lib: setattr(y, part, value(y, lib) if callable(value) else value)
+
+
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "imag.mul_": lambda y, lib: y.imag.mul_(3),
+    "real.mul_": lambda y, lib: y.real.mul_(3),
+    "imag.add_ of the real part": lambda y, lib: y.imag.add_(y.real * 2),
+    "imag.copy_": lambda y, lib: y.imag.copy_(y.real * 2),
+    "imag[0] = number": lambda y, lib: y.imag.__setitem__(0, 0.5),
+    "imag = number": _set("imag", 0.5),
+    "real = number": _set("real", 2),
+    "real = tensor": _set("real", lambda y, lib: y.imag * 2),
+    "imag = broadcast": _set("imag", lambda y, lib: (y.real * 2).sum()),
+    "view_as_real.mul_": lambda y, lib: lib.view_as_real(y).mul_(3),
+    "view_as_real[..., 1].exp_": lambda y, lib: lib.view_as_real(y)[..., 1].exp_(),
+    "view_as_complex of view_as_real": lambda y, lib: lib.view_as_complex(lib.view_as_real(y)).mul_(2j),
+    "conj.mul_": lambda y, lib: y.conj().mul_(1 + 2j),
+    "conj.imag.mul_": lambda y, lib: y.conj().imag.mul_(3),
+    "mH.imag.sigmoid_": lambda y, lib: y.mH.imag.sigmoid_(),
+    "T.real.tanh_": lambda y, lib: y.T.real.tanh_(),
+    "flat imag": lambda y, lib: y.view(-1).imag[1:].mul_(y.real.sum()),
+    "a part of a part": lambda y, lib: y[0].real[1:].mul_(y.imag.detach().sum()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_complex_tensor_may_be_changed_in_place_through_any_view(change: Callable[[Any, Any], Any]) -> None:
+    data = torch.complex(torch.linspace(-1, 1, 6, dtype=F64), torch.linspace(0.5, 2, 6, dtype=F64)).reshape(2, 3)
+    for base in (lambda x: x * (1 + 2j), lambda x: x.conj() * 2, lambda x: (x.T * 1j).transpose(0, 1)):
+
+        def program(lib: Library, base: Any = base) -> tuple[Any, ...]:
+            x = lib.leaf(data.tolist(), dtype=data.dtype)
+            y = base(x)
+            before = y.imag
+            change(y, lib.ops)
+            total = ((y * y.conj()).real * rows.weights(data)).sum() + (before * before).sum()
+            (first,) = lib.grad(total, [x], create_graph=True)
+            (second,) = lib.grad((first * first.conj()).real.sum(), [x])
+            return y, before, first, second
+
+        agree(program)
+
+
+def test_the_real_part_of_a_real_tensor_is_assigned_as_its_own_values_and_the_imaginary_one_is_not_there() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        y = x * 2
+        y.real = x * x
+        return y, *lib.grad(y.sum(), [x])
+
+    agree(program)
+    with pytest.raises(RuntimeError, match="imag"):
+        nbgrad.tensor([1.0]).imag = 2.0

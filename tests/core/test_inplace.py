@@ -833,6 +833,110 @@ def test_a_view_whose_elements_are_apart_is_changed_as_in_torch() -> None:
     agree(apart)
 
 
+def test_what_sees_more_than_the_view_it_was_made_of_is_read_but_not_changed() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        w = lib.leaf(1.0, 2.0, 3.0, 4.0)
+        y = w * 2
+        return lib.grad((y[:2].as_strided((2,), (2,)) * lib.constant(1.0, 3.0)).sum(), [w])
+
+    agree(program)
+    y = tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True) * 2
+    wide, inside = y[:2].as_strided((2,), (2,)), y[:2].as_strided((2,), (1,), 0)
+    with pytest.raises(RuntimeError, match=r"mul_.*as_strided\(\) of the base"):
+        wide.mul_(2)
+    inside.mul_(2)
+    with pytest.raises(RuntimeError, match=r"as_strided\(\)"):
+        (wide * 2).sum()
+
+
+# What a rule has saved of a view that was changed in place is a part of its base.
+
+SAVING = ["exp_", "tanh_", "sigmoid_", "sqrt_", "reciprocal_", "rsqrt_", "tan_", "erfinv_", "expm1_", "exp2_"]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held view", "passing view"])
+@pytest.mark.parametrize("name", SAVING)
+def test_a_second_order_gradient_of_the_base_goes_through_what_was_saved_of_the_view(name: str, held: bool) -> None:
+    """In torch as long as the view lives; here always."""
+
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(0.25, 0.5)
+        y = x * x
+        y.retain_grad()
+        seen: list[Any] = []
+        kept: list[Any] = []
+        view = y[:1]
+        getattr(view, name)()
+        if not held:
+            kept.append(view if lib is TORCH else None)
+            view = y * 1
+        y.register_hook(lambda g: seen.append(plain(g).clone()))
+        (once,) = lib.grad((y * y).sum(), [x], create_graph=True)
+        again = (once * once).sum()
+        found = lib.grad(again, [y, view, x], retain_graph=True, allow_unused=True)
+        again.backward()
+        return *(one for one in found if one is not None), y.grad, x.grad, *seen
+
+    agree(program)
+
+
+def test_what_says_that_a_view_was_changed_keeps_no_memory() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    y[:1].exp_()
+    node, total = y.grad_fn, y.sum()
+    total.backward()
+    data = ref(y.data)
+    del y
+    assert data() is None
+    assert node is not None, "the graph is there, the memory is not"
+
+
+# A base that is cut from its history.
+
+
+@pytest.mark.parametrize("change", ["the view", "another view", "the base", "nothing"])
+def test_views_keep_their_history_where_their_base_is_cut_from_it(change: str) -> None:
+    """torch's keep theirs if somebody asked for it after the change, or changed them; otherwise they have none."""
+
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        y = x * 2
+        v, w = y[:1], y[1:]
+        changed = {"the view": v, "another view": w, "the base": y}.get(change)
+        if changed is not None:
+            changed.mul_(3)
+        if lib is TORCH:
+            assert v.grad_fn is not None
+            assert w.grad_fn is not None
+        y.detach_()
+        (v.sum() + w.sum() * 5).backward()
+        return x.grad, y.requires_grad
+
+    agree(program)
+
+
+def test_a_base_that_was_cut_is_not_changed_under_views_that_were_not() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    v = y[:1]
+    y.detach_()
+    with pytest.raises(RuntimeError, match=r"mul_.*detach_\(\).*y\.detach\(\)\.clone\(\)"):
+        y.mul_(3)
+    y.mul_(x)  # recorded: the view has its history from the base again
+    v.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 0.0]
+
+
+def test_a_base_without_views_that_have_a_history_is_cut_and_changed() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    y[:1].sum()
+    y.detach_().mul_(3)
+    assert not y.requires_grad
+
+
 # What is kept.
 
 

@@ -152,34 +152,39 @@ install("__setitem__", _setitem)
 
 
 def _views(make: Make):
-    def path(*steps):
-        return Path((OPS[name], settings) for name, settings in steps)
+    def sample(x, *steps):
+        path = Path(((OPS[name], settings) for name, settings in steps), x)
+        return Sample.of(x, make(*path.follow(x).shape), path=path)
 
-    row = ("getitem", {"index": 0})
-    swap = ("transpose", {"dim0": 0, "dim1": -1})
-    flat = ("reshape", {"shape": (-1,)})
+    row, part = ("getitem", {"index": 0}), ("getitem", {"index": slice(0, 1)})
+    swap, flat = ("transpose", {"dim0": 0, "dim1": -1}), ("reshape", {"shape": (-1,)})
     for shape in SHAPES:
-        yield Sample.of(make(*shape), make(*shape), path=path(swap, swap))
-        yield Sample.of(make(*shape), make(1, *shape), path=path(("unsqueeze", {"dim": 0})))
+        yield sample(make(*shape), swap, swap)
+        yield sample(make(*shape), ("unsqueeze", {"dim": 0}))
         if len(shape) > 1 and shape[0]:
-            yield Sample.of(make(*shape), make(*shape[1:]), path=path(row))
-            size = torch.empty(shape).numel()
-            yield Sample.of(make(*shape), make(size), path=path(flat))
-            yield Sample.of(make(*shape), make(size // shape[-1] if shape[-1] else 0), path=path(swap, row, flat))
+            yield sample(make(*shape), row)
+            yield sample(make(*shape), flat)
+            yield sample(make(*shape).transpose(0, -1), swap, part, ("view", {"size": (-1,)}))
+    strided = {"size": (2, 2), "stride": (2, 1), "storage_offset": 1, "geometry": ((2, 3), (1, 2), 0)}
+    yield sample(make(3, 2).T, ("as_strided", strided))
+    yield sample(torch.complex(make(2, 3), make(2, 3)), row, ("conj", {}), ("imag", {}))
+    yield sample(torch.complex(make(2, 3), make(2, 3)), ("view_as_real", {}), ("select", {"dim": 2, "index": 1}))
+    yield sample(make(2, 3, 2).transpose(0, 1), ("getitem", {"index": 1}), ("view_as_complex", {}), ("real", {}))
 
 
-def _scattered(base, view, path):
-    """The places of the view's elements as the same ops pick them from numbers, and there its values."""
-    places = path.follow(torch.arange(base.numel(), device=base.device).reshape(base.shape)).flatten()
-    values = view.reshape(-1) if isinstance(view, torch.Tensor) else base.new_full((1,), view)
-    return base.flatten().index_put((places,), values).reshape(base.shape)
+def _written(base, view, path):
+    """Torch's own change in place of a view."""
+    base = base.clone()
+    path.follow(base)[...] = view
+    return base
 
 
 @op(
     formula=r"v \text{ in its places, } x \text{ elsewhere}",
     method=False,
+    holomorphic=False,
     samples=_views,
-    reference=_scattered,
+    reference=_written,
 )
 def view_scatter(base, view, *, path):
     """The base after one of its views was changed in place: the view's values in their places, all others as before.
@@ -188,12 +193,9 @@ def view_scatter(base, view, *, path):
 
     Shapes: view as the ops of ``path`` make it from base, output as base.
     """
-    out = base.clone(memory_format=torch.contiguous_format)
-    place = path.follow(out)
-    if (place is out or place._base is out) and 0 not in place.stride():
-        place[...] = view
-        return out
-    return _scattered(base, view, path)  # on fresh memory one of the ops makes a copy, or stretches
+    out = path.laid(base)
+    path.follow(out)[...] = view
+    return out
 
 
 @view_scatter.rule("base", r"0 \text{ in the view's places, } \bar{y} \text{ elsewhere}")
@@ -203,4 +205,31 @@ def _(g, path):
 
 @view_scatter.rule("view", r"\bar{y} \text{ in the view's places}")
 def _(g, path):
-    return path.follow(g)
+    return view_scatter_backward(g, path=path)
+
+
+def _gathers(make: Make):
+    for base, _, path in ((*sample.args, sample.settings["path"]) for sample in _views(make)):
+        yield Sample.of(base, path=path)
+
+
+@op(
+    formula=r"x \text{ in the view's places}",
+    method=False,
+    holomorphic=False,
+    samples=_gathers,
+    reference=lambda x, path: path.follow(x),
+)
+def view_scatter_backward(x, *, path):
+    """The elements in the places of a view, of a tensor that need not lie in memory as the base of the view does.
+
+    It is the gradient of a view that was changed in place.
+
+    Shapes: x as the base, output as the ops of ``path`` make it from that.
+    """
+    return path.picked(x)
+
+
+@view_scatter_backward.rule("x", r"\bar{y} \text{ in the view's places, } 0 \text{ elsewhere}")
+def _(g, x_shape, path):
+    return view_scatter(torch.zeros(x_shape, dtype=path.dtype, device=g.device), g, path=path)

@@ -8,6 +8,7 @@ which the engine sees to; the rows here are not holomorphic and say it themselve
 import torch
 
 from nbgrad.core.op import install_property, op
+from nbgrad.core.ops.assignment import copy
 from nbgrad.core.ops.choosing import where
 from nbgrad.core.ops.rounding import sgn
 from nbgrad.core.samples import Make, Sample, unary
@@ -213,5 +214,13 @@ def real_part(x):
     return real(x) if x.is_complex() else x
 
 
-for _name, _part in {"real": real, "imag": imag}.items():
-    install_property(_name, _part)
+def _set_real(self, value):
+    copy.in_place(real(self), value)
+
+
+def _set_imag(self, value):
+    copy.in_place(imag(self), value)
+
+
+install_property("real", real, _set_real)
+install_property("imag", imag, _set_imag)

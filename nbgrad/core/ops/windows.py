@@ -4,12 +4,14 @@ from math import prod
 
 import torch
 
+from nbgrad.core.alias import View
 from nbgrad.core.base import raw_of
 from nbgrad.core.contents import overlaps
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.op import OPS, install, op
 from nbgrad.core.ops.shape import turned
 from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.tensor import Tensor
 
 
 def _windows(make: Make):
@@ -112,7 +114,22 @@ def as_strided(input, size, stride, storage_offset=None):
     Raises:
         NotImplementedError: several elements of the tensor itself are one place in memory, and it needs a gradient.
     """
-    return _as_strided(input, **_seen(input, size, stride, storage_offset))
+    seen = _seen(input, size, stride, storage_offset)
+    view = _as_strided(input, **seen)
+    if isinstance(view, Tensor) and isinstance(view._alias, View) and not _within(**seen):
+        view._alias.recorded = False  # a change of it, or of the base, would lose the gradient of what only it sees
+    return view
+
+
+def _within(size, stride, storage_offset, geometry):
+    """Whether a tensor so seen has no element that the one it was made of has not."""
+    lowest = min(storage_offset, geometry[2])
+    places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
+    seen, there = (
+        places.as_strided(sizes, strides, offset - lowest).reshape(-1)
+        for sizes, strides, offset in ((size, stride, storage_offset), geometry)
+    )
+    return bool(torch.isin(seen, there).all())
 
 
 def _seen(input, size, stride, storage_offset):
