@@ -224,7 +224,7 @@ class FunctionPlan(Plan):
         self.joined, self.keeps_values = True, bool(origins)
         self.saved_names = ("ctx", *(f"saved_tensors[{i}]" for i in range(len(origins))))
 
-    def unpack(self, node: Node) -> list[Any]:
+    def unpack(self, node: Node, gradient: Any) -> list[Any]:  # noqa: ARG002  # as that of any plan
         """The context, and the saved tensors with their history."""
         assert isinstance(node.saved, tuple)
         context, *saved = node.saved

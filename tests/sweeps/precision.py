@@ -58,7 +58,7 @@ def samples(name: str) -> list[Sample]:
     for sample in rows.samples(row):
         given = [arg for arg in sample.args if isinstance(arg, torch.Tensor)]
         near = all(
-            one.numel() and not one.is_complex() and bool((-100 < one).all() and (one < 100).all()) for one in given
+            one.numel() and not one.is_complex() and bool((one > -100).all() and (one < 100).all()) for one in given
         )
         if not near or not rows.differentiable(row, sample) or sample.settings.get("padding_idx", -1) >= 0:
             continue  # a row of an embedding that pads has a gradient of 0 by decree
