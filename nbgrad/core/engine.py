@@ -244,7 +244,7 @@ class Walk:
             if version is not None and saved[slot]._version != version:
                 raise advice.changed(node, slot, saved[slot])
         plan = node.plan
-        values = plan.unpack(node, saved) if self.create_graph else saved
+        values = plan.unpack(node, saved, gradient) if self.create_graph else saved
         useful, edges = self.useful, node.edges
         given = self._jointly(node, gradient, values) if plan.joined else []
         after = node.hooks.after if node.hooks is not None else None
@@ -306,7 +306,9 @@ class Walk:
         needed = tuple([edge is not None and (self.useful is None or edge in self.useful) for edge in node.edges])
         foreign = node.plan.foreign
         if foreign and not self.create_graph:
-            values = node.plan.unpack(node, values)  # the user's own code may differentiate by what it has saved
+            values = node.plan.unpack(
+                node, values, gradient
+            )  # the user's own code may differentiate by what it has saved
         results = list(enumerate(node.plan.joint(gradient, needed, *values)))
         if foreign:
             self._show(gradient, *[result for _, result in results])

@@ -226,7 +226,7 @@ class FunctionPlan(Plan):
         self.joined, self.keeps_values = True, bool(origins)
         self.saved_names = ("ctx", *(f"saved_tensors[{i}]" for i in range(len(origins))))
 
-    def unpack(self, node: Node, saved: tuple[Any, ...]) -> list[Any]:
+    def unpack(self, node: Node, saved: tuple[Any, ...], gradient: Any) -> list[Any]:  # noqa: ARG002  # as that of any plan
         """The context, and the saved tensors with their history."""
         context, *tensors = saved
         return [context, *(_restored(node, value, origin) for value, origin in zip(tensors, self.origins, strict=True))]

@@ -28,6 +28,7 @@ def op(
     sums: dict[str, Sums] | None = None,
     differentiable: bool = True,
     no_gradient: tuple[str, ...] = (),
+    flat: tuple[str, ...] = (),
     outputs: tuple[str, ...] = ("out",),
     aux: tuple[str, ...] = (),
     many: bool = False,
@@ -53,6 +54,8 @@ def op(
             gives already summed: by the shapes of the output and the input, what was summed. It is said to observers.
         differentiable: False if the op has no gradient.
         no_gradient: inputs that never get one.
+        flat: inputs that the result does not change with but for jumps, as the gradient of relu with where it is open.
+            Their gradient is zeros and not nothing, as in torch: a Hessian of such ops exists, and is 0.
         outputs: names of the outputs; the first has a gradient, unless the rules name others as ``g_NAME``.
         aux: what the forward returns after its outputs, for the rules alone.
         many: whether the forward returns a tuple of any length, as ``split`` does; each of its tensors has a gradient.
@@ -76,6 +79,8 @@ def op(
         again = held is not None and held.forward.__module__ == forward.__module__ == "__main__"
         if held is not None and not again:  # a cell of a notebook may run again and replace its own row, no other
             raise ValueError(f"the op table already has a row {made.name!r}")
+        for input in flat:
+            made.rule(input, "0")(zeros_for(input))
         OPS[made.name] = made
         if method or (method is None and hasattr(torch.Tensor, made.name)):
             install(made.name, made)
@@ -90,6 +95,17 @@ def op(
         return made
 
     return decorate
+
+
+def zeros_for(input: str) -> Callable[..., Any]:
+    """The rule of an input that the result is flat in."""
+
+    def zeros(g: Any, shape: tuple[int, ...]) -> Any:
+        return g.new_zeros(shape)
+
+    first, second = signature(zeros).parameters.values()
+    zeros.__signature__ = Signature([first, second.replace(name=f"{input}_shape")])  # type: ignore[attr-defined]
+    return zeros
 
 
 def install(name: str, function: Callable[..., Any]) -> None:

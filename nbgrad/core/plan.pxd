@@ -4,6 +4,7 @@ from nbgrad.core.node cimport Steps
 
 cdef class Plan(Steps):
     cdef public tuple facts
+    cdef public dict paths
     cdef public Py_ssize_t results
     cdef public tuple saved_names
     cdef public tuple settings

@@ -7,7 +7,7 @@ import torch
 
 from nbgrad.core.direct import direct_rule
 from nbgrad.core.dispatch import foreign
-from nbgrad.core.node import Node, Output, Steps
+from nbgrad.core.node import Node, Origin, Output, Steps
 from nbgrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ class Plan(Steps):
             look at the run.
         unversioned: for each value in ``usual`` a None, as ``Node.versions`` has it for what is no tensor.
         slots: where in inputs, results, settings and facts, one after the other, each saved value is found.
+        paths: by the slot of a saved value that stands for the path to an input, the position of that.
     """
 
-    __slots__ = ("facts", "results", "saved_names", "settings", "slots", "unversioned", "usual")
+    __slots__ = ("facts", "paths", "results", "saved_names", "settings", "slots", "unversioned", "usual")
 
     @property
     def looks(self) -> bool:
@@ -77,6 +78,11 @@ class Plan(Steps):
         self.settings = tuple(name for name in names if name in op.defaults)
         facts = [name for name in names if name not in values and name not in op.defaults]
         self.facts = tuple((inputs[name.rpartition("_")[0]], name.rpartition("_")[2]) for name in facts)
+        self.paths = {
+            slots[name]: position
+            for name, (position, what) in zip(facts, self.facts, strict=True)
+            if what == "path"  # nothing is saved of it: torch's tensors have no such attribute
+        }
         pool = _places([*op.inputs, *op.results, *self.settings, *facts])
         self.slots = tuple(pool[name] for name in names)
         plain = len(self.settings) == len(names) and not self.looks
@@ -91,8 +97,11 @@ class Plan(Steps):
         arity = len(values)
         return tuple([values[slot] if slot < arity else results[slot - arity] for slot in self.slots])
 
-    def unpack(self, node: Node, saved: tuple[Any, ...]) -> list[Any]:
-        """What ``node`` had ``saved`` as tensors with their history, for a backward that is itself recorded."""
+    def unpack(self, node: Node, saved: tuple[Any, ...], gradient: Any) -> list[Any]:
+        """What ``node`` had ``saved`` as tensors with their history, for a backward that is itself recorded.
+
+        ``gradient`` is what arrived at the node, or the list of what did at its outputs.
+        """
         op = node.op
         arity, computed = len(op.inputs), len(op.inputs) + len(op.results)
         values: list[Any] = []
@@ -107,6 +116,8 @@ class Plan(Steps):
                 if node.outputs:
                     origin = Output(node, op.live.index(slot - arity), value)
             values.append(Tensor(value, requires_grad=origin is not None, origin=origin))
+        for slot, position in self.paths.items():
+            values[slot] = _path(node.edges[position], gradient)
         return values
 
     @staticmethod
@@ -144,6 +155,15 @@ def _places(names: Sequence[str]) -> dict[str, int]:
     for place, name in enumerate(names):
         found.setdefault(name, place)
     return found
+
+
+def _path(origin: "Origin | None", gradient: Any) -> Tensor | None:
+    """A tensor that leads to ``origin``, of its shape and of one number, which nobody reads; None for a constant."""
+    if origin is None:
+        return None
+    device = next(one.device for one in (gradient if isinstance(gradient, list) else [gradient]) if one is not None)
+    data = torch.zeros((), dtype=origin.dtype, device=device).expand(origin.shape)
+    return Tensor(data, requires_grad=True, origin=origin)
 
 
 def _seen(rule: Rule, op: "Op", conjugated: bool) -> Callable[..., Any] | None:

@@ -139,7 +139,8 @@ class Op:
         After ``g`` the rule names what it needs, and the engine saves exactly that: inputs, ``out``, settings, further
         outputs of the forward, and ``NAME_shape`` or ``NAME_device`` of an input whose values it does not need. It must
         return a new tensor, a view of ``g``, or None for zero; it is written in ops that work on torch tensors
-        and on ``Tensor`` alike.
+        and on ``Tensor`` alike. ``NAME_path`` is None in a plain backward, and in one that is recorded a tensor without
+        memory that leads to where the input came from: for a row that has the input as a ``flat`` one.
 
         Where several outputs have a gradient, the rule names those it takes, ``g_NAME`` with the output's name, in
         place of ``g``; of an op with ``many`` outputs ``g`` is the list of them all. None stands for the gradient of
@@ -168,7 +169,7 @@ class Op:
                 raise ValueError(f"the joint rule of {self.name!r} must take 'needed' after the gradients")
             needs = needs[joint:]
             known = {*takes, *self.results, *self.defaults}
-            known |= {f"{name}_{what}" for name in takes for what in ("shape", "device")}
+            known |= {f"{name}_{what}" for name in takes for what in ("shape", "device", "path")}
             if unknown := [name for name in needs if name not in known]:
                 inputs = ", ".join(formulas)
                 raise ValueError(f"the rule of {self.name!r} for {inputs!r} names {unknown}: known are {sorted(known)}")

@@ -82,7 +82,7 @@ def _plan(op: Op, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
     unknown = [name for name in names if name not in known and name not in op.results[:1] and name not in given]
     return _Plan(
         names,
-        whole and all(name.endswith(("_shape", "_device")) for name in unknown),
+        whole and all(name.endswith(("_shape", "_device", "_path")) for name in unknown),
         tuple([known[name] for name in names if name in known and name not in op.results[:1]]),
         any(name in op.results[:1] for name in names),
     )

@@ -57,9 +57,11 @@ avg_pool1d = op(formula=_MEAN, samples=_averages(1), reference=_functional.avg_p
 
 
 @avg_pool1d.rule("input", _SHARED)
-def _(g, input_shape, kernel_size, stride, padding, ceil_mode, count_include_pad):
+def _(g, input_path, input_shape, kernel_size, stride, padding, ceil_mode, count_include_pad):
     settings = {"kernel_size": kernel_size, "stride": stride, "padding": padding, "ceil_mode": ceil_mode}
-    return avg_pool_backward(g, size=tuple(input_shape[-1:]), count_include_pad=count_include_pad, **settings)
+    return avg_pool_backward(
+        g, input_path, size=tuple(input_shape[-1:]), count_include_pad=count_include_pad, **settings
+    )
 
 
 def _average(rank, what):
@@ -82,10 +84,10 @@ def _average(rank, what):
     row = op(formula=_MEAN, samples=_averages(rank), reference=kernel)(average)
 
     @row.rule("input", _SHARED)
-    def _(g, input_shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    def _(g, input_path, input_shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
         settings = {"kernel_size": kernel_size, "stride": stride, "padding": padding, "ceil_mode": ceil_mode}
         settings |= {"count_include_pad": count_include_pad, "divisor_override": divisor_override}
-        return avg_pool_backward(g, size=tuple(input_shape[-rank:]), **settings)
+        return avg_pool_backward(g, input_path, size=tuple(input_shape[-rank:]), **settings)
 
     return row
 
@@ -102,7 +104,7 @@ def _shares(make: Make):
             yield Sample.of(make(*y.shape), size=shape[-rank:], **settings)
 
 
-def _by_torch(g, *, size, **settings):
+def _by_torch(g, x=None, *, size, **settings):
     x = torch.zeros((*g.shape[: -len(size)], *size), dtype=g.dtype, device=g.device, requires_grad=True)
     with torch.enable_grad():
         y = _kernel_of(len(size))(x, **settings)
@@ -111,11 +113,13 @@ def _by_torch(g, *, size, **settings):
 
 @op(
     formula=r"\sum_{w \ni i} \frac{g_w}{|w|}",
+    flat=("x",),
     samples=_shares,
     reference=_by_torch,
 )
 def avg_pool_backward(
     g,
+    x=None,
     *,
     size,
     kernel_size,
@@ -126,6 +130,8 @@ def avg_pool_backward(
     divisor_override=None,
 ):
     """What each place of planes of ``size`` gets of g, the gradient of the means of windows.
+
+    It does not read ``x``, their input: a mean has no second derivative, and torch says so with zeros.
 
     Shapes: g of as many last dimensions as ``size`` has, which are ``size`` in the output.
     """
@@ -172,8 +178,10 @@ def _adaptive(rank, what):
     row = op(formula=_MEAN, samples=samples, reference=kernel)(average)
 
     @row.rule("input", _SHARED)
-    def _(g, input_shape):
-        return adaptive_avg_pool_backward(g, size=tuple(input_shape[-rank:]))
+    def _(g, input_path, input_shape):
+        if all(places == 1 for places in g.shape[-rank:]):
+            input_path = None  # the mean of all is none of windows to torch either
+        return adaptive_avg_pool_backward(g, input_path, size=tuple(input_shape[-rank:]))
 
     return row
 
@@ -190,16 +198,18 @@ def _adaptive_shares(make: Make):
             yield Sample.of(make(*shape[:-rank], *(3, 2, 1)[:rank]), size=shape[-rank:])
 
 
-def _adaptive_by_torch(g, size):
+def _adaptive_by_torch(g, x=None, *, size):
     x = torch.zeros((*g.shape[: -len(size)], *size), dtype=g.dtype, device=g.device, requires_grad=True)
     with torch.enable_grad():
         y = _ADAPTIVE[len(size) - 1].reference(x, list(g.shape[-len(size) :]))
         return torch.autograd.grad(y, x, g, create_graph=True)[0]
 
 
-@op(formula=r"\sum_{w \ni i} \frac{g_w}{|w|}", samples=_adaptive_shares, reference=_adaptive_by_torch)
-def adaptive_avg_pool_backward(g, *, size):
+@op(formula=r"\sum_{w \ni i} \frac{g_w}{|w|}", flat=("x",), samples=_adaptive_shares, reference=_adaptive_by_torch)
+def adaptive_avg_pool_backward(g, x=None, *, size):
     """What each place of planes of ``size`` gets of g, the gradient of the means of as many windows as g has places.
+
+    It does not read ``x``, their input: see avg_pool_backward.
 
     Shapes: g of as many last dimensions as ``size`` has, which are ``size`` in the output.
     """

@@ -114,7 +114,8 @@ def _nll_gradient(g, input, target, weight, total_weight, ignore_index, reductio
 
 @op(
     formula=r"-g \, \frac{1}{n} w_{t_i} \text{ at } t_i \text{, } 0 \text{ elsewhere}",
-    no_gradient=("input", "target", "weight", "total_weight"),
+    no_gradient=("target", "weight", "total_weight"),
+    flat=("input",),
     samples=_kept(_nll, _class_numbers),
     reference=_nll_gradient,
 )

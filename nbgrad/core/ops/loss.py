@@ -185,7 +185,7 @@ def _l1_gradient(g, input, target, reduction):
 
 @op(
     formula=r"g \, \frac{1}{n} \operatorname{sgn}(x - t)",
-    no_gradient=("input", "target"),
+    flat=("input", "target"),
     samples=with_gradients(errors),
     reference=_l1_gradient,
 )

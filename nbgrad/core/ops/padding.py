@@ -97,7 +97,7 @@ def _(g, input, padding):
 @op(
     formula=r"\sum g \text{ over what comes from } x",
     samples=_backs(_REFLECT),
-    no_gradient=("input",),
+    flat=("input",),
     reference=lambda g, x, padding: _UNREFLECT[len(padding)](g, x, padding),
 )
 def reflection_pad_backward(g, input, *, padding):
@@ -134,7 +134,7 @@ def _(g, input, padding):
 @op(
     formula=r"\sum g \text{ over what comes from } x",
     samples=_backs(_REPLICATE),
-    no_gradient=("input",),
+    flat=("input",),
     reference=lambda g, x, padding: _UNREPLICATE[len(padding)](g, x, padding),
 )
 def replication_pad_backward(g, input, *, padding):

@@ -35,7 +35,7 @@ def _(g, input, min_val, max_val):
 
 @op(
     formula=r"g \text{ where } a < x < b \text{, else } 0",
-    no_gradient=("x",),
+    flat=("x",),
     samples=varied(alike(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -0.5, "max_val": 2.0}),
     reference=lambda g, x, min_val=-1.0, max_val=1.0: aten.hardtanh_backward(g, x, min_val, max_val),
 )
@@ -92,7 +92,7 @@ def _(g, input):
 
 @op(
     formula=r"\tfrac16 g \text{ where } -3 < x < 3 \text{, else } 0",
-    no_gradient=("x",),
+    flat=("x",),
     samples=alike(-4.0, -3.0, 0.0, 3.0, 4.0),
     reference=lambda g, x: aten.hardtanh_backward(g, x, -3, 3) / 6,  # torch's own cannot be differentiated
 )
@@ -198,7 +198,7 @@ def _(g, input, lambd):
 
 @op(
     formula=r"g \text{ where } |x| > \lambda \text{, else } 0",
-    no_gradient=("x",),
+    flat=("x",),
     samples=varied(alike(-1.0, -0.5, 0.0, 0.5, 1.0), {"lambd": 1.5}),
     reference=lambda g, x, lambd=0.5: aten.hardshrink_backward(g, x, lambd),
 )

@@ -34,19 +34,22 @@ def _chosen(make: Make):
             yield Sample.of(make(*index.shape), index, size=shape[-rank:])
 
 
+def _scattered(g, indices, x=None, *, size):
+    zeros = torch.zeros((*g.shape[: -len(size)], *size), dtype=g.dtype, device=g.device).flatten(-len(size))
+    return zeros.scatter_add(-1, indices.flatten(-len(size)), g.flatten(-len(size))).unflatten(-1, size)
+
+
 @op(
     formula=r"g \text{ added at } i \text{ in zeros}",
     no_gradient=("indices",),
+    flat=("x",),
     samples=_chosen,
-    reference=lambda g, indices, size: (
-        torch.zeros((*g.shape[: -len(size)], *size), dtype=g.dtype, device=g.device)
-        .flatten(-len(size))
-        .scatter_add(-1, indices.flatten(-len(size)), g.flatten(-len(size)))
-        .unflatten(-1, size)
-    ),
+    reference=_scattered,
 )
-def max_pool_backward(g, indices, *, size):
+def max_pool_backward(g, indices, x=None, *, size):
     """Zeros with g added where the indices, which count the places of a plane, say: the gradient of a maximum.
+
+    It does not read ``x``, the input of the maximum, which says where the indices came from.
 
     Shapes: g and indices alike, of as many last dimensions as ``size`` has, which are ``size`` in the output.
     """
@@ -132,8 +135,8 @@ def _largest(forward, rank, what):
 
 def _goes_to_the_winner(row, rank):
     @row.rule("input", _LARGEST)
-    def _(g, indices, input_shape):
-        return max_pool_backward(g, indices, size=tuple(input_shape[-rank:]))
+    def _(g, indices, input_path, input_shape):
+        return max_pool_backward(g, indices, input_path, size=tuple(input_shape[-rank:]))
 
     return row
 

@@ -181,7 +181,8 @@ def _multilabel_margin_by_torch(g, input, target, is_target, reduction):
 
 @op(
     formula=r"g \, \frac{1}{n C} (\text{the others it trails, with } - \text{ if right})",
-    no_gradient=("input", "target", "is_target"),
+    no_gradient=("target", "is_target"),
+    flat=("input",),
     samples=_several_classes_and_gradients,
     reference=_multilabel_margin_by_torch,
 )

@@ -57,7 +57,7 @@ def _(g, input, threshold):
 
 @op(
     formula=r"g \text{ where } x > t \text{, else } 0",
-    no_gradient=("x",),
+    flat=("x",),
     samples=varied(alike(-1.0, 0.0, 1.0), {"threshold": -1.0}),
     reference=lambda g, x, threshold=0: aten.threshold_backward(g, x, threshold),
 )
@@ -96,7 +96,7 @@ def _(g, input, negative_slope):
 
 @op(
     formula=r"g \text{ where } x > 0 \text{, else } \alpha g",
-    no_gradient=("x",),
+    flat=("x",),
     samples=varied(alike(-1.0, 0.0, 1.0), {"negative_slope": 0.3}, {"negative_slope": -0.5}),
     reference=lambda g, x, negative_slope=0.01: aten.leaky_relu_backward(g, x, negative_slope, False),
 )
@@ -191,10 +191,11 @@ def _(g_input, g_weight, needed, g, x, weight):
     left = None if g_input is None else g_input * weight
     if g_weight is not None:
         left = g_weight * x if left is None else left + g_weight * x
+    none = g.new_zeros(tuple(g.shape))  # for an output that was not used: zeros and not nothing, as in torch
     return (
         where(positive, 0.0 if g_input is None else g_input, left),
-        None if g_weight is None else where(positive, 0.0, g_weight * g),
-        None if g_input is None else where(positive, 0.0, g_input * g),
+        none if g_weight is None else where(positive, 0.0, g_weight * g),
+        none if g_input is None else where(positive, 0.0, g_input * g),
     )
 
 
@@ -233,7 +234,8 @@ def _drawn(make: Make):
 
 @op(
     formula=r"g \text{ where } x > 0 \text{, else } a g",
-    no_gradient=("x", "noise"),
+    no_gradient=("noise",),
+    flat=("x",),
     samples=_drawn,
     reference=lambda g, x, noise, **settings: aten.rrelu_with_noise_backward(
         g, x, noise, **settings, self_is_result=False
