@@ -22,6 +22,7 @@ TORCHS = {
     "L": ("input2",),
     "a": ("input",),
     "b": ("other", "exponent"),
+    "indices_or_sections": ("indices", "sections", "tensor_indices_or_sections"),
     "other": ("input3",),
     "split_size_or_sections": ("split_size",),
     "tau": ("input2",),
@@ -55,21 +56,22 @@ def renamed(settings: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def as_parsed(function: Callable[..., Any], *, numpys: bool = True) -> Callable[..., Any]:
+def as_parsed(function: Callable[..., Any], *, numpys: bool, out: bool) -> Callable[..., Any]:
     """``function`` of several ops, with numbers of numpy's as Python's; a row takes them by itself.
 
     Args:
         function: it chooses a row, or is made of rows.
-        numpys: whether it takes numpy's names and ``out=None`` too, as all that torch's parser reads for.
+        numpys: whether it takes numpy's names too, as all that torch's parser reads for.
+        out: whether it takes ``out=None``.
     """
     shown = signature(function)
     names = other_names(shown.parameters) if numpys else {}
-    has_no_out = numpys and "out" not in shown.parameters
+    out = out and "out" not in shown.parameters
 
     @wraps(function)
     def called(*args: Any, **settings: Any) -> Any:
         if settings:
-            if has_no_out and settings.pop("out", None) is not None:
+            if out and settings.pop("out", None) is not None:
                 raise NotImplementedError(NO_OUT.format(called=function.__name__))
             settings = {name: _number(value) for name, value in renamed(settings, names).items()}
             if isinstance(settings.get("dim"), TensorBase):  # elsewhere it may be the other tensor

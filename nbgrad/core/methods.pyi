@@ -780,7 +780,7 @@ class TensorMethods(Conversions):
         """Whether a < b, elementwise, broadcasting: a bool tensor, which has no gradient."""
     def lt_(self, b: Operand) -> Tensor:
         """In place: whether a < b, elementwise, broadcasting: a bool tensor, which has no gradient."""
-    def lu(self, pivot: bool = True, get_infos: bool = False, out: None = None) -> tuple[Tensor, ...]:
+    def lu(self, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
         """The two triangular factors of matrices in one matrix, and which rows were swapped."""
     def lu_solve(self, LU_data: Array, LU_pivots: Array) -> Tensor:
         """The solution of a system whose matrix has these triangular factors."""

@@ -5,7 +5,7 @@ What is found here at run time stands in stub files for type checkers and editor
 
 from collections.abc import Iterable
 from importlib import import_module
-from inspect import isbuiltin, isfunction
+from inspect import isbuiltin, isfunction, signature
 from pkgutil import iter_modules
 from sys import modules
 from types import ModuleType
@@ -67,7 +67,9 @@ def _parsed(name: str, function: Any) -> Any:
     """``function`` called as its namesake, which torch's parser reads for if it is not Python, in its module too."""
     place, _, rest = name.partition("_")
     theirs = [getattr(one, name, None) for one in _FUNCTIONS] + [getattr(PLACES.get(place), rest, None)]
-    parsed = as_parsed(function, numpys=any(map(isbuiltin, theirs)))
+    numpys = any(map(isbuiltin, theirs))
+    out = numpys or any("out" in signature(one).parameters for one in theirs if isfunction(one))
+    parsed = as_parsed(function, numpys=numpys, out=out)
     there = vars(modules[function.__module__])  # where pickle looks for it
     there.update({name: parsed for name, value in there.items() if value is function})
     return parsed

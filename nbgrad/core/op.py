@@ -111,7 +111,7 @@ def zeros_for(input: str) -> Callable[..., Any]:
 def install(name: str, function: Callable[..., Any]) -> None:
     """Make ``function`` a method of ``Tensor``, the tensor as its first argument."""
     if isfunction(function):
-        function = as_parsed(function, numpys=not isfunction(getattr(torch.Tensor, name, None)))
+        function = as_parsed(function, numpys=not isfunction(getattr(torch.Tensor, name, None)), out=False)
 
     def calling(self: Tensor, *args: Any, **settings: Any) -> Any:
         return function(self, *args, **settings)

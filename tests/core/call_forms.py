@@ -82,11 +82,6 @@ class Call:
         """With one setting more."""
         return self.as_form(f"{name}={value}", settings={**self.settings, name: value}, same=same)
 
-    @property
-    def named(self) -> int:
-        """How many of the arguments have names that are known."""
-        return min(len(self.args), len(self.names))
-
 
 def _is_sizes(value: Any) -> bool:
     return type(value) in (tuple, list) and bool(value) and all(type(one) is int for one in value)
@@ -132,7 +127,9 @@ def forms(call: Call, defaults: dict[str, Any]) -> Iterator[Call]:
         defaults: what torch takes for the arguments that are left out.
     """
     yield call
-    ways = [call, *(call.by_name(first) for first in range(call.named)), call.by_position()]
+    ways = [call, call.by_position()]
+    if len(call.args) <= len(call.names):  # no list of any length by position
+        ways += [call.by_name(first) for first in range(len(call.args))]
     yield from ways[1:]
     for one in ways:
         yield from one.numpys()
@@ -167,11 +164,13 @@ def signatures(function: Any, name: str) -> Iterator[tuple[tuple[str, ...], dict
         parameters = list(signature(function).parameters.values())
         if names := _names(parameters):
             yield names, {one.name: one.default for one in parameters if one.default is not Parameter.empty}
-    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}"):
+            return  # it is Python: the kernel of its name may have another order
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    for schema in schemas:
         if "out" not in schema.overload_name:
             names = tuple("input" if one.name == "self" else one.name for one in schema.arguments if not one.kwarg_only)
             yield names, {one.name: one.default_value for one in schema.arguments if one.has_default_value()}
-    if function in _overrides():
+    if not schemas and function in _overrides():
         yield _names(list(signature(_overrides()[function]).parameters.values())), {}
 
 
@@ -186,7 +185,7 @@ def doors(entry: Any) -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]
     """Through which torch's op and ours are called: nbgrad's function, torch's on our tensors, and the method."""
     theirs, ours = function_of(torch, entry.name), function_of(nbgrad, entry.name)
     found = {}
-    if callable(theirs):
+    if theirs is entry.op:  # else the samples are for a function around it
         found["torch's"] = (theirs, theirs)
         if callable(ours):
             found["function"] = (theirs, ours)

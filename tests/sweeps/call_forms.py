@@ -11,18 +11,31 @@ from tests.core import call_forms, opdb
 CASES = 150
 
 EXCEPT: dict[str, tuple[str, ...]] = {
+    "__getitem__": ("list or tuple",),
     "combinations": ("number in a tensor",),
     "expand_copy": ("implicit=False",),
     "expand": ("implicit=False",),
+    "fft.fftshift": ("number in a tensor",),
+    "fft.ifftshift": ("number in a tensor",),
+    "lu": ("out=None",),
+    "masked.std": ("number in a tensor",),
+    "masked.var": ("number in a tensor",),
+    "nn.functional.alpha_dropout": ("number in a tensor",),
+    "nn.functional.dropout": ("number in a tensor",),
+    "nn.functional.feature_alpha_dropout": ("number in a tensor",),
     "nn.functional.fractional_max_pool2d": ("number in a tensor",),
     "nn.functional.fractional_max_pool3d": ("number in a tensor",),
     "nn.functional.interpolate": ("number in a tensor",),
     "nn.functional.max_unpool1d": ("array",),
     "nn.functional.max_unpool2d": ("array",),
     "nn.functional.max_unpool3d": ("array",),
+    "nn.functional.multi_head_attention_forward": ("number in a tensor",),
     "nn.functional.scaled_dot_product_attention": ("number in a tensor",),
 }
-"""Forms that torch takes by chance of how it is written, as sizes in tensors, and nbgrad refuses."""
+"""Forms that mean something else, or that torch takes by chance of how it is written, as sizes in tensors."""
+
+GAUGE = ("linalg.svd", "svd")
+"""What has gradients in torch that depend on a choice of the kernel's: nbgrad refuses to give them."""
 
 
 @cache
@@ -40,6 +53,8 @@ def _samples(name: str) -> list[Any]:
 def check(random: Random) -> None:
     """One sample of one entry, called in one way through one door."""
     entry = random.choice(_entries())
+    if entry.name in GAUGE:
+        return
     samples, doors = _samples(entry.full_name), call_forms.doors(entry)
     if not samples or not doors:
         return

@@ -3421,7 +3421,7 @@ def lt(a: Array, b: Operand) -> Tensor:
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
 
-def lu(A: Array, pivot: bool = True, get_infos: bool = False, out: None = None) -> tuple[Tensor, ...]:
+def lu(A: Array, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
     """The two triangular factors of matrices in one matrix, and which rows were swapped."""
 
 def lu_solve(input: Array, LU_data: Array, LU_pivots: Array) -> Tensor:
@@ -5502,7 +5502,7 @@ def trapz(y: Array, x: Array | None = None, *, dx: float | None = None, dim: int
     """
 
 def triangular_solve(
-    b: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+    input: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The solution of a triangular system, and a copy of its matrix, as torch had it first."""
 

@@ -65,7 +65,7 @@ def _move(
         moved = to(self, device=place, dtype=dtype, non_blocking=non_blocking)
     else:
         moved = clone(self, memory_format=memory_format) if copy else self
-    return moved if memory_format is torch.preserve_format else contiguous(moved, memory_format=memory_format)
+    return moved if memory_format in (None, torch.preserve_format) else contiguous(moved, memory_format=memory_format)
 
 
 def _exact(device):

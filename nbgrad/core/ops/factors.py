@@ -6,7 +6,6 @@ The rules differentiate A = L L^T and A = P L U with the constraint that the fac
 
 import torch
 
-from nbgrad.core.binding import NO_OUT
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.diagonals import tril, triu
 from nbgrad.core.ops.joining import cat
@@ -342,10 +341,8 @@ def lu_solve(input, LU_data, LU_pivots):
     return linalg_lu_solve(LU_data, LU_pivots, input)
 
 
-def lu(A, pivot=True, get_infos=False, out=None):
+def lu(A, pivot=True, get_infos=False):
     """The two triangular factors of matrices in one matrix, and which rows were swapped."""
-    if out is not None:
-        raise NotImplementedError(NO_OUT.format(called="lu"))
     made = linalg_lu_factor_ex(A, pivot=pivot)
     return tuple(made) if get_infos else tuple(made[:2])
 

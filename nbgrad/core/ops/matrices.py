@@ -107,6 +107,8 @@ def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None)
     if rows == columns:
         raise RuntimeError("linalg_matrix_norm takes two different dimensions")
     if dtype is not None:
+        if torch.promote_types(A.dtype, dtype) is not dtype:
+            raise RuntimeError(f"linalg_matrix_norm: {A.dtype} does not convert to {dtype} without losing digits")
         A = A.to(dtype=dtype)
     if ord == "fro":
         return linalg_vector_norm(A, ord=2, dim=(rows, columns), keepdim=keepdim)

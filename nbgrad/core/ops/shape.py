@@ -93,7 +93,11 @@ def _view(self, *shape, dtype=None, **size):
     """The same memory in another shape, or with its bits read as another element type."""
     if len(shape) == 1 and isinstance(shape[0], torch.dtype):
         dtype = shape[0]
-    return view(self, *shape, **size) if dtype is None else view_dtype(self, dtype=dtype)
+    if dtype is None:
+        return view(self, *shape, **size)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"view() takes an element type as dtype, not {dtype!r}: write x.view(*size) for a shape")
+    return view_dtype(self, dtype=dtype)
 
 
 install("view", _view)

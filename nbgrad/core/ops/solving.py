@@ -226,10 +226,10 @@ def _(g, needed, A, out, upper, left, unitriangular):
 triangular_solution = namedtuple("triangular_solution", ("solution", "cloned_coefficient"))
 
 
-def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
+def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False):
     """The solution of a triangular system, and a copy of its matrix, as torch had it first."""
     matrix, upper_now = (transposed(A), not upper) if transpose else (A, upper)
-    solution = linalg_solve_triangular(matrix, b, upper=upper_now, unitriangular=unitriangular)
+    solution = linalg_solve_triangular(matrix, input, upper=upper_now, unitriangular=unitriangular)
     return triangular_solution(solution, A.clone())
 
 

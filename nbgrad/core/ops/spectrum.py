@@ -41,8 +41,7 @@ def _sized(input, dims, sizes):
 
 def _dims(input, s, dim):
     """The dimensions as non-negative numbers, and the size that each is to have or None."""
-    if isinstance(dim, int):
-        dim = (dim,)
+    s, dim = ((one,) if isinstance(one, int) else one for one in (s, dim))
     if dim is None:
         dim = range(input.ndim) if s is None else range(input.ndim - len(s), input.ndim)
     dims = tuple(d % input.ndim for d in dim)
