@@ -82,7 +82,7 @@ class ParametrizationList(ModuleList):
             original.data.copy_(one.data)
 
     def forward(self) -> Any:
-        computed = _known.get()
+        computed: Any = _known.get()
         if computed is None and theirs._cache_enabled:  # inside torch's own cached()
             computed = theirs._cache
         if computed is not None and id(self) in computed:
