@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 from collections.abc import Callable
 from io import BytesIO
 from math import isnan
@@ -471,17 +472,22 @@ class Run:
         "by_path": 1,
     }
 
+    def outcome(self, step: str) -> Any:
+        """What comes of one thing: of an error its kind."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of some hooks
+            try:
+                return getattr(self, step)()
+            except (KeyError, AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
+                return type(error).__name__
+
     def run(self, steps: int) -> list[Any]:
         """Do so many things, and tell what came of each."""
         LOG.clear()
         try:
             for _ in range(steps):
                 step = self.random.choices([*self.STEPS], [*self.STEPS.values()])[0]
-                try:
-                    result = getattr(self, step)()
-                except (KeyError, AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
-                    result = type(error).__name__
-                self.results.append((step, result, list(LOG)))
+                self.results.append((step, self.outcome(step), list(LOG)))
                 LOG.clear()
         finally:
             for handle in self.handles:
