@@ -111,7 +111,7 @@ class Saving(Tree):
             state_dict: torch tensors or ``Tensor`` objects by path, from this class's or torch's ``state_dict``.
             strict: raise if a key is missing or unexpected, instead of reporting it.
             assign: take the memory, element type and device of the values given, instead of copying them. Parameters
-                stay the same objects then too.
+                stay the same objects then too, without their gradients, and tied ones stay tied.
 
         Raises:
             RuntimeError: keys or shapes do not match; it lists them all, and nothing has been loaded.
@@ -126,14 +126,8 @@ class Saving(Tree):
         load = _Load(self, strict=strict, assign=assign)
         with load.undone_by_errors():
             load.visit(given, metadata or {})
-            load.check(keys=not load.late)
+            load.check()
             load.write()
-            for module, hook in load.late:
-                if hook.run(module, load.keys) is not None:
-                    raise RuntimeError(
-                        "a load_state_dict post-hook returns None: it changes the lists of keys in place"
-                    )
-            load.check(keys=True)
         return load.keys
 
     def _load_from_state_dict(
@@ -172,7 +166,7 @@ class Saving(Tree):
                 if strict and name not in optional:
                     missing_keys.append(key)
             elif name == EXTRA:
-                load.take_extra(self, state_dict[key])
+                self.set_extra_state(state_dict[key])
             else:
                 load.take(_Entry(self, name, key, value, state_dict[key]), error_msgs)
         if strict:
@@ -277,44 +271,36 @@ class _Entry(NamedTuple):
 class _Load:
     """One ``load_state_dict``: what fits, what does not, and the writing, which begins when everything fits.
 
-    A module that loads in a way of its own writes when it is visited, as in torch. What its values were is kept, as it
-    is where hooks run after the writing, and put back if anything raises.
+    Where functions of the user's have a part in it, modules that load in a way of their own, hooks after loading and
+    extra state, each value is written when its module is visited, in torch's order. What the module was is kept, and
+    put back if anything raises.
 
     Attributes:
         keys: those that are missing or unexpected.
-        late: hooks to run after the writing, each with its module, those of children first.
     """
 
     def __init__(self, root: Saving, *, strict: bool = True, assign: bool) -> None:
         self.root, self.strict, self.assign = root, strict, assign
         self.keys = IncompatibleKeys([], [])
-        self.late: list[tuple[Saving, SavingHook]] = []
         self._problems: list[str] = []
         self._entries: list[_Entry] = []
-        self._extra: list[tuple[Saving, Any]] = []
         self._tied: dict[int, Any] = {}
         self._waits = False  # whether what fits is written when all of it has been looked at
         self._before: list[Callable[[], None]] = []
 
     def visit(self, given: dict[str, Any], metadata: Mapping[str, Any]) -> None:
         """Let every module look for its values, parents first."""
+        self._waits = all(_loads_plainly(module) for module in _each(self.root))
+        if not self._waits:
+            for module in _each(self.root):
+                self._before += [_remembered(module), *[_held(value) for _, value in module._own(*_ROLES)]]
         waiting: list[tuple[Saving, dict[str, Any] | None, str]] = [(self.root, given, "")]
         while waiting:
             module, values, prefix = waiting.pop()
             if values is None:  # all below it have been visited
-                self.late += [(module, hook) for hook in module._hooks_of("loaded")]
+                self._loaded(module)
                 continue
-            facts = dict(metadata.get(prefix[:-1], {}))
-            if self.assign:
-                facts["assign_to_params_buffers"] = True
-            self._waits = getattr(module._load_from_state_dict, "__func__", None) is Saving._load_from_state_dict
-            if not self._waits:
-                self._before += [_remembered(module), *[_held(value) for _, value in module._own(*_ROLES)]]
-            token = _loading.set(self)
-            try:
-                module._load_from_state_dict(values, prefix, facts, True, *self.keys, self._problems)
-            finally:
-                _loading.reset(token)
+            self._ask(module, values, prefix, dict(metadata.get(prefix[:-1], {})))
             parts: dict[str, dict[str, Any]] = {}
             for key, value in values.items():
                 if key.startswith(prefix):
@@ -322,6 +308,21 @@ class _Load:
             waiting.append((module, None, prefix))
             below = [(child, parts.get(name, {}), f"{prefix}{name}.") for name, child in module._own("module")]
             waiting += reversed(below)
+
+    def _ask(self, module: Saving, values: dict[str, Any], prefix: str, facts: dict[str, Any]) -> None:
+        """Let one module look for its values."""
+        if self.assign:
+            facts["assign_to_params_buffers"] = True
+        token = _loading.set(self)
+        try:
+            module._load_from_state_dict(values, prefix, facts, True, *self.keys, self._problems)
+        finally:
+            _loading.reset(token)
+
+    def _loaded(self, module: Saving) -> None:
+        for hook in module._hooks_of("loaded"):
+            if hook.run(module, self.keys) is not None:
+                raise RuntimeError("a load_state_dict post-hook returns None: it changes the lists of keys in place")
 
     def take(self, entry: _Entry, problems: list[str]) -> None:
         """Load one value: now, or when everything has been looked at."""
@@ -333,32 +334,20 @@ class _Load:
         else:
             self._write(entry)
 
-    def take_extra(self, module: Saving, state: Any) -> None:
-        """Load what ``get_extra_state`` gave."""
-        if self._waits:
-            self._extra.append((module, state))
-        else:
-            module.set_extra_state(state)
-
-    def check(self, *, keys: bool) -> None:
-        """Raise an error that lists everything that does not fit; the keys among it where ``keys`` says so."""
+    def check(self) -> None:
+        """Raise an error that lists everything that does not fit."""
         problems = list(self._problems)
         for kind, names in zip(("Unexpected", "Missing"), reversed(self.keys), strict=True):
-            if self.strict and keys and names:
+            if self.strict and names:
                 problems.insert(0, f"{kind} key(s) in state_dict: {', '.join(map(repr, names))}")
         if problems:
             name = type(self.root).__name__
             raise RuntimeError("\n\t".join([f"Error(s) in loading state_dict for {name}:", *problems]))
 
     def write(self) -> None:
-        """Put the values in their places."""
-        if self.late or self._extra:  # the user's functions may raise
-            self._before += [_remembered(entry.module) for entry in self._entries]
-            self._before += [_held(entry.value) for entry in self._entries]
+        """Put the values that waited in their places."""
         for entry in self._entries:
             self._write(entry)
-        for module, state in self._extra:
-            module.set_extra_state(state)
 
     @contextmanager
     def undone_by_errors(self) -> Iterator[None]:
@@ -383,6 +372,7 @@ class _Load:
             value.data.copy_(data)
         elif isinstance(value, Parameter):
             value.data = data
+            value.grad = None  # it was that of other data, and as torch has it
         else:
             module._register(name, data, "buffer")
 
@@ -424,6 +414,24 @@ _loading: ContextVar[_Load | None] = ContextVar("nbgrad_loading", default=None)
 _ROLES = ("parameter", "buffer", "transient")
 
 
+def _each(root: Saving) -> list[Saving]:
+    """Every module once, also those that one hides from its walks."""
+    found: dict[Saving, None] = {}
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found[module] = None
+            waiting += [child for _, child in module._own("module")]
+    return list(found)
+
+
+def _loads_plainly(module: Saving) -> bool:
+    """Whether no function of the user's has a part in its loading, but for hooks before it."""
+    own = getattr(module._load_from_state_dict, "__func__", None)
+    return own is Saving._load_from_state_dict and not module._hooks_of("loaded") and not module._has_extra_state()
+
+
 def _remembered(module: Saving) -> Callable[[], None]:
     """A function that gives ``module`` back the attributes that it has now."""
     attributes, roles = dict(vars(module)), dict(module._roles)
@@ -439,7 +447,7 @@ def _remembered(module: Saving) -> Callable[[], None]:
 
 def _held(value: Tensor) -> Callable[[], None]:
     """A function that gives ``value`` back the data that it has now."""
-    kind, data = type(value), value._data
+    kind, data, gradient = type(value), value._data, value._grad
     lazy = isinstance(value, Uninitialized)
     copied = data if lazy else data.clone()
 
@@ -451,6 +459,7 @@ def _held(value: Tensor) -> Callable[[], None]:
             if value._data is not data:
                 value.data = data
             data.copy_(copied)
+            value._grad = gradient
 
     return put_back
 

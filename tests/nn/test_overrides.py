@@ -420,6 +420,7 @@ def test_tied_parameters_stay_one_when_values_are_assigned() -> None:
     for module in (made, twin):
         module.load_state_dict(state, assign=True)
     assert made[1].weight is made[0].weight
+    assert made[1].weight.grad is twin[1].weight.grad is None
     assert twin[1].weight is not twin[0].weight
     assert raw(made.state_dict()) == raw(twin.state_dict())
     before = values(made)

@@ -148,8 +148,8 @@ def spectral_norm(
     weight = _weight(module, name)
     if dim is None:
         dim = 1 if any(base.__name__.startswith("ConvTranspose") for base in type(module).__mro__) else 0
-    register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
-    at = len(module.parametrizations[name]) - 1
+    made: Any = register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    at = len(made.parametrizations[name]) - 1
     renamed = {f"{name}_orig": "original", f"{name}_u": f"{at}._u", f"{name}_v": f"{at}._v"}
     module._register_load_state_dict_pre_hook(_Renaming(name, renamed))
     return module

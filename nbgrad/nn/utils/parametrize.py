@@ -79,7 +79,7 @@ class ParametrizationList(ModuleList):
             original.data.copy_(one.data)
 
     def forward(self) -> Any:
-        computed = current().computed
+        computed: Any = current().computed
         if computed is None and theirs._cache_enabled:  # inside torch's own cached()
             computed = theirs._cache
         if computed is not None and id(self) in computed:
