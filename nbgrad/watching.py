@@ -21,7 +21,8 @@ from nbgrad.widgets.description import Description, Picture
 from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.view import GraphView, Still
+from nbgrad.widgets.outputs import Still
+from nbgrad.widgets.view import GraphView
 
 _watches: "WeakKeyDictionary[Module, Watch]" = WeakKeyDictionary()
 
