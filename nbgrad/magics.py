@@ -166,7 +166,7 @@ class AutogradMagics(Magics):
         for session in list(self.sessions):
             session.close()
 
-    @line_magic(MAGIC[1:])
+    @line_magic(MAGIC[1:])  # type: ignore[arg-type, unused-ignore]  # its stub knows no name
     def _misplaced(self, line: str) -> None:  # noqa: ARG002
         """What IPython makes of ``%%autograd`` below other lines."""
         raise UsageError(

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbgrad.core.anomaly import detect_anomaly
-from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.caller import tensors_in_sight, user_frame
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.strict import strict_broadcast, warn_here
@@ -77,7 +77,7 @@ class record(Options):  # noqa: N801  # reads as a statement: with nbgrad.record
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with uncollected():  # until the reader has the picture: it would look through all of the graph
-            self.graph.close(tensor_variables(user_frame()), error)
+            self.graph.close(tensors_in_sight(user_frame()), error)
             for problem in self.present():  # raised, it would take what the block computed, or stand for what it raised
                 warn_here(f"{problem}. The graph is there as before: graph.save(...) writes it to another file")
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import torch
 
-from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.caller import tensors_in_sight, user_frame
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.contents import check_device
 from nbgrad.core.ending import Ending
@@ -94,7 +94,7 @@ class AutogradGraph(Queries):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(tensor_variables(user_frame()), error)
+        self.close(tensors_in_sight(user_frame()), error)
 
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
         """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor.
