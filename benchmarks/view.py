@@ -15,7 +15,7 @@ from nbgrad import nn
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.nn import functional
-from nbgrad.widgets import view
+from nbgrad.widgets import outputs, view
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.folding import first_folding
 from nbgrad.widgets.layout import NODES
@@ -212,7 +212,7 @@ def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
             with uncollected():  # as at the end of a cell
                 graph.close({"variables": variables})
                 described = outline(graph)
-                view.show(described, holdings=Holdings(graph))
+                outputs.show(described, holdings=Holdings(graph))
             busy.append(perf_counter() - begin)
             seconds.append(page.at - begin)
         ops = sum(record.kind == "op" for record in graph.records)

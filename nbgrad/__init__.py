@@ -90,7 +90,7 @@ def _show(graph: AutogradGraph) -> None:
     from nbgrad.options import Options
     from nbgrad.widgets.describe import outline
     from nbgrad.widgets.numbers import Holdings
-    from nbgrad.widgets.view import show
+    from nbgrad.widgets.outputs import show
 
     configured = Options()
     show(outline(graph), depth=configured.depth, direction=configured.direction, holdings=Holdings(graph))

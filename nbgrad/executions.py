@@ -68,7 +68,7 @@ def follow(shell: InteractiveShell, undo: ExitStack) -> None:
             if shell.run_cell_async != run:
                 shell.run_cell_async = run  # type: ignore[method-assign]
 
-    shell.run_cell_async = run_cell_async  # type: ignore[method-assign, assignment]
+    shell.run_cell_async = run_cell_async  # type: ignore[method-assign]
     undo.callback(stop)
 
 
@@ -87,7 +87,7 @@ async def _followed(
         raise
     finally:
         execution.over = True
-        told = told and result is not None and not result.info.silent
+        told = told and result is not None and not getattr(result.info, "silent", False)
         while execution.recorded:
             execution.recorded.pop().ended(result, error, told=told)
     return result

@@ -85,12 +85,13 @@ class Session:
     def present(self) -> None:
         """Show the graph; what keeps it from that is told in a line, because nobody can catch it here."""
         try:
-            self.recording.present()
+            problems = self.recording.present()
         except KeyboardInterrupt:
             _tell("Interrupted while the graph was drawn. %autograd last draws it.")
-        except UNSAVED as problem:
+            return
+        for problem in problems:
             other = "%autograd save writes the graph to another file."
-            self.shell.show_usage_error(UsageError(f"{MAGIC}: {unsaved(problem)}. {other}"))
+            self.shell.show_usage_error(UsageError(f"{MAGIC}: {problem}. {other}"))
 
 
 @magics_class
@@ -165,7 +166,7 @@ class AutogradMagics(Magics):
         for session in list(self.sessions):
             session.close()
 
-    @line_magic(MAGIC[1:])
+    @line_magic(MAGIC[1:])  # type: ignore[arg-type, unused-ignore]  # its stub knows no name
     def _misplaced(self, line: str) -> None:  # noqa: ARG002
         """What IPython makes of ``%%autograd`` below other lines."""
         raise UsageError(

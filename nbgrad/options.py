@@ -4,9 +4,9 @@ A field of ``Options`` is one option. Its type, choices, help and example stand 
 the magics, the settings, the completions and the signature of ``record`` are made of it.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields
-from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -49,8 +49,14 @@ def known_device(name: str) -> None:
 
 def suffix_of(path: str | Path) -> str:
     """The suffix of a file that a graph is written to, in lower case; a ValueError if it is none of those."""
-    if not isinstance(path, str | PathLike):
+    if not isinstance(path, str | os.PathLike):
         raise ValueError(f"{path!r}: a graph is written to a file, as 'net.svg'")
+    try:
+        possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise ValueError(f"{str(path)!r}: no file can have this name")
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         what = f"a file that ends in {suffix}" if suffix else "a file without a suffix"

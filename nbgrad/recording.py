@@ -1,17 +1,21 @@
 """``nbgrad.record``: a graph around a block, with every option of ``%%autograd``."""
 
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbgrad.core.anomaly import detect_anomaly
-from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.caller import tensors_in_sight, user_frame
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph, Block
 from nbgrad.core.strict import strict_broadcast, warn_here
 from nbgrad.core.timing import TimedGraph
 from nbgrad.options import TABLE, Options, check_known
+
+if TYPE_CHECKING:
+    from nbgrad.widgets.description import Description
 
 T = TypeVar("T")
 
@@ -68,34 +72,63 @@ class record(Options, Block):  # noqa: N801  # reads as a statement: with nbgrad
 
     @uncollected  # until the reader has the picture: it would look through all of the graph
     def _end(self, error: BaseException | None) -> None:
-        from nbgrad.saving import UNSAVED, unsaved
+        self.graph.close(tensors_in_sight(user_frame()), error)
+        for problem in self.present():  # raised, it would take what the block computed, or stand for what it raised
+            warn_here(f"{problem}. The graph is there as before: graph.save(...) writes it to another file")
 
-        self.graph.close(tensor_variables(user_frame()), error)
-        try:
-            self.present()
-        except UNSAVED as problem:  # raised, it would take what the block computed, or stand for what it raised
-            warn_here(f"{unsaved(problem)}. The graph is there as before: graph.save(...) writes it to another file")
+    def present(self) -> list[str]:
+        """Show the graph as the options say, and write its file.
 
-    def present(self) -> None:
-        """Show the graph as the options say, and write its file."""
-        from IPython.core.getipython import get_ipython
-
-        from nbgrad.saving import write
-        from nbgrad.widgets.describe import outline
-        from nbgrad.widgets.numbers import Holdings
-        from nbgrad.widgets.text import text
-        from nbgrad.widgets.view import show, show_text
-
+        Returns:
+            What of it failed and why, a sentence each: one part that fails takes no other with it.
+        """
         if self.view == "none" and self.save is None:
+            return []
+        from nbgrad.saving import unsaved
+
+        problems = []
+        try:
+            description = self._description()
+            for part in (self._show, self._write):
+                try:
+                    part(description)
+                except Exception as error:
+                    problems.append(unsaved(error))
+        except Exception as error:
+            problems.append(unsaved(error))
+        return problems
+
+    def _description(self) -> "Description":
+        from nbgrad.widgets.describe import outline
+
+        return outline(self.graph)
+
+    def _show(self, description: "Description") -> None:
+        if self.view == "none":
             return
-        description = outline(self.graph)
-        if get_ipython() is None and self.view != "none":
-            print(text(description))  # noqa: T201  # a script has no display but this
-        elif self.view == "text":
+        if not _in_notebook():
+            from nbgrad.widgets.text import text
+
+            encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # some terminals have no Σ
+            print(text(description).encode(encoding, "replace").decode(encoding))  # noqa: T201
+            return
+        from nbgrad.widgets.outputs import show, show_text
+
+        if self.view == "text":
             show_text(description)
-        elif self.view != "none":
-            show(
-                description, depth=self.depth, direction=self.direction, opens=self.view, holdings=Holdings(self.graph)
-            )
+            return
+        from nbgrad.widgets.numbers import Holdings
+
+        holdings = Holdings(self.graph)
+        show(description, depth=self.depth, direction=self.direction, opens=self.view, holdings=holdings)
+
+    def _write(self, description: "Description") -> None:
         if self.save is not None:
+            from nbgrad.saving import write
+
             write(description, self.save, depth=self.depth, direction=self.direction)
+
+
+def _in_notebook() -> bool:
+    """Whether IPython runs this; in a script, which has no display but its output, nothing of it was imported."""
+    return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None

@@ -39,10 +39,10 @@ def tensor_html(tensor: Tensor) -> str:
         return _html(_card("tensor", type(tensor).__name__, "its shape is not known yet"))
     words = [dtype_name(tensor.dtype), *([] if tensor.device.type == "cpu" else [str(tensor.device)])]
     if tensor.grad_fn is not None:
-        words.append(f"result of {tensor.grad_fn.op.name}")
+        words.append(f"result of {clip(tensor.grad_fn.op.name, 60)}")
     elif tensor.requires_grad:
         words.append("requires_grad")
-    title = [type(tensor).__name__, *([clip(tensor.name, 60)] if tensor.name else []), shape_text(tensor.shape)]
+    title = [type(tensor).__name__, *([clip(str(tensor.name), 60)] if tensor.name else []), shape_text(tensor.shape)]
     card = _card("tensor", " ".join(title), ", ".join(words))
     if tensor.numel() == 0 or tensor.data.is_meta:
         return _html(card)

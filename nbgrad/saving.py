@@ -3,18 +3,19 @@
 import json
 from collections import defaultdict
 from pathlib import Path
-
-import graphviz
+from typing import Any
 
 from nbgrad.core.files import replace_file
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.options import Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description import Description
-from nbgrad.widgets.engine import EngineError
+from nbgrad.widgets.engine import language
 from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out, mark_text, whole
+from nbgrad.widgets.lettering import clean, cleaned
 from nbgrad.widgets.page import page
+from nbgrad.widgets.parts import PartError, needs, reason
 from nbgrad.widgets.rest import written
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
@@ -49,7 +50,7 @@ def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, di
     Raises:
         ValueError: another suffix, or none.
         ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
-        EngineError: the graph can't be laid out.
+        PartError: what draws it fails; where the graph can't be laid out it is an EngineError.
         FileNotFoundError: its folder is not there; said before anything is drawn.
         OSError: the file can't be written; one that was there before is as it was.
     """
@@ -57,15 +58,15 @@ def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, di
     write(outline(graph), path, depth=depth, direction=direction)
 
 
-UNSAVED = (OSError, ModuleNotFoundError, EngineError)
+UNSAVED = (OSError, ModuleNotFoundError, PartError)
 """What ``save`` raises where it knows a kind of file and cannot write it."""
 
 
 def unsaved(error: Exception) -> str:
-    """An error of ``save`` as a sentence."""
-    if not isinstance(error, OSError) or error.filename is None:  # a full disk names no file
-        return str(error)
-    return f"{str(error.filename)!r} was not written: {error.strerror}"
+    """An error of ``save`` as a sentence without its full stop."""
+    if isinstance(error, OSError):
+        return str(error) if error.filename is None else f"{str(error.filename)!r} was not written: {error.strerror}"
+    return reason(error)
 
 
 def write(description: Description, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
@@ -75,12 +76,12 @@ def write(description: Description, path: str | Path, *, depth: int | None = Non
     if suffix == ".txt":
         made: str | bytes = text(description) + "\n"
     elif suffix == ".json":
-        made = json.dumps(written(description), indent=1, ensure_ascii=False) + "\n"
+        made = json.dumps(cleaned(written(description)), indent=1, ensure_ascii=False) + "\n"
     elif suffix == ".dot":
         made = _dot(description, direction)
     elif suffix == ".html":
         alive = whole(description, direction=direction, folding=folded_below(description, depth))
-        made = page(alive, description["name"])
+        made = page(alive, alive["description"]["name"])
     else:
         picture = lay_out(description, direction=direction, folding=folded_below(description, depth))
         made = _drawing(svg(picture), suffix)
@@ -90,39 +91,35 @@ def write(description: Description, path: str | Path, *, depth: int | None = Non
 
 def _drawing(drawing: str, suffix: str) -> str | bytes:
     """An SVG as it is, or turned into another kind of picture."""
-    try:
-        if suffix == ".png":
-            return png(drawing)
-        return _pdf(drawing) if suffix == ".pdf" else drawing
-    except ModuleNotFoundError as error:
-        package = {".png": "resvg-py", ".pdf": '"nbgrad[pdf]"'}[suffix]
-        raise ModuleNotFoundError(
-            f"a graph is written as {suffix} with the package {error.name}, which is not installed. Run: pip install "
-            f"{package}   (or save it as .svg)",
-            name=error.name,
-        ) from None
+    if suffix == ".png":
+        return png(drawing)
+    return _pdf(drawing) if suffix == ".pdf" else drawing
 
 
 def _pdf(drawing: str) -> bytes:
     """The same drawing as a page of its size, text as text."""
-    import typst
+    with needs("typst", "a PDF of a graph", '"nbgrad[pdf]"', "save it as .svg"):
+        import typst
 
-    return typst.compile({"main": _PDF.encode(), "graph.svg": drawing.encode()}, format="pdf", timestamp=0)  # type: ignore[call-overload, no-any-return]  # its stub knows no dict
+        return typst.compile({"main": _PDF.encode(), "graph.svg": drawing.encode()}, format="pdf", timestamp=0)  # type: ignore[call-overload, no-any-return]  # its stub knows no dict
 
 
 def _dot(description: Description, direction: Direction) -> str:
     """In graphviz's own language, to be changed and drawn with other tools: every node, module calls as clusters."""
-    label = {"label": graphviz.escape(description["name"]), "labelloc": "t"}
-    homes: dict[str | None, graphviz.Digraph] = {None: graphviz.Digraph(graph_attr={"rankdir": direction, **label})}
+    graphviz = language()
+    label = {"label": graphviz.escape(clean(description["name"])), "labelloc": "t"}
+    homes: dict[str | None, Any] = {None: graphviz.Digraph(graph_attr={"rankdir": direction, **label})}
     for scope in description["scopes"]:
-        attributes = {"label": graphviz.escape(scope["label"])}
+        attributes = {"label": graphviz.escape(clean(scope["label"]))}
         homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
     for node in description["nodes"]:
         style = _STYLES["root" if node["root"] else node["kind"]]
-        homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(node["label"])), **style)
+        homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(map(clean, node["label"]))), **style)
     for edge in description["edges"]:
         undone = [mark_text(edge)] if edge["reduction"] is not None else []
-        homes[None].edge(edge["source"], edge["target"], graphviz.escape("\n".join([edge["label"], *undone])))
+        homes[None].edge(
+            edge["source"], edge["target"], graphviz.escape("\n".join(map(clean, [edge["label"], *undone])))
+        )
     for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
         homes[scope["parent"]].subgraph(homes[scope["id"]])
     return str(homes[None].source)

@@ -8,7 +8,7 @@ import torch
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.caller import tensors_in_sight, user_frame
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.modes import current, set_state
 from nbgrad.core.node import record_id
@@ -21,7 +21,8 @@ from nbgrad.widgets.description import Description, Picture
 from nbgrad.widgets.folding import folded_below
 from nbgrad.widgets.layout import lay_out
 from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.view import GraphView, Still
+from nbgrad.widgets.outputs import Still
+from nbgrad.widgets.view import GraphView
 
 _watches: "WeakKeyDictionary[Module, Watch]" = WeakKeyDictionary()
 
@@ -164,7 +165,7 @@ class Watch(Observer):
             return
         self._waiting = True
         if perf_counter() >= self._next:
-            self._refresh(tensor_variables(user_frame()))
+            self._refresh(tensors_in_sight(user_frame()))
 
     def _refresh(self, variables: dict[str, Any] | None = None) -> None:
         """Draw, naming tensors by ``variables`` and the notebook's; where that fails, end, and let the loop go on."""

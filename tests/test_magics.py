@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 import nbgrad
 from nbgrad.core.modes import State, current
 from nbgrad.options import Options
-from nbgrad.widgets import describe, view
+from nbgrad.widgets import describe, outputs
 
 SVG, VIEW = "image/svg+xml", "application/vnd.jupyter.widget-view+json"
 PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
@@ -55,7 +55,7 @@ def test_the_collector_waits_until_the_picture_is_sent(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, cell: str
 ) -> None:
     found = []
-    for module, name in ((describe, "outline"), (view, "show")):
+    for module, name in ((describe, "outline"), (outputs, "show")):
         then = getattr(module, name)
         told = lambda *args, then=then, **named: found.append(gc.isenabled()) or then(*args, **named)  # noqa: E731
         monkeypatch.setattr(module, name, told)
@@ -264,7 +264,7 @@ def test_an_interrupt_while_the_picture_is_drawn_says_how_to_draw_it(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as slow:
-        slow.setattr("nbgrad.widgets.view.lay_out", interrupted)
+        slow.setattr("nbgrad.widgets.outputs.lay_out", interrupted)
         result, shown = run(shell, f"%%autograd --name large\n{PRODUCT}")
     assert result.success
     assert shown.stdout == ""

@@ -134,6 +134,12 @@ def tensor_variables(frame: FrameType) -> dict[str, Any]:
     return found
 
 
+def tensors_in_sight(frame: FrameType) -> dict[str, Any]:
+    """The tensors among the variables that the code of ``frame`` can name, by name: its own hide the global ones."""
+    known = {name: value for name, value in list(frame.f_globals.items()) if isinstance(value, TensorBase)}
+    return known | tensor_variables(frame)
+
+
 _SNAPSHOTS = sys.version_info < (3, 13)
 """Whether a frame makes a dict of its variables for whoever asks, and keeps it."""
 

@@ -61,8 +61,14 @@ def obstacle(core: Path) -> str | None:
         return "nothing was compiled when it was installed: that takes a C compiler"
     if missing:
         return f"{', '.join(missing)} was not compiled when the others were. Install nbgrad again"
-    signature = core / SIGNATURE
-    signed = json.loads(signature.read_text()) if signature.exists() else {}
+    try:
+        signed = json.loads((core / SIGNATURE).read_bytes())
+    except FileNotFoundError:
+        signed = {}
+    except (OSError, ValueError, RecursionError) as error:
+        return f"{SIGNATURE}, which says what was compiled, cannot be read ({error}). Install nbgrad again"
+    if not isinstance(signed, dict):
+        return f"{SIGNATURE}, which says what was compiled, is damaged. Install nbgrad again"
     stale = sorted(name for name in names if signed.get(name) != fingerprint(core, name))
     if stale:
         return f"{', '.join(stale)} changed after it was compiled. Install nbgrad again, or run make compile"

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import torch
 
-from nbgrad.core.caller import tensor_variables, user_frame
+from nbgrad.core.caller import tensors_in_sight, user_frame
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.contents import check_device
 from nbgrad.core.ending import Ending
@@ -101,7 +101,7 @@ class AutogradGraph(Queries):
     ) -> None:
         self.leave()  # before anything that Ctrl-C may interrupt
         try:
-            self.close(tensor_variables(user_frame()), error)
+            self.close(tensors_in_sight(user_frame()), error)
         except BaseException:
             if not self.closed:
                 self.listener.closed = True

@@ -13,7 +13,7 @@ import torch
 
 from nbgrad.core.base import TensorBase, raw_of
 from nbgrad.core.broadcast import Reduction
-from nbgrad.core.caller import in_a_function, tensor_variables, user_frame, user_place
+from nbgrad.core.caller import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
 from nbgrad.core.changes import Changes
 from nbgrad.core.frame import FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
@@ -193,7 +193,7 @@ class Listener(Observer):
 
     def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
         """Remember where the user's code stopped, if this is the end of it."""
-        variables = tensor_variables(user_frame())
+        variables = tensors_in_sight(user_frame())
         operands = tuple([Operand.of(name, arg, variables) for name, arg in zip(op.inputs, args, strict=False)])
         made = getattr(error, "id", None)  # an AnomalyError knows the record that it is about: the op has run
         facts = (op.name, str(error), made, operands, current().scope, user_place())

@@ -66,7 +66,8 @@ class ModuleScope(Scope):
     def about(self) -> str:
         """What the module is, in a line, and its formula in the next; what its class does not say is left out."""
         told = vars(self.kind).get("__doc__") or ""
-        return "\n".join(line for line in (cleandoc(told).partition("\n")[0], self.kind.__formula__) if line)
+        lines = cleandoc(str(told)).partition("\n")[0], str(self.kind.__formula__ or "")
+        return "\n".join(line for line in lines if line)
 
 
 class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("encoder"):
@@ -76,7 +77,7 @@ class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("e
 
     def __init__(self, label: str) -> None:
         super().__init__()
-        self.label = label
+        self.label = str(label)
 
     def _again(self) -> "scope":
         return scope(self.label)

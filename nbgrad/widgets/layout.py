@@ -12,10 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any, Literal
 
-import graphviz
-
 from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
-from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
+from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, language, run_graphviz
 from nbgrad.widgets.fold import ASKED, detailed, shaped
 from nbgrad.widgets.folding import Folding, first_folding, necessary
 from nbgrad.widgets.lettering import WIDER, text_width
@@ -163,7 +161,8 @@ def _answer(question: str, seconds: float) -> str:
 def dot_source(description: Description, direction: Direction = "TB") -> str:
     """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    homes: defaultdict[str | None, graphviz.Digraph] = defaultdict(graphviz.Digraph)
+    graphviz = language()
+    homes: defaultdict[str | None, Any] = defaultdict(graphviz.Digraph)
     space = {"nodesep": "0.28", "ranksep": "0.3" if direction == "TB" else "0.5"}
     top = homes[None] = graphviz.Digraph(
         graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
@@ -269,7 +268,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None]) -> list
     return [(before, after) for (before, _), after in pairs.items()]
 
 
-def _add_box(graph: graphviz.Digraph, name: str, width: float, height: float) -> None:
+def _add_box(graph: Any, name: str, width: float, height: float) -> None:
     graph.node(name, width=f"{width / 72:.4f}", height=f"{height / 72:.4f}")  # one pixel is one point
 
 

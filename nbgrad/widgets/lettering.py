@@ -6,6 +6,7 @@ below are Helvetica's with a margin for its wider relatives.
 
 import unicodedata
 from functools import lru_cache
+from typing import Any
 
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 """The font of every drawing. Not the host's: the boxes are measured for this one."""
@@ -72,6 +73,15 @@ def _clean_character(character: str, lines: bool) -> str:
     if character in _BIDI or character in _NON_CHARACTERS or unicodedata.category(character) in ("Cc", "Cs"):
         return "·"
     return character
+
+
+def cleaned(value: Any) -> Any:
+    """A description or a part of it with every text clean, lines and lengths as they are."""
+    if isinstance(value, str):
+        return clean(value, lines=True)
+    if isinstance(value, dict):
+        return {cleaned(key): cleaned(one) for key, one in value.items()}
+    return [cleaned(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def clip(text: str, length: int, *, lines: bool = False) -> str:

@@ -24,6 +24,7 @@ from nbgrad.widgets.layout import (
     mark_text,
 )
 from nbgrad.widgets.lettering import ADJUST, FONT, text_width, wrap
+from nbgrad.widgets.parts import needs
 from nbgrad.widgets.wires import beside, path, short as _n, tip, tip_points
 
 PNG_WIDTH = 1200
@@ -119,17 +120,20 @@ def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
 
     Raises:
         ModuleNotFoundError: ``resvg_py`` is not installed.
+        PartError: it fails.
     """
-    import resvg_py
-
     shown_width, shown_height = _size(drawing)
     zoom = min(1.0, width / shown_width, _PNG_HEIGHT / shown_height)
     sizes = sorted(set(re.findall(r'font-size="(\d+(?:\.\d+)?)"', drawing)))
     small = [f'text[font-size="{size}"]' for size in sizes if float(size) * zoom < _LEGIBLE]
     style = f"{','.join(small)}{{display:none}}" if small else None
-    return smaller(
-        resvg_py.svg_to_bytes(svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style)
-    )
+    with needs("resvg-py", "a PNG of a graph", "resvg-py", "save it as .svg"):
+        import resvg_py
+
+        made = resvg_py.svg_to_bytes(
+            svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style
+        )
+    return smaller(made)
 
 
 def _size(drawing: str) -> tuple[float, float]:

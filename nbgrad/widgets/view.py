@@ -1,28 +1,20 @@
-"""The picture in a notebook: first one that needs no script, then the live one, which takes its place."""
+"""The live picture in a notebook."""
 
-import base64
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-import anywidget
-import traitlets
-from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
-from IPython.core.getipython import get_ipython
-from IPython.display import DisplayHandle, display
-
 from nbgrad.core.collecting import uncollected
-from nbgrad.widgets.cells import displayed
-from nbgrad.widgets.description import Description, Numbers, Opens, Picture
-from nbgrad.widgets.engine import EngineError
-from nbgrad.widgets.folding import Folding, first_folding, folded_below
+from nbgrad.widgets.description import Description, Numbers, Picture
+from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.layout import NODES, Direction, lay_out
 from nbgrad.widgets.numbers import Holdings, What
 from nbgrad.widgets.packing import packed
+from nbgrad.widgets.parts import needs
 from nbgrad.widgets.rest import put_away, taken_out, written
-from nbgrad.widgets.svg import png, svg
-from nbgrad.widgets.text import text
+
+with needs("anywidget", "a live view", "anywidget ipywidgets"):
+    import anywidget
+    import traitlets
 
 STATIC = Path(__file__).parent / "static"
 """Where the bundled front end is."""
@@ -171,113 +163,3 @@ class GraphView(anywidget.AnyWidget):
         data, metadata = bundle
         # anywidget puts the object's address here, and it would make every run of a notebook differ from the last.
         return {**data, "text/plain": ""}, metadata
-
-
-def static_bundle(description: Description, picture: Picture | None = None) -> dict[str, str | bytes]:
-    """Return what a reader sees where no widget can run: a saved notebook, an untrusted one, an export.
-
-    There is no text/html in it: notebook exports would prefer it to the picture, and then remove what it holds.
-
-    Args:
-        description: the whole graph, or its outline.
-        picture: its layout if there is one already.
-
-    Returns:
-        By mime type: image/svg+xml, image/png (bytes; absent where ``resvg_py`` is not installed) and text/plain.
-
-    Raises:
-        EngineError: the graph can't be laid out; the message says what to do.
-    """
-    return _with_png(_without_png(description, picture or lay_out(description)))
-
-
-def _without_png(description: Description, picture: Picture) -> dict[str, str]:
-    return {"image/svg+xml": svg(picture), "text/plain": text(description)}
-
-
-def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
-    with suppress(ModuleNotFoundError):  # the SVG says the same; only untrusted notebooks need the PNG
-        return {**still, "image/png": png(still["image/svg+xml"])}
-    return {**still}
-
-
-class Still:
-    """The output before a live view whose picture changes, for whoever opens the notebook later.
-
-    Args:
-        text: what it says until there is a picture.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._shown: dict[str, str] = {"text/plain": text}
-        self._handle: DisplayHandle | None = None
-
-    def display(self) -> None:
-        """Show it, here too: all that were displayed show the same."""
-        known = True if self._handle is None else self._handle.display_id
-        self._handle = display(self._shown, raw=True, display_id=known) or self._handle
-
-    def show(self, description: Description, picture: Picture, *, last: bool) -> None:
-        """Show this picture in place of what stands there; the PNG, which takes longest, only of the last one."""
-        still = _without_png(description, picture)
-        self._shown = _encoded(_with_png(still)) if last else still
-        if self._handle is not None and _can_send_again():
-            self._handle.update(self._shown, raw=True)
-
-
-def show_text(description: Description) -> None:
-    """Display the table of a graph alone."""
-    display({"text/plain": text(description)}, raw=True)
-
-
-@uncollected
-def show(
-    description: Description,
-    *,
-    depth: int | None = None,
-    direction: Direction = "TB",
-    opens: Opens = "graph",
-    holdings: Holdings | None = None,
-) -> None:
-    """Display a graph in a notebook.
-
-    These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is
-    the widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead.
-    Without graphviz the table is shown, with a line that says what to install.
-
-    Args:
-        description: the whole graph, or its outline.
-        depth: modules nested deeper than this are folded; None to fold as many as a first look needs.
-        direction: from top to bottom, or from left to right.
-        opens: what the live view shows first.
-        holdings: where the numbers of its large tensors are, for a reader who asks for them.
-    """
-    folding = folded_below(description, depth)
-    try:
-        picture: Picture = {**lay_out(description, direction=direction, folding=folding), "opens": opens}
-    except EngineError as error:
-        display({"text/plain": f"{text(description)}\n\n{error}"}, raw=True)
-        return
-    still, again = _without_png(description, picture), _can_send_again()
-    handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
-    widget = GraphView(description, picture, folding, holdings)
-    widget._held = False
-    live = widget._repr_mimebundle_()
-    if live is not None:
-        display(live[0], metadata=live[1], raw=True)
-    displayed(widget)
-    # What a reader waits for is on its way; the PNG, which takes longest, is for those who see the notebook later.
-    if again and handle is not None:
-        sys.stdout.flush()  # in a kernel all messages so far: the thread that sends them gets no turn during the PNG
-        handle.update(_encoded(_with_png(still)), raw=True)
-    widget.put_away()
-
-
-def _can_send_again() -> bool:
-    """Whether an output can be replaced by a fuller one: a terminal and ``%%capture`` would show both."""
-    shell = get_ipython()
-    return shell is not None and type(shell.display_pub) not in (DisplayPublisher, CapturingDisplayPublisher)
-
-
-def _encoded(bundle: dict[str, str | bytes]) -> dict[str, str]:
-    return {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}

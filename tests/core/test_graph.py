@@ -843,3 +843,28 @@ def test_a_generator_that_is_left_has_not_raised() -> None:
     gc.collect()
     assert graphs[0].closed
     assert graphs[0].ending is None
+
+
+SEEN_BY_ALL = nbgrad.ones(2, requires_grad=True)
+HIDDEN = nbgrad.ones(2, requires_grad=True)
+
+
+def test_global_variables_name_tensors_inside_a_function_too() -> None:
+    own = nbgrad.ones(2, requires_grad=True)
+
+    def recorded(HIDDEN: nbgrad.Tensor, context: Any) -> set[str | None]:  # noqa: N803
+        with context as graph:
+            (SEEN_BY_ALL * HIDDEN * own).sum().backward()
+        return {record.name for record in graph.records if record.kind == "leaf"}
+
+    for make in (nbgrad.AutogradGraph, lambda: nbgrad.record(view="none")):
+        assert recorded(nbgrad.ones(2, requires_grad=True), make()) == {"SEEN_BY_ALL", "HIDDEN", "own"}
+
+    def stopped() -> None:
+        SEEN_BY_ALL @ nbgrad.ones(3)
+
+    with nbgrad.AutogradGraph() as graph, pytest.raises(RuntimeError, match="matmul") as caught:
+        stopped()
+    failure = graph.failure(caught.value)
+    assert failure is not None
+    assert failure.operands[0].name == "SEEN_BY_ALL"

@@ -14,7 +14,7 @@ from nbgrad import nn
 from nbgrad.widgets import bitmap
 from nbgrad.widgets.bitmap import smaller
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.view import static_bundle
+from nbgrad.widgets.outputs import static_bundle
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -16,14 +16,15 @@ from ipykernel.zmqshell import ZMQDisplayPublisher
 from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 
 import nbgrad
-from nbgrad.widgets import cells, layout, view
+from nbgrad.widgets import cells, layout, outputs, view
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import EngineMissing
 from nbgrad.widgets.folding import Folding, first_folding
 from nbgrad.widgets.layout import NODES, lay_out
+from nbgrad.widgets.outputs import show, static_bundle
 from nbgrad.widgets.packing import packed, unpacked
-from nbgrad.widgets.view import GraphView, show, static_bundle
+from nbgrad.widgets.view import GraphView
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -47,7 +48,7 @@ def displayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         outputs.append(data)
         return Handle() if display_id else None
 
-    monkeypatch.setattr(view, "display", display)
+    monkeypatch.setattr("nbgrad.widgets.outputs.display", display)
     return outputs
 
 
@@ -90,9 +91,9 @@ def test_a_kernel_sends_the_png_after_what_its_reader_waits_for(
         order.append("PNG")
         return b"drawn"
 
-    monkeypatch.setattr(view, "png", png)
-    monkeypatch.setattr(view, "get_ipython", lambda: SimpleNamespace(display_pub=publisher()))
-    monkeypatch.setattr(view, "sys", SimpleNamespace(stdout=SimpleNamespace(flush=flush)))
+    monkeypatch.setattr(outputs, "png", png)
+    monkeypatch.setattr(outputs, "get_ipython", lambda: SimpleNamespace(display_pub=publisher()))
+    monkeypatch.setattr(outputs, "sys", SimpleNamespace(stdout=SimpleNamespace(flush=flush)))
     show(small)
     assert order == (["PNG"] if at_once else ["all sent", "PNG"])
     assert [set(data) for data in displayed] == [{"image/svg+xml", "image/png", "text/plain"}, {WIDGET, "text/plain"}]
@@ -339,5 +340,7 @@ def test_a_missing_png_renderer_leaves_the_rest(small: Description, monkeypatch:
     def missing(drawing: str) -> bytes:
         raise ModuleNotFoundError("No module named 'resvg_py'")
 
-    monkeypatch.setattr(view, "png", missing)
-    assert set(static_bundle(small)) == {"image/svg+xml", "text/plain"}
+    monkeypatch.setattr(outputs, "png", missing)
+    outputs._tell_once.cache_clear()
+    with pytest.warns(UserWarning, match="No module named 'resvg_py'.* The SVG stays"):
+        assert set(static_bundle(small)) == {"image/svg+xml", "text/plain"}

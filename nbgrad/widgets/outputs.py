@@ -1,0 +1,161 @@
+"""What a notebook shows under a cell: first a picture without a script, then the live one in its place."""
+
+import base64
+import sys
+from functools import cache
+from typing import TYPE_CHECKING
+
+from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
+from IPython.core.getipython import get_ipython
+from IPython.display import DisplayHandle, display
+
+from nbgrad.core.collecting import uncollected
+from nbgrad.core.strict import warn_here
+from nbgrad.widgets.description import Description, Opens, Picture
+from nbgrad.widgets.folding import Folding, folded_below
+from nbgrad.widgets.layout import Direction, lay_out
+from nbgrad.widgets.numbers import Holdings
+from nbgrad.widgets.parts import PartError, needs, reason
+from nbgrad.widgets.svg import png, svg
+from nbgrad.widgets.text import text
+
+if TYPE_CHECKING:
+    from nbgrad.widgets.view import GraphView
+
+
+def static_bundle(description: Description, picture: Picture | None = None) -> dict[str, str | bytes]:
+    """Return what a reader sees where no widget can run: a saved notebook, an untrusted one, an export.
+
+    There is no text/html in it: notebook exports would prefer it to the picture, and then remove what it holds.
+
+    Args:
+        description: the whole graph, or its outline.
+        picture: its layout if there is one already.
+
+    Returns:
+        By mime type: image/svg+xml, image/png (bytes; absent where ``resvg_py`` is missing or broken, which a warning
+        says once) and text/plain.
+
+    Raises:
+        EngineError: the graph can't be laid out; the message says what to do.
+    """
+    return _with_png(_without_png(description, picture or lay_out(description)))
+
+
+def _without_png(description: Description, picture: Picture) -> dict[str, str]:
+    return {"image/svg+xml": svg(picture), "text/plain": text(description)}
+
+
+def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
+    try:
+        return {**still, "image/png": png(still["image/svg+xml"])}
+    except (ModuleNotFoundError, PartError) as error:
+        _tell_once(f"{error} The SVG stays, which says the same; a notebook that is not trusted shows the text alone.")
+    return {**still}
+
+
+@cache
+def _tell_once(text: str) -> None:
+    """Warn, in the first cell alone: it holds for all others."""
+    warn_here(text)
+
+
+class Still:
+    """The output before a live view whose picture changes, for whoever opens the notebook later.
+
+    Args:
+        text: what it says until there is a picture.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._shown: dict[str, str] = {"text/plain": text}
+        self._handle: DisplayHandle | None = None
+
+    def display(self) -> None:
+        """Show it, here too: all that were displayed show the same."""
+        known = True if self._handle is None else self._handle.display_id
+        self._handle = display(self._shown, raw=True, display_id=known) or self._handle
+
+    def show(self, description: Description, picture: Picture, *, last: bool) -> None:
+        """Show this picture in place of what stands there; the PNG, which takes longest, only of the last one."""
+        still = _without_png(description, picture)
+        self._shown = _encoded(_with_png(still)) if last else still
+        if self._handle is not None and _can_send_again():
+            self._handle.update(self._shown, raw=True)
+
+
+def show_text(description: Description) -> None:
+    """Display the table of a graph alone."""
+    display({"text/plain": text(description)}, raw=True)
+
+
+@uncollected
+def show(
+    description: Description,
+    *,
+    depth: int | None = None,
+    direction: Direction = "TB",
+    opens: Opens = "graph",
+    holdings: Holdings | None = None,
+) -> None:
+    """Display a graph in a notebook.
+
+    These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is
+    the widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead.
+    What a missing or broken package cannot show is left out, and one line says what to install: without graphviz the
+    table is shown, without anywidget the first output alone.
+
+    Args:
+        description: the whole graph, or its outline.
+        depth: modules nested deeper than this are folded; None to fold as many as a first look needs.
+        direction: from top to bottom, or from left to right.
+        opens: what the live view shows first.
+        holdings: where the numbers of its large tensors are, for a reader who asks for them.
+    """
+    folding = folded_below(description, depth)
+    try:
+        picture: Picture = {**lay_out(description, direction=direction, folding=folding), "opens": opens}
+        still = _without_png(description, picture)
+    except Exception as error:  # the table stays, whatever it is
+        display({"text/plain": f"{text(description)}\n\n{reason(error)}"}, raw=True)
+        return
+    again = _can_send_again()
+    handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
+    widget = _live(description, picture, folding, holdings)
+    # What a reader waits for is on its way; the PNG, which takes longest, is for those who see the notebook later.
+    if again and handle is not None:
+        sys.stdout.flush()  # in a kernel all messages so far: the thread that sends them gets no turn during the PNG
+        handle.update(_encoded(_with_png(still)), raw=True)
+    if widget is not None:
+        widget.put_away()
+
+
+def _live(
+    description: Description, picture: Picture, folding: Folding | None, holdings: Holdings | None
+) -> "GraphView | None":
+    """Display the view that takes the place of the still picture; where it fails the still picture stays."""
+    try:
+        from nbgrad.widgets.cells import displayed
+        from nbgrad.widgets.view import GraphView
+
+        with needs("anywidget", "a live view", "anywidget ipywidgets"):
+            widget = GraphView(description, picture, folding, holdings)
+            widget._held = False
+            live = widget._repr_mimebundle_()
+    except (ModuleNotFoundError, PartError) as error:
+        _tell_once(f"{error} The picture stays as it is.")
+        return None
+    if live is not None:
+        display(live[0], metadata=live[1], raw=True)
+    displayed(widget)
+    return widget
+
+
+def _can_send_again() -> bool:
+    """Whether an output can be replaced by a fuller one: a terminal and ``%%capture`` would show both."""
+    shell = get_ipython()
+    return shell is not None and type(shell.display_pub) not in (DisplayPublisher, CapturingDisplayPublisher)
+
+
+def _encoded(bundle: dict[str, str | bytes]) -> dict[str, str]:
+    return {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in bundle.items()}

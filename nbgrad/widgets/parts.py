@@ -1,0 +1,46 @@
+"""The packages that one kind of output needs, and no other: where one is missing or broken, that output alone fails."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class PartError(RuntimeError):
+    """One kind of output cannot be made here; the message says why and what to do."""
+
+
+def reason(error: Exception) -> str:
+    """Why an output failed, as a sentence without its full stop."""
+    if isinstance(error, PartError | ModuleNotFoundError | ValueError):
+        return str(error).removesuffix(".")
+    return f"{type(error).__name__}: {error}. This is a defect of nbgrad, please report it"
+
+
+@contextmanager
+def needs(package: str, what: str, install: str, instead: str = "") -> Iterator[None]:
+    """Import and call ``package`` inside; whatever is raised becomes a sentence.
+
+    Args:
+        package: as pip calls it.
+        what: what is made, as "a PNG".
+        install: what pip is to install.
+        instead: what else to do, if there is something.
+
+    Raises:
+        ModuleNotFoundError: it is not installed, or something that it imports.
+        PartError: it raised something else.
+    """
+    other = f"   (or {instead})" if instead else ""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, PartError):
+        raise
+    except ModuleNotFoundError as error:
+        lacking = package if error.name in (None, package.replace("-", "_")) else f"{package} with {error.name}"
+        text = f"{what} is made by the package {lacking}, which is not installed. Run: pip install {install}{other}"
+        raise ModuleNotFoundError(text, name=error.name) from None
+    except BaseException as error:  # what is written in Rust raises its own kind, which is no Exception
+        again = (
+            f" Run: pip install --force-reinstall {install}{other}" if isinstance(error, ImportError | OSError) else ""
+        )
+        because = f"{type(error).__name__}: {error}".rstrip(".: ")
+        raise PartError(f"{what} is made by the package {package}, which fails here: {because}.{again}") from error
