@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import count
+from itertools import count, takewhile
 from sys import maxsize
 from typing import Any, NamedTuple, overload
 
@@ -16,7 +16,7 @@ import torch
 
 from nbgrad.core.frame import FrameRecorder, Values
 from nbgrad.core.record import Ran, Record
-from nbgrad.core.scopes import Scope
+from nbgrad.core.scopes import Scope, outwards
 from nbgrad.core.stats import norms, read
 from nbgrad.core.update import Update
 
@@ -319,7 +319,10 @@ def _looks(passed: list[Passed]) -> tuple[Look, ...]:
     for id, fact, scope in passed:
         path = paths.get(scope)
         if path is None:
-            path = paths[scope] = () if scope is None else scope.path()
+            new = list(takewhile(lambda one: one not in paths, outwards(scope)))
+            path = paths[new[-1].parent]
+            for one in reversed(new):
+                path = paths[one] = (*path, one.label)
         if isinstance(fact, Ran):
             look: Look = ("op", fact.op.name, None, fact.shape, path)
         else:
