@@ -12,7 +12,8 @@ from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import EngineError
 from nbgrad.widgets.folding import folded_below
-from nbgrad.widgets.layout import lay_out, mark_text, whole
+from nbgrad.widgets.layout import lay_out, mark_text, nested, whole
+from nbgrad.widgets.nesting import Nesting
 from nbgrad.widgets.page import page
 from nbgrad.widgets.rest import written
 from nbgrad.widgets.svg import png, svg
@@ -111,7 +112,8 @@ def _pdf(drawing: str) -> bytes:
 def _dot(description: Description, direction: Direction) -> str:
     """In graphviz's own language, to be changed and drawn with other tools: every node, module calls as clusters."""
     label = {"label": graphviz.escape(description["name"]), "labelloc": "t"}
-    homes: dict[str | None, graphviz.Digraph] = {None: graphviz.Digraph(graph_attr={"rankdir": direction, **label})}
+    top = graphviz.Digraph(graph_attr={"rankdir": direction, **label})
+    homes: dict[str | None, graphviz.Digraph] = {None: top}
     for scope in description["scopes"]:
         attributes = {"label": graphviz.escape(scope["label"])}
         homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
@@ -120,7 +122,5 @@ def _dot(description: Description, direction: Direction) -> str:
         homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(node["label"])), **style)
     for edge in description["edges"]:
         undone = [mark_text(edge)] if edge["reduction"] is not None else []
-        homes[None].edge(edge["source"], edge["target"], graphviz.escape("\n".join([edge["label"], *undone])))
-    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
-        homes[scope["parent"]].subgraph(homes[scope["id"]])
-    return str(homes[None].source)
+        top.edge(edge["source"], edge["target"], graphviz.escape("\n".join([edge["label"], *undone])))
+    return nested(top, homes, Nesting(description["scopes"]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import count, takewhile
 from sys import maxsize
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import torch
 
@@ -391,7 +391,7 @@ def diff(before: HistoryFrame, after: HistoryFrame) -> Diff:
     """Compare two frames of one graph, or of two: records are matched by kind, op, parameter and module."""
     old, new = before.records, after.records
     removed, added, pairs = list[HistoryRecord](), list[HistoryRecord](), list[tuple[HistoryRecord, HistoryRecord]]()
-    for what, start, end, there, until in _matched(old, new).get_opcodes():
+    for what, start, end, there, until in _changes(old, new):
         if what == "equal":
             pairs += zip(old[start:end], new[there:until], strict=True)
         else:
@@ -402,8 +402,13 @@ def diff(before: HistoryFrame, after: HistoryFrame) -> Diff:
     return Diff(before, after, tuple(removed), tuple(added), reshaped, same)
 
 
-def _matched(old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]) -> SequenceMatcher[Any]:
-    """The longest runs of records that both have, shapes and the names of variables left out."""
+def _changes(
+    old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]
+) -> Iterator[tuple[str, int, int, int, int]]:
+    """The longest runs of records that both have, and what is between: shapes and the names of variables left out.
+
+    What both begin and end with is not searched for: that takes as long as one is times the other.
+    """
     before, after = (
         [
             (record.kind, record.op, record.name if record.kind == "parameter" else None, record.scopes)
@@ -411,4 +416,12 @@ def _matched(old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]) -> 
         ]
         for each in (old, new)
     )
-    return SequenceMatcher(None, before, after, autojunk=False)
+    begin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    rest = zip(reversed(before[begin:]), reversed(after[begin:]), strict=False)
+    end = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], rest))
+    yield "equal", 0, begin, 0, begin
+    middle = before[begin : len(before) - end], after[begin : len(after) - end]
+    for what, *places in SequenceMatcher(None, *middle, autojunk=False).get_opcodes():
+        start, stop, there, until = (begin + place for place in places)
+        yield what, start, stop, there, until
+    yield "equal", len(before) - end, len(before), len(after) - end, len(after)

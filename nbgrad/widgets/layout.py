@@ -194,10 +194,10 @@ def dot_source(description: Description, direction: Direction = "TB") -> str:
         top.edge(mark, edge["target"], id=f"{edge['id']}/1")
     for before, after in _stacking(description, scope_of, nesting):
         top.edge(before, after, style="invis")
-    return _nested(top, homes, nesting)
+    return nested(top, homes, nesting)
 
 
-def _nested(top: graphviz.Digraph, homes: Mapping[str | None, graphviz.Digraph], nesting: Nesting) -> str:
+def nested(top: graphviz.Digraph, homes: Mapping[str | None, graphviz.Digraph], nesting: Nesting) -> str:
     """The text of ``top`` with the scopes in it: ``subgraph`` would copy each line once for each scope around it."""
     inner: defaultdict[str | None, list[str]] = defaultdict(list)
     for scope, parent in nesting.parents.items():
