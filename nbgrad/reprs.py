@@ -4,7 +4,8 @@ It needs no script, asks for nothing, takes its colours from the page, and is th
 each stays what ``repr`` gives, for terminals and for wherever no HTML is shown.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -102,29 +103,80 @@ def _histogram(shown: Look) -> Element:
 
 def module_html(module: Module) -> str:
     """The tree of modules, each with its settings, the shapes of its tensors and how many numbers it learns."""
-    inside = list(module.named_modules())
+    inside = _Inside(module)
     card = Element("div", {"class": "nbgrad-module", "style": _STYLE})
-    places: dict[str, Element] = {}
-    for path, one in inside:
-        above, _, name = path.rpartition(".")
-        parent = places.get(above, card) if path else card
-        places[path] = SubElement(parent, "details", {"style": "margin-left:1.2em"} if path else {})
-        if len(inside) <= _OPEN or not path:
-            places[path].set("open", "")
-        _describe(places[path], name, one)
+    places: dict[Module, Element] = {}
+    for name, one, above in inside.rows:
+        parent = card if above is None else places[above]
+        places[one] = SubElement(parent, "details", {"style": "margin-left:1.2em"} if above is not None else {})
+        if len(inside.rows) <= _OPEN or above is None:
+            places[one].set("open", "")
+        _describe(places[one], name, one, inside.count(one))
+        if more := inside.left_out.get(one):
+            row = SubElement(places[one], "div", style="margin-left:2.2em;opacity:0.9")
+            row.text = f"… {counted(more, 'module')} more inside, nested deeper than {_NESTED} levels"
     return _html(card)
 
 
-def _describe(place: Element, name: str, module: Module) -> None:
-    """The line of a module, and one for each tensor of its own."""
+_NESTED = 128
+"""Modules nested deeper are counted: no browser shows more boxes in boxes than a few hundred."""
+
+
+class _Inside:
+    """The modules below one, a shared one once, at its first place.
+
+    Attributes:
+        rows: those that are shown: the name of each, itself, and the one that it is in.
+        left_out: how many there are below those that are nested deepest.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.rows: list[tuple[str, Module, Module | None]] = []
+        self.left_out: Counter[Module] = Counter()
+        self._counts: dict[Module, int] = {}
+        order, seen = list[tuple[Module, Module | None]](), set[Module]()
+        met, tensors = 0, Counter[Parameter]()
+        waiting: list[tuple[str, Module, Module | None, int, Module | None]] = [("", module, None, 1, None)]
+        while waiting:
+            name, one, above, depth, shown = waiting.pop()
+            met += 1
+            if one in seen:
+                continue
+            seen.add(one)
+            order.append((one, above))
+            tensors.update(one.parameters(recurse=False))
+            if shown is None:
+                self.rows.append((name, one, above))
+            else:
+                self.left_out[shown] += 1
+            deepest = one if shown is None and depth == _NESTED else shown
+            children = [*one._own("module")]
+            waiting += [(called, child, one, depth + 1, deepest) for called, child in reversed(children)]
+        if met == len(order) and max(tensors.values(), default=1) == 1:  # nothing is shared: each is counted once
+            for one, above in reversed(order):
+                own = sum(_sizes(one.parameters(recurse=False)))
+                self._counts[one] = self._counts.get(one, 0) + own
+                if above is not None:
+                    self._counts[above] = self._counts.get(above, 0) + self._counts[one]
+
+    def count(self, module: Module) -> int:
+        """How many numbers it learns."""
+        known = self._counts.get(module)
+        return sum(_sizes(module.parameters())) if known is None else known
+
+
+def _sizes(parameters: Iterable[Parameter]) -> Iterator[int]:
+    return (one.numel() for one in parameters if not isinstance(one, Uninitialized))
+
+
+def _describe(place: Element, name: str, module: Module, count: int) -> None:
+    """The line of a module that learns ``count`` numbers, and one for each tensor of its own."""
     kind = type(module).__name__
     line = SubElement(place, "summary")
     SubElement(line, "b").text = clip(f"{name} ({kind})" if name else kind, 120)
     if settings := clip(module.extra_repr(), 160):
         SubElement(line, "span", style="opacity:0.75").text = f" {settings}"
-    known = [one for one in module.parameters() if not isinstance(one, Uninitialized)]
-    count = sum(one.numel() for one in known)
-    SubElement(line, "span").text = f" {counted(count, 'parameter')}" if known else ""
+    SubElement(line, "span").text = f" {counted(count, 'parameter')}" if count else ""
     for called, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
         row = SubElement(place, "div", style="margin-left:2.2em;opacity:0.9")
         row.text = f"{clip(called, 60)} {_tensor_line(tensor)}"

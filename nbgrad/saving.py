@@ -12,8 +12,9 @@ from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description import Description
 from nbgrad.widgets.engine import language
 from nbgrad.widgets.folding import folded_below
-from nbgrad.widgets.layout import lay_out, mark_text, whole
+from nbgrad.widgets.layout import lay_out, mark_text, nested, whole
 from nbgrad.widgets.lettering import clean, cleaned
+from nbgrad.widgets.nesting import Nesting
 from nbgrad.widgets.page import page
 from nbgrad.widgets.parts import PartError, needs, reason
 from nbgrad.widgets.rest import written
@@ -108,7 +109,8 @@ def _dot(description: Description, direction: Direction) -> str:
     """In graphviz's own language, to be changed and drawn with other tools: every node, module calls as clusters."""
     graphviz = language()
     label = {"label": graphviz.escape(clean(description["name"])), "labelloc": "t"}
-    homes: dict[str | None, Any] = {None: graphviz.Digraph(graph_attr={"rankdir": direction, **label})}
+    top = graphviz.Digraph(graph_attr={"rankdir": direction, **label})
+    homes: dict[str | None, Any] = {None: top}
     for scope in description["scopes"]:
         attributes = {"label": graphviz.escape(clean(scope["label"]))}
         homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
@@ -117,9 +119,5 @@ def _dot(description: Description, direction: Direction) -> str:
         homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(map(clean, node["label"]))), **style)
     for edge in description["edges"]:
         undone = [mark_text(edge)] if edge["reduction"] is not None else []
-        homes[None].edge(
-            edge["source"], edge["target"], graphviz.escape("\n".join(map(clean, [edge["label"], *undone])))
-        )
-    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
-        homes[scope["parent"]].subgraph(homes[scope["id"]])
-    return str(homes[None].source)
+        top.edge(edge["source"], edge["target"], graphviz.escape("\n".join(map(clean, [edge["label"], *undone]))))
+    return nested(top, homes, Nesting(description["scopes"]))

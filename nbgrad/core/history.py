@@ -8,15 +8,15 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import count
+from itertools import count, takewhile
 from sys import maxsize
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import torch
 
 from nbgrad.core.frame import FrameRecorder, Values
 from nbgrad.core.record import Ran, Record
-from nbgrad.core.scopes import Scope
+from nbgrad.core.scopes import Scope, outwards
 from nbgrad.core.stats import norms, read
 from nbgrad.core.update import Update
 
@@ -319,7 +319,10 @@ def _looks(passed: list[Passed]) -> tuple[Look, ...]:
     for id, fact, scope in passed:
         path = paths.get(scope)
         if path is None:
-            path = paths[scope] = () if scope is None else scope.path()
+            new = list(takewhile(lambda one: one not in paths, outwards(scope)))
+            path = paths[new[-1].parent]
+            for one in reversed(new):
+                path = paths[one] = (*path, one.label)
         if isinstance(fact, Ran):
             look: Look = ("op", fact.op.name, None, fact.shape, path)
         else:
@@ -388,7 +391,7 @@ def diff(before: HistoryFrame, after: HistoryFrame) -> Diff:
     """Compare two frames of one graph, or of two: records are matched by kind, op, parameter and module."""
     old, new = before.records, after.records
     removed, added, pairs = list[HistoryRecord](), list[HistoryRecord](), list[tuple[HistoryRecord, HistoryRecord]]()
-    for what, start, end, there, until in _matched(old, new).get_opcodes():
+    for what, start, end, there, until in _changes(old, new):
         if what == "equal":
             pairs += zip(old[start:end], new[there:until], strict=True)
         else:
@@ -399,8 +402,13 @@ def diff(before: HistoryFrame, after: HistoryFrame) -> Diff:
     return Diff(before, after, tuple(removed), tuple(added), reshaped, same)
 
 
-def _matched(old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]) -> SequenceMatcher[Any]:
-    """The longest runs of records that both have, shapes and the names of variables left out."""
+def _changes(
+    old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]
+) -> Iterator[tuple[str, int, int, int, int]]:
+    """The longest runs of records that both have, and what is between: shapes and the names of variables left out.
+
+    What both begin and end with is not searched for: that takes as long as one is times the other.
+    """
     before, after = (
         [
             (record.kind, record.op, record.name if record.kind == "parameter" else None, record.scopes)
@@ -408,4 +416,12 @@ def _matched(old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]) -> 
         ]
         for each in (old, new)
     )
-    return SequenceMatcher(None, before, after, autojunk=False)
+    begin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    rest = zip(reversed(before[begin:]), reversed(after[begin:]), strict=False)
+    end = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], rest))
+    yield "equal", 0, begin, 0, begin
+    middle = before[begin : len(before) - end], after[begin : len(after) - end]
+    for what, *places in SequenceMatcher(None, *middle, autojunk=False).get_opcodes():
+        start, stop, there, until = (begin + place for place in places)
+        yield what, start, stop, there, until
+    yield "equal", len(before) - end, len(before), len(after) - end, len(after)

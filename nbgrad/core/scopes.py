@@ -1,6 +1,7 @@
 """The boxes that are drawn around ops: a block of the user's, or the call of a module, labelled with where it is.
 
-A module is here whatever is called with ``called``, has ``named_modules()`` and a class with ``forward``, a
+A module is here whatever is called with ``called``, has ``named_modules()``, ``named_children()`` and a class with
+``forward``, a
 ``__formula__`` and ``_runs_functions``.
 """
 
@@ -129,7 +130,11 @@ def _entered(module: Any, outer: Scope | None, run: Callable[..., Any]) -> Modul
 
 
 _paths: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
-"""For each module that was called inside a graph, the path of every module below it, by its id."""
+"""For modules that were called inside a graph, the path of every module below it, by its id."""
+
+_names: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
+"""The same of the modules directly in it, which are most of those that it calls: all below it are as many again for
+each module around it."""
 
 
 class _Placed:
@@ -159,6 +164,7 @@ _known: dict[int, _Placed] = {}
 def forget_paths() -> None:
     """A module somewhere gained or lost a child: paths, ids and labels may be stale."""
     _paths.clear()
+    _names.clear()
     _known.clear()
 
 
@@ -184,6 +190,13 @@ def _label(module: Any, caller: Any | None) -> str:
 
 def path_below(module: Any, inner: Any) -> str | None:
     """The path of ``inner`` in ``module``, "" for itself; None if it is not in there."""
+    if inner is module:
+        return ""
+    names = _names.get(module)
+    if names is None:
+        _names[module] = names = {id(one): name for name, one in module.named_children()}
+    if (name := names.get(id(inner))) is not None:
+        return name
     paths = _paths.get(module)
     if paths is None:
         _paths[module] = paths = {id(one): path for path, one in module.named_modules()}

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import ref
@@ -192,9 +193,9 @@ class Paths:
             named = [(None, tensor) for tensor in distinct if tensor.requires_grad]
         # A leaf whose data were replaced since has another origin now.
         given = {id(held()) for seq, held in self._leaves.items() if seq in self._reached}
-        holders = self.holders()
+        holders, names = self.holders(), _Names()
         return [
-            self._missing(name, tensor, holders)
+            self._missing(name, tensor, holders, names)
             for name, tensor in named
             if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
         ]
@@ -208,13 +209,13 @@ class Paths:
         """
         used = [(one, cut, scope) for held, cut, scope in self._frozen if (one := held()) is not None]
         sizes = read(norms({at: one.data for at, (one, *_) in enumerate(used)}))
-        found = []
+        found, names = [], _Names()
         for at, (one, cut, scope) in enumerate(used):
             if isfinite(sizes.get(at, 0.0)) or (one._origin is not None and record_id(one._origin) in shown):
                 continue
             bad = "NaN" if nonfinite.holds("nan", one.data) else "Inf" if nonfinite.unmeant(one.data) else None
             if bad is not None:
-                name = _path(one, scope) or one.name or "a parameter"
+                name = names.find(one, scope) or one.name or "a parameter"
                 which = "frozen" if one.kind == "parameter" else "a buffer"
                 found.append(
                     f"{bad} is in {name} {tuple(one.shape)}, which is {which}: {cut.what} at {cut.place} uses it"
@@ -223,9 +224,9 @@ class Paths:
 
     def unheld(self) -> list[tuple[int, str]]:
         """The parameters that the last backward reached, which no optimizer holds and nothing has changed, by id."""
-        holders = self.holders()
+        holders, names = self.holders(), _Names()
         return [
-            (seq, self._told(tensor))
+            (seq, self._told(tensor, names))
             for seq, tensor in self._learning().items()
             if tensor.kind == "parameter" and not holders.hold(tensor) and memory_of(tensor.data) not in self._changed
         ]
@@ -241,9 +242,9 @@ class Paths:
 
     def unstepped(self) -> list[Unstepped]:
         """The optimizers of what the last backward reached that clear gradients in a loop and have taken no step."""
-        learning = self._learning()
+        learning, names = self._learning(), _Names()
         found = [
-            Unstepped(type(one).__name__, one.cleared, [(seq, self._told(learning[seq])) for seq in waiting])
+            Unstepped(type(one).__name__, one.cleared, [(seq, self._told(learning[seq], names)) for seq in waiting])
             for one, waiting in (self.holders().forgotten() if self._backwards >= LOOP else ())
         ]
         return sorted(found, key=lambda one: one.waiting)
@@ -257,17 +258,17 @@ class Paths:
         held = {seq: self._leaves[seq]() for seq in sorted(self._reached) if seq in self._leaves}
         return {seq: one for seq, one in held.items() if isinstance(one, Tensor) and one.requires_grad}
 
-    def _told(self, tensor: Tensor) -> str:
-        return f"{self._called(tensor) or 'a parameter'} {tuple(tensor.shape)}"
+    def _told(self, tensor: Tensor, names: "_Names") -> str:
+        return f"{self._called(tensor, names) or 'a parameter'} {tuple(tensor.shape)}"
 
-    def _called(self, tensor: Tensor) -> str | None:
-        return _path(tensor, self._scope(tensor)) or name_of(tensor.origin)
+    def _called(self, tensor: Tensor, names: "_Names") -> str | None:
+        return names.find(tensor, self._scope(tensor)) or name_of(tensor.origin)
 
-    def _missing(self, name: str | None, tensor: Tensor, holders: Holders) -> Unreached:
+    def _missing(self, name: str | None, tensor: Tensor, holders: Holders, names: "_Names") -> Unreached:
         kind, reason, place = self._why(tensor)
         moved, stepped = memory_of(tensor.data) in self._changed, holders.stepped(tensor)
         return Unreached(
-            name or self._called(tensor),
+            name or self._called(tensor, names),
             tuple(tensor.shape),
             kind,
             reason,
@@ -358,15 +359,43 @@ class Paths:
         )
 
 
-def _path(tensor: Tensor, scope: Scope | None) -> str | None:
-    """What the module calls a parameter that the user called; there are many of the name ``weight`` below it."""
-    found = None
-    for above in outwards(scope):
-        module = above.module() if isinstance(above, ModuleScope) else None
-        for name, one in () if module is None else (*module.named_parameters(), *module.named_buffers()):
-            if one is tensor:
-                found = name if "." in name else f"{above.label.partition(' ')[0]}.{name}"
-    return found
+class _Names:
+    """What modules call their tensors, looked up once for all that are asked for: it holds the modules meanwhile."""
+
+    def __init__(self) -> None:
+        self._outermost: dict[Scope | None, ModuleScope | None] = {None: None}
+        self._inside: dict[Any, dict[int, str]] = {}
+
+    def find(self, tensor: Tensor, scope: Scope | None) -> str | None:
+        """What the module calls it that the user called; there are many of the name ``weight`` below it."""
+        outermost = self._around(scope)
+        if outermost is None:
+            return None
+        if (name := self._in(outermost, tensor)) is not None:
+            return name
+        for above in reversed(list(outwards(scope))):
+            if isinstance(above, ModuleScope) and (name := self._in(above, tensor)) is not None:
+                return name
+        return None
+
+    def _around(self, scope: Scope | None) -> ModuleScope | None:
+        """The outermost call of a module around."""
+        new = list(takewhile(lambda one: one not in self._outermost, outwards(scope)))
+        for one in reversed(new):
+            known = self._outermost[one.parent]
+            self._outermost[one] = one if known is None and isinstance(one, ModuleScope) else known
+        return self._outermost[scope]
+
+    def _in(self, scope: ModuleScope, tensor: Tensor) -> str | None:
+        """Its name in the module that was called, if it is in there."""
+        module = scope.module()
+        if module is None:
+            return None
+        if module not in self._inside:
+            named = (*module.named_parameters(), *module.named_buffers())
+            self._inside[module] = {id(one): name for name, one in named}
+        name = self._inside[module].get(id(tensor))
+        return name if name is None or "." in name else f"{scope.label.partition(' ')[0]}.{name}"
 
 
 def named_tensors(of: Any) -> list[tuple[str | None, Tensor]]:

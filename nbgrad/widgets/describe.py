@@ -1,6 +1,7 @@
 """From a recorded graph to the plain description that every rendering draws."""
 
 from functools import cache
+from itertools import takewhile
 
 import torch
 
@@ -116,21 +117,25 @@ class _Scopes:
     def id(self, scope: CoreScope | None) -> str | None:
         if scope is None:
             return None
-        if scope not in self._ids:
-            self.id(scope.parent)
-            self._ids[scope] = f"s{len(self._ids)}"
+        new = list(takewhile(lambda one: one not in self._ids, outwards(scope)))
+        for one in reversed(new):
+            self._ids[one] = f"s{len(self._ids)}"
         return self._ids[scope]
 
     def described(self, facts: list[Fact], raised: CoreScope | None) -> list[Scope]:
         """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no fact."""
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
-        for scope in outwards(raised):
-            ops[scope] += 1
+        if raised is not None:
+            ops[raised] += 1
         for fact in facts:
-            for scope in outwards(fact.scope):
+            if (scope := fact.scope) is not None:
                 ops[scope] += fact.kind == "op"
                 parameters[scope] += fact.kind == "parameter"
                 elements[scope] += _elements(fact) if fact.kind == "parameter" else 0
+        for scope in reversed(self._ids):  # inner before outer
+            if (around := scope.parent) is not None:
+                for counts in (ops, parameters, elements):
+                    counts[around] += counts[scope]
         return [
             Scope(
                 id=id,

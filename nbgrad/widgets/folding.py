@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
@@ -10,7 +10,8 @@ from math import inf
 from nbgrad.widgets.description import Description, Scope
 from nbgrad.widgets.extent import extent
 from nbgrad.widgets.keep import hubs
-from nbgrad.widgets.runs import Run, runs, scope_path
+from nbgrad.widgets.nesting import Nesting
+from nbgrad.widgets.runs import Run, runs
 
 LOOK = 60
 """Of so many boxes all are drawn at first; a tensor that is drawn once per use counts as often."""
@@ -18,6 +19,7 @@ LOOK = 60
 _OPEN = 2  # so many repetitions of a run are left open at most, for something to see
 _FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
 _LARGE = 10  # a module of more nodes is folded itself where the one around it is unfolded
+_NESTED = 64  # boxes in more boxes than this are never left open: they cannot be seen at once
 _GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide something
 
 
@@ -109,10 +111,9 @@ def _sized(description: Description, limit: int, same: list[Run]) -> Iterator[tu
 
 def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run]) -> Iterator[Folding]:
     """Those that come into question, the first ones first: runs as one, but for their first one or two, each alone."""
-    inside: Counter[str] = Counter()
-    for scope, many in Counter([node["scope"] for node in description["nodes"]]).items():
-        inside.update(dict.fromkeys(scope_path(scopes, scope), many))
-    depths = {scope: len(scope_path(scopes, scope)) for scope in scopes if inside[scope] > 1}
+    nesting = Nesting(description["scopes"])
+    inside = nesting.sums(Counter([node["scope"] for node in description["nodes"]]))
+    depths = {scope: depth for scope, depth in nesting.depths.items() if inside[scope] > 1}
     holding = {scope["parent"] for scope in scopes.values()}
     yield Folding()
     repeated = [
@@ -121,7 +122,7 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run
     for kept in dict.fromkeys([*repeated, frozenset[str]()]):
         if kept:
             yield Folding(kept)
-        for depth in range(max(depths.values(), default=0), 0, -1):
+        for depth in range(min(max(depths.values(), default=0), _NESTED), 0, -1):
             level = kept.union(scope for scope, at in depths.items() if at == depth)
             small = level.union(scope for scope, at in depths.items() if at < depth and scope not in holding)
             for closed in dict.fromkeys((level, small)):
@@ -130,16 +131,17 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run
 
 def _showing(description: Description, folding: Folding, limit: int, same: list[Run]) -> Folding:
     """With the modules open that problems are in: for the first one in any case, for others while it stays small."""
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    nesting = Nesting(description["scopes"])
     home = {node["id"]: node["scope"] for node in description["nodes"]}
     home.update((node, calls[0]) for run in same for calls, nodes in run.repeated for node in nodes)
     count, room = _counting(description, same), limit
     for problem in description["problems"]:
-        around = scope_path(scopes, home.get(problem["node"] or ""))
+        around = nesting.path(home.get(problem["node"] or ""))
         shut = next((depth for depth, scope in enumerate(around) if scope in folding.closed), None)
         if shut is None:
             continue
-        beside = {scope for scope, one in scopes.items() if one["parent"] in around[shut:]}
+        opening = set(around[shut:])
+        beside = {scope for scope, parent in nesting.parents.items() if parent in opening}
         opened = replace(folding, closed=folding.closed.union(beside).difference(around))
         if count(opened) > room:
             break
@@ -178,30 +180,42 @@ def _with_room(description: Description, folding: Folding, limit: int, *, inside
 
 def _farthest_first(description: Description, folding: Folding) -> list[str]:
     """The outermost scopes beside those that were asked for and around them; first what ran long before or after."""
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    around = {one for scope in folding.asked for one in scope_path(scopes, scope)}
-    spans = _spans(description, scopes)
+    nesting = Nesting(description["scopes"])
+    around = _all_around(nesting, folding.asked)
+    spans = _spans(description, nesting)
     asked = [spans[scope] for scope in folding.asked if scope in spans]
     if not asked:
         return []
     first, last = min(begin for begin, _ in asked), max(end for _, end in asked)
     enclosing: set[str | None] = {None, *(around - folding.asked)}
-    beside = [scope for scope in spans if scope not in around and scopes[scope]["parent"] in enclosing]
+    beside = [scope for scope in spans if scope not in around and nesting.parents[scope] in enclosing]
     return sorted(beside, key=lambda scope: min(spans[scope][1] - first, last - spans[scope][0]))
 
 
-def _spans(description: Description, scopes: dict[str, Scope]) -> dict[str, tuple[int, int]]:
-    """The positions of the first and the last node in each scope that has any."""
+def _all_around(nesting: Nesting, scopes: Iterable[str | None]) -> set[str]:
+    """These and all that is around one of them."""
+    found: set[str] = set()
+    for scope in scopes:
+        for one in nesting.outwards(scope):
+            if one in found:
+                break
+            found.add(one)
+    return found
+
+
+def _spans(description: Description, nesting: Nesting) -> dict[str, tuple[int, int]]:
+    """The positions of the first and the last node in each scope that has any, in the order of the first ones."""
     own: dict[str | None, tuple[int, int]] = {}
     for position, node in enumerate(description["nodes"]):
         scope = node["scope"]
         own[scope] = own[scope][0] if scope in own else position, position
-    spans: dict[str, tuple[int, int]] = {}
-    for scope, (first, last) in own.items():
-        for home in scope_path(scopes, scope):
-            begin, end = spans.get(home, (first, last))
-            spans[home] = min(begin, first), max(end, last)
-    return spans
+    spans = {scope: span for scope, span in own.items() if scope is not None and scope in nesting}
+    for scope in nesting.inner_first():
+        parent = nesting.parents[scope]
+        if parent is not None and scope in spans:
+            (begin, end), (first, last) = spans.get(parent, spans[scope]), spans[scope]
+            spans[parent] = min(begin, first), max(end, last)
+    return {scope: spans[scope] for scope in nesting.parents if scope in spans}
 
 
 def folded_below(description: Description, depth: int | None) -> Folding | None:
@@ -211,13 +225,11 @@ def folded_below(description: Description, depth: int | None) -> Folding | None:
     """
     if depth is None:
         return None
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    nesting = Nesting(description["scopes"])
     raised = {one["node"] for one in description["problems"] if one["kind"] in ("failed", "inplace")}
-    around = {
-        scope for node in description["nodes"] if node["id"] in raised for scope in scope_path(scopes, node["scope"])
-    }
-    deeper = {scope for scope in scopes if len(scope_path(scopes, scope)) > depth}
-    closed = {scope for scope in deeper - around if scopes[scope]["parent"] not in deeper - around}
+    around = _all_around(nesting, [node["scope"] for node in description["nodes"] if node["id"] in raised])
+    deeper = {scope for scope, around_it in nesting.depths.items() if around_it > depth} - around
+    closed = {scope for scope in deeper if nesting.parents[scope] not in deeper}
     return Folding(closed=frozenset(closed))
 
 

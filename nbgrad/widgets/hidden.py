@@ -1,7 +1,12 @@
 """What is inside folded nodes and is still told of: how it is called, its broadcasts, and how its gradients went."""
 
+from itertools import islice
+
 from nbgrad.widgets.description import Description, Edge, Hidden, HiddenNode, HiddenReduction
-from nbgrad.widgets.runs import scope_path
+from nbgrad.widgets.nesting import Nesting
+
+_NAMED = 32
+"""So many of the scopes around something are named: a path through thousands says nothing to a reader."""
 
 
 def hidden_by(description: Description, where: dict[str, str], drawn: set[str]) -> Hidden:
@@ -38,8 +43,9 @@ def _home(edge: Edge, where: dict[str, str]) -> str:
 
 
 def _nodes(description: Description, where: dict[str, str]) -> list[HiddenNode]:
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    around = {id: [scopes[one]["label"] for one in scope_path(scopes, id)] for id in scopes}
+    labels = {scope["id"]: scope["label"] for scope in description["scopes"]}
+    nesting = Nesting(description["scopes"])
+    around = {id: [labels[one] if one else "…" for one in _told(nesting, id)] for id in labels}
     found: dict[tuple[str, ...], HiddenNode] = {}
     for node in description["nodes"]:
         if (home := where.get(node["id"])) is not None:
@@ -52,3 +58,9 @@ def _nodes(description: Description, where: dict[str, str]) -> list[HiddenNode]:
             )
             found.setdefault((home, one["label"], one["words"], *one["norms"]), one)["many"] += 1
     return list(found.values())
+
+
+def _told(nesting: Nesting, scope: str) -> list[str]:
+    """The scopes around one that its path names: of very many the innermost, after "" for the others."""
+    inner = list(islice(nesting.outwards(scope), _NAMED))[::-1]
+    return inner if nesting.depths[scope] <= _NAMED else ["", *inner]

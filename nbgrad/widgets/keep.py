@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 
 from nbgrad.widgets.description import Description, Edge, Look, Node, Problem, Scope
-from nbgrad.widgets.runs import scope_path
+from nbgrad.widgets.nesting import Nesting
 from nbgrad.widgets.wording import counted
 
 CELLS = 24_000
@@ -66,8 +66,11 @@ def _ends(node: Node) -> bool:
 
 def _inside(description: Description, asked: frozenset[str]) -> list[str]:
     """The nodes in the scopes ``asked``, and those that stand for one of them."""
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    inside = {scope for scope in scopes if not asked.isdisjoint(scope_path(scopes, scope))}
+    nesting = Nesting(description["scopes"])
+    inside: set[str | None] = set()
+    for scope in reversed(nesting.inner_first()):
+        if scope in asked or nesting.parents[scope] in inside:
+            inside.add(scope)
     return [
         node["id"] for node in description["nodes"] if node["scope"] in inside or not asked.isdisjoint(node["holds"])
     ]

@@ -6,8 +6,9 @@ takes too long is drawn coarser; nothing here waits longer than the sum of the t
 """
 
 import json
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTim
 from nbgrad.widgets.fold import ASKED, detailed, shaped
 from nbgrad.widgets.folding import Folding, first_folding, necessary
 from nbgrad.widgets.lettering import WIDER, text_width
-from nbgrad.widgets.runs import scope_path
+from nbgrad.widgets.nesting import Nesting
 from nbgrad.widgets.wires import beside
 
 NODES = 300
@@ -131,8 +132,7 @@ def whole(
     except LayoutTimeout:
         turned = None
     folding = folding or first_folding(description, NODES)
-    scopes = {scope["id"]: scope for scope in drawn["scopes"]}
-    inside = Counter([scope for node in drawn["nodes"] for scope in scope_path(scopes, node["scope"])])
+    inside = Nesting(drawn["scopes"]).sums(Counter([node["scope"] for node in drawn["nodes"]]))
     # In a run there may be calls of one node, but the page folds each call alone.
     return {**picture, "turned": turned, "folded": sorted(scope for scope in folding.closed if inside[scope] > 1)}
 
@@ -160,7 +160,7 @@ def _answer(question: str, seconds: float) -> str:
 
 def dot_source(description: Description, direction: Direction = "TB") -> str:
     """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    nesting = Nesting(description["scopes"])
     graphviz = language()
     homes: defaultdict[str | None, Any] = defaultdict(graphviz.Digraph)
     space = {"nodesep": "0.28", "ranksep": "0.3" if direction == "TB" else "0.5"}
@@ -186,17 +186,32 @@ def dot_source(description: Description, direction: Direction = "TB") -> str:
             top.edge(edge["source"], edge["target"], id=edge["id"], **room)
         if edge["reduction"] is None:
             continue
-        paths = [scope_path(scopes, scope_of[edge[end]]) for end in ("source", "target")]
-        common = [one for one, other in zip(*paths, strict=False) if one == other]
         mark = f"mark-{edge['id']}"
-        _add_box(homes[common[-1] if common else None], mark, *mark_size(edge))
+        common = nesting.common(scope_of[edge["source"]], scope_of[edge["target"]])
+        _add_box(homes[common], mark, *mark_size(edge))
         top.edge(edge["source"], mark, id=f"{edge['id']}/0")
         top.edge(mark, edge["target"], id=f"{edge['id']}/1")
-    for before, after in _stacking(description, scope_of):
+    for before, after in _stacking(description, scope_of, nesting):
         top.edge(before, after, style="invis")
-    for scope in reversed(description["scopes"]):  # inner before outer: a subgraph is copied when it is added
-        homes[scope["parent"] if scope["parent"] in scopes else None].subgraph(homes[scope["id"]])
-    return str(top.source)
+    return nested(top, homes, nesting)
+
+
+def nested(top: Any, homes: Mapping[str | None, Any], nesting: Nesting) -> str:
+    """The text of ``top`` with the scopes in it: ``subgraph`` would copy each line once for each scope around it."""
+    inner: defaultdict[str | None, list[str]] = defaultdict(list)
+    for scope, parent in nesting.parents.items():
+        inner[parent].append(scope)
+    *lines, end = top
+    waiting: list[tuple[str, str]] = [("", end), *((scope, "") for scope in inner[None])]
+    while waiting:
+        scope, end = waiting.pop()
+        if end:
+            lines.append(end)
+            continue
+        *begin, end = homes[scope].__iter__(subgraph=True)
+        lines += begin
+        waiting += [("", end), *((one, "") for one in inner[scope])]  # the last one first
+    return "".join(lines)
 
 
 def label_lines(edge: Edge) -> list[str]:
@@ -231,7 +246,7 @@ def _letters(edges: list[Edge], direction: Direction) -> str:
     return "\\n".join(["x" * (int(width / (LABEL_SIZE * _COURIER)) + 1)] * high)
 
 
-def _stacking(description: Description, scope_of: dict[str, str | None]) -> list[tuple[str, str]]:
+def _stacking(description: Description, scope_of: dict[str, str | None], nesting: Nesting) -> list[tuple[str, str]]:
     """Say which boxes must stand below which, so that modules that follow each other stand below each other.
 
     Graphviz puts a weight one row above its op, that is beside the end of the module before, and the two modules'
@@ -239,33 +254,55 @@ def _stacking(description: Description, scope_of: dict[str, str | None]) -> list
     below what the module had taken from outside before that use. Both come before the use in the record, hence no
     cycle.
     """
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    paths = {node: scope_path(scopes, scope) for node, scope in scope_of.items()}
     position = {node["id"]: index for index, node in enumerate(description["nodes"])}
-    taken: defaultdict[str, set[str]] = defaultdict(set)  # by scope: what came in from outside
+    made = {edge["target"] for edge in description["edges"]}
+    taken: defaultdict[str, _Taken] = defaultdict(_Taken)  # by scope: what came in from outside
     first_use: dict[str, int] = {}
     for edge in description["edges"]:
         source, target = edge["source"], edge["target"]
         first_use[source] = min(first_use.get(source, position[target]), position[target])
-        for scope in paths[target]:
-            if scope not in paths[source]:
-                taken[scope].add(source)
-    made = {edge["target"] for edge in description["edges"]}
+        for scope in nesting.outwards(scope_of[target]):
+            if nesting.around(scope, scope_of[source]):
+                break
+            taken[scope].add(source, position[source], source in made)
     marked = {edge["source"] for edge in description["edges"] if edge["reduction"] is not None}
     pairs: dict[tuple[str, str | None], str] = {}
     # Of the tensors of one op that with a mark on its edge stands highest.
     for node in sorted(description["nodes"], key=lambda node: (first_use.get(node["id"], 0), node["id"] not in marked)):
         if node["id"] in made or node["id"] not in first_use:
             continue
-        for scope in reversed(paths[node["id"]]):
-            earlier = [source for source in taken[scope] if position[source] < first_use[node["id"]]]
-            if earlier:
+        for scope in nesting.outwards(node["scope"]):
+            last = taken[scope].last_before(first_use[node["id"]]) if scope in taken else None
+            if last is not None:
                 # One pair for each module says enough. More pull lines across each other, and one for each enclosing
                 # scope makes graphviz a hundred times slower.
-                last = max(earlier, key=lambda source: (source in made, position[source]))
                 pairs.setdefault((last, scope_of[node["id"]]), node["id"])
                 break
     return [(before, after) for (before, _), after in pairs.items()]
+
+
+class _Taken:
+    """What a scope takes from outside, by the positions of it: results of ops apart from what no op made."""
+
+    def __init__(self) -> None:
+        self._sorted = True
+        self._found: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
+
+    def add(self, source: str, position: int, made: bool) -> None:
+        """It takes ``source``, which an op ``made`` or not."""
+        self._found[made].append((position, source))
+        self._sorted = False
+
+    def last_before(self, position: int) -> str | None:
+        """The last result before that position, or else the last of what no op made."""
+        if not self._sorted:
+            for found in self._found:
+                found.sort()
+            self._sorted = True
+        for found in reversed(self._found):
+            if at := bisect_left(found, (position, "")):
+                return found[at - 1][1]
+        return None
 
 
 def _add_box(graph: Any, name: str, width: float, height: float) -> None:

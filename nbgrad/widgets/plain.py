@@ -33,12 +33,14 @@ def plain(facts: list[Fact]) -> Iterator[tuple[Fact, str, set[int]]]:
     """What was found, told once for each container, at the first box of it, and the ids of its parameters."""
     held = optimized()
     told: dict[tuple[int, str], list[tuple[Fact, Found, Module | Parameter]]] = {}
-    for fact, one, around in _used(facts):
-        if not around or any(_knows(module, one) for module in around):
+    for fact, one, scope, inner in _used(facts):
+        # Made anew for each question, which mostly ends at the first: there may be thousands of them.
+        if next(_around(scope, inner), None) is None or any(_knows(module, one) for module in _around(scope, inner)):
             continue
         if all(id(parameter) in held or not parameter.requires_grad for parameter in _learned(one)):
             continue
-        if (found := next((where for module in around for where in _inside(module, one)), None)) is not None:
+        places = (where for module in _around(scope, inner) for where in _inside(module, one))
+        if (found := next(places, None)) is not None:
             told.setdefault((id(found.module), found.attribute), []).append((fact, found, one))
     for group in told.values():
         (fact, found, one), *others = group
@@ -59,8 +61,11 @@ def _learned(one: Module | Parameter) -> list[Parameter]:
     return [one] if isinstance(one, Parameter) else list(one.parameters())
 
 
-def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, list[Module]]]:
-    """Each module that was called and each parameter that was used, the first fact of it, and the modules around."""
+def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, Scope, int]]:
+    """Each module that was called and each parameter that was used, with the first fact of it.
+
+    And its scope, and how many of the modules there are not around it: a module is not around itself.
+    """
     scopes: dict[Scope, Fact] = {}
     for fact in facts:
         for scope in outwards(fact.scope):
@@ -70,24 +75,27 @@ def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, list[Mo
     parameters = {fact.id: fact for fact in facts if fact.kind == "parameter"}
     seen: set[int] = set()
     for scope, first in scopes.items():
-        around = _modules(scope)
-        if not around or id(around[0]) in seen:
+        module = next(_around(scope), None)
+        if module is None or id(module) in seen:
             continue
-        seen.add(id(around[0]))
-        yield first, around[0], around[1:]
-        for one, _ in _contents(around[0]):
+        seen.add(id(module))
+        yield first, module, scope, 1
+        for one, _ in _contents(module):
             origin = one._origin if isinstance(one, Parameter) else None
             used = None if origin is None else parameters.get(record_id(origin))
             if used is not None:
-                yield used, one, around
+                yield used, one, scope, 0
 
 
-def _modules(scope: Scope) -> list[Module]:
-    """The modules that were called there, innermost first, if the scope is that of one that still exists."""
+def _around(scope: Scope, but: int = 0) -> Iterator[Module]:
+    """The modules that were called there, innermost first, ``but`` for the first ones.
+
+    None where the scope is not that of one that still exists.
+    """
     if not isinstance(scope, ModuleScope) or scope.module() is None:
-        return []
-    found = [above.module() for above in outwards(scope) if isinstance(above, ModuleScope)]
-    return [module for module in found if isinstance(module, Module)]
+        return iter(())
+    found = (above.module() for above in outwards(scope) if isinstance(above, ModuleScope))
+    return islice((module for module in found if isinstance(module, Module)), but, None)
 
 
 def _knows(module: Module, one: Module | Parameter) -> bool:

@@ -1,8 +1,8 @@
-"""Scopes as paths, and runs of module calls that are the same, one by one or in a cycle, with the ops between them."""
+"""Runs of module calls that are the same, one by one or in a cycle, with the ops between them."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import zip_longest
@@ -10,6 +10,7 @@ from operator import eq
 from typing import NamedTuple
 
 from nbgrad.widgets.description import Description, Scope
+from nbgrad.widgets.nesting import Nesting
 
 LONGEST = 12
 """Cycles of so many calls and ops are looked for: longer ones would have to be counted by name."""
@@ -42,15 +43,6 @@ class Run(NamedTuple):
         return zip(self.cycles, self.beside, strict=True)
 
 
-def scope_path(scopes: dict[str, Scope], scope: str | None) -> list[str]:
-    """Return the ids of a scope and its ancestors, outermost first."""
-    path: list[str] = []
-    while scope is not None and scope in scopes and scope not in path:
-        path.append(scope)
-        scope = scopes[scope]["parent"]
-    return path[::-1]
-
-
 def kind(scope: Scope) -> str:
     """The class of the module that was called."""
     return scope["label"].rpartition("(")[2].removesuffix(")")
@@ -65,7 +57,8 @@ def runs(description: Description) -> list[Run]:
     if known is not None:
         return known
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    calls = _Calls(description, scopes)
+    nesting = Nesting(description["scopes"])
+    calls = _Calls(description, scopes, nesting)
     siblings: defaultdict[str | None, list[str]] = defaultdict(list)  # outer ones first
     for id, scope in scopes.items():
         siblings[scope["parent"]].append(id)
@@ -82,7 +75,7 @@ def runs(description: Description) -> list[Run]:
                 cycles = [row[at : at + period] for at in range(begin, end, period)]
                 called = [[one for one in cycle if one in scopes] for cycle in cycles]
                 if called[0]:
-                    fed = calls.fed(cycles, {None, *scope_path(scopes, parent)})
+                    fed = calls.fed(cycles, parent)
                     between = [[one for one in cycle if one not in scopes] for cycle in cycles]
                     beside = [ops + nodes for ops, nodes in zip(between, fed, strict=True)]
                     found.append(Run(called, beside, parts[begin : begin + period]))
@@ -143,30 +136,33 @@ class _Row:
     ends, and the rest is another one, which that op takes nothing from.
     """
 
-    def __init__(self, taken: Mapping[int, list[tuple[str, int]]], done: list[list[str]]) -> None:
-        self._taken, self._done = taken, done
+    def __init__(
+        self, taken: Mapping[int, list[tuple[str, int]]], made_in: Callable[[int], str | None], done: list[list[str]]
+    ) -> None:
+        self._taken, self._made_in, self._done = taken, made_in, done
         self._items: list[str] = []  # of all rows
         self._begin = 0  # of this one
         self._calls: list[int] = []  # the items that are calls
-        self._place: dict[int, int] = {}  # of each position the item
+        self._place: dict[str | int | None, int] = {}  # of each call, and of the position of each op, the item
 
     @property
     def room(self) -> int:
         """So many ops more may follow the last call, or none of these is part of a cycle."""
         return LONGEST - len(self._items) + self._calls[-1]
 
-    def call(self, id: str, inside: list[int]) -> None:
-        """A call runs, of the nodes at the positions ``inside``."""
+    def call(self, id: str) -> None:
+        """A call runs."""
         self._calls.append(len(self._items))
-        self._append(id, inside)
+        self._append(id, id)
 
     def op(self, id: str, at: int) -> None:
         """An op runs, which is part of the row if it takes something of it."""
-        latest = max([self._place.get(source, -1) for _, source in self._taken[at]], default=-1)
+        made = [source if (call := self._made_in(source)) is None else call for _, source in self._taken[at]]
+        latest = max([self._place.get(one, -1) for one in made], default=-1)
         if latest < self._begin:
             return
         if latest >= self._calls[-1]:
-            self._append(id, [at])
+            self._append(id, at)
         else:
             self._end_after(latest)
 
@@ -174,8 +170,8 @@ class _Row:
         """The row is as it is."""
         self._end_after(len(self._items) - 1)
 
-    def _append(self, id: str, inside: list[int]) -> None:
-        self._place.update(dict.fromkeys(inside, len(self._items)))
+    def _append(self, id: str, key: str | int) -> None:
+        self._place[key] = len(self._items)
         self._items.append(id)
 
     def _end_after(self, last: int) -> None:
@@ -188,25 +184,42 @@ class _Row:
 class _Calls:
     """What is known of module calls and the ops between them: what is in them, what follows what, what is the same."""
 
-    def __init__(self, description: Description, scopes: dict[str, Scope]) -> None:
+    def __init__(self, description: Description, scopes: dict[str, Scope], nesting: Nesting) -> None:
         self._nodes, self._edges = description["nodes"], description["edges"]
-        self._scopes = scopes
+        self._scopes, self._nesting = scopes, nesting
         self._places: dict[object, int] = {}
-        self._inside: defaultdict[str, list[int]] = defaultdict(list)
+        self._own: defaultdict[str | None, list[int]] = defaultdict(list)  # what is in a scope and in none inside it
+        self._at: dict[str, int] = {}
         for position, node in enumerate(self._nodes):
-            self._inside[node["id"]].append(position)
-            for home in scope_path(scopes, node["scope"]):
-                self._inside[home].append(position)
+            self._at[node["id"]] = position
+            self._own[node["scope"]].append(position)
+        self._many = nesting.sums({scope: len(own) for scope, own in self._own.items()})
+        self._first = {scope: own[0] for scope, own in self._own.items() if scope in nesting}
+        self._last = {scope: own[-1] for scope, own in self._own.items() if scope in nesting}
+        for scope in nesting.inner_first():
+            parent = nesting.parents[scope]
+            if parent is not None and scope in self._first:
+                self._first[parent] = min(self._first.get(parent, self._first[scope]), self._first[scope])
+                self._last[parent] = max(self._last.get(parent, self._last[scope]), self._last[scope])
+
+    def _inside(self, one: str) -> list[int]:
+        """The positions of what is in a call, in order; of an op its own."""
+        if one not in self._scopes:
+            return [self._at[one]]
+        return sorted(at for scope in self._nesting.inside(one) for at in self._own.get(scope, ()))
 
     def rows(self, calls: list[str]) -> list[list[str]]:
         """Calls that follow each other, and the ops between and after them that take what these make."""
+        calls = [call for call in calls if self._many[call]]
+        if len(calls) < 2:
+            return []  # nothing follows itself
         done: list[list[str]] = []
-        row = _Row(self._taken, done)
-        calls = [call for call in calls if self._inside[call]]
+        siblings = self._nesting.siblings(calls)
+        row = _Row(self._taken, lambda at: siblings.around(self._nodes[at]["scope"]), done)
         for call, after in zip_longest(calls, calls[1:]):
-            row.call(call, self._inside[call])
-            end = len(self._nodes) if after is None else self._inside[after][0]
-            for at in range(self._inside[call][-1] + 1, end):
+            row.call(call)
+            end = len(self._nodes) if after is None else self._first[after]
+            for at in range(self._last[call] + 1, end):
                 node = self._nodes[at]
                 if node["kind"] != "op":
                     continue
@@ -219,11 +232,12 @@ class _Calls:
 
     def kind(self, one: str) -> str:
         """The class of the module that was called, or the name of an op."""
-        return kind(self._scopes[one]) if one in self._scopes else self._nodes[self._inside[one][0]]["op"] or ""
+        return kind(self._scopes[one]) if one in self._scopes else self._nodes[self._at[one]]["op"] or ""
 
     def numbers(self, row: list[str]) -> list[int]:
         """For each call or op a number, the same for those of the same ops on the same shapes, wired the same way."""
-        looks = [(one in self._scopes, self.kind(one), len(self._inside[one])) for one in row]
+        sizes = [self._many[one] if one in self._scopes else 1 for one in row]
+        looks = [(one in self._scopes, self.kind(one), size) for one, size in zip(row, sizes, strict=True)]
         many = Counter(looks)
         places: dict[object, int] = {}
         return [
@@ -232,7 +246,7 @@ class _Calls:
         ]
 
     def _signature(self, call: str) -> object:
-        members = self._inside[call]
+        members = self._inside(call)
         place = {position: count for count, position in enumerate(members)}
         return tuple(
             [(self._look(at), *[(name, place.get(source, -1)) for name, source in self._taken[at]]) for at in members]
@@ -242,22 +256,23 @@ class _Calls:
         node = self._nodes[at]
         return node["kind"], node["op"], *node["label"][1:2]
 
-    def fed(self, cycles: list[list[str]], around: set[str | None]) -> list[list[str]]:
-        """For each cycle the nodes that it alone takes, from one of the scopes ``around``, as every other does."""
-        since = [-1, *(self._inside[cycle[-1]][-1] for cycle in cycles)]
+    def fed(self, cycles: list[list[str]], inner: str | None) -> list[list[str]]:
+        """For each cycle the nodes that it alone takes, from a scope around ``inner`` or that, as every other does."""
+        ends = [cycle[-1] for cycle in cycles]
+        since = [-1, *(self._last[one] if one in self._scopes else self._at[one] for one in ends)]
         found: list[dict[int, int]] = []
         every: set[int] | None = None
         for cycle, after in zip(cycles[::-1], since[-2::-1], strict=True):  # before the first one there may be much
-            found.append(self._own(cycle, after, around, every))
+            found.append(self._fed_alone(cycle, after, inner, every))
             every = set(found[-1].values())
         return [[self._nodes[at]["id"] for at, place in own.items() if place in (every or ())] for own in found[::-1]]
 
-    def _own(self, cycle: list[str], since: int, around: set[str | None], among: set[int] | None) -> dict[int, int]:
+    def _fed_alone(self, cycle: list[str], since: int, inner: str | None, among: set[int] | None) -> dict[int, int]:
         """The constants without a name, and the ops after ``since``, that nothing else reads, with their places.
 
         A place is a number for what reads it: the same ones have the same in each cycle. Only those ``among`` are told.
         """
-        members = [at for call in cycle for at in self._inside[call]]
+        members = [at for call in cycle for at in self._inside(call)]
         places = {at: -place for place, at in enumerate(members)}
         waiting = [-source for at in members for _, source in self._taken[at] if source not in places]
         heapify(waiting)  # what is read by several comes after all of them
@@ -266,7 +281,7 @@ class _Calls:
             at = -heappop(waiting)
             node = self._nodes[at]
             loose = node["kind"] == "constant" or (node["kind"] == "op" and at > since)
-            if at in places or not loose or node["scope"] not in around:
+            if at in places or not loose or not self._nesting.around(node["scope"], inner):
                 continue
             if any(reader not in places for reader in self._readers[at]):  # the first ones tell of what many read
                 continue

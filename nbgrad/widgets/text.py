@@ -5,7 +5,7 @@ from collections import defaultdict
 
 from nbgrad.widgets.description import Description, Edge, Node
 from nbgrad.widgets.lettering import clip
-from nbgrad.widgets.runs import scope_path
+from nbgrad.widgets.nesting import Nesting
 
 ROWS = 200
 """How many nodes are listed: the last ones, where the backward starts."""
@@ -35,11 +35,12 @@ def text(description: Description, *, rows: int = ROWS) -> str:
     taken: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in description["edges"]:
         taken[edge["target"]].append(edge)
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    labels = {scope["id"]: scope["label"] for scope in description["scopes"]}
+    nesting = Nesting(description["scopes"])
     marked = any(node["badges"] for node in nodes[-rows:])
     table = [["node", "kind", "label", "scope", "takes", "finding" if marked else ""]]
     for node in nodes[-rows:]:
-        path = " > ".join(clip(scopes[scope]["label"], _COLUMN) for scope in scope_path(scopes, node["scope"]))
+        path = " > ".join(clip(labels[scope], _COLUMN) for scope in nesting.path(node["scope"]))
         takes = ", ".join(_take(edge) for edge in taken[node["id"]])
         cells = [node["id"], _kind(node), _label(node), clip(path, 2 * _COLUMN), clip(takes, 4 * _COLUMN)]
         table.append([*cells, "; ".join(f"! {clip(badge['text'], _COLUMN)}" for badge in node["badges"][:3])])

@@ -16,7 +16,8 @@ from nbgrad.widgets.extent import COLUMNS, ROWS, extent
 from nbgrad.widgets.fold import drawable
 from nbgrad.widgets.folding import LOOK, Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.layout import LINE_SIZE, NODES, WHOLE, lay_out, whole
-from nbgrad.widgets.runs import runs, scope_path
+from nbgrad.widgets.nesting import Nesting
+from nbgrad.widgets.runs import runs
 from tests.widgets import graphs
 from tests.widgets.test_layout import apart
 
@@ -232,7 +233,7 @@ def test_a_depth_that_was_asked_for_wins(depth: int) -> None:
 
 
 def path(description: Description, scope: str | None) -> list[str]:
-    return scope_path({one["id"]: one for one in description["scopes"]}, scope)
+    return Nesting(description["scopes"]).path(scope)
 
 
 def labels(description: Description, scope: str | None) -> list[str]:

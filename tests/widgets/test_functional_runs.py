@@ -12,6 +12,7 @@ from nbgrad.widgets.extent import COLUMNS, ROWS
 from nbgrad.widgets.fold import drawable
 from nbgrad.widgets.folding import first_folding
 from nbgrad.widgets.layout import NODES, lay_out
+from nbgrad.widgets.nesting import Nesting
 from nbgrad.widgets.runs import LONGEST, _Calls, runs
 from tests.widgets.test_first_look import trained
 from tests.widgets.test_runs import WIDE, box
@@ -106,5 +107,5 @@ def test_a_long_chain_of_functions_is_not_looked_through() -> None:
         return nn.Linear(WIDE, 3)(x)
 
     described = trained(chain, 2, 5)
-    calls = _Calls(described, {scope["id"]: scope for scope in described["scopes"]})
+    calls = _Calls(described, {scope["id"]: scope for scope in described["scopes"]}, Nesting(described["scopes"]))
     assert [len(row) for row in calls.rows([scope["id"] for scope in described["scopes"]])] == [LONGEST, 3]

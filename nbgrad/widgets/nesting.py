@@ -1,0 +1,111 @@
+"""How the scopes of a description lie in each other: asked without walking from each node through all around it."""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from nbgrad.widgets.description import Scope
+
+
+class Nesting:
+    """The tree of ``scopes``, by their ids. One whose parent is not there stands outside of all.
+
+    Attributes:
+        parents: of each scope the one around it.
+        depths: how many are around each, and itself.
+    """
+
+    def __init__(self, scopes: Iterable[Scope]) -> None:
+        given = {scope["id"]: scope["parent"] for scope in scopes}
+        self.parents = {id: parent if parent in given else None for id, parent in given.items()}
+        self.depths: dict[str, int] = {}
+        self._begin: dict[str, int] = {}
+        self._end: dict[str, int] = {}
+        self._inner: defaultdict[str | None, list[str]] = defaultdict(list)
+        for id, parent in self.parents.items():
+            self._inner[parent].append(id)
+        self._number(self._inner[None])
+        # Scopes that are around each other, which no graph makes, are reached from none that is outside of all.
+        for id in [one for one in given if one not in self._begin]:
+            if id not in self._begin:
+                self.parents[id] = None
+                self._number([id])
+
+    def _number(self, outermost: list[str]) -> None:
+        """Give numbers to these and what is in them: what is in a scope has those from its first to its last."""
+        waiting = [(id, False) for id in reversed(outermost)]
+        while waiting:
+            id, left = waiting.pop()
+            if left:
+                self._end[id] = len(self._begin)
+            elif id not in self._begin:
+                self._begin[id] = len(self._begin)
+                parent = self.parents[id]
+                self.depths[id] = 1 if parent is None else self.depths[parent] + 1
+                waiting.append((id, True))
+                waiting += [(one, False) for one in reversed(self._inner[id])]
+
+    def __contains__(self, scope: object) -> bool:
+        return scope in self.parents
+
+    def outwards(self, scope: str | None) -> Iterator[str]:
+        """A scope and those around it, innermost first; none where it is not there."""
+        while scope is not None and scope in self.parents:
+            yield scope
+            scope = self.parents[scope]
+
+    def path(self, scope: str | None) -> list[str]:
+        """The same, outermost first."""
+        return [*self.outwards(scope)][::-1]
+
+    def around(self, scope: str | None, inner: str | None) -> bool:
+        """Whether ``scope`` is around ``inner``, or is it; None is around all."""
+        if scope is None:
+            return True
+        if inner not in self._begin or scope not in self._begin:
+            return False
+        return self._begin[scope] <= self._begin[inner] < self._end[scope]
+
+    def common(self, one: str | None, other: str | None) -> str | None:
+        """The innermost scope around both; None where there is none."""
+        return next((scope for scope in self.outwards(one) if self.around(scope, other)), None)
+
+    def sums(self, own: Mapping[str | None, int]) -> Counter[str]:
+        """What all in a scope have together, where ``own`` says what each has itself."""
+        found = Counter({scope: many for scope, many in own.items() if scope is not None and scope in self.parents})
+        for scope in self.inner_first():
+            parent = self.parents[scope]
+            if parent is not None and found[scope]:
+                found[parent] += found[scope]
+        return found
+
+    def inner_first(self) -> list[str]:
+        """All scopes, each before those around it."""
+        return sorted(self._begin, key=self._begin.__getitem__, reverse=True)
+
+    def inside(self, scope: str) -> Iterator[str]:
+        """A scope and those in it."""
+        waiting = [scope]
+        while waiting:
+            yield (one := waiting.pop())
+            waiting += self._inner[one]
+
+    def siblings(self, calls: list[str]) -> "Siblings":
+        """Scopes beside each other, in the order in which they began."""
+        return Siblings([(self._begin[one], self._end[one], one) for one in calls], self._begin)
+
+
+class Siblings:
+    """Scopes beside each other, among which is found the one that something is in."""
+
+    def __init__(self, spans: list[tuple[int, int, str]], begin: Mapping[str, int]) -> None:
+        self._spans, self._begin = sorted(spans), begin
+        self._firsts = [first for first, *_ in self._spans]
+
+    def around(self, scope: str | None) -> str | None:
+        """The one that ``scope`` is in, or is; None where it is in none of them."""
+        at = None if scope is None else self._begin.get(scope)
+        if at is None:
+            return None
+        place = bisect_right(self._firsts, at) - 1
+        return self._spans[place][2] if place >= 0 and at < self._spans[place][1] else None
