@@ -17,6 +17,7 @@ from nbgrad.core.graph import AutogradGraph
 from nbgrad.nn import functional
 from nbgrad.widgets import outputs, view
 from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description import Description
 from nbgrad.widgets.folding import first_folding
 from nbgrad.widgets.layout import NODES
 from nbgrad.widgets.numbers import Holdings
@@ -193,6 +194,15 @@ class Page:
         self.outputs[0] = data
 
 
+@uncollected
+def _ended(graph: AutogradGraph, variables: Any) -> Description:
+    """What is done at the end of a cell."""
+    graph.close({"variables": variables})
+    described = outline(graph)
+    outputs.show(described, holdings=Holdings(graph))
+    return described
+
+
 def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
     """Run a cell and show its graph as a notebook does, so many times, and unfold the first module that is folded."""
     seconds, busy, drawn, payload, kept, ops = [], [], 0, 0, 0, 0
@@ -201,18 +211,15 @@ def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
     for _ in range(rounds):
         page.outputs.clear()
         with (
-            patch.object(view, "display", page.display),
-            patch.object(view, "get_ipython", lambda: SimpleNamespace(display_pub=page)),
+            patch.object(outputs, "display", page.display),
+            patch.object(outputs, "get_ipython", lambda: SimpleNamespace(display_pub=page)),
             patch.object(view, "GraphView", Kept),
         ):
             graph = AutogradGraph("cell")
             graph.__enter__()
             variables = run()  # a cell's stay
             begin = perf_counter()
-            with uncollected():  # as at the end of a cell
-                graph.close({"variables": variables})
-                described = outline(graph)
-                outputs.show(described, holdings=Holdings(graph))
+            described = _ended(graph, variables)
             busy.append(perf_counter() - begin)
             seconds.append(page.at - begin)
         ops = sum(record.kind == "op" for record in graph.records)

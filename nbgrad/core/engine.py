@@ -306,9 +306,8 @@ class Walk:
         needed = tuple([edge is not None and (self.useful is None or edge in self.useful) for edge in node.edges])
         foreign = node.plan.foreign
         if foreign and not self.create_graph:
-            values = node.plan.unpack(
-                node, values, gradient
-            )  # the user's own code may differentiate by what it has saved
+            # The user's own code may differentiate by what it has saved.
+            values = node.plan.unpack(node, values, gradient)
         results = list(enumerate(node.plan.joint(gradient, needed, *values)))
         if foreign:
             self._show(gradient, *[result for _, result in results])

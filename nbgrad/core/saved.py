@@ -37,8 +37,8 @@ class Packing(Observer):
         saved = node.saved
         if not node.plan.keeps_values or not isinstance(saved, tuple):  # a checkpoint has let it go already
             return
-        with Switch(grad_enabled=False, observers=()), outside():
-            node.saved = _Packed([self._packed(value) for value in saved], self)
+        with Switch(grad_enabled=False, observers=()):
+            node.saved = _Packed(outside(lambda: [self._packed(value) for value in saved]), self)
         node.versions = [None] * len(saved)
 
     def _packed(self, value: Any) -> Any:
