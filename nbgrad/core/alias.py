@@ -118,8 +118,14 @@ class View:
             steps.append((op, settings))
         return Path(reversed(steps), self.base._data)
 
+    def anew(self) -> "Tensor":
+        """The same steps, recorded again from the base as it is now."""
+        with Switch(grad_enabled=True):
+            again: Tensor = self.path().follow(self.base)
+        return again
+
     def origin(self, view: "Tensor") -> "Origin":
-        """The origin of ``view`` after a change: the same steps, recorded again from the base as it is now."""
+        """The origin of ``view`` after a change, from the base."""
         if not self.recorded:
             raise RuntimeError(
                 "a view that was made inside no_grad(), or by as_strided() of a view that sees less, has no history, "
@@ -127,8 +133,7 @@ class View:
                 "the change both inside no_grad() or both outside, or make the view of x.detach(); take as_strided() "
                 "of the base."
             )
-        with Switch(grad_enabled=True):
-            again: Tensor = self.path().follow(self.base)
+        again = self.anew()
         self.stale = False
         _views(self.base).add(view)
         origin, hooks = again.origin, self.hooks

@@ -102,6 +102,8 @@ class InPlace:
                 _check(target, row, needs)
             except RuntimeError as error:
                 raise told_of(error, row, args) from None
+            if edges[0] is not None and edges[0].hooks is not None and isinstance(target._alias, View):
+                edges[0] = target._alias.anew().origin  # hooks are of the view as it was, which is no part of the path
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
         for observer in state.observers:
             observer.on_call(row, args)
@@ -186,6 +188,8 @@ class InPlace:
         self._become(target, node, needs_grad=True)
         if target._alias is not None:
             outdate(target)
+        if isinstance(alias, View) and alias.hooks is not None:
+            args[0].origin  # noqa: B018  # made now: what keeps its gradient goes over to it
 
     @staticmethod
     def _become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
