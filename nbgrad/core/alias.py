@@ -118,6 +118,17 @@ class View:
             steps.append((op, settings))
         return Path(reversed(steps), self.base._data)
 
+    def hooked(self, origin: Any) -> bool:
+        """Whether the view, whose origin this is, or one that it was made of has hooks."""
+        step: Step | None = self.last
+        while step is not None and origin is not None:
+            node = getattr(origin, "node", origin)
+            if origin.hooks is not None or node.hooks is not None:
+                return True
+            origin = node.edges[0]
+            step = step[0]
+        return False
+
     def anew(self) -> "Tensor":
         """The same steps, recorded again from the base as it is now."""
         with Switch(grad_enabled=True):

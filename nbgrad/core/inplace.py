@@ -102,7 +102,7 @@ class InPlace:
                 _check(target, row, needs)
             except RuntimeError as error:
                 raise told_of(error, row, args) from None
-            if edges[0] is not None and edges[0].hooks is not None and isinstance(target._alias, View):
+            if edges[0] is not None and isinstance(target._alias, View) and target._alias.hooked(edges[0]):
                 edges[0] = target._alias.anew().origin  # hooks are of the view as it was, which is no part of the path
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
         for observer in state.observers:

@@ -42,58 +42,81 @@ def check(random: Random) -> None:
                 rows.close(plain(mine), plain(yours), f"{name} of {text}")
 
 
-def _outcome(library: Library, seed: int) -> tuple[list[str], dict[str, list[Any]]]:
-    """What was done, and what each hook saw and the gradients are."""
-    random = Random(seed)
-    live = [library.leaf(0.5, -0.3, 0.8), library.leaf([0.2, 0.9, -0.4])]
-    live += [live[0] * live[1]]
-    log: list[str] = []
-    seen: dict[str, list[Any]] = {}
-    nodes: list[int] = []
-    handles: list[Any] = []
+class Run:
+    """A program on one library: its tensors, what was done, and what each hook saw.
 
-    def hook(name: str, factor: float | None, *, several: bool = False) -> Callable[..., Any]:
+    Attributes:
+        noted: whether a node has hooks, or a tensor was changed: torch runs the nodes of ``inputs=`` too.
+    """
+
+    def __init__(self, library: Library, seed: int) -> None:
+        self.library = library
+        self.random = Random(seed)
+        first, second = library.leaf(0.5, -0.3, 0.8), library.leaf([0.2, 0.9, -0.4])
+        whole = first * second
+        self.live = [first, second, whole, whole[..., 1:]]
+        self.log: list[str] = []
+        self.seen: dict[str, list[Any]] = {}
+        self.handles: list[Any] = []
+        self.noted = self.changed = False
+
+    def hook(self, name: str, factor: float | None, *, several: bool = False) -> Callable[..., Any]:
+        """A hook that remembers what it is given, and gives it back times the factor."""
+
         def called(given: Any, *_: Any) -> Any:
-            seen.setdefault(name, []).extend(given if several else [given])
+            self.seen.setdefault(name, []).extend(given if several else [given])
             if factor is None:
                 return None
             return tuple(None if one is None else one * factor for one in given) if several else given * factor
 
         return called
 
-    for step in range(random.randint(3, 12)):
+    def step(self, name: str) -> None:
+        """One thing, drawn at random."""
+        random, live = self.random, self.live
         at, other = random.randrange(len(live)), random.randrange(len(live))
-        x, y, name = live[at], live[other], f"step {step}"
         factor = random.choice([None, 2.0, -0.5])
         kind = random.choice(["made", "made", "made", "change", "hook", "hook", "prehook", "after", "retain", "remove"])
         what = random.choice(list(MADE if kind == "made" else CHANGES))
+        x, y = live[at], live[other]
         node = x.grad_fn  # asked for first: torch crashes where a view whose base was changed gets a hook before that
-        log.append(f"{name}: {kind} {what} of {at}, {other} times {factor}")
+        self.log.append(f"{name}: {kind} {what} of {at}, {other} times {factor}")
+        self.noted |= kind in {"prehook", "after", "change"}
+        self.changed |= kind == "change"
         try:
             if kind == "made":
                 live.append(MADE[what](x, y))
             elif kind == "change":
                 CHANGES[what](x, y)
-                nodes.append(at)
-            elif kind == "hook":
-                handles.append(x.register_hook(hook(name, factor)))
             elif kind == "retain":
                 x.retain_grad()
-            elif kind == "remove" and handles:
-                handles.pop(random.randrange(len(handles))).remove()
-            elif node is not None and kind == "prehook":
-                handles.append(node.register_prehook(hook(name, factor, several=True)))
-                nodes.append(at)
-            elif node is not None and kind == "after":
-                handles.append(node.register_hook(hook(name, None, several=True)))
-                nodes.append(at)
+            elif kind == "remove" and self.handles:
+                self.handles.pop(random.randrange(len(self.handles))).remove()
+            else:
+                self.register(kind, name, factor, x, node)
         except (RuntimeError, IndexError):
-            log[-1] += " raises"
+            self.log[-1] += " raises"
+
+    def register(self, kind: str, name: str, factor: float | None, x: Any, node: Any) -> None:
+        """Hang a hook on a tensor or on its node."""
+        if kind == "hook":
+            self.handles.append(x.register_hook(self.hook(name, factor)))
+        elif node is not None and kind == "prehook":
+            self.handles.append(node.register_prehook(self.hook(name, factor, several=True)))
+        elif node is not None and kind == "after" and not self.changed:  # that of a change has other inputs in torch
+            self.handles.append(node.register_hook(self.hook(name, None, several=True)))
+
+
+def _outcome(library: Library, seed: int) -> tuple[list[str], dict[str, list[Any]]]:
+    """What was done, and what each hook saw and the gradients are."""
+    run = Run(library, seed)
+    for number in range(run.random.randint(3, 14)):
+        run.step(f"step {number}")
     total: Any = 0.0
-    for number, one in enumerate(live):
+    for number, one in enumerate(run.live):
         total = total + (one * (0.5 + number % 3)).sum()
-    free = [one for number, one in enumerate(live) if number < 2 or not nodes]  # torch runs the nodes of inputs=
-    return log, {**seen, "gradients": _asked(library, random, live, free, total, log)}
+    free = run.live[:2] if run.noted else run.live
+    return run.log, {"gradients": _asked(library, run.random, run.live, free, total, run.log), **run.seen}
 
 
 def _asked(library: Library, random: Random, live: list[Any], free: list[Any], total: Any, log: list[str]) -> list[Any]:
