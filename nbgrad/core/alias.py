@@ -65,7 +65,8 @@ class Path:
     def picked(self, x: torch.Tensor) -> torch.Tensor:
         """What the ops make of ``x``, of the base's shape: a view of it where its layout will do."""
         alike = self.offset is None and x.stride() == self.strides and not x.is_conj() and not x.is_neg()
-        return self.follow(x if alike or not self.bound else self.laid(x))
+        seen: torch.Tensor = self.follow(x if alike or not self.bound else self.laid(x))
+        return seen
 
     def __repr__(self) -> str:
         return ", ".join(

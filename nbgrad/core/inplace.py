@@ -91,7 +91,8 @@ class InPlace:
         row = self.row
         target: Tensor = args[0]
         state = current()
-        values, edges = list(args), [None] * len(args)
+        values: list[Any] = list(args)
+        edges: list[Any] = [None] * len(args)
         enabled = recording(state)
         needs = row._unwrap(args, values, edges if enabled else None)
         plan = None
