@@ -65,8 +65,8 @@ class Path:
     def picked(self, x: torch.Tensor) -> torch.Tensor:
         """What the ops make of ``x``, of the base's shape: a view of it where its layout will do."""
         alike = self.offset is None and x.stride() == self.strides and not x.is_conj() and not x.is_neg()
-        picked: torch.Tensor = self.follow(x if alike or not self.bound else self.laid(x))
-        return picked
+        seen: torch.Tensor = self.follow(x if alike or not self.bound else self.laid(x))
+        return seen
 
     def __repr__(self) -> str:
         return ", ".join(
@@ -119,8 +119,26 @@ class View:
             steps.append((op, settings))
         return Path(reversed(steps), self.base._data)
 
+    def hooked(self, origin: Any) -> bool:
+        """Whether the view, whose origin this is, or one that it was made of has hooks."""
+        step: Step | None = self.last
+        while step is not None and origin is not None:
+            node = getattr(origin, "node", origin)
+            if origin.hooks is not None or node.hooks is not None:
+                return True
+            origin = node.edges[0]
+            step = step[0]
+        return False
+
+    @restoring
+    def anew(self) -> "Tensor":
+        """The same steps, recorded again from the base as it is now."""
+        with Switch(grad_enabled=True):
+            again: Tensor = self.path().follow(self.base)
+        return again
+
     def origin(self, view: "Tensor") -> "Origin":
-        """The origin of ``view`` after a change: the same steps, recorded again from the base as it is now."""
+        """The origin of ``view`` after a change, from the base."""
         if not self.recorded:
             raise RuntimeError(
                 "a view that was made inside no_grad(), or by as_strided() of a view that sees less, has no history, "
@@ -128,7 +146,7 @@ class View:
                 "the change both inside no_grad() or both outside, or make the view of x.detach(); take as_strided() "
                 "of the base."
             )
-        again = _followed(self.path(), self.base)
+        again = self.anew()
         self.stale = False
         _views(self.base).add(view)
         origin, hooks = again.origin, self.hooks
@@ -137,14 +155,6 @@ class View:
             origin.hooks = Hooks(view)
         self.hooks = None
         return origin
-
-
-@restoring
-def _followed(path: Path, base: "Tensor") -> "Tensor":
-    """What the steps of ``path`` make of ``base``, recorded."""
-    with Switch(grad_enabled=True):
-        made: Tensor = path.follow(base)
-    return made
 
 
 class Views:

@@ -219,6 +219,8 @@ class Walk:
             self.found[origin] = gradient
         if isinstance(origin, Node):
             if self.useful is None or _leads_to(self.useful, origin):
+                if origin.hooks is not None and origin.hooks.before:
+                    gradient = self._prepared(origin, origin.hooks.before, gradient)
                 self._run_rules(origin, gradient)
                 if origin.plan.keeps_values and not self.retain_graph:
                     origin.saved = self.freed
@@ -314,18 +316,22 @@ class Walk:
         return [(position, result) for position, result in results if needed[position] and result is not None]
 
     def _hooked(self, origin: Origin, hooks: Hooks, gradient: Any) -> Any:
-        """``gradient`` after the hooks of its tensor and those before a node; it is kept where that was asked for."""
+        """``gradient`` after the hooks of its tensor, which keeps it where that was asked for."""
         given = gradient
         for hook in list(hooks.gradient.values()):
             gradient = hook(gradient)
-        if hooks.before and isinstance(origin, Node):
-            gradient = run_before(origin, hooks.before, gradient, self.create_graph)
-        if hooks.gradient or hooks.before:
+        if hooks.gradient:
             self._show(given, gradient)
         tensor = hooks.retained() if hooks.retained is not None else None
         if tensor is not None and not isinstance(origin, Leaf):
             tensor.accumulate(gradient, None, create_graph=self.create_graph)
         return gradient
+
+    def _prepared(self, node: Node, before: Table, gradient: Any) -> Any:
+        """What the hooks before a node make of its gradient, for its rules alone: that of the tensor is what it was."""
+        prepared = outside(run_before, node, before, gradient, self.create_graph)
+        self._show(gradient, prepared)
+        return prepared
 
     def _show(self, *gradients: Any) -> None:
         """The user's own code saw or made these: none may become a ``.grad``, which the next backward adds to."""

@@ -8,6 +8,7 @@ from weakref import ref
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.base import TensorBase
+from nbgrad.core.broadcast import sum_to
 from nbgrad.core.contents import told
 
 if TYPE_CHECKING:
@@ -59,10 +60,19 @@ def run_after(
     """The gradients of a node's inputs, by position, after its hooks."""
     outputs = _lifted(node, gradient if isinstance(gradient, list) else [gradient])
     found = dict(given)
-    results = [found.get(position) for position in range(len(node.edges))]
+    before = results = [_summed(found.get(position), edge) for position, edge in enumerate(node.edges)]
     for hook in list(table.values()):
         results = _replaced(node, "hook", hook(_lifted(node, results), outputs), results, create_graph=create_graph)
+    if results is before:
+        return given  # the engine sums them, which the view shows
     return [(position, one) for position, one in enumerate(results) if one is not None and node.edges[position]]
+
+
+def _summed(given: Any, edge: Any) -> Any:
+    """What a rule gave for an input, summed over what the op broadcast: a hook sees the shape of the input."""
+    if given is None or edge is None or given.shape == edge.shape:
+        return given
+    return sum_to(given, given.shape, edge.shape)
 
 
 def run_accumulated(table: Table, tensor: Any) -> None:

@@ -91,7 +91,8 @@ class InPlace:
         row = self.row
         target: Tensor = args[0]
         state = current()
-        values, edges = list(args), [None] * len(args)
+        values: list[Any] = list(args)
+        edges: list[Any] = [None] * len(args)
         enabled = recording(state)
         needs = row._unwrap(args, values, edges if enabled else None)
         plan = None
@@ -102,6 +103,8 @@ class InPlace:
                 _check(target, row, needs)
             except RuntimeError as error:
                 raise told_of(error, row, args) from None
+            if edges[0] is not None and isinstance(target._alias, View) and target._alias.hooked(edges[0]):
+                edges[0] = target._alias.anew().origin  # hooks are of the view as it was, which is no part of the path
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
         for observer in state.observers:
             observer.on_call(row, args)
@@ -187,6 +190,8 @@ class InPlace:
         self._become(target, node, needs_grad=True)
         if target._alias is not None:
             outdate(target)
+        if isinstance(alias, View) and alias.hooks is not None:
+            args[0].origin  # noqa: B018  # made now: what keeps its gradient goes over to it
 
     @staticmethod
     def _become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:

@@ -287,3 +287,79 @@ def test_hooks_hold_no_tensor_beyond_their_origin() -> None:
         assert dead() is None
         del x
     assert left == []
+
+
+# Where each hook stands
+
+
+def _times(seen: list[Any], factor: float) -> Any:
+    def hook(g: Any) -> Any:
+        seen.append(g[0] * 1 if isinstance(g, tuple) else g * 1)
+        return tuple(one * factor for one in g) if isinstance(g, tuple) else g * factor
+
+    return hook
+
+
+ASKED: dict[str, Any] = {
+    "grad": lambda lib, y, x: lib.grad((y * 3).sum(), [y]),
+    "retain_grad": lambda lib, y, x: (y.retain_grad(), (y * 3).sum().backward(), y.grad, x.grad)[2:],
+    "backward(inputs=)": lambda lib, y, x: ((y * 3).sum().backward(inputs=[y, x]), y.grad, x.grad)[1:],
+    "grad with create_graph": lambda lib, y, x: lib.grad((y * y).sum(), [y], create_graph=True),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_the_gradient_of_a_tensor_is_the_one_after_its_hooks_and_before_those_of_its_node(asked: Any) -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(1.0, 2.0)
+        y = x * x
+        seen: list[Any] = []
+        y.grad_fn.register_prehook(_times(seen, 10.0))
+        y.register_hook(_times(seen, 5.0))
+        return *asked(lib, y, x), *seen
+
+    agree(program)
+
+
+def test_an_output_of_several_is_asked_for_before_the_hooks_of_their_node() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        a, b = lib.leaf(1.0, 2.0).unbind()
+        a.grad_fn.register_prehook(lambda grads: tuple(g * 10 for g in grads))
+        return lib.grad(a * 3 + b, [a, b])
+
+    agree(program)
+
+
+# A view that is changed in place after it got a hook: the hook is of what it was, and of no part of what it is
+
+CHANGED: dict[str, Any] = {
+    "the view, and its own backward": lambda x, y, v: (v.mul_(3), v * 2)[1],
+    "the view, and the base's": lambda x, y, v: (v.mul_(3), y * 2)[1],
+    "the base, and the view's": lambda x, y, v: (y.mul_(3), v * 2)[1],
+    "the base, and its own": lambda x, y, v: (y.mul_(3), y * 2)[1],
+    "another view": lambda x, y, v: (y[:1].mul_(3), v * 2)[1],
+    "twice": lambda x, y, v: (v.mul_(3), v.mul_(x[:1]), v * 2)[2],
+    "by its own values": lambda x, y, v: (v.mul_(v * 2), y * 2)[1],
+    "with an output saved": lambda x, y, v: (v.exp_(), y * 2)[1],
+}
+
+
+@pytest.mark.parametrize("kind", ["hook", "prehook", "retain_grad", "hook and use"])
+@pytest.mark.parametrize("changed", CHANGED.values(), ids=CHANGED)
+def test_a_hook_of_a_view_that_changes_is_called_as_torch_calls_it(changed: Any, kind: str) -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        x = lib.leaf(0.5, 2.0)
+        y = x * 2
+        v = y[:1]
+        seen: list[Any] = []
+        used = v + 1 if kind == "hook and use" else 0.0
+        if kind == "retain_grad":
+            v.retain_grad()
+        elif kind == "prehook":
+            v.grad_fn.register_prehook(_times(seen, 5.0))
+        else:
+            v.register_hook(_times(seen, 5.0))
+        (changed(x, y, v) + used).sum().backward()
+        return x.grad, len(seen), *seen, *([v.grad] if kind == "retain_grad" else [])
+
+    agree(program)
