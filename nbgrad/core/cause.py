@@ -28,7 +28,7 @@ def circumstance(problem: Problem) -> str:
 
 def mistake(problem: Problem) -> str:
     """A cause in the rule: what the two Jacobians have to do with each other."""
-    for evidence in (_zero, _factor, _transposed, _incomplete):
+    for evidence in (_zero, _factor, _conjugated, _transposed, _incomplete):
         if text := evidence(problem):
             return text
     agree = torch.isclose(problem.got, problem.want, rtol=1e-4, atol=1e-6)
@@ -108,7 +108,8 @@ def _factor(problem: Problem) -> str:
 
 
 def _multiple(problem: Problem, size: float) -> str:
-    output, input = problem.shapes
+    # The parts of complex numbers are none of those that a mean divides by.
+    output, input = (shape[: len(shape) - pair] for shape, pair in zip(problem.shapes, problem.complex, strict=True))
     counts = {*output, *input, prod(output), prod(input)} - {0, 1, 2}
     for count in sorted(counts):
         if abs(size / count - 1) < 1e-5:
@@ -119,6 +120,25 @@ def _multiple(problem: Problem, size: float) -> str:
         if abs(size / factor - 1) < 1e-5:
             return f"a factor 2 is {what} in every entry: the derivative of a square, or a term counted twice or once"
     return f"every entry is off by the same factor {size:.6g}: a constant in the formula is wrong"
+
+
+def _conjugated(problem: Problem) -> str:
+    """The Jacobian is right with the other sign of the imaginary part of the output, of the input or of both."""
+    output, input = problem.complex
+    for rows, columns in ((True, True), (False, True), (True, False)):
+        if (rows and not output) or (columns and not input):
+            continue
+        turned = problem.got.clone()
+        if rows:
+            turned[1::2] *= -1
+        if columns:
+            turned[:, 1::2] *= -1
+        if _near(turned, problem.want):
+            return (
+                "something is conjugated that should not be, or the reverse: with w = f(z) the gradient of z is that "
+                "of w times the conjugate of the derivative"
+            )
+    return ""
 
 
 def _transposed(problem: Problem) -> str:

@@ -14,14 +14,14 @@ import torch
 
 from nbgrad.core.caller import Place, user_place
 from nbgrad.core.cause import cause, circumstance, kink, mistake
-from nbgrad.core.contents import dtype_name
+from nbgrad.core.contents import differentiable, dtype_name
 from nbgrad.core.engine import reachable
 from nbgrad.core.function import FunctionPlan
 from nbgrad.core.listener import Listener
 from nbgrad.core.modes import Switch, current, restoring
 from nbgrad.core.node import Node
 from nbgrad.core.observer import Observer
-from nbgrad.core.probe import Limits, Probe, Problem, floats, gradient_of
+from nbgrad.core.probe import Limits, Probe, Problem, count, differentiables, gradient_of, precise
 from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor, tensor
 
@@ -44,13 +44,15 @@ def gradcheck(
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
 ) -> bool:
-    """Check the gradients of ``func`` against central differences, in float64.
+    """Check the gradients of ``func`` against central differences, in float64 or complex128.
 
     Args:
         func: takes the inputs as arguments and returns a tensor or a tuple of tensors; a row made with ``@nbgrad.op``
             too, on torch tensors as well.
         inputs: one or a tuple. Those that require grad are checked, and every floating point torch tensor that is given
-            to a row; of other types than float64 a float64 copy is. All others are passed on.
+            to a row; of other types than float64 and complex128 a copy of that type is. All others are passed on. Of
+            complex ones, and of complex outputs, each part is checked: the gradient of a real number by z = x + iy is
+            that by x plus i times that by y, as torch has it.
         eps: how far each element is moved to either side.
         atol: how far the two may differ where the difference quotient is 0.
         rtol: how far they may differ in proportion. The default overlooks an error of 0.1 %; 1e-4 finds it.
@@ -62,7 +64,6 @@ def gradcheck(
 
     Raises:
         GradcheckError: a gradient is wrong, not the same in each backward, or not linear in the incoming one.
-        NotImplementedError: an input that requires grad, or an output, is complex.
         ValueError: no input requires grad, or ``func`` uses one that had to be copied through a variable.
     """
     limits = Limits(eps, atol, rtol, nondet_tol)
@@ -131,21 +132,16 @@ def _prepared(func: Callable[..., Any], inputs: Any) -> tuple[list[Any], list[Te
     rules = [name in func.rules for name in func.inputs] if isinstance(func, Op) else []
     args, originals = [], []
     for value, ruled in zip(given, [*rules, *[False] * len(given)], strict=False):
-        if isinstance(value, torch.Tensor) and (value.requires_grad or (ruled and value.is_floating_point())):
+        if isinstance(value, torch.Tensor) and (value.requires_grad or (ruled and differentiable(value.dtype))):
             value = tensor(value, requires_grad=True)
         checked = value
-        if isinstance(value, Tensor) and value.dtype.is_floating_point:
+        if isinstance(value, Tensor) and differentiable(value.dtype):
             raw = value.data
-            if raw.dtype is not torch.float64 or not raw.is_contiguous():
-                checked = tensor(raw.to(torch.float64, copy=True).contiguous(), requires_grad=value.requires_grad)
+            if raw.dtype is not precise(raw.dtype) or not raw.is_contiguous() or raw.is_conj() or raw.is_neg():
+                checked = _float64(value, requires_grad=value.requires_grad)
                 originals += [value] if value.requires_grad else []
         args.append(checked)
     moved = [i for i, arg in enumerate(args) if isinstance(arg, Tensor) and arg.requires_grad]
-    if any(args[i].is_complex() for i in moved):
-        raise NotImplementedError(
-            "a check by complex inputs is not there: let func take their parts as real numbers, and make the complex "
-            "ones of them with nbgrad.view_as_complex(x)"
-        )
     if not moved:
         raise ValueError("gradcheck needs an input that requires grad: nbgrad.tensor(..., requires_grad=True)")
     if originals:
@@ -157,7 +153,7 @@ def _prepared(func: Callable[..., Any], inputs: Any) -> tuple[list[Any], list[Te
 def _check_uses_arguments(func: Callable[..., Any], args: list[Any], originals: list[Tensor]) -> None:
     """An error if ``func`` reaches past the float64 copies in its arguments: moving those would show nothing."""
     try:
-        outputs = floats(func(*args))
+        outputs = differentiables(func(*args))
     except RuntimeError as error:
         error.add_note("gradcheck passes float64 copies: func must take every floating point tensor as an argument")
         raise
@@ -183,20 +179,12 @@ class _Call(NamedTuple):
     dtype: torch.dtype
     place: Place
 
-    @property
-    def is_complex(self) -> bool:
-        """Whether a number of it is complex, which no check moves."""
-        given = [arg for arg in self.args if isinstance(arg, Tensor | torch.Tensor)]
-        return self.dtype.is_complex or any(arg.is_complex() for arg in given)
-
     def alone(self, order: int, limits: Limits) -> Probe | None:
-        """The op, or with ``order`` 2 its gradient, by its own inputs; None if it is too large, or complex."""
-        if self.is_complex:
-            return None
+        """The op, or with ``order`` 2 its gradient, by its own inputs; None if it is too large."""
         args = [_float64(arg, requires_grad=i in self.needs) for i, arg in enumerate(self.args)]
         leaves = [args[i] for i in self.needs]
         probe = Probe(lambda: self.function(*args), leaves, [repr(self.op.inputs[i]) for i in self.needs], limits)
-        if sum(leaf.numel() for leaf in leaves) * sum(out.numel() for out in probe.run()) > _LARGEST:
+        if sum(count(leaf.data) for leaf in leaves) * sum(count(out.data) for out in probe.run()) > _LARGEST:
             return None
         return probe if order == 1 else gradient_of(probe)
 
@@ -218,14 +206,13 @@ class _Recorder(Observer):
 
 
 def _float64(value: Any, requires_grad: bool = False) -> Any:
-    """A copy of a tensor, in float64 if it is floating point; anything else as it is."""
+    """A copy of a tensor, in float64 if it is floating point and in complex128 if complex; anything else as it is."""
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(value)
     if not isinstance(value, Tensor | torch.Tensor):
         return value
-    raw = value.data.detach()
-    dtype = torch.float64 if raw.dtype.is_floating_point else raw.dtype
-    copy = raw.to(dtype, copy=True).contiguous()
+    raw = value.data.detach().resolve_conj().resolve_neg()
+    copy = raw.to(precise(raw.dtype), copy=True).contiguous()
     return tensor(copy, requires_grad=requires_grad) if isinstance(value, Tensor) or requires_grad else copy
 
 
@@ -284,8 +271,9 @@ def _numbers(problem: Problem) -> list[str]:
     got, want = problem.values
     first, second, origin, other = _LABELS[problem.kind]
     shape, input = problem.shapes
-    rows = "" if problem.kind == "not linear" else _index(problem.row, shape, "the output")
-    at = ", ".join(filter(None, [rows, _index(problem.column, input, "the input")]))
+    paired = problem.complex
+    rows = "" if problem.kind == "not linear" else _index(problem.row, shape, "the output", paired[0])
+    at = ", ".join(filter(None, [rows, _index(problem.column, input, "the input", paired[1])]))
     digits = 17 if problem.kind == "nondeterministic" else 8
     return [
         f"  worst at        {at or 'the single number'}",
@@ -295,10 +283,12 @@ def _numbers(problem: Problem) -> list[str]:
     ]
 
 
-def _index(element: int, shape: tuple[int, ...], of: str) -> str:
-    """The place of an element, nothing where there is only one."""
-    place = ", ".join(str(int(part)) for part in np.unravel_index(element, shape))
-    return place and f"[{place}] of {of}"
+def _index(element: int, shape: tuple[int, ...], of: str, paired: bool) -> str:
+    """The place of an element, nothing where there is only one; of a complex one also which part it is."""
+    places = [int(place) for place in np.unravel_index(element, shape)]
+    part = ("the real part", "the imaginary part")[places.pop()] if paired else ""
+    place = f"[{', '.join(map(str, places))}]" if places else ""
+    return " of ".join(filter(None, [part, place, of])) if part or place else ""
 
 
 def _blamed(culprit: tuple[_Call, int, Problem] | None) -> list[str]:
@@ -319,18 +309,15 @@ def _blamed(culprit: tuple[_Call, int, Problem] | None) -> list[str]:
 
 def _why(problem: Problem, culprit: tuple[_Call, int, Problem] | None, calls: Sequence[tuple[_Call, int]]) -> str:
     for call, _ in calls:
-        if call.dtype.is_floating_point and call.dtype is not torch.float64:
-            kind = dtype_name(call.dtype)
-            return (
-                f"{call.op.name} at {call.place} computes in {kind}, too coarse for differences: use float64 throughout"
-            )
+        if call.dtype is not precise(call.dtype):
+            kind, wanted = dtype_name(call.dtype), dtype_name(precise(call.dtype))
+            coarse = f"{call.op.name} at {call.place} computes in {kind}"
+            return f"{coarse}, too coarse for differences: use {wanted} throughout"
     if culprit is not None:
         return cause(culprit[2]) if culprit[1] == 1 else circumstance(culprit[2]) or _CUT_RULE
     if text := circumstance(problem):
         return text
-    large = [
-        call.op.name for call, order in calls if not call.is_complex and call.alone(order, problem.probe.limits) is None
-    ]
+    large = [call.op.name for call, order in calls if call.alone(order, problem.probe.limits) is None]
     if large:
         return f"{mistake(problem)}; too large to be checked alone: {', '.join(dict.fromkeys(large))}"
     return _CUT_FUNCTION

@@ -1,4 +1,7 @@
-"""A function at one point, and two ways to its Jacobian: from the rules, and from differences of values."""
+"""A function at one point, and two ways to its Jacobian: from the rules, and from differences of values.
+
+A complex number counts as two real ones, its parts: the Jacobian has a row and a column for each of them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from nbgrad.core.contents import differentiable
 from nbgrad.core.grad import grad
 from nbgrad.core.tensor import Tensor, tensor
 
@@ -30,7 +34,7 @@ class Probe:
         limits: Limits,
         results: list[str] | None = None,
     ) -> None:
-        self.run: Callable[[], list[Tensor]] = lambda: floats(run())
+        self.run: Callable[[], list[Tensor]] = lambda: differentiables(run())
         self.leaves = leaves
         self.names = names
         self.limits = limits
@@ -46,7 +50,7 @@ class Probe:
         if found := self._worst("nondeterministic", slopes, again, atol=tolerance, rtol=0.0):
             return found
         numeric = self.numeric()
-        slopes = slopes or {k: [torch.zeros_like(part) for part in parts] for k, parts in numeric.items()}
+        slopes = slopes or {k: [torch.zeros_like(block) for block in blocks] for k, blocks in numeric.items()}
         wanted = {k: numeric[k] for k in slopes}
         if found := self._worst("wrong", slopes, wanted, atol=self.limits.atol, rtol=self.limits.rtol):
             return found
@@ -54,22 +58,23 @@ class Probe:
         for k in live:
             seed = random_like(outputs[k].data)
             got[k] = self.backward(outputs[k], seed)
-            want[k] = [seed.reshape(1, -1) @ part for part in slopes[k]]
+            want[k] = [parts(seed).reshape(1, -1) @ part for part in slopes[k]]
         return self._worst("not linear", got, want, atol=self.limits.atol, rtol=self.limits.rtol)
 
     def backward(self, output: Tensor, seed: torch.Tensor) -> list[torch.Tensor]:
         """The gradient of each leaf from one gradient of ``output``, as a row."""
         found = grad(output, self.leaves, seed, retain_graph=True, allow_unused=True)
         return [
-            (torch.zeros_like(leaf.data) if part is None else part.data).reshape(1, -1)
+            parts(torch.zeros_like(leaf.data) if part is None else part.data).reshape(1, -1)
             for leaf, part in zip(self.leaves, found, strict=True)
         ]
 
     def analytic(self, output: Tensor) -> list[torch.Tensor]:
-        """The Jacobian of ``output`` by each leaf, from its rules: a row for each element of the output."""
-        rows = [self.backward(output, seed.reshape(output.shape)) for seed in torch.eye(output.numel()).to(output.data)]
-        empty = [leaf.data.new_zeros(0, leaf.numel()) for leaf in self.leaves]
-        return [torch.cat(parts) for parts in zip(*rows, strict=True)] if rows else empty
+        """The Jacobian of ``output`` by each leaf, from its rules: a row for each number of the output."""
+        seeds = torch.eye(count(output.data), dtype=torch.float64, device=output.device)
+        rows = [self.backward(output, whole(seed, output.data)) for seed in seeds]
+        empty = [seeds.new_zeros(0, count(leaf.data)) for leaf in self.leaves]
+        return [torch.cat(columns) for columns in zip(*rows, strict=True)] if rows else empty
 
     def numeric(self) -> dict[int, list[torch.Tensor]]:
         """The Jacobian of every output by each leaf, from central differences."""
@@ -78,27 +83,27 @@ class Probe:
         for i, leaf in enumerate(self.leaves):
             columns = [
                 [(a - b) / (2 * eps) for a, b in zip(self.moved(i, j, eps), self.moved(i, j, -eps), strict=True)]
-                for j in range(leaf.numel())
+                for j in range(count(leaf.data))
             ]
-            for k, parts in found.items():
-                empty = leaf.data.new_zeros(self.run()[k].numel(), 0)
-                parts.append(torch.stack([column[k] for column in columns], 1) if columns else empty)
+            for k, blocks in found.items():
+                empty = torch.zeros(count(self.run()[k].data), 0, dtype=torch.float64, device=leaf.device)
+                blocks.append(torch.stack([column[k] for column in columns], 1) if columns else empty)
         return found
 
     def moved(self, input: int, element: int, by: float) -> list[torch.Tensor]:
-        """The values of the outputs with one element of one leaf moved."""
-        flat = self.leaves[input].data.data.view(-1)  # .data of torch: its own version counter, so no graph minds
+        """The values of the outputs with one number of one leaf moved."""
+        flat = parts(self.leaves[input].data.data)  # .data of torch: its own version counter, so no graph minds
         before = flat[element].item()
         try:
             flat[element] = before + by
-            return [out.data.detach().to(torch.float64, copy=True).reshape(-1) for out in self.run()]
+            return [parts(out.data.detach()).to(torch.float64, copy=True) for out in self.run()]
         finally:
             flat[element] = before
 
     def _worst(self, kind: str, got: "Table", want: "Table", *, atol: float, rtol: float) -> "Problem | None":
         worst, found = 1.0, None
-        for k, parts in got.items():
-            for i, (a, n) in enumerate(zip(parts, want[k], strict=True)):
+        for k, blocks in got.items():
+            for i, (a, n) in enumerate(zip(blocks, want[k], strict=True)):
                 bad = ~torch.isclose(a, n, atol=atol, rtol=rtol, equal_nan=kind == "nondeterministic")
                 if not bad.any():
                     continue
@@ -132,33 +137,58 @@ class Problem:
         return float(self.got[self.row, self.column]), float(self.want[self.row, self.column])
 
     @property
+    def complex(self) -> tuple[bool, bool]:
+        """Whether the numbers of the output and of the input are parts of complex ones, real and imaginary in turn."""
+        return self.probe.run()[self.output].is_complex(), self.probe.leaves[self.input].is_complex()
+
+    @property
     def name(self) -> str:
         """What the input is called."""
         return self.probe.names[self.input]
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the output and of the input."""
-        return tuple(self.probe.run()[self.output].shape), tuple(self.probe.leaves[self.input].shape)
+        """Of the output and of the input; the two parts of complex numbers are one more dimension."""
+        shapes = tuple(self.probe.run()[self.output].shape), tuple(self.probe.leaves[self.input].shape)
+        output, input = ((*shape, 2) if paired else shape for shape, paired in zip(shapes, self.complex, strict=True))
+        return output, input
 
 
 def random_like(like: torch.Tensor) -> torch.Tensor:
     """Random numbers of a tensor's shape, the same ones each time."""
-    return torch.randn(like.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(like)
+    dtype = torch.complex128 if like.is_complex() else torch.float64
+    return torch.randn(like.shape, generator=torch.Generator().manual_seed(0), dtype=dtype).to(like)
 
 
-def floats(result: Any) -> list[Tensor]:
-    """The floating point tensors that a function returned."""
-    parts = result if isinstance(result, tuple | list) else (result,)
-    if any(isinstance(part, Tensor) and part.is_complex() for part in parts):
-        raise NotImplementedError(
-            "a check of complex outputs is not there: let func return their parts as real numbers, "
-            "nbgrad.view_as_real(z)"
-        )
-    found = [part for part in parts if isinstance(part, Tensor) and part.dtype.is_floating_point]
+def parts(data: torch.Tensor) -> torch.Tensor:
+    """The real numbers that a tensor is made of, as a vector: in its memory where that lies in order."""
+    return (torch.view_as_real(data.resolve_conj()) if data.is_complex() else data).reshape(-1)
+
+
+def whole(numbers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The tensor of the shape and type of ``like`` that is made of these real numbers."""
+    if like.is_complex():
+        numbers = torch.view_as_complex(numbers.reshape(-1, 2))
+    return numbers.reshape(like.shape).to(like)
+
+
+def count(data: torch.Tensor) -> int:
+    """How many real numbers a tensor is made of."""
+    return data.numel() * (2 if data.is_complex() else 1)
+
+
+def differentiables(result: Any) -> list[Tensor]:
+    """The floating point and complex tensors that a function returned."""
+    given = result if isinstance(result, tuple | list) else (result,)
+    found = [one for one in given if isinstance(one, Tensor) and differentiable(one.dtype)]
     if not found:
         raise ValueError(f"func must return a floating point Tensor or a tuple of them, not {type(result).__name__}")
     return found
+
+
+def precise(dtype: torch.dtype) -> torch.dtype:
+    """The element type that a tensor is checked in: double precision, of what can be differentiated."""
+    return torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else dtype
 
 
 def gradient_of(probe: Probe, grad_outputs: Any = None) -> Probe:
@@ -169,7 +199,7 @@ def gradient_of(probe: Probe, grad_outputs: Any = None) -> Probe:
         raise ValueError("gradgradcheck: no output of func requires grad, so there is no gradient to differentiate")
     given = grad_outputs if isinstance(grad_outputs, tuple | list) else [grad_outputs]
     raw = [random_like(outputs[k].data) for k in live] if grad_outputs is None else [tensor(v).data for v in given]
-    seeds = [tensor(part.to(torch.float64, copy=True).contiguous(), requires_grad=True) for part in raw]
+    seeds = [tensor(one.to(precise(one.dtype), copy=True).contiguous(), requires_grad=True) for one in raw]
 
     def gradients() -> tuple[Tensor | None, ...]:
         made = probe.run()
@@ -177,7 +207,7 @@ def gradient_of(probe: Probe, grad_outputs: Any = None) -> Probe:
 
     reached = [i for i, found in enumerate(gradients()) if found is not None]
     return Probe(
-        lambda: [part for part in gradients() if part is not None],
+        lambda: [one for one in gradients() if one is not None],
         [*probe.leaves, *seeds],
         [*probe.names, *(f"grad_output {k}" for k in live)],
         probe.limits,

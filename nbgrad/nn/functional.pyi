@@ -296,15 +296,9 @@ def cross_entropy(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """How badly scores predict classes: minus the log of the probability that softmax gives the right one.
+    """The row of that name; weights of the classes that are learned have a gradient where the target is probabilities.
 
-    The loss of classification and of language models. Its gradient is as simple as can be: the probabilities minus the
-    truth. ``label_smoothing`` spreads a part of the target over all classes (Szegedy et al. 2015,
-    https://arxiv.org/abs/1512.00567).
-
-    Shapes: input (C,), (N, C) or (N, C, d1, ...) scores; target class numbers of that shape without C, or probabilities
-    of that shape; weight (C,). Output (), or as the class numbers with ``reduction="none"``. Raises IndexError for a
-    class number out of range. Warns where there is one class, whose loss is always 0.
+    Raises NotImplementedError where weights need a gradient and the target is class numbers, as torch does.
     """
 
 def elu(input: Array, alpha: Number = 1.0, inplace: bool = False) -> Tensor:

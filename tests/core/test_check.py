@@ -138,14 +138,73 @@ def test_every_row_passes_on_torch_tensors_without_a_wrapper(name: str) -> None:
     assert gradgradcheck(row, sample.args, rtol=1e-4)
 
 
+def z3() -> Tensor:
+    return tensor([0.5 + 1.0j, -1.2 + 0.3j, 0.7 - 2.0j], dtype=torch.complex128, requires_grad=True)
+
+
 @pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
-def test_complex_numbers_are_said_to_be_missing(check: Callable[..., bool]) -> None:
-    z = tensor([1.0 + 2.0j], requires_grad=True)
-    with pytest.raises(NotImplementedError, match=r"complex.*nbgrad\.view_as_complex"):
-        check(lambda z: z.abs(), z)
-    with pytest.raises(NotImplementedError, match=r"complex.*nbgrad\.view_as_real"):
-        check(lambda x: nbgrad.complex(x, x), leaf(1.0))
-    assert check(lambda x: nbgrad.view_as_real(nbgrad.view_as_complex(x) ** 2), leaf([1.0, 2.0]))
+@pytest.mark.parametrize(
+    ("func", "inputs"),
+    [
+        (lambda z: z * z, [z3()]),
+        (lambda z: z.abs(), [z3()]),
+        (lambda z: z.real * z.imag, [z3()]),
+        (lambda z: z.conj() * z, [z3()]),
+        (nbgrad.angle, [z3()]),
+        (lambda z: (z.exp(), z.sum().abs()), [z3()]),
+        (lambda z, x: z * x, [z3(), x3()]),
+        (lambda x: nbgrad.complex(x, x * x), [x3()]),
+        (nbgrad.fft.fft, [x3()]),
+        (nbgrad.fft.irfft, [z3()]),
+        (lambda z: nbgrad.view_as_real(z) ** 2, [z3()]),
+        (lambda z: z.reshape(1, 3) @ z.reshape(3, 1), [z3()]),
+        (nbgrad.exp, [z3()]),
+        (lambda z: z.sin(), [z3().conj()]),
+    ],
+)
+def test_complex_functions_that_are_right_pass(
+    check: Callable[..., bool], func: Callable[..., Any], inputs: list[Any]
+) -> None:
+    before = [one.data.clone() for one in inputs]
+    assert check(func, tuple(inputs)) is True
+    assert all(torch.equal(one.data, value) for one, value in zip(inputs, before, strict=True))
+
+
+def test_single_precision_of_complex_numbers_is_checked_on_copies() -> None:
+    z = tensor([0.5 + 1.0j, 2.0], requires_grad=True)
+    assert z.dtype is torch.complex64
+    assert gradcheck(lambda z: z**3, z)
+    said = failure(gradcheck, lambda z: z.to(torch.complex64) ** 3, z3())
+    assert "computes in complex64, too coarse for differences: use complex128 throughout" in said
+
+
+def test_a_rule_that_takes_the_wrong_one_of_two_conjugates_is_found_and_said(row: MakeRow) -> None:
+    unkept = row("unkept", lambda x: x * x, x=lambda g, x: g * 2 * x)
+    unkept.holomorphic = False  # the rule is to conjugate by itself, and does not
+    said = failure(gradcheck, unkept, z3())
+    assert "op unkept" in said
+    assert "something is conjugated that should not be, or the reverse" in said
+    assert "part of [0] of the output" in said or "part of [1] of the output" in said or "part of [2]" in said
+
+
+def test_a_wrong_factor_of_a_complex_rule_is_found_and_said(row: MakeRow) -> None:
+    halved = row("halved", lambda x: x * x, x=lambda g, x: g * x)
+    assert gradcheck(lambda x: halved(x) * 0 + x, x3())
+    said = failure(gradcheck, lambda z: halved(z).exp(), z3())
+    assert "op halved" in said
+    assert "a factor 2 is missing in every entry" in said
+
+
+def test_a_second_order_that_is_wrong_for_complex_numbers_is_found(row: MakeRow) -> None:
+    cut = row("cut", lambda x: x**3, x=lambda g, x: g * 3 * (x * x).detach())
+    assert gradcheck(cut, z3())
+    assert "gradgradcheck" in failure(gradgradcheck, cut, z3())
+
+
+def test_a_function_that_loses_its_imaginary_part_is_found() -> None:
+    said = failure(gradcheck, lambda z: z.real + z.data.imag, z3())
+    assert "imaginary part of" in said
+    assert "a part of func is not recorded" in said or "a reduction or a broadcast is missing" in said
 
 
 def test_float32_is_checked_on_float64_copies() -> None:

@@ -11,7 +11,7 @@ from nbgrad.core.op import OPS
 from nbgrad.core.row import Op
 from nbgrad.core.samples import Sample
 from nbgrad.core.tensor import tensor
-from tests.core import rows
+from tests.core import calls, rows
 from tests.core.programs import Library, agree, both_raise
 
 F64 = torch.float64
@@ -146,6 +146,13 @@ def test_a_function_may_have_complex_outputs() -> None:
     (twin * (2 + 1j)).abs().sum().backward()
     assert z.grad is not None
     rows.close(z.grad.data, twin.grad, "gradient")
+
+
+def test_an_infinite_gradient_of_an_imaginary_part_is_no_nan() -> None:
+    infinite = torch.tensor([1.0, float("inf"), -2.0], dtype=torch.float64)
+    z = torch.randn(3, dtype=torch.complex128, requires_grad=True)
+    for constant in (False, True):
+        assert not calls.difference(lambda z: torch.imag(z) * infinite, z, constant_seeds=constant)
 
 
 # Changed in place through a view of another element type

@@ -415,6 +415,7 @@ DIFFERENT = {
     ("in place", "flash_attention", -1): "torch's gradient is taken in small steps, which do not save it",
     ("in place", "flash_attention_backward", 1): "torch's gradient is taken in small steps, which do not save it",
     ("in place", "flash_attention_backward", 2): "torch's gradient is taken in small steps, which do not save it",
+    ("in place", "l1_loss_backward", 0): "torch saves it for a product with the sign, we save nothing of it",
     ("in place", "layer_norm_backward", 1): "torch's gradient is taken in small steps, which do not save it",
     ("in place", "batch_norm_backward", 1): "torch's gradient is taken in small steps, which do not save it",
     ("in place", "embedding_bag", 1): "torch's gradient is taken in small steps, which do not save it",

@@ -112,7 +112,7 @@ def imag(input):
 
 @imag.rule("input", r"i \bar{y}")
 def _(g):
-    return g * 1j
+    return complex(g.new_zeros(()), g)  # a product with i would make NaN of an infinite gradient
 
 
 def _pairs(make: Make):

@@ -108,8 +108,12 @@ def adjoint(input):
 
 
 def _adjoint(x):
-    turned = transpose(x, dim0=-2, dim1=-1)
-    return conjugate(turned)
+    return conjugate(_turned(x))
+
+
+def _turned(x):
+    """The last two dimensions swapped; a number as it is, as torch has it."""
+    return transpose(x, dim0=-2, dim1=-1) if len(x.shape) else permute(x, dims=())
 
 
 def _T(x):
@@ -120,7 +124,7 @@ def _T(x):
 def mT(x):
     """The last two dimensions swapped: a batch of matrices transposed."""
     _check_matrix(x, "tensor.mT")
-    return transpose(x, dim0=-2, dim1=-1)
+    return _turned(x)
 
 
 def mH(x):
@@ -137,10 +141,8 @@ def _H(x):
 
 
 def _check_matrix(x, what):
-    if len(x.shape) < 2:
-        raise RuntimeError(
-            f"{what} is only for matrices or batches of them, but the tensor has {len(x.shape)} dimensions"
-        )
+    if len(x.shape) == 1:
+        raise RuntimeError(f"{what} is only for matrices or batches of them, but the tensor has 1 dimension")
 
 
 transpose_ = turning(transpose)

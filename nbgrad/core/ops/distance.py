@@ -5,6 +5,7 @@ import math
 import torch
 
 from nbgrad.core.base import raw_of
+from nbgrad.core.contents import differentiable, dtype_name
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.arithmetic import abs
@@ -37,7 +38,13 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     Shapes: x1 and x2 broadcast; output without the dimension ``dim``.
     """
     rank = max(len(x1.shape), len(x2.shape), 1)  # a number has one dimension to be taken along, as torch counts
-    x1, x2 = (one.expand(torch.broadcast_shapes(x1.shape, x2.shape)) for one in (x1, x2))
+    common = torch.result_type(raw_of(x1), raw_of(x2))
+    if not differentiable(common):
+        raise RuntimeError(
+            f"cosine_similarity of {dtype_name(x1.dtype)} and {dtype_name(x2.dtype)}: one of the two is to be of "
+            "floating point numbers, write .float() on it"
+        )
+    x1, x2 = (one.expand(torch.broadcast_shapes(x1.shape, x2.shape)).to(dtype=common) for one in (x1, x2))
     if not -rank <= dim < rank:
         raise IndexError(f"cosine_similarity: there is no dimension {dim} among {rank}")
     return ((x1 / _length(x1, dim, eps)) * (x2 / _length(x2, dim, eps))).sum(dim)

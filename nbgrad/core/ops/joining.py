@@ -1,5 +1,6 @@
 """Joining: several tensors become one."""
 
+from functools import reduce
 from itertools import combinations as choices, combinations_with_replacement
 from typing import Any
 
@@ -143,7 +144,7 @@ def column_stack(tensors):
 
 def block_diag(*tensors):
     """A matrix with these matrices along its diagonal and 0 elsewhere."""
-    blocks = [_row(one) for one in _listed(tensors)]
+    blocks = [_row(one) for one in _one_type(_listed(tensors))]
     for block in blocks:
         if len(block.shape) > 2:
             raise RuntimeError(f"block_diag() takes tensors with at most 2 dimensions, not {len(block.shape)}")
@@ -160,6 +161,25 @@ def block_diag(*tensors):
     return cat(rows, dim=0)
 
 
+def _one_type(tensors):
+    """The tensors in the element type that they have in common, in which a number counts less than what has dimensions.
+
+    ``cat`` knows no such difference, so the numbers are converted before they get dimensions.
+    """
+    if len({one.dtype for one in tensors}) < 2:
+        return tensors
+    kinds = [reduce(torch.promote_types, dtypes) for dtypes in _by_dims(tensors) if dtypes]
+    common = kinds[0]
+    if len(kinds) > 1:
+        common = torch.result_type(torch.empty(0, dtype=kinds[0]), torch.empty((), dtype=kinds[1]))
+    return [one.to(dtype=common) for one in tensors]
+
+
+def _by_dims(tensors):
+    """The element types of what has dimensions, and of numbers."""
+    return [one.dtype for one in tensors if one.shape], [one.dtype for one in tensors if not one.shape]
+
+
 def broadcast_tensors(*tensors):
     """Tensors stretched to the shape that they have in common by broadcasting."""
     tensors = _listed(tensors)
@@ -172,7 +192,7 @@ def meshgrid(*tensors, indexing="ij"):
 
     With ``indexing="xy"`` the first two dimensions are swapped, as a picture has rows before columns.
     """
-    if indexing not in ("ij", "xy"):
+    if indexing not in ("ij", "xy", None):  # None is what torch's function hands on where nothing is said
         raise RuntimeError(f"meshgrid: indexing must be one of 'xy' or 'ij', but it is {indexing!r}")
     vectors = [_vector(one) for one in _listed(tensors)]
     if any(len(one.shape) > 1 for one in vectors):

@@ -8,6 +8,7 @@ from nbgrad.core import products
 from nbgrad.core.broadcast import reduction
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.casting import as_one
+from nbgrad.core.ops.shape import unsqueeze
 from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Make, Sample
 
@@ -338,11 +339,16 @@ def linear(input, weight, bias=None):
 
 @linear.rule("input", r"\bar{y}\,W")
 def _(g, weight):
+    if weight.ndim == 1:  # one output, without a dimension of its own
+        return unsqueeze(g, dim=-1) * weight
     return matmul(g, weight)
 
 
 @linear.rule("weight", r"\bar{y}^{\top}\,x")
 def _(g, input):
+    if g.ndim < input.ndim:
+        shares = unsqueeze(g, dim=-1) * input
+        return shares.sum(tuple(range(g.ndim))) if g.ndim else shares
     return products.product(_rows(g).transpose(0, 1), _rows(input))
 
 

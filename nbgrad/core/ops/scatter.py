@@ -5,6 +5,7 @@ import torch
 from nbgrad.core.op import install, op
 from nbgrad.core.ops.indexing import gather_along, getitem_backward
 from nbgrad.core.ops.picking import index_lines, index_select_along
+from nbgrad.core.ops.shape import reshape
 from nbgrad.core.samples import SHAPES, Make, Sample
 
 
@@ -16,6 +17,10 @@ def as_source(picked, shape):
     """The gradient of a source of ``shape``, of which index may have used the first elements along each dimension."""
     if tuple(picked.shape) == tuple(shape):
         return picked
+    if not shape:  # a number, for which an index of one place or of none is no larger
+        return picked.sum()
+    if not picked.shape:
+        picked = reshape(picked, shape=(1,))
     return getitem_backward(picked, index=tuple(slice(0, size) for size in picked.shape), shape=shape)
 
 
