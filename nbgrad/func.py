@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.module import Module
 
@@ -43,7 +44,7 @@ def functional_call(
     """
     if not isinstance(module, Module):
         raise TypeError(
-            f"functional_call() takes a module of nbgrad, not {type(module).__name__}: torch.func.functional_call is "
+            f"functional_call() takes a module of nbgrad, not {kind_of(module)}: torch.func.functional_call is "
             "for torch's, and nbgrad.from_torch(module) makes one of it"
         )
     given = _together(parameter_and_buffer_dicts)

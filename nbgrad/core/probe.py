@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.grad import grad
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor, tensor
 
 
@@ -157,7 +158,7 @@ def floats(result: Any) -> list[Tensor]:
         )
     found = [part for part in parts if isinstance(part, Tensor) and part.dtype.is_floating_point]
     if not found:
-        raise ValueError(f"func must return a floating point Tensor or a tuple of them, not {type(result).__name__}")
+        raise ValueError(f"func must return a floating point Tensor or a tuple of them, not {kind_of(result)}")
     return found
 
 

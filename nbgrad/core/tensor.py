@@ -20,6 +20,7 @@ from nbgrad.core.hooks import Hooks, add, check_alike
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.node import Leaf, Node, Origin, Output
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.strict import warn_copied
 from nbgrad.core.values import raw_from
 
@@ -33,7 +34,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         name: what the picture calls it; variable and parameter names fill it in where it is None.
     """
 
-    __slots__ = ()
+    __slots__ = ("__dict__",)  # for attributes of the user's, as t.tag = 1; there is none until one is set
     _tell_read = tell_read
 
     @property
@@ -131,7 +132,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
             value = Tensor(value.detach())
         if not isinstance(value, Tensor | None):
             raise TypeError(
-                f"a gradient must be a tensor of shape {tuple(self.shape)} or None, not {type(value).__name__}: write "
+                f"a gradient must be a tensor of shape {tuple(self.shape)} or None, not {kind_of(value)}: write "
                 f"x.grad = nbgrad.tensor(...), or x.grad = None to drop it"
             )
         if value is not None and (value.shape, value.dtype, value.device) != (self.shape, self.dtype, self.device):
@@ -278,9 +279,10 @@ class Tensor(TensorBase, Contents, TensorMethods):
         """Copies and pickles are leaves of their own: a copied leaf must not give its gradient to the original."""
         if not self.is_leaf:
             raise RuntimeError(
-                f"only a leaf can be copied or pickled, not the result of {self.grad_fn}: use y.detach() or y.clone()"
+                f"only a leaf can be copied or pickled, not the result of {self.grad_fn}: use y.detach() or "
+                "y.clone(), or y.detach().numpy() for a plot"
             )
-        return _rebuilt, (type(self), self._data, self._needs_grad, self.name)
+        return _rebuilt, (type(self), self._data, self._needs_grad, self.name), vars(self) or None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         """A copy with its gradient, which a pickle does not have: that is how torch has both."""
@@ -363,7 +365,7 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
     elif isinstance(gradient, torch.Tensor):
         gradient = Tensor(gradient.detach())
     elif not isinstance(gradient, Tensor):
-        raise TypeError(f"gradient= must be a tensor of shape {tuple(output.shape)}, not {type(gradient).__name__}")
+        raise TypeError(f"gradient= must be a tensor of shape {tuple(output.shape)}, not {kind_of(gradient)}")
     if gradient.shape != output.shape:
         shapes = f"shape {tuple(gradient.shape)}, but the tensor has shape {tuple(output.shape)}"
         raise RuntimeError(f"gradient= has {shapes}: they must be equal")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.parameter import Parameter, Uninitialized, is_lazy
 from nbgrad.nn.tree import Tree
@@ -92,7 +93,7 @@ class Saving(Tree):
             TypeError: ``state_dict`` is no dict.
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"state_dict must be a dict of tensors, got {type(state_dict).__name__}")
+            raise TypeError(f"state_dict must be a dict of tensors, got {kind_of(state_dict)}")
         load = _Load(self, state_dict, strict=strict)
         late = [(module, hook) for _, module in reversed(load.modules) for hook in module._hooks_of("loaded")]
         load.check(keys=not late)
