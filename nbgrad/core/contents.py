@@ -289,8 +289,8 @@ class Contents:
     def __len__(self) -> int:
         if not self._data.ndim:
             raise TypeError(
-                "len() of a 0-d tensor. Of a list of such tensors nbgrad.stack(tensors) makes one, through which gradients "
-                "go, and nbgrad.tensor(tensors) one of their numbers: torch.tensor() cannot read them"
+                "len() of a 0-d tensor. Of a list of such tensors nbgrad.stack(tensors) makes one that gradients go "
+                "through, and nbgrad.tensor(tensors) one of their numbers: torch.tensor() cannot read them"
             )
         return len(self._data)
 

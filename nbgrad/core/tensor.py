@@ -282,7 +282,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
                 f"only a leaf can be copied or pickled, not the result of {self.grad_fn}: use y.detach() or "
                 "y.clone(), or y.detach().numpy() for a plot"
             )
-        return _rebuilt, (type(self), self._data, self._needs_grad, self.name), vars(self) or None
+        return _rebuilt, (type(self), self._data, self._needs_grad, self.name, vars(self) or None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         """A copy with its gradient, which a pickle does not have: that is how torch has both."""
@@ -296,10 +296,13 @@ class Tensor(TensorBase, Contents, TensorMethods):
     __hash__ = object.__hash__
 
 
-def _rebuilt(kind: type[Tensor], data: torch.Tensor, needs: bool, name: str | None) -> Tensor:
+def _rebuilt(
+    kind: type[Tensor], data: torch.Tensor, needs: bool, name: str | None, attributes: dict[str, Any] | None = None
+) -> Tensor:
     made = kind.__new__(kind)
     Tensor.__init__(made, data, needs)
     made.name = name
+    vars(made).update(attributes or {})
     return made
 
 
