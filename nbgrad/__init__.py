@@ -19,6 +19,7 @@ from nbgrad import (
     fft as fft,
     func as func,
     linalg as linalg,
+    masked as masked,
     nn as nn,
     optim as optim,
     special as special,

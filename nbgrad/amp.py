@@ -1,6 +1,60 @@
 """Mixed precision, under the names of ``torch.amp``."""
 
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import Any
+
+import torch
+from torch.amp import custom_bwd
+
 from nbgrad.core.autocast import autocast
+from nbgrad.core.tensor import Tensor
 from nbgrad.optim.grad_scaler import GradScaler
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: torch.dtype | None = None
+) -> Callable[..., Any]:
+    """Decorate the forward of a ``nbgrad.Function`` for autocast; its backward takes ``custom_bwd``.
+
+    Args:
+        fwd: the forward, whose first argument is the context.
+        device_type: as ``"cuda"``: whose autocast.
+        cast_inputs: under autocast the floating point inputs on that device, float64 excepted, are cast to it, and the
+            forward runs without autocast. None: the forward runs in the autocast that is on.
+
+    Raises:
+        ValueError: ``device_type`` is no text.
+    """
+    if fwd is None:
+        return partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    noted: Callable[..., Any] = torch.amp.custom_fwd(
+        fwd, device_type=device_type
+    )  # the context has what custom_bwd asks
+    if cast_inputs is None:
+        return noted
+
+    @wraps(fwd)
+    def cast(context: Any, *args: Any, **settings: Any) -> Any:
+        if not torch.is_autocast_enabled(device_type):
+            return noted(context, *args, **settings)
+        args, settings = _cast((args, settings), device_type, cast_inputs)
+        with torch.autocast(device_type, enabled=False):
+            return noted(context, *args, **settings)
+
+    return cast
+
+
+def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
+    """``value`` with the floating point tensors on that device, in lists and dicts too, in the element type."""
+    if isinstance(value, Tensor):
+        cast = value.is_floating_point() and value.device.type == device_type and value.dtype is not torch.float64
+        return value.to(dtype) if cast else value
+    if isinstance(value, Mapping):
+        return {name: _cast(one, device_type, dtype) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_cast(one, device_type, dtype) for one in value)
+    return value

@@ -7,6 +7,7 @@ Of ``torch.func`` this is what works on modules; derivatives are ``nbgrad.grad``
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor, tensor
 from nbgrad.nn.module import Module
 
@@ -42,7 +43,7 @@ def functional_call(
     """
     if not isinstance(module, Module):
         raise TypeError(
-            f"functional_call() takes a module of nbgrad, not {type(module).__name__}: torch.func.functional_call is "
+            f"functional_call() takes a module of nbgrad, not {kind_of(module)}: torch.func.functional_call is "
             "for torch's, and nbgrad.from_torch(module) makes one of it"
         )
     given = _together(parameter_and_buffer_dicts)

@@ -1,10 +1,8 @@
 """How the arguments of a call become the inputs and the settings of a row."""
 
-import operator
 import warnings
-from collections.abc import Callable, Iterable
-from functools import wraps
-from inspect import Parameter, signature
+from collections.abc import Iterable
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,37 +52,6 @@ def renamed(settings: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
         own = names.get(name, name)
         found[name if own in settings or own in found else own] = value
     return found
-
-
-def as_parsed(function: Callable[..., Any], *, numpys: bool, out: bool) -> Callable[..., Any]:
-    """``function`` of several ops, with numbers of numpy's as Python's; a row takes them by itself.
-
-    Args:
-        function: it chooses a row, or is made of rows.
-        numpys: whether it takes numpy's names too, as all that torch's parser reads for.
-        out: whether it takes ``out=None``.
-    """
-    shown = signature(function)
-    names = other_names(shown.parameters) if numpys else {}
-    out = out and "out" not in shown.parameters
-
-    @wraps(function)
-    def called(*args: Any, **settings: Any) -> Any:
-        if settings:
-            if out and settings.pop("out", None) is not None:
-                raise NotImplementedError(NO_OUT.format(called=function.__name__))
-            settings = {name: _number(value) for name, value in renamed(settings, names).items()}
-            if isinstance(settings.get("dim"), TensorBase):  # elsewhere it may be the other tensor
-                settings["dim"] = operator.index(settings["dim"])
-        return function(*map(_number, args), **settings)
-
-    called.__signature__ = shown  # type: ignore[attr-defined]  # made once, and not by each who asks
-    return called
-
-
-def _number(value: Any) -> Any:
-    """A number of numpy's as Python's, anything else as it is."""
-    return value.item() if isinstance(value, _NUMPYS) else value
 
 
 def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tuple[Any, ...], dict[str, Any], Op]":

@@ -294,6 +294,11 @@ class Contents:
         return np.array(values, dtype=dtype, copy=copy)
 
     def __len__(self) -> int:
+        if not self._data.ndim:
+            raise TypeError(
+                "len() of a 0-d tensor. Of a list of such tensors nbgrad.stack(tensors) makes one that gradients go "
+                "through, and nbgrad.tensor(tensors) one of their numbers: torch.tensor() cannot read them"
+            )
         return len(self._data)
 
     def __bool__(self) -> bool:

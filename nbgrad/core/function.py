@@ -14,6 +14,7 @@ from nbgrad.core.modes import current, no_grad, recording, restoring
 from nbgrad.core.node import Leaf, Node, Output, next_seq
 from nbgrad.core.plan import Plan, Rule
 from nbgrad.core.row import Op
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor
 
 
@@ -40,7 +41,7 @@ class Context:
         """
         for tensor in tensors:
             if not isinstance(tensor, Tensor | None):
-                raise TypeError(f"save_for_backward() takes tensors, not {type(tensor).__name__}: set ctx.name = value")
+                raise TypeError(f"save_for_backward() takes tensors, not {kind_of(tensor)}: set ctx.name = value")
         self._saved = tensors
 
     @property
@@ -260,7 +261,7 @@ class FunctionPlan(Plan):
         if result is None or recorded:
             return result
         if not isinstance(result, Tensor | torch.Tensor):
-            kind = type(result).__name__
+            kind = kind_of(result)
             raise TypeError(f"{self.function.__name__}.backward returned a {kind}: return tensors or None")
         return result.data
 

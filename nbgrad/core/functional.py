@@ -11,6 +11,7 @@ import torch
 
 from nbgrad.core.grad import grad
 from nbgrad.core.modes import enable_grad, restoring
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor, tensor
 
 Tensors: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -183,7 +184,7 @@ def as_tuple(value: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]
         if not isinstance(part, Tensor):
             which = f"its element {index} is" if many else "it is"
             raise TypeError(
-                f"{name}(): the {what} must be a Tensor or a tuple of Tensors, but {which} {type(part).__name__}: "
+                f"{name}(): the {what} must be a Tensor or a tuple of Tensors, but {which} {kind_of(part)}: "
                 "make a Tensor with nbgrad.tensor(...), and bind other arguments with a lambda"
             )
     return many, values

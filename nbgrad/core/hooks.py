@@ -10,6 +10,7 @@ from torch.utils.hooks import RemovableHandle
 from nbgrad.core.base import TensorBase
 from nbgrad.core.broadcast import sum_to
 from nbgrad.core.contents import told
+from nbgrad.core.spelling import kind_of
 
 if TYPE_CHECKING:
     from nbgrad.core.node import Node
@@ -91,7 +92,7 @@ def check_alike(kind: str, returned: Any, gradient: Any) -> None:
     Raises:
         RuntimeError: it is of another shape or element type, or no tensor.
     """
-    got = told("a tensor", returned._data) if isinstance(returned, TensorBase) else type(returned).__name__
+    got = told("a tensor", returned._data) if isinstance(returned, TensorBase) else kind_of(returned)
     if got != (wanted := told("a tensor", gradient.data)):
         raise RuntimeError(f"{kind} must return None or {wanted}, not {got}")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.binding import as_parsed
 from nbgrad.core.inplace import InPlace
+from nbgrad.core.parsing import as_parsed
 from nbgrad.core.row import Op
 
 _FUNCTIONS = (torch, torch.nn.functional)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.binding import as_parsed
 from nbgrad.core.broadcast import Sums
 from nbgrad.core.inplace import InPlace
 from nbgrad.core.methods import TensorMethods
+from nbgrad.core.parsing import as_parsed
 from nbgrad.core.row import Op
 from nbgrad.core.samples import REALS, Domain, Make, Sample
 from nbgrad.core.tensor import Tensor

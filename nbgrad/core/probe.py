@@ -11,6 +11,7 @@ import torch
 
 from nbgrad.core.contents import differentiable
 from nbgrad.core.grad import grad
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor, tensor
 
 
@@ -182,7 +183,7 @@ def differentiables(result: Any) -> list[Tensor]:
     given = result if isinstance(result, tuple | list) else (result,)
     found = [one for one in given if isinstance(one, Tensor) and differentiable(one.dtype)]
     if not found:
-        raise ValueError(f"func must return a floating point Tensor or a tuple of them, not {type(result).__name__}")
+        raise ValueError(f"func must return a floating point Tensor or a tuple of them, not {kind_of(result)}")
     return found
 
 

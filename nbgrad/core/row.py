@@ -195,7 +195,7 @@ class Op:
 
     def other_names(self) -> dict[str, str]:
         """The other names of the arguments, torch's and those of numpy's that it takes, each with the row's own."""
-        known = self.__dict__.get("_names")
+        known = getattr(self, "_names", None)
         if known is None:
             known = self._names = other_names([*self.inputs, *([self.listed] if self.listed else []), *self.defaults])
         return known

@@ -32,3 +32,10 @@ def suggesting(module: dict[str, Any], torchs: ModuleType | None = None) -> Call
         raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}{hint}", name=name)
 
     return missing
+
+
+def kind_of(value: Any) -> str:
+    """The type of a value as a message names it: with its module where that is torch's or numpy's, as torch.Tensor."""
+    kind = type(value)
+    place = kind.__module__
+    return f"{place}.{kind.__qualname__}" if place.partition(".")[0] in {"torch", "numpy"} else kind.__name__

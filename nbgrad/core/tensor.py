@@ -22,6 +22,7 @@ from nbgrad.core.methods import TensorMethods
 from nbgrad.core.modes import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.node import Leaf, Node, Origin, Output
 from nbgrad.core.processes import refused
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.strict import warn_copied
 from nbgrad.core.values import raw_from
 
@@ -35,7 +36,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         name: what the picture calls it; variable and parameter names fill it in where it is None.
     """
 
-    __slots__ = ()
+    __slots__ = ("__dict__",)  # for attributes of the user's, as t.tag = 1; there is none until one is set
     _tell_read = tell_read
 
     @property
@@ -133,7 +134,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
             value = Tensor(value.detach())
         if not isinstance(value, Tensor | None):
             raise TypeError(
-                f"a gradient must be a tensor of shape {tuple(self.shape)} or None, not {type(value).__name__}: write "
+                f"a gradient must be a tensor of shape {tuple(self.shape)} or None, not {kind_of(value)}: write "
                 f"x.grad = nbgrad.tensor(...), or x.grad = None to drop it"
             )
         if value is not None and (value.shape, value.dtype, value.device) != (self.shape, self.dtype, self.device):
@@ -297,9 +298,10 @@ class Tensor(TensorBase, Contents, TensorMethods):
         if not self.is_leaf:
             return refused(
                 f"only a leaf can be copied or pickled, and the result of {self.grad_fn} is none, which cannot be sent "
-                "to another process either: its history stays here. Use y.detach(), or y.clone() for a copy"
+                "to another process either: its history stays here. Use y.detach(), y.clone() for a copy, or "
+                "y.detach().numpy() for a plot"
             )
-        return _rebuilt, (type(self), self._data, self._needs_grad, self.name)
+        return _rebuilt, (type(self), self._data, self._needs_grad, self.name, vars(self) or None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         """A copy with its gradient, which a pickle does not have: that is how torch has both."""
@@ -313,10 +315,13 @@ class Tensor(TensorBase, Contents, TensorMethods):
     __hash__ = object.__hash__
 
 
-def _rebuilt(kind: type[Tensor], data: torch.Tensor, needs: bool, name: str | None) -> Tensor:
+def _rebuilt(
+    kind: type[Tensor], data: torch.Tensor, needs: bool, name: str | None, attributes: dict[str, Any] | None = None
+) -> Tensor:
     made = kind.__new__(kind)
     Tensor.__init__(made, data, needs)
     made.name = name
+    vars(made).update(attributes or {})
     return made
 
 
@@ -383,7 +388,7 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
     elif isinstance(gradient, torch.Tensor):
         gradient = Tensor(gradient.detach())
     elif not isinstance(gradient, Tensor):
-        raise TypeError(f"gradient= must be a tensor of shape {tuple(output.shape)}, not {type(gradient).__name__}")
+        raise TypeError(f"gradient= must be a tensor of shape {tuple(output.shape)}, not {kind_of(gradient)}")
     if gradient.shape != output.shape:
         shapes = f"shape {tuple(gradient.shape)}, but the tensor has shape {tuple(output.shape)}"
         raise RuntimeError(f"gradient= has {shapes}: they must be equal")

@@ -7,6 +7,7 @@ import torch
 
 from nbgrad.core.contents import check_device
 from nbgrad.core.modes import current
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor, tensor
 
 
@@ -21,8 +22,7 @@ def check_several(name: str, given: Any, wanted: str = "a list of tensors") -> N
     """Raise a TypeError where ``name``, the parameters of a model, is the model or nothing to go through."""
     if hasattr(given, "named_parameters") or not hasattr(given, "__iter__"):  # a Sequential can be gone through too
         raise TypeError(
-            f"{name} must be {wanted}, got a {type(given).__name__}: "
-            "pass the parameters of a model as model.parameters()"
+            f"{name} must be {wanted}, got a {kind_of(given)}: pass the parameters of a model as model.parameters()"
         )
 
 

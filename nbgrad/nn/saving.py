@@ -10,6 +10,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.contents import differentiable, dtype_name, overlaps
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.held import HookFunctions
 from nbgrad.nn.parameter import Parameter, Uninitialized, is_lazy
@@ -118,7 +119,7 @@ class Saving(Tree):
             TypeError: ``state_dict`` is no dict.
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"state_dict must be a dict of tensors, got {type(state_dict).__name__}")
+            raise TypeError(f"state_dict must be a dict of tensors, got {kind_of(state_dict)}")
         given: dict[str, Any] = OrderedDict(state_dict)
         metadata = getattr(state_dict, "_metadata", None)
         if metadata is not None:

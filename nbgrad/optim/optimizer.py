@@ -10,6 +10,7 @@ import torch
 from nbgrad.core.base import raw_of
 from nbgrad.core.holders import LOOP
 from nbgrad.core.modes import current, enable_grad, restoring
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import OPTIMIZERS
 from nbgrad.nn.parameter import check_several
@@ -55,7 +56,7 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor | torch.Tensor | dict):
             raise TypeError(
-                f"params must be a list of tensors or of dicts, got one {type(params).__name__}: put it in a list"
+                f"params must be a list of tensors or of dicts, got one {kind_of(params)}: put it in a list"
             )
         check_several("params", params, "a list of tensors or of dicts")
         given: Any = list(params)
@@ -79,7 +80,7 @@ class Optimizer(torch.optim.Optimizer):
                 defaults. Pairs of a name and a parameter leave the names under "param_names".
         """
         if not isinstance(param_group, dict) or "params" not in param_group:
-            raise TypeError(f"a group must be a dict with the key 'params', got {type(param_group).__name__}")
+            raise TypeError(f"a group must be a dict with the key 'params', got {kind_of(param_group)}")
         given = param_group["params"]
         if isinstance(given, set):
             raise TypeError("the parameters of a group must be in a list: a set has another order in each run")

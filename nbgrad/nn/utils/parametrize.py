@@ -9,6 +9,7 @@ from torch.nn.utils import parametrize as theirs
 
 from nbgrad.core.foreign import check_asker
 from nbgrad.core.modes import State, Switch, current, no_grad, restoring
+from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.nn.container import ModuleDict, ModuleList
 from nbgrad.nn.module import Module
@@ -49,7 +50,7 @@ class ParametrizationList(ModuleList):
             with no_grad():
                 result = self()
             if not isinstance(result, Tensor):
-                raise ValueError(f"A parametrization must return a tensor. Got {type(result).__name__}.")
+                raise ValueError(f"A parametrization must return a tensor. Got {kind_of(result)}.")
             _same("a parametrization", "dtype", original.dtype, result.dtype)
             _same("a parametrization", "shape", tuple(original.shape), tuple(result.shape))
 
@@ -110,8 +111,7 @@ def _undone(modules: Any, value: Any, *, strict: bool) -> Any:
                 raise
     if not isinstance(value, Tensor | Sequence):
         raise ValueError(
-            f"'right_inverse' must return a tensor or a sequence of tensors (list, tuple...). "
-            f"Got {type(value).__name__}"
+            f"'right_inverse' must return a tensor or a sequence of tensors (list, tuple...). Got {kind_of(value)}"
         )
     return value
 

@@ -1,0 +1,46 @@
+"""Functions of several ops, called as torch's parser has those called that it reads for.
+
+It is not compiled: what is made here is a function of Python's, which says its parameters.
+"""
+
+import operator
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from nbgrad.core.base import TensorBase
+from nbgrad.core.binding import NO_OUT, other_names, renamed
+
+
+def as_parsed(function: Callable[..., Any], *, numpys: bool, out: bool) -> Callable[..., Any]:
+    """``function`` of several ops, with numbers of numpy's as Python's; a row takes them by itself.
+
+    Args:
+        function: it chooses a row, or is made of rows.
+        numpys: whether it takes numpy's names too, as all that torch's parser reads for.
+        out: whether it takes ``out=None``.
+    """
+    shown = signature(function)
+    names = other_names(shown.parameters) if numpys else {}
+    out = out and "out" not in shown.parameters
+
+    @wraps(function)
+    def called(*args: Any, **settings: Any) -> Any:
+        if settings:
+            if out and settings.pop("out", None) is not None:
+                raise NotImplementedError(NO_OUT.format(called=function.__name__))
+            settings = {name: _number(value) for name, value in renamed(settings, names).items()}
+            if isinstance(settings.get("dim"), TensorBase):  # elsewhere it may be the other tensor
+                settings["dim"] = operator.index(settings["dim"])
+        return function(*map(_number, args), **settings)
+
+    called.__signature__ = shown  # type: ignore[attr-defined]  # made once, and not by each who asks
+    return called
+
+
+def _number(value: Any) -> Any:
+    """A number of numpy's as Python's, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
