@@ -18,6 +18,9 @@ from nbgrad import nn
 LOG: list[Any] = []
 """What hooks and overridden methods of the run at hand have seen."""
 
+LARGE = 60
+"""How many modules a tree may have before no more are shared: each then stands in several places, and what is below."""
+
 NAMES = ("a", "b", "c", "weight", "bias", "inner")
 
 
@@ -221,9 +224,9 @@ class Run:
         """One of the modules in the tree."""
         return self.random.choice(self.everything())
 
-    def everything(self) -> list[Any]:
+    def everything(self, root: Any = None) -> list[Any]:
         """Every module, also those that one hides; a shared one under each of its parents."""
-        found, waiting = [], [self.root]
+        found, waiting = [], [self.root if root is None else root]
         while waiting:
             found.append(waiting.pop())
             waiting += [child for child in found[-1]._modules.values() if child is not None]
@@ -416,9 +419,9 @@ class Run:
             random.choice([module.register_parameter, module.register_buffer, module.add_module])(name, None)
         elif kind == "shared":
             other = self.module()
-            circle = any(one is module for one in other.modules()) or name in module._parameters
-            if circle or type(other).__name__ == "ParametrizationList":
-                return "a circle"
+            circle = any(one is module for one in self.everything(other)) or name in module._parameters
+            if circle or type(other).__name__ == "ParametrizationList" or len(self.everything()) > LARGE:
+                return "not shared"
             setattr(module, name, other)
         elif kind == "tied":
             parameters = [one for one in self.root.parameters() if tuple(one.shape) == (2,)]
