@@ -181,13 +181,17 @@ def _follow() -> None:
 
     def entered(self: Any) -> None:
         enter(self)
+        if torch.compiler.is_compiling():  # torch's compiler follows its own contexts, but not ours
+            return
         switch = _packs(self.pack_hook, self.unpack_hook, raw=True) if _applies(self) else Switch()
         switch.__enter__()
         vars(self).setdefault("_nbgrad", []).append(switch)
 
     def left(self: Any, *raised: Any) -> None:
         try:
-            vars(self)["_nbgrad"].pop().__exit__(*(raised or (None, None, None)))
+            entered_here = None if torch.compiler.is_compiling() else vars(self).get("_nbgrad")
+            if entered_here:
+                entered_here.pop().__exit__(*(raised or (None, None, None)))
         finally:
             leave(self, *raised)
 

@@ -151,7 +151,7 @@ class Moving(Tree):
             if isinstance(buffer, Uninitialized):
                 buffer.replace_data(change)
             elif (changed := change(buffer.data)) is not buffer.data:
-                self._register(name, changed, self._roles[name])
+                self._renew(name, changed)
         return self
 
 

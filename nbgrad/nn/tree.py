@@ -100,6 +100,11 @@ class Tree:
         elif value is not None and value.name is None:
             value.name = name
 
+    def _renew(self, name: str, data: torch.Tensor) -> None:
+        """Give the buffer ``name`` other data; hooks hear of what is registered, not of this."""
+        self.__dict__[name] = renewed = tensor(data)
+        renewed.name = name
+
     def _discard(self, name: str) -> None:
         self.__dict__.pop(name, None)
         if self._roles.pop(name, None) == "module":

@@ -18,6 +18,9 @@ from nbgrad import nn
 LOG: list[Any] = []
 """What hooks and overridden methods of the run at hand have seen."""
 
+LARGE = 60
+"""How many modules a tree may have before no more are shared: each then stands in several places, and what is below."""
+
 NAMES = ("a", "b", "c", "weight", "bias", "inner")
 
 
@@ -28,7 +31,11 @@ class Note:
         self.kind, self.number = kind, number
 
     def __call__(self, *given: Any) -> None:
-        LOG.append((self.kind, self.number, [told(one) for one in given]))
+        if self.kind.endswith("registration_hook"):  # of a block that is being made: its values come later
+            *given_first, value = given
+            LOG.append((self.kind, self.number, [told(one) for one in given_first], list(getattr(value, "shape", ()))))
+        else:
+            LOG.append((self.kind, self.number, [told(one) for one in given]))
 
 
 class Twice:
@@ -56,8 +63,13 @@ def told(value: Any) -> Any:
     if isinstance(value, nbgrad.Tensor | torch.Tensor):
         return [str(value.dtype), value.detach().double().tolist()]
     if isinstance(value, nn.Module | torch.nn.Module):
-        return type(value).__name__
+        return type(value).__name__.removeprefix("Parametrized")  # torch is one before it registers, nbgrad after
     return value
+
+
+def tensors(module: Any) -> list[Any]:
+    """The parameters and buffers of one module."""
+    return [one for one in (*module._parameters.values(), *module._buffers.values()) if one is not None]
 
 
 def classes(lib: Any, made: str) -> dict[str, type]:  # noqa: C901  # several classes, each of them small
@@ -211,6 +223,8 @@ class Run:
         self.side, self.lib, self.random = side, side.lib, Random(seed)
         torch.manual_seed(seed)
         self.root = side.lib.Sequential(*[side.block(self.random, 3) for _ in range(self.random.randint(1, 3))])
+        self.root.double()
+        LOG.clear()
         self.handles: list[Any] = []
         self.results: list[Any] = []
         self.numbers = 0
@@ -221,9 +235,9 @@ class Run:
         """One of the modules in the tree."""
         return self.random.choice(self.everything())
 
-    def everything(self) -> list[Any]:
+    def everything(self, root: Any = None) -> list[Any]:
         """Every module, also those that one hides; a shared one under each of its parents."""
-        found, waiting = [], [self.root]
+        found, waiting = [], [self.root if root is None else root]
         while waiting:
             found.append(waiting.pop())
             waiting += [child for child in found[-1]._modules.values() if child is not None]
@@ -235,11 +249,12 @@ class Run:
         return self.root if "parametriz" in str(type(module)).lower() or "Norm" in type(module).__name__ else module
 
     def forward(self) -> Any:
-        parameter = next(iter(self.root.parameters()), None)
-        dtype = torch.float32 if parameter is None else parameter.dtype
-        if {one.dtype for one in (*self.root.parameters(), *self.root.buffers())} - {dtype, torch.int64}:
-            return "mixed"
-        x = self.side.tensor(torch.arange(6.0).reshape(3, 2).sin().to(dtype)).requires_grad_()
+        if self.random.random() < 0.7:
+            self.root.double()
+        dtypes = {one.dtype for module in self.everything() for one in tensors(module)}
+        if dtypes - {torch.float64, torch.int64}:
+            return "others would differ by rounding"
+        x = self.side.tensor(torch.arange(6.0).reshape(3, 2).sin().double()).requires_grad_()
         y = self.root(x)
         if y.requires_grad:
             (y * y).sum().backward()
@@ -281,9 +296,8 @@ class Run:
 
     def drop_gradients(self) -> None:
         for module in self.everything():
-            for one in module._parameters.values():
-                if one is not None:
-                    one.grad = None
+            for one in tensors(module):
+                one.grad = None
 
     @staticmethod
     def put_back(contents: list[Any]) -> None:
@@ -405,7 +419,7 @@ class Run:
         random, module = self.random, self.plain_module()
         name = random.choice([*NAMES, "0", "scale", "kept", "first"])
         kind = random.choice(["module", "parameter", "buffer", "transient", "none", "shared", "tied", "held"])
-        value = torch.tensor([random.random(), 1.0])
+        value = torch.tensor([random.random(), 1.0], dtype=torch.float64)
         if kind == "module":
             module.add_module(name, self.side.block(random, 0))
         elif kind == "parameter":
@@ -416,9 +430,9 @@ class Run:
             random.choice([module.register_parameter, module.register_buffer, module.add_module])(name, None)
         elif kind == "shared":
             other = self.module()
-            circle = any(one is module for one in other.modules()) or name in module._parameters
-            if circle or type(other).__name__ == "ParametrizationList":
-                return "a circle"
+            circle = any(one is module for one in self.everything(other)) or name in module._parameters
+            if circle or type(other).__name__ == "ParametrizationList" or len(self.everything()) > LARGE:
+                return "not shared"
             setattr(module, name, other)
         elif kind == "tied":
             parameters = [one for one in self.root.parameters() if tuple(one.shape) == (2,)]
