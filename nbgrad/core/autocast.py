@@ -198,14 +198,19 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's cla
         self.found: dict[int, torch.dtype] = {}
 
     def run(self, forward: Callable[..., Any], *values: Any, **settings: Any) -> None:
-        """Watch ``forward(*values, **settings)``; an interrupt, too, takes the watch from torch's stack of modes."""
-        depth = torch._C._len_torch_dispatch_stack()
+        """Watch ``forward(*values, **settings)``, and leave torch's stack of modes as high as it is now.
+
+        torch's own way in and out is functions of Python's, which an interrupt may hit in the middle.
+        """
+        height = torch._C._len_torch_dispatch_stack()
         try:
-            with self:
+            try:
+                torch._C._push_on_torch_dispatch_stack(self)
                 forward(*values, **settings)
+            finally:
+                _lower(height)
         except BaseException:
-            if torch._C._len_torch_dispatch_stack() > depth:
-                self.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch's class has no types
+            _lower(height)
             raise
 
     def __torch_dispatch__(
@@ -215,3 +220,9 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's cla
         if function is torch.ops.aten._to_copy.default and id(args[0]) in self._places and kwargs.get("dtype"):
             self.found.setdefault(self._places[id(args[0])], kwargs["dtype"])
         return function(*args, **kwargs)
+
+
+def _lower(height: int) -> None:
+    """Take from torch's stack of modes what is above ``height``."""
+    while torch._C._len_torch_dispatch_stack() > height:
+        torch._C._pop_torch_dispatch_stack(None)

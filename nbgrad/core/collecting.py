@@ -1,12 +1,18 @@
 """The garbage collector, and when it can only lose time."""
 
 import gc
+import os
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+_waits_for: list[int] = []
+"""The thread that has switched the collector off last."""
 
 
 def uncollected(function: Callable[P, R]) -> Callable[P, R]:
@@ -21,6 +27,8 @@ def uncollected(function: Callable[P, R]) -> Callable[P, R]:
         was = gc.isenabled()
         try:
             try:
+                if was:
+                    _waits_for[:] = [get_ident()]
                 gc.disable()
                 return function(*args, **kwargs)
             finally:
@@ -32,3 +40,13 @@ def uncollected(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return run
+
+
+def _forked() -> None:
+    """In a child process only the thread is left that forked: what another one was to switch on again, nobody would."""
+    if _waits_for and _waits_for != [get_ident()]:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forked)

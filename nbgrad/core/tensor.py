@@ -1,5 +1,6 @@
 """The tensor of nbgrad: a raw torch tensor, whether it needs a gradient, and where it came from."""
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from copy import _reconstruct, deepcopy  # type: ignore[attr-defined]  # the way of all that is pickled
@@ -327,6 +328,9 @@ def _rebuilt(
 
 _WRITING = RLock()
 """Held while a gradient is added to a ``.grad``: two threads that share a leaf must not lose one of theirs."""
+
+if hasattr(os, "register_at_fork"):  # not on Windows; in a child the thread that held it is not there to let go of it
+    os.register_at_fork(after_in_child=_WRITING._at_fork_reinit)  # type: ignore[attr-defined]  # as Python's own do
 
 
 def tensor(

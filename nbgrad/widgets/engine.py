@@ -6,6 +6,7 @@ that nobody has to install a ``dot`` program and every machine computes the same
 that comes in here holds no name that a user chose.
 """
 
+import os
 import shutil
 import struct
 import subprocess
@@ -91,6 +92,17 @@ def language() -> ModuleType:
 # --- the module inside the process ---------------------------------------------------------------------------------
 
 
+_starting = threading.Lock()
+_rendering = threading.Lock()
+
+if hasattr(os, "register_at_fork"):  # not on Windows; in a child the thread that held one is not there to let go of it
+    for _lock in (_starting, _rendering):
+        os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # as Python's own do
+
+_FIRST = os.getpid()
+"""The process that has imported this; those that are forked from it have none of its threads but one."""
+
+
 class _Host:
     """Compiled graphviz: makes one fresh session per layout, one layout at a time.
 
@@ -101,7 +113,6 @@ class _Host:
 
     def __init__(self, wasmtime: Any, path: str) -> None:
         self._wasmtime = wasmtime
-        self._lock = threading.Lock()
         try:
             self._engine, self._module = self._compile(path, cached=True)
         except wasmtime.WasmtimeError:
@@ -114,6 +125,8 @@ class _Host:
         config = self._wasmtime.Config()
         config.epoch_interruption = True
         config.max_wasm_stack = _STACK
+        if os.getpid() != _FIRST:
+            config.parallel_compilation = False  # wasmtime waits for threads that only the parent has
         if cached:
             config.cache = True
         engine = self._wasmtime.Engine(config)
@@ -121,7 +134,7 @@ class _Host:
 
     def render(self, dot: str, seconds: float) -> str:
         """Run one layout; other threads run Python meanwhile, because wasmtime lets go of the interpreter."""
-        with self._lock:
+        with _rendering:
             store = self._wasmtime.Store(self._engine)
             store.set_limits(memory_size=_MEMORY)
             store.set_wasi(self._wasmtime.WasiConfig())
@@ -175,9 +188,6 @@ def _host() -> _Host | str:
         return _Host(wasmtime, str(PACKAGE_WASM_PATH))
     except (wasmtime.WasmtimeError, OSError) as error:
         return f"wasmtime: {str(error).splitlines()[0]}"
-
-
-_starting = threading.Lock()
 
 
 def _run_wasm(dot: str, seconds: float) -> str:

@@ -30,8 +30,12 @@ def as_one(torchs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callabl
     called = cache(lambda count, names: _One(torchs, count, names))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
         @restoring
+        def uncast(*args: Any, **settings: Any) -> Any:
+            with switched_off():
+                return function(*args, **settings)
+
+        @wraps(function)
         def casting(*args: Any, **settings: Any) -> Any:
             if not any_enabled():
                 return function(*args, **settings)
@@ -39,8 +43,7 @@ def as_one(torchs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callabl
             given = (*args, *(settings.pop(name) for name in names))
             values = [value.data if isinstance(value, Tensor) else value for value in given]
             given = cast(called(len(args), names), given, values, settings)
-            with switched_off():
-                return function(*given[: len(args)], **dict(zip(names, given[len(args) :], strict=True)), **settings)
+            return uncast(*given[: len(args)], **dict(zip(names, given[len(args) :], strict=True)), **settings)
 
         return casting
 

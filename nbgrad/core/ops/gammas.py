@@ -11,7 +11,7 @@ import torch
 
 from nbgrad.core.foreign import in_function
 from nbgrad.core.function import Function, once_differentiable
-from nbgrad.core.modes import current, enable_grad, no_grad, restoring
+from nbgrad.core.modes import current, enable_grad, no_grad
 from nbgrad.core.tensor import Tensor
 
 
@@ -57,14 +57,13 @@ def standard_gamma(input, generator=None):
     return StandardGamma.apply(input, generator)
 
 
-@restoring
 def sample_dirichlet(input, generator=None):
     """Numbers of the Dirichlet distributions with the concentrations along the last dimension."""
     if not in_function():
         return SampleDirichlet.apply(input, generator)
     # torch's distribution draws in the forward of its own Function, where nothing is recorded: this is, for rsample().
-    with no_grad() if _constant() else enable_grad():
-        return SampleDirichlet.apply(input, generator)
+    switched = no_grad() if _constant() else enable_grad()
+    return switched(SampleDirichlet.apply)(input, generator)
 
 
 def _constant():
