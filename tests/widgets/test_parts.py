@@ -87,7 +87,7 @@ def harmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     """A function that does harm to a package, until the test ends."""
 
     def imported() -> list[str]:
-        ours = ("nbgrad.widgets.view", "nbgrad.widgets.cells")
+        ours = ("nbgrad.widgets.view", "nbgrad.widgets.cells", "nbgrad.watching")
         return [name for name in sys.modules if name in ours or name.partition(".")[0] in COSTS]
 
     caches = [describe.typeset, describe.op_text, engine._host, bitmap._compiled, outputs._tell_once]
@@ -160,6 +160,14 @@ def test_a_package_costs_what_it_shows_under_a_cell(
         warnings.simplefilter("always")
         shell.run_cell(f"%%autograd\n{PRODUCT}")
     assert told == [], "it is said once"
+
+
+@pytest.mark.parametrize("how", HARM[:2])
+@pytest.mark.parametrize("package", ["anywidget", "ipywidgets"])
+def test_a_watch_says_what_it_needs(shell: InteractiveShell, harmed: Any, package: str, how: str) -> None:
+    harmed(package, how)
+    with pytest.raises((ModuleNotFoundError, RuntimeError), match=f"a live view.*Run: pip install.*{package}"):
+        nbgrad.watch(nbgrad.nn.Linear(1, 1))
 
 
 FINDINGS = {
