@@ -20,7 +20,7 @@ from nbgrad.widgets.describe import outline
 from nbgrad.widgets.engine import run_graphviz
 from nbgrad.widgets.outputs import static_bundle
 
-CASES = 8
+CASES = 6
 
 LETTERS = [
     *"ab \t\n\r\0\x01\x1b\x7f\x85\xa0\xad\\\"'<>&;{}[]()|/%$#`~^_:.,=+-*?!0",
