@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
 def examine() -> int:
     """Print every finding; 1 if something that nbgrad needs is missing."""
     sound = True
-    for check in (_versions, _core, _device, _gradient, _drawing, _notebook):
+    for check in (_versions, _core, _device, _gradient, _drawing, _bitmap, _formulas, _live, _notebook):
         for well, what, found in _run(check):
             print(f"{'ok ' if well else '-- '} {what:<12} {found}")  # noqa: T201  # this is the command's output
             sound = sound and well
@@ -94,6 +94,26 @@ def _drawing() -> Iterator[Finding]:
         drawn = svg(lay_out(describe(graph)))
     taken = (time.perf_counter() - start) * 1000
     yield drawn.startswith("<svg"), "drawing", f"a graph in {taken:.0f} ms, by graphviz in WebAssembly"
+
+
+def _bitmap() -> Iterator[Finding]:
+    from nbgrad.widgets.svg import png
+
+    box = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><rect width="9" height="9"/></svg>'
+    yield bool(png(box)), "bitmap", "by resvg, for notebooks that are not trusted and for .png"
+
+
+def _formulas() -> Iterator[Finding]:
+    from nbgrad.widgets.describe import typeset
+
+    _, problem = typeset("x^2")
+    yield not problem, "formulas", problem or "typeset by latex2mathml"
+
+
+def _live() -> Iterator[Finding]:
+    import nbgrad.widgets.view  # noqa: F401  # which says what it needs
+
+    yield True, "live", "the view under a cell, by anywidget"
 
 
 def _notebook() -> Iterator[Finding]:

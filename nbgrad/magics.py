@@ -30,6 +30,7 @@ from nbgrad.recording import record
 from nbgrad.reprs import RICH
 from nbgrad.saving import UNSAVED, save, unsaved
 from nbgrad.tracebacks import retell, shorten
+from nbgrad.widgets.lettering import clean
 
 
 class Session:
@@ -196,7 +197,7 @@ class AutogradMagics(Magics):
     def _status(self, _: str) -> str:
         state = f"cells are recorded that begin with {MAGIC}"
         if self.always is not None:
-            given = " ".join(f"{name}={value}" for name, value in self.always.items())
+            given = " ".join(f"{name}={clean(str(value))}" for name, value in self.always.items())
             state = f"every cell is recorded{f', with {given}' if given else ''}"
         if self.last is None:
             return f"{state}; none was yet"

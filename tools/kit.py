@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from nbgrad.core.files import replace_file
@@ -46,10 +47,10 @@ def make(target: Path) -> None:
     # A source package would have to be built where the kit is used, which takes more packages, or a compiler.
     fetched = ["--only-binary=:all:", "-c", str(ROOT / "constraints.txt"), "--find-links", str(wheels)]
     subprocess.run([*pip, "download", *fetched, "--dest", str(wheels), "nbgrad[lab]"], check=True)
-    shutil.copy(ROOT / "tools" / "start.py", target)
+    replace_file(target / "start.py", partial(shutil.copyfile, ROOT / "tools" / "start.py"))
     (target / "notebooks").mkdir(exist_ok=True)
     for lesson in sorted(ROOT.glob("notebooks/*.ipynb")):
-        shutil.copy(lesson, target / "notebooks")
+        replace_file(target / "notebooks" / lesson.name, partial(shutil.copyfile, lesson))
         print(f"running {lesson.name}", flush=True)
         build(lesson, target / "pages" / f"{lesson.stem}.html")
     kinds = target / "kinds.txt"

@@ -329,3 +329,11 @@ class Contents:
                 f"the format {spec!r} is for one number, not for a tensor of shape {tuple(self.shape)}: write "
                 f"f'{{t.item():{spec}}}' where it has one element, or format the numbers of t.tolist()"
             ) from None
+
+
+def text_of(value: Any) -> str:
+    """What an error or a setting says; what kind of thing it is, where a class of the user's is unable to say it."""
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__}>"

@@ -1,11 +1,11 @@
 """What ended a recorded block that raised, to be drawn whenever the graph is: the error itself is gone by then."""
 
 import sysconfig
-from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from nbgrad.core.caller import NOT_THE_USERS, Place
+from nbgrad.core.contents import text_of
 from nbgrad.core.record import Failure
 
 _LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
@@ -30,11 +30,8 @@ class Ending(NamedTuple):
     @classmethod
     def of(cls, error: BaseException, failure: Failure | None) -> Self:
         """What ``error`` says."""
-        message = ""
-        with suppress(Exception):  # a class of the user's may be unable to say it
-            message = str(error)
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
-        return cls(type(error).__name__, message, interrupted, place, failure)
+        return cls(type(error).__name__, text_of(error), interrupted, place, failure)
 
 
 def _raised_at(trace: TracebackType | None) -> Place | None:

@@ -4,7 +4,7 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EACCES, EBUSY, EPERM, EXDEV
+from errno import EACCES, EBUSY, EINVAL, ENOSYS, ENOTSUP, EPERM, EXDEV
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
 
@@ -47,8 +47,7 @@ def _replaced(target: Path, before: os.stat_result | None, write: Callable[[Path
         write(beside)
         if before is not None:
             _alike(beside, before)
-        with beside.open("rb+") as file:
-            os.fsync(file.fileno())  # a disk may say only now that it is full
+        _settle(beside)
         beside.replace(target)
     except OSError as error:
         if before is None or error.errno not in _NOT_REPLACED:
@@ -60,9 +59,20 @@ def _replaced(target: Path, before: os.stat_result | None, write: Callable[[Path
     return True
 
 
+def _settle(file: Path) -> None:
+    """Wait until the disk has the file: it may say only now that it is full."""
+    with file.open("rb+") as opened:
+        try:
+            os.fsync(opened.fileno())
+        except OSError as error:
+            if error.errno not in (EINVAL, ENOSYS, ENOTSUP):  # not every file system can say it
+                raise
+
+
 def _alike(file: Path, before: os.stat_result) -> None:
     """Give ``file`` the owner and the permissions that another one has."""
     if hasattr(os, "chown"):
         with suppress(PermissionError):  # only root gives files to others
             os.chown(file, before.st_uid, before.st_gid)
-    file.chmod(S_IMODE(before.st_mode))
+    if file.stat().st_mode != before.st_mode:  # where there are no permissions they cannot be set either
+        file.chmod(S_IMODE(before.st_mode))

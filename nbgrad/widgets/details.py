@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.contents import dtype_name
+from nbgrad.core.contents import dtype_name, text_of
 from nbgrad.core.scopes import ModuleScope, Scope
 from nbgrad.core.since import Since
 from nbgrad.widgets.description import Detail, Node, kind_of
@@ -79,11 +79,11 @@ def details(fact: Fact, saved: Saved | None) -> list[Detail]:
 def _setting(value: Any) -> str:
     """A setting as the user wrote it: a slice with colons."""
     if isinstance(value, slice):
-        start, stop, step = ["" if part is None else str(part) for part in (value.start, value.stop, value.step)]
+        start, stop, step = ["" if part is None else text_of(part) for part in (value.start, value.stop, value.step)]
         return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
     if isinstance(value, tuple) and any(isinstance(part, slice) for part in value):
         return ", ".join(map(_setting, value))
-    return "..." if value is Ellipsis else str(value)
+    return "..." if value is Ellipsis else text_of(value)
 
 
 def _since(since: Since | None) -> list[tuple[str, str | None]]:

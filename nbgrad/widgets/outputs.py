@@ -2,6 +2,7 @@
 
 import base64
 import sys
+import warnings
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,11 @@ from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from nbgrad.core.collecting import uncollected
-from nbgrad.core.strict import warn_here
 from nbgrad.widgets.description import Description, Opens, Picture
 from nbgrad.widgets.folding import Folding, folded_below
 from nbgrad.widgets.layout import Direction, lay_out
 from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.parts import PartError, needs, reason
+from nbgrad.widgets.parts import needs, reason
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
 
@@ -49,15 +49,17 @@ def _without_png(description: Description, picture: Picture) -> dict[str, str]:
 def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
     try:
         return {**still, "image/png": png(still["image/svg+xml"])}
-    except (ModuleNotFoundError, PartError) as error:
-        _tell_once(f"{error} The SVG stays, which says the same; a notebook that is not trusted shows the text alone.")
+    except Exception as error:
+        _tell_once(
+            f"{reason(error)}. The SVG stays, which says the same; a notebook that is not trusted shows the text alone."
+        )
     return {**still}
 
 
 @cache
 def _tell_once(text: str) -> None:
-    """Warn, in the first cell alone: it holds for all others."""
-    warn_here(text)
+    """Warn, in the first cell alone: it holds for all others. No line of the user's is the cause."""
+    warnings.warn_explicit(text, UserWarning, "nbgrad", 0)
 
 
 class Still:
@@ -142,8 +144,8 @@ def _live(
             widget = GraphView(description, picture, folding, holdings)
             widget._held = False
             live = widget._repr_mimebundle_()
-    except (ModuleNotFoundError, PartError) as error:
-        _tell_once(f"{error} The picture stays as it is.")
+    except Exception as error:
+        _tell_once(f"{reason(error)}. The picture stays as it is.")
         return None
     if live is not None:
         display(live[0], metadata=live[1], raw=True)

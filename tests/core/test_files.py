@@ -6,7 +6,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,22 @@ def test_a_file_that_the_system_does_not_replace_is_written_in_place(
     with pytest.raises(OSError, match="refused") as caught:
         replace_file(tmp_path / "new", write)
     assert caught.value.filename == str(tmp_path / "new")
+    assert names(tmp_path) == [file.name]
+
+
+@pytest.mark.parametrize(("code", "fails"), [(errno.EINVAL, False), (errno.ENOSPC, True), (errno.EIO, True)])
+def test_a_disk_that_says_late_that_it_is_full_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fails: bool
+) -> None:
+    def late(_: int) -> None:
+        raise OSError(code, "late")
+
+    file = tmp_path / "net.svg"
+    file.write_bytes(OLD)
+    monkeypatch.setattr(os, "fsync", late)
+    with pytest.raises(OSError, match="late") if fails else nullcontext():
+        replace_file(file, write)
+    assert file.read_bytes() == (OLD if fails else NEW)
     assert names(tmp_path) == [file.name]
 
 

