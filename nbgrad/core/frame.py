@@ -482,8 +482,10 @@ def _norm_of(norms: list[Norm]) -> Norm:
     """The norm of tensors together that have these."""
     device = next((norm.device for norm in norms if isinstance(norm, torch.Tensor)), None)
     if device is None:
-        return torch.tensor(norms, dtype=torch.float64).norm().item()
-    return torch.stack([torch.as_tensor(norm, dtype=torch.float64, device=device) for norm in norms]).norm()
+        return float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float64)))
+    there = [torch.as_tensor(norm, dtype=torch.float64, device=device) for norm in norms]
+    norm: torch.Tensor = torch.linalg.vector_norm(torch.stack(there))
+    return norm
 
 
 def _pairs(flat: list[Any]) -> dict[int, torch.Tensor]:

@@ -31,14 +31,14 @@ def pieces(data: torch.Tensor) -> Iterator[torch.Tensor]:
             yield data
         return
     if data.is_contiguous():
-        yield from data.view(-1).split(most)
+        yield from torch.split(data.view(-1), most)
         return
     at, apart = data.ndim - 1, 1  # the dimension that is cut, and how many elements lie behind an index of it
     while apart * data.shape[at] <= most:
         apart *= data.shape[at]
         at -= 1
     for index in _indices(data.shape[:at]):
-        yield from data[index].split(max(1, most // apart))
+        yield from torch.split(data[index], max(1, most // apart))
 
 
 def _indices(shape: Iterable[int]) -> Iterator[tuple[int, ...]]:

@@ -373,7 +373,7 @@ class Paths:
     def _farthest(self, start: int) -> tuple[int, tuple[str, Place] | None]:
         """What is made of ``start`` in the most steps, and who took the numbers of the last of it that anyone did."""
         alone: list[int] = []
-        while start not in self._ends and len(consumers := self._consumers.get(start, ())) == 1:
+        while start not in self._ends and len(consumers := self._consumers.get(start, [])) == 1:
             alone.append(start)
             start = consumers[0]
         if start not in self._ends:
