@@ -484,10 +484,10 @@ def _norm_of(norms: list[Norm]) -> Norm:
     """The norm of tensors together that have these."""
     device = next((norm.device for norm in norms if isinstance(norm, torch.Tensor)), None)
     if device is None:
-        return float(torch.tensor(norms, dtype=torch.float64).norm())
-    lengths = [torch.as_tensor(norm, dtype=torch.float64, device=device) for norm in norms]
-    together: torch.Tensor = torch.linalg.vector_norm(torch.stack(lengths))
-    return together
+        return float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float64)))
+    there = [torch.as_tensor(norm, dtype=torch.float64, device=device) for norm in norms]
+    norm: torch.Tensor = torch.linalg.vector_norm(torch.stack(there))
+    return norm
 
 
 def _pairs(flat: list[Any]) -> dict[int, torch.Tensor]:

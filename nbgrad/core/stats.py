@@ -288,5 +288,6 @@ def _is_copied(data: torch.Tensor) -> bool:
 
 def _norm(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The norm in another element type, to which torch would convert all of the tensor at once."""
-    lengths: list[torch.Tensor] = [torch.linalg.vector_norm(piece, dtype=dtype) for piece in pieces(data)]
-    return lengths[0] if len(lengths) == 1 else torch.linalg.vector_norm(torch.stack(lengths))
+    lengths = [torch.linalg.vector_norm(piece, dtype=dtype) for piece in pieces(data)]
+    norm: torch.Tensor = lengths[0] if len(lengths) == 1 else torch.linalg.vector_norm(torch.stack(lengths))
+    return norm

@@ -1,7 +1,8 @@
 """Tensors that a backward gave no gradient, and for each where the path from the loss to it breaks."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -164,6 +165,7 @@ class Paths:
         self._backwards = backwards
         self._history = history
         self._latest = latest
+        self._ends: dict[int, tuple[int, tuple[str, Place] | None]] = {}
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
         for id, fact in facts.items():
@@ -300,17 +302,36 @@ class Paths:
             return "frozen", "its requires_grad is False", None
         if not self._backwards and not self._refused:
             return "no backward", "no backward has run in this graph", None
-        waiting = [record_id(tensor.origin)]
-        seen = set(waiting)
-        for seq in waiting:  # grows while it is walked: nearest first
-            cut = self._end(seq)
-            if cut is not None:
-                return cut.kind, self._through(seq, cut), cut.place
-            for consumer in self._consumers.get(seq, ()):
-                if consumer not in seen:
-                    seen.add(consumer)
-                    waiting.append(consumer)
-        return self._dead_end(tensor, waiting)
+        seq = record_id(tensor.origin)
+        near = self._nearest(seq, self._cut_off, self._end)
+        if near is not None and (cut := self._end(near.seq)) is not None:
+            return cut.kind, self._through(near.seq, cut), cut.place
+        return self._dead_end(tensor, seq)
+
+    @cached_property
+    def _cut_off(self) -> "dict[int, _Near]":
+        """For each op the nearest of it and of what was made of it that is cut off."""
+        return self._all_nearest(self._end)
+
+    @cached_property
+    def _led_on(self) -> "dict[int, _Near]":
+        """The same that the last backward reached."""
+        return self._all_nearest(self._reached.__contains__)
+
+    def _all_nearest(self, ends: Callable[[int], object]) -> "dict[int, _Near]":
+        found: dict[int, _Near] = {}
+        for seq in sorted(self._facts, reverse=True):  # what was made of it has a larger number
+            if (near := self._nearest(seq, found, ends)) is not None:
+                found[seq] = near
+        return found
+
+    def _nearest(self, seq: int, known: "dict[int, _Near]", ends: Callable[[int], object]) -> "_Near | None":
+        """The nearest to ``seq``, by what is ``known`` of its consumers; of equally near ones the first."""
+        if ends(seq):
+            return _Near(0, seq)
+        found = [near for one in self._consumers.get(seq, ()) if (near := known.get(one)) is not None]
+        near = min(found, key=_steps, default=None)
+        return None if near is None else _Near(near.steps + 1, near.seq)
 
     def _end(self, seq: int) -> Cut | None:
         """What cut off the result of ``seq``: of several the first behind which something was made for the loss."""
@@ -327,27 +348,48 @@ class Paths:
         users = [user for id in self._behind_place(cut.place) for user in self._consumers.get(id, ())]
         return not self._reached.isdisjoint(users)
 
-    def _dead_end(self, tensor: Tensor, path: list[int]) -> Break:
-        """``path`` are the tensor and everything made of it, none of it cut off."""
-        if len(path) == 1:
+    def _dead_end(self, tensor: Tensor, start: int) -> Break:
+        """``start`` is the id of the tensor: nothing made of it is cut off."""
+        if not self._consumers.get(start):
             constant = self._facts.get(self._constants.get(memory_of(tensor.data), 0))
             if constant is not None:
                 reason = f"{constant.what} at {constant.place} uses its memory, but as a constant: made with .data?"
                 return "detached", reason, constant.place
             return "unused", "no op in this graph uses it", None
-        for seq in path[1:]:
-            if seq in self._reached:
-                fact = self._facts[seq]
-                reason = f"{fact.what} at {fact.place} leads to the loss, but gives this input no gradient"
-                return "no gradient", reason, fact.place
-        last = self._facts[path[-1]]
-        read = next((self._reads[seq] for seq in reversed(path) if seq in self._reads), None)
+        near = self._nearest(start, self._led_on, lambda _: False)
+        if near is not None:
+            fact = self._facts[near.seq]
+            reason = f"{fact.what} at {fact.place} leads to the loss, but gives this input no gradient"
+            return "no gradient", reason, fact.place
+        end, read = self._farthest(start)
+        last = self._facts[end]
         numbers = "" if read is None else f": {read[0]} at {read[1]} takes its numbers alone"
         return (
             "elsewhere",
             f"it ends at {last.what} at {last.place}, which does not lead to the loss{numbers}",
             last.place,
         )
+
+    def _farthest(self, start: int) -> tuple[int, tuple[str, Place] | None]:
+        """What is made of ``start`` in the most steps, and who took the numbers of the last of it that anyone did."""
+        alone: list[int] = []
+        while start not in self._ends and len(consumers := self._consumers.get(start, [])) == 1:
+            alone.append(start)
+            start = consumers[0]
+        if start not in self._ends:
+            path = [start]
+            seen = set(path)
+            for seq in path:  # grows while it is walked: nearest first
+                for consumer in self._consumers.get(seq, ()):
+                    if consumer not in seen:
+                        seen.add(consumer)
+                        path.append(consumer)
+            self._ends[start] = path[-1], next((self._reads[seq] for seq in reversed(path) if seq in self._reads), None)
+        end, read = self._ends[start]
+        for seq in reversed(alone):
+            read = read or self._reads.get(seq)
+            self._ends[seq] = end, read
+        return end, read
 
     def _through(self, seq: int, cut: Cut) -> str:
         """What ``cut`` off the result of ``seq``; of what the function at its place made on the way nothing is said."""
@@ -357,6 +399,17 @@ class Paths:
             if fact is None or (fact.place is not None and fact.place.same(cut.place))
             else f"the result of {fact.what} is {cut}"
         )
+
+
+class _Near(NamedTuple):
+    """An op that so many steps lead to."""
+
+    steps: int
+    seq: int
+
+
+def _steps(near: _Near) -> int:
+    return near.steps
 
 
 class _Names:

@@ -67,9 +67,15 @@ class Module(Calling, Moving, Saving):
         """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
-        self.training = mode
-        for child in self.children():
-            child.train(mode)
+        waiting: list[Module] = [self]
+        while waiting:
+            module = waiting.pop()
+            module.training = mode
+            for child in module.children():
+                if getattr(child.train, "__func__", None) is Module.train:
+                    waiting.append(child)
+                else:  # one of the user's
+                    child.train(mode)
         return self
 
     def eval(self) -> Self:

@@ -21,9 +21,16 @@ class Moving(Tree):
 
     def apply(self, fn: "Callable[[Module], Any]") -> Self:
         """Call ``fn`` on every module below this one, then on this one; for initialisation, say."""
-        for child in self.children():
-            child.apply(fn)
-        fn(self)  # type: ignore[arg-type]  # every Tree is a Module
+        waiting: list[tuple[Any, bool]] = [(self, False)]
+        while waiting:
+            module, last = waiting.pop()
+            if last:
+                fn(module)
+            elif module is not self and getattr(module.apply, "__func__", None) is not Moving.apply:
+                module.apply(fn)  # one of the user's
+            else:
+                waiting.append((module, True))
+                waiting += [(child, False) for child in reversed([*module.children()])]
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
