@@ -196,7 +196,7 @@ class Op:
         known = getattr(self, "_names", None)
         if known is None:
             known = self._names = other_names([*self.inputs, *([self.listed] if self.listed else []), *self.defaults])
-        return known  # type: ignore[no-any-return]  # it is what was just kept
+        return known
 
     def is_list(self, name: str) -> bool:
         """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""
