@@ -12,6 +12,7 @@ CASES = 150
 
 EXCEPT: dict[str, tuple[str, ...]] = {
     "__getitem__": ("list or tuple",),
+    **dict.fromkeys(("dsplit", "hsplit", "tensor_split", "vsplit"), ("a tuple of one", "the one of a tuple")),
     "combinations": ("number in a tensor",),
     "expand_copy": ("implicit=False",),
     "expand": ("implicit=False",),
