@@ -440,6 +440,7 @@ class Run:
                 setattr(module, name, random.choice(parameters))
         elif name in module._buffers or not hasattr(module, name):
             module._buffers[name] = self.side.tensor(value)
+            LOG.clear()  # hooks of registration hear of it here, and not in torch
         return [kind, sorted(module._modules), sorted(module._parameters), sorted(module._buffers)]
 
     def taken_out(self) -> Any:
