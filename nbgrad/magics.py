@@ -18,6 +18,7 @@ from nbgrad import arguments
 from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, complete, parsed, takes_options, uncommented
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.modes import State, current, set_state, unwound
 from nbgrad.core.spelling import nearest
 from nbgrad.options import configured
 from nbgrad.recording import record
@@ -81,6 +82,23 @@ class Session:
         except UNSAVED as problem:
             other = "%autograd save writes the graph to another file."
             self.shell.show_usage_error(UsageError(f"{MAGIC}: {unsaved(problem)}. {other}"))
+
+
+class Unwinding:
+    """Leaves what an interrupted cell has entered and nobody has left: Ctrl-C may hit the very function that leaves."""
+
+    def __init__(self) -> None:
+        self._begun: list[State] = []
+
+    def begin(self, _info: Any = None) -> None:
+        """A cell begins, perhaps inside another one."""
+        self._begun.append(current())
+
+    def end(self, result: Any = None) -> None:
+        """It has ended."""
+        before = self._begun.pop() if self._begun else None
+        if before is not None and isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
+            set_state(unwound(before))
 
 
 @magics_class
@@ -255,6 +273,10 @@ def load(shell: InteractiveShell) -> None:
         for kind, html in RICH.items():
             _put(formatter.type_printers, kind, html, undo)
         shorten(shell, undo)
+        unwinding = Unwinding()
+        for event, callback in (("pre_run_cell", unwinding.begin), ("post_run_cell", unwinding.end)):
+            shell.events.register(event, callback)
+            undo.callback(shell.events.unregister, event, callback)
         shell.events.register("pre_run_cell", magics.begin_cell)
         undo.callback(shell.events.unregister, "pre_run_cell", magics.begin_cell)
         undo.callback(magics.end)

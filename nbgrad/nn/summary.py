@@ -119,7 +119,7 @@ def summary(model: Module, input: Any) -> Summary:
     on_meta = any(one.device.type == "meta" for one in _tensors([args, named]))
     copy = _copy(model, on_meta)
     if any(map(is_lazy, [*copy.parameters(), *copy.buffers()])):
-        drawing_from(random_state(), no_grad(copy.__call__), *args, **named)  # lazy modules get their shapes
+        drawing_from(random_state(), no_grad()(copy.__call__), *args, **named)  # lazy modules get their shapes
     paths = {module: path for path, module in copy.named_modules()}
     lines = {path: Line(path, type(module).__name__) for module, path in paths.items()}
     for module, path in paths.items():

@@ -109,7 +109,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     )
     hook = WeightNorm(name, dim)
     weight = hook.begin(module)
-    lengths, direction = no_grad(hook._norm.right_inverse)(weight)
+    lengths, direction = no_grad()(hook._norm.right_inverse)(weight)
     module.register_parameter(f"{name}_g", Parameter(lengths.data))
     module.register_parameter(f"{name}_v", Parameter(direction.data))
     hook(module, ())
