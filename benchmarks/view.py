@@ -193,6 +193,15 @@ class Page:
         self.outputs[0] = data
 
 
+@uncollected  # as at the end of a cell
+def _shown(graph: AutogradGraph, variables: Any) -> Any:
+    """The outline of ``graph``, which is closed and shown."""
+    graph.close({"variables": variables})
+    described = outline(graph)
+    view.show(described, holdings=Holdings(graph))
+    return described
+
+
 def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
     """Run a cell and show its graph as a notebook does, so many times, and unfold the first module that is folded."""
     seconds, busy, drawn, payload, kept, ops = [], [], 0, 0, 0, 0
@@ -209,10 +218,7 @@ def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
             graph.__enter__()
             variables = run()  # a cell's stay
             begin = perf_counter()
-            with uncollected():  # as at the end of a cell
-                graph.close({"variables": variables})
-                described = outline(graph)
-                view.show(described, holdings=Holdings(graph))
+            described = _shown(graph, variables)
             busy.append(perf_counter() - begin)
             seconds.append(page.at - begin)
         ops = sum(record.kind == "op" for record in graph.records)
