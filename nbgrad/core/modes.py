@@ -174,14 +174,16 @@ class Switch:
     ) -> None:
         depth = len(self._entered) - 1
         state, before, for_torch = self._entered[depth]
-        now, records = _STATE.get(), _torch_records() and not for_torch
+        now = _STATE.get()
         if now is not state and "grad_enabled" not in self._changes and now.grad_enabled != before.grad_enabled:
             before = before.replaced(grad_enabled=now.grad_enabled)  # set_grad_enabled(...) may have been called inside
         try:
-            _set_back(before, records)
+            if for_torch:
+                torch._C._set_grad_enabled(False)
+            _STATE.set(before)
             del self._entered[depth:]
         except BaseException:
-            _set_back(before, records)
+            _set_back(before, _torch_records() and not for_torch)
             raise
 
     def _again(self) -> "Switch":

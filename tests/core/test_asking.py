@@ -57,7 +57,7 @@ QUESTIONS: dict[str, Question] = {
     "update": lambda graph: graph.update,
     "watch": lambda graph: graph.watch,
     "delete_edge": lambda graph: graph.delete_edge(first(graph).id, next(iter(graph.descendants(first(graph))))),
-    "delete_node": lambda graph: graph.delete_node(graph.records[-1]),
+    "delete_node": lambda graph: (records := graph.records) and graph.delete_node(records[-1]),
     "repr": repr,
     "describe": describe,
     "text": lambda graph: text(describe(graph)),
