@@ -95,6 +95,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let go of what wasmtime compiled while its modules are there: what was frozen outlives them at the exit."""
+    for module, cached in (("nbgrad.widgets.engine", "_host"), ("nbgrad.widgets.bitmap", "_compiled")):
+        if module in sys.modules:
+            getattr(sys.modules[module], cached).cache_clear()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs a GPU where there is none, and say so."""
     if item.get_closest_marker("cuda"):
