@@ -187,7 +187,7 @@ def test_unloading_ends_the_recording_of_every_cell(shell: InteractiveShell) -> 
     before = len(callbacks)
     run(shell, "%autograd on")
     nbgrad.unload_ipython_extension(shell)
-    assert len(callbacks) == before - 2
+    assert len(callbacks) == before - 1
     assert pictures(run(shell, PRODUCT)[1]) == 0
 
 

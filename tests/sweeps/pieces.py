@@ -1,0 +1,104 @@
+"""Statistics and checks of a tensor that is read in pieces, next to those of the whole, for every kind of layout."""
+
+import math
+from random import Random
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch.nn.functional import adaptive_avg_pool2d
+
+from nbgrad.core import nonfinite, pieces, stats
+from nbgrad.widgets import numbers
+from nbgrad.widgets.looks import tiled
+
+CASES = 60
+
+DTYPES = [
+    *(torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128),
+    *(torch.int64, torch.int8, torch.uint8, torch.bool),
+]
+SIZES = [1, 1, 2, 3, 5, 17, 40, 130]
+
+
+def check(random: Random) -> None:
+    """One tensor, and pieces of one size."""
+    data = made(random)
+    piece = max(random.choice([1, 2, 7, 64, 1000]), data.numel() // 40)
+    with patch.object(pieces, "PIECE", piece), patch.object(stats, "_TOGETHER", piece):
+        found = list(pieces.pieces(data))
+        assert all(0 < one.numel() <= piece for one in found)
+        assert torch.cat([data.new_empty(0), *[one.reshape(-1) for one in found]]).equal(data.reshape(-1)) or (
+            not nonfinite.finite(data)
+        )
+        check_statistics(data)
+        if data.dtype.is_floating_point or data.dtype.is_complex:
+            check_finite(data)
+    with patch.object(numbers, "_TOGETHER", max(piece, data.numel() // numbers.SIDE)):
+        check_map(data)
+
+
+def made(random: Random) -> torch.Tensor:
+    """A tensor of some type and layout, perhaps with numbers that are not finite."""
+    shape = [random.choice(SIZES) for _ in range(random.randint(1, 5))]
+    while math.prod(shape) > 10_000:
+        shape[random.randrange(len(shape))] = 1
+    dtype = random.choice(DTYPES)
+    data = (torch.randn(shape, generator=torch.Generator().manual_seed(random.randrange(1 << 30))) * 9).to(dtype)
+    if dtype.is_floating_point or dtype.is_complex:
+        for value in random.choice([(), (), (math.nan,), (math.inf, -math.inf), (math.nan, math.inf)]):
+            data.view(-1)[random.randrange(data.numel())] = value
+    if random.random() < 0.5:
+        data = data.permute(random.sample(range(data.ndim), data.ndim))
+    if random.random() < 0.3:
+        dim = random.randrange(data.ndim)
+        data = data.narrow(dim, 0, 1).expand(*data.shape)
+    if random.random() < 0.3:
+        data = data[..., :: random.choice([1, 2, 3])]
+    if dtype.is_complex and random.random() < 0.5:
+        data = data.conj()
+        data = data.imag if random.random() < 0.3 else data
+    return data
+
+
+def check_statistics(data: torch.Tensor) -> None:
+    """Those of the whole, as they are defined."""
+    found = stats.summarise(data)
+    whole = (data.abs() if data.is_complex() else data).double().reshape(-1)
+    sound = whole[whole.isfinite()]
+    assert (found.nan, found.inf) == (int(whole.isnan().sum()), int(whole.isinf().sum()))
+    assert close(found.norm, float(whole.norm()))
+    if len(sound):
+        assert (found.low, found.high) == (float(sound.min()), float(sound.max()))
+        assert close(found.mean, float(sound.mean()), scale=float(sound.abs().max()))
+    else:
+        assert (found.low, found.high, found.mean, found.counts) == (None, None, None, None)
+    if found.counts is not None:
+        assert found.counts == tuple(torch.histc(sound, 20).int().tolist())
+
+
+def check_finite(data: torch.Tensor) -> None:
+    """The checks, and the norm that a frame keeps."""
+    wide = data.resolve_conj().resolve_neg().to(torch.promote_types(data.dtype, torch.float32))
+    assert close(stats.read(stats.norms({0: data}))[0], float(wide.norm()), part=1e-4)
+    assert nonfinite.finite(data) is bool(data.isfinite().all())
+    for kind, mask in (("nan", data.isnan()), ("inf", data.isinf())):
+        assert nonfinite.holds(kind, data) is bool(mask.any())
+        assert nonfinite.count(kind, data) == int(mask.sum())
+        if mask.any():
+            assert nonfinite.first(kind, data) == tuple(mask.nonzero()[0].tolist())
+
+
+def check_map(data: torch.Tensor) -> None:
+    """The map of all numbers is what pooling the whole table gives."""
+    whole = (data.abs() if data.is_complex() else data).float()
+    table = torch.from_numpy(tiled(np.ascontiguousarray(whole.resolve_neg().numpy())))
+    wanted = adaptive_avg_pool2d(table[None], tuple(min(side, numbers.SIDE) for side in table.shape))[0]
+    torch.testing.assert_close(numbers._Table(data).map(), wanted, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def close(found: float | None, wanted: float, *, part: float = 1e-12, scale: float = 0.0) -> bool:
+    """Whether two numbers are the same but for the order of additions."""
+    if found is None or math.isnan(wanted) or math.isinf(wanted):
+        return found is not None and repr(found) == repr(wanted)
+    return abs(found - wanted) <= part * max(abs(wanted), scale)
