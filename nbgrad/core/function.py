@@ -8,10 +8,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from nbgrad.core.alias import View
 from nbgrad.core.contents import differentiable
 from nbgrad.core.dispatch import outside
-from nbgrad.core.modes import current, no_grad, recording, restoring
+from nbgrad.core.inplace import check_change, rebase
+from nbgrad.core.modes import current, no_grad, recording, restoring, tell_changed
 from nbgrad.core.node import Leaf, Node, Output, next_seq
+from nbgrad.core.op import OPS
 from nbgrad.core.plan import Plan, Rule
 from nbgrad.core.row import Op
 from nbgrad.core.spelling import kind_of
@@ -31,6 +34,7 @@ class Context:
         self._saved: tuple[Any, ...] = ()
         self._tensors: tuple[Tensor | None, ...] | None = None
         self._constant: tuple[int, ...] = ()
+        self._dirty: tuple[int, ...] = ()
         self._materialize = True
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
@@ -60,11 +64,8 @@ class Context:
         self._materialize = value
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Not supported: an input that the forward changes in place."""
-        raise NotImplementedError(
-            "mark_dirty is not supported: a Function may not change its inputs in place. "
-            "Work on a clone and return that."
-        )
+        """The forward changes these inputs in place, and returns each of them."""
+        self._dirty = tuple(id(tensor) for tensor in tensors)
 
 
 class Function:
@@ -135,7 +136,13 @@ class Function:
                 f"{cls.__name__}.forward returned {kinds}{' of torch' if raw else ''}: return an nbgrad Tensor, or a "
                 "tuple with at least one. nbgrad.tensor(t) wraps a torch tensor."
             )
+        changed = _changed(cls, context, args, given, returned)
         outputs = _record(cls, context, args, given, returned) if recorded else [_plain(one) for one in returned]
+        for place, (target, row) in changed.items():
+            tell_changed((target._data,), row.name)
+            if recorded and outputs[place].requires_grad:
+                rebase(target, outputs[place].origin, OPS["view_scatter"])
+            outputs[place] = target
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
@@ -266,6 +273,42 @@ class FunctionPlan(Plan):
         return result.data
 
 
+def _changed(
+    function: type[Function], context: Context, args: tuple[Any, ...], given: list[Any], returned: tuple[Any, ...]
+) -> dict[int, tuple[Tensor, Op]]:
+    """The inputs that the forward has marked as changed in place, by the place where it returns them.
+
+    Raises:
+        ValueError: what is marked is no input.
+        RuntimeError: one is not returned, or may not be changed where ops are recorded.
+        NotImplementedError: one is a view, and its value is saved for the backward.
+    """
+    if not context._dirty:
+        return {}
+    inputs = {id(one): arg for one, arg in zip(given, args, strict=True) if isinstance(one, Tensor)}
+    places = {id(one): place for place, one in enumerate(returned)}
+    name, row = function.__name__, _row(function, len(args))
+    changed = {}
+    for mark in context._dirty:
+        if mark not in inputs:
+            raise ValueError(f"{name}.forward marks a tensor as dirty that is none of its inputs")
+        if mark not in places:
+            raise RuntimeError(
+                f"{name}.forward marks an input as dirty that it does not return: every input that is changed in place "
+                "must be an output"
+            )
+        target = inputs[mark]
+        if recording(current()) and any(context.needs_input_grad):
+            check_change(target, row, int(mark not in context._constant))
+            if isinstance(target._alias, View) and any(id(one) == mark for one in context._saved):
+                raise NotImplementedError(
+                    f"{name}.forward changes a view in place and saves it for its backward: save a clone() of it, or "
+                    "give the Function a tensor that is no view"
+                )
+        changed[places[mark]] = (target, row)
+    return changed
+
+
 def _record(
     function: type[Function], context: Context, args: tuple[Any, ...], given: list[Any], returned: tuple[Any, ...]
 ) -> list[Any]:
@@ -302,6 +345,9 @@ def _record(
     known |= {_address(arg._data): edge for arg, edge in zip(args, node.edges, strict=True) if edge is not None}
     # Two inputs may share their memory: where what was saved is one of them itself, that decides.
     known |= {id(one): edge for one, edge in zip(given, node.edges, strict=True) if edge is not None}
+    # What was saved of an input that is changed in place is the result.
+    results = {id(returned[position]): slot for slot, position in enumerate(live)}
+    known |= {mark: results[mark] for mark in context._dirty if mark in results}
     origins = tuple([None if one is None else known.get(id(one), known.get(_address(one._data))) for one in saved])
     makers = [None if raw is None else _zeros(raw) for raw in raws]
     places = [live.index(position) if position in live else None for position in range(len(raws))]

@@ -139,7 +139,7 @@ class InPlace:
             made = self.row(target if is_view else stand_in(target), **settings)
         self._write(target._data, [target._data], settings)
         tell_changed((target._data,), self.row.name)
-        self._become(target, made._origin, needs_grad=made._needs_grad)
+        become(target, made._origin, needs_grad=made._needs_grad)
         exchange(target, made)
         return target
 
@@ -176,31 +176,57 @@ class InPlace:
         """From now on ``target`` is the result of ``node``, and what shares its memory depends on that."""
         _tell(node, args, target._data)
         alias = target._alias
-        if isinstance(alias, View):
-            base = alias.base
-            changed = Tensor(target._data, True, node)
-            row, settings = self._table["view_scatter"], {"path": alias.path()}
-            needs, edges = (0b11, [base.origin, node]) if base._needs_grad else (0b10, [None, node])
-            made = row._record(edges, [base._data, target._data], base._data, settings, needs)
-            assert made is not None
-            _tell(made, (base, changed), base._data)
-            if any(slot >= len(args) for slot in node.plan.slots):  # perhaps the result
-                node.changed = Changed(target, made, base._data, settings["path"])
-            target, node = base, made
-        self._become(target, node, needs_grad=True)
-        if target._alias is not None:
-            outdate(target)
-        if isinstance(alias, View) and alias.hooks is not None:
-            args[0].origin  # noqa: B018  # made now: what keeps its gradient goes over to it
+        made = rebase(target, node, self._table["view_scatter"])
+        if made is not None and isinstance(alias, View) and any(slot >= len(args) for slot in node.plan.slots):
+            node.changed = Changed(target, made, alias.base._data, alias.path())  # a rule needs perhaps the result
 
-    @staticmethod
-    def _become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
-        """Give ``target`` another origin; if its gradient is to be kept, it is that of the value as it is now."""
-        before, retained = target._origin, target.retains_grad
-        target._origin, target._needs_grad = origin, needs_grad
-        if retained and before is not None and before.hooks is not None:
-            before.hooks.retained = None
-            target.retain_grad()
+
+def rebase(target: Tensor, origin: "Origin", scatter: "Op") -> "Node | None":
+    """From now on ``target`` comes from ``origin``, and so does what shares its memory.
+
+    Args:
+        target: what was changed in place.
+        origin: the node that changed it, or its output of that node.
+        scatter: the row that puts a view into its base.
+
+    Returns:
+        Where the target is a view, the node of its base.
+    """
+    alias, made, tensor = target._alias, None, target
+    if isinstance(alias, View):
+        base = alias.base
+        changed = Tensor(target._data, True, origin)
+        needs, edges = (0b11, [base.origin, origin]) if base._needs_grad else (0b10, [None, origin])
+        made = scatter._record(edges, [base._data, target._data], base._data, {"path": alias.path()}, needs)
+        assert made is not None
+        _tell(made, (base, changed), base._data)
+        tensor, origin = base, made
+    become(tensor, origin, needs_grad=True)
+    if tensor._alias is not None:
+        outdate(tensor)
+    if isinstance(alias, View) and alias.hooks is not None:
+        target.origin  # noqa: B018  # made now: what keeps its gradient goes over to it
+    return made
+
+
+def become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
+    """Give ``target`` another origin; if its gradient is to be kept, it is that of the value as it is now."""
+    before, retained = target._origin, target.retains_grad
+    target._origin, target._needs_grad = origin, needs_grad
+    if retained and before is not None and before.hooks is not None:
+        before.hooks.retained = None
+        target.retain_grad()
+
+
+def check_change(target: Tensor, row: "Op", needs: int) -> None:
+    """Refuse a change in place that is recorded and that the gradient of ``target`` does not allow.
+
+    Raises:
+        RuntimeError: it would lose a leaf or a gradient, or several elements are one place in memory.
+    """
+    if overlaps(target._data):
+        raise RuntimeError(_STRETCHED.format(op=row.name, shape=tuple(target._data.shape)))
+    _check(target, row, needs)
 
 
 def _version(value: Any) -> int:

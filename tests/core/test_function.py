@@ -363,6 +363,13 @@ def test_misuse_is_explained() -> None:
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Any:
             ctx.mark_dirty(x)
+            return x * 1
+
+    class Stranger(nbgrad.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Any:
+            ctx.mark_dirty(made := x * 1)
+            return made
 
     class Saves(nbgrad.Function):
         @staticmethod
@@ -380,7 +387,8 @@ def test_misuse_is_explained() -> None:
     x = tensor([1.0], requires_grad=True)
     for function, kind, words in (
         (Raw, TypeError, r"Raw.forward returned Tensor of torch: .*nbgrad.tensor\(t\)"),
-        (Dirty, NotImplementedError, "mark_dirty is not supported"),
+        (Dirty, RuntimeError, "Dirty.forward marks an input as dirty that it does not return"),
+        (Stranger, ValueError, "Stranger.forward marks a tensor as dirty that is none of its inputs"),
         (Saves, TypeError, "takes tensors, not int"),
         (Early, RuntimeError, "only there inside backward"),
         (Empty, NotImplementedError, "needs a static method forward"),
@@ -483,3 +491,103 @@ def test_it_leaves_no_garbage() -> None:
         del a, b, p, q, first
         assert dead() is None
     assert left == []
+
+
+# Inputs that are changed in place.
+
+
+def exp_in_place(lib: Library) -> Any:
+    """Twice the exponential of the first input, in place; the second output is the sum of both inputs."""
+
+    class Exp(base(lib)):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            total = x + y
+            x.exp_().mul_(2)
+            ctx.mark_dirty(x)
+            ctx.save_for_backward(x)
+            return x, total
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, g_total: Any) -> Any:
+            return g * ctx.saved_tensors[0] + g_total, g_total
+
+    return Exp
+
+
+def triple_in_place(lib: Library) -> Any:
+    """Three times its input, in place."""
+
+    class Triple(base(lib)):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            return x.mul_(3)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 3
+
+    return Triple
+
+
+def test_an_input_that_is_changed_in_place_is_the_result() -> None:
+    def program(lib: Library) -> tuple[Any, ...]:
+        a, b = lib.leaf(0.1, 0.2), lib.leaf(0.3, 0.4)
+        x = a * 2
+        out, total = exp_in_place(lib).apply(x, b)
+        end = x * b + total
+        once = lib.grad((end * end).sum(), [a, b], create_graph=True)
+        return (out is x, *once, *lib.grad(sum((one * one).sum() for one in once), [a, b]))
+
+    agree(program)
+
+
+def test_what_shares_memory_with_an_input_that_is_changed_in_place_follows() -> None:
+    def view(lib: Library) -> tuple[Any, ...]:
+        a, b = lib.leaf(0.1, 0.2), lib.leaf(0.3)
+        x = a * 2
+        triple_in_place(lib).apply(x[:1])
+        return lib.grad((x * x * b).sum(), [a, b])
+
+    def whole(lib: Library) -> tuple[Any, ...]:
+        a, b = lib.leaf(0.1, 0.2), lib.leaf(0.3)
+        x = a * 2
+        one = x[:1]
+        triple_in_place(lib).apply(x)
+        return lib.grad((one * one * b).sum(), [a, b])
+
+    def constant(lib: Library) -> tuple[Any, ...]:
+        a, x = lib.leaf(0.1, 0.2), lib.constant(1.0, 2.0)
+        out, _ = exp_in_place(lib).apply(x, a)
+        return out is x, x.requires_grad, *lib.grad((x + a).sum(), [a])
+
+    for program in (view, whole, constant):
+        agree(program)
+
+
+def test_a_function_may_change_a_constant_in_place_and_no_leaf() -> None:
+    for lib in (OURS, TORCH):
+        with pytest.raises(RuntimeError, match="leaf"):
+            triple_in_place(lib).apply(lib.leaf(1.0, 2.0))
+        x = lib.constant(1.0, 2.0)
+        assert triple_in_place(lib).apply(x) is x
+        assert x.tolist() == [3.0, 6.0]
+        y = lib.leaf(1.0) * 1
+        with lib.ops.no_grad():
+            triple_in_place(lib).apply(y)
+        assert y.tolist() == 3.0
+
+
+def test_a_saved_view_that_is_changed_in_place_is_refused() -> None:
+    x = tensor([0.1, 0.2], requires_grad=True) * 1
+    with pytest.raises(NotImplementedError, match=r"Exp.forward changes a view in place and saves it"):
+        exp_in_place(OURS).apply(x[:1], tensor([1.0]))
+
+
+def test_a_change_in_place_by_a_function_is_drawn_once() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        x = tensor([1.0, 2.0], requires_grad=True) * 1
+        triple_in_place(OURS).apply(x)
+        x.sum().backward()
+    assert [record.op.name for record in graph.records if record.op is not None] == ["mul", "Triple", "sum"]
