@@ -16,7 +16,7 @@ from nbgrad.widgets.layout import lay_out, mark_text, nested, whole
 from nbgrad.widgets.lettering import clean, cleaned
 from nbgrad.widgets.nesting import Nesting
 from nbgrad.widgets.page import page
-from nbgrad.widgets.parts import PartError, needs, reason
+from nbgrad.widgets.parts import PartError, loading, needs, reason
 from nbgrad.widgets.rest import written
 from nbgrad.widgets.svg import png, svg
 from nbgrad.widgets.text import text
@@ -100,8 +100,8 @@ def _drawing(drawing: str, suffix: str) -> str | bytes:
 def _pdf(drawing: str) -> bytes:
     """The same drawing as a page of its size, text as text."""
     with needs("typst", "a PDF of a graph", '"nbgrad[pdf]"', "save it as .svg"):
-        import typst
-
+        with loading:
+            import typst
         return typst.compile({"main": _PDF.encode(), "graph.svg": drawing.encode()}, format="pdf", timestamp=0)  # type: ignore[call-overload, no-any-return]  # its stub knows no dict
 
 

@@ -332,8 +332,16 @@ class Contents:
 
 
 def text_of(value: Any) -> str:
-    """What an error or a setting says; what kind of thing it is, where a class of the user's is unable to say it."""
+    """What a setting says; what kind of thing it is, where a class of the user's is unable to say it."""
     try:
         return str(value)
     except Exception:
         return f"<{type(value).__name__}>"
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says; nothing where a class of the user's is unable to say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

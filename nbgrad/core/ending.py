@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from nbgrad.core.caller import NOT_THE_USERS, Place
-from nbgrad.core.contents import text_of
+from nbgrad.core.contents import words_of
 from nbgrad.core.record import Failure
 
 _LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
@@ -31,7 +31,7 @@ class Ending(NamedTuple):
     def of(cls, error: BaseException, failure: Failure | None) -> Self:
         """What ``error`` says."""
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
-        return cls(type(error).__name__, text_of(error), interrupted, place, failure)
+        return cls(type(error).__name__, words_of(error), interrupted, place, failure)
 
 
 def _raised_at(trace: TracebackType | None) -> Place | None:

@@ -12,7 +12,7 @@ import torch
 
 from nbgrad.core.caller import tensors_in_sight, user_frame
 from nbgrad.core.collecting import uncollected
-from nbgrad.core.contents import check_device, text_of
+from nbgrad.core.contents import check_device, words_of
 from nbgrad.core.ending import Ending
 from nbgrad.core.frame import Frame, FrameRecorder
 from nbgrad.core.history import FRAMES, History
@@ -218,7 +218,7 @@ class AutogradGraph(Queries):
     def failure(self, error: BaseException) -> Failure | None:
         """Where ``error`` was raised, if it was the last error of an op or a backward in this graph."""
         found = self.listener.failure
-        return found._replace(message=text_of(error)) if found is not None and found.seq == number_of(error) else None
+        return found._replace(message=words_of(error)) if found is not None and found.seq == number_of(error) else None
 
     def raised(self, error: BaseException) -> None:
         """Remember that ``error`` ended what is recorded, and where.

@@ -15,7 +15,7 @@ from nbgrad.core.base import TensorBase, raw_of
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
 from nbgrad.core.changes import Changes
-from nbgrad.core.contents import text_of
+from nbgrad.core.contents import words_of
 from nbgrad.core.frame import FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
 from nbgrad.core.modes import current, recording
@@ -197,14 +197,14 @@ class Listener(Observer):
         variables = tensors_in_sight(user_frame())
         operands = tuple([Operand.of(name, arg, variables) for name, arg in zip(op.inputs, args, strict=False)])
         made = getattr(error, "id", None)  # an AnomalyError knows the record that it is about: the op has run
-        facts = (op.name, text_of(error), made, operands, current().scope, user_place())
+        facts = (op.name, words_of(error), made, operands, current().scope, user_place())
         self.failure = Failure(*facts, seq=number_of(error, new=True))
 
     def on_backward_error(self, origin: Origin, error: Exception) -> None:
         """What the backward did until then is shown, and where it stopped."""
         if self.running is not None:
             op = getattr(origin, "op", None)
-            facts = (op.name if op else "leaf", text_of(error), record_id(origin), (), None, user_place())
+            facts = (op.name if op else "leaf", words_of(error), record_id(origin), (), None, user_place())
             self.failure = Failure(*facts, self.running.frame(), number_of(error, new=True))
 
     def on_detach(self, tensor: Tensor, detached: Tensor, what: str) -> None:

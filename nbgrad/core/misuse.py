@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from nbgrad.core.caller import variable_name
-from nbgrad.core.contents import differentiable, dtype_name, text_of, told
+from nbgrad.core.contents import differentiable, dtype_name, told, words_of
 from nbgrad.core.modes import current
 
 E = TypeVar("E", bound=Exception)
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
     """The same kind of error, naming the op and what it was given, after every observer was told of it."""
-    said = text_of(error)
+    said = words_of(error)
     typed = isinstance(error, TypeError | AttributeError) or _TYPED in said
     wrong = _no_tensor(op, values) if typed else None
     lacking = _LACKING.search(said) if isinstance(error, RuntimeError) else None  # torch 2.6 has no other kind for it

@@ -110,7 +110,7 @@ def zeros_for(input: str) -> Callable[..., Any]:
 
 def install(name: str, function: Callable[..., Any]) -> None:
     """Make ``function`` a method of ``Tensor``, the tensor as its first argument."""
-    if isfunction(function):
+    if isfunction(function) and not name.startswith("__"):  # Python's own, as an index, take what they are given
         function = as_parsed(function, numpys=not isfunction(getattr(torch.Tensor, name, None)), out=False)
 
     def calling(self: Tensor, *args: Any, **settings: Any) -> Any:

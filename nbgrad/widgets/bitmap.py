@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nbgrad.widgets.parts import loading
+
 if TYPE_CHECKING:
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -91,8 +93,8 @@ def _data(png: bytes) -> bytes:
 @cache
 def _compiled() -> Any:
     try:
-        import wasmtime
-
+        with loading:
+            import wasmtime
         engine = wasmtime.Engine()
         return engine, wasmtime.Module(engine, _UNFILTER)
     except Exception:  # it is missing or broken, or the system lets nobody make machine code

