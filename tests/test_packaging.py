@@ -193,7 +193,7 @@ def test_the_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
         return {
             path.relative_to(folder).as_posix()
             for path in folder.rglob("*")
-            if path.is_file() and "egg-info" not in str(path)
+            if path.is_file() and not {"__pycache__", "nbgrad.egg-info"} & set(path.parts)
         }
 
     assert files(copy) - files(root) <= {"nbgrad/widgets/.npmrc"}
