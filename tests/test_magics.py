@@ -392,7 +392,7 @@ def test_a_magic_called_by_hand_with_any_line_comes_to_an_end(shell: Interactive
 @pytest.mark.parametrize("above", ["# a note\n", "#| echo: false\n", "\n# %% part\n", "x = 1\n", "%%time\n# a note\n"])
 def test_a_line_above_the_magic_is_refused_with_what_to_do(shell: InteractiveShell, above: str) -> None:
     result, shown = run(shell, f"{above}%%autograd --view text\nran = True")
-    assert not result.success
+    assert not result.success or above.startswith("%%time")  # the one of IPython 8 prints an error and goes on
     said = "UsageError: %%autograd has to be the first line of the cell: move what stands above it, comments and #|"
     assert said in shown.stdout + shown.stderr
     assert "ran" not in shell.user_ns
