@@ -196,7 +196,7 @@ class Page:
 
 @uncollected
 def _ended(graph: AutogradGraph, variables: Any) -> Description:
-    """What is done at the end of a cell."""
+    """Close and show a graph, as the end of a cell does; return its outline."""
     graph.close({"variables": variables})
     described = outline(graph)
     outputs.show(described, holdings=Holdings(graph))

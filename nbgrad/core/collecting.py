@@ -43,7 +43,7 @@ def uncollected(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _forked() -> None:
-    """In a child process only the thread is left that forked: what another one was to switch on again, nobody would."""
+    """Switch the collector on in a child process: the thread of the parent that would have done so is not there."""
     if _waits_for and _waits_for != [get_ident()]:
         gc.enable()
 

@@ -345,7 +345,7 @@ def _record(
     known |= {_address(arg._data): edge for arg, edge in zip(args, node.edges, strict=True) if edge is not None}
     # Two inputs may share their memory: where what was saved is one of them itself, that decides.
     known |= {id(one): edge for one, edge in zip(given, node.edges, strict=True) if edge is not None}
-    # What was saved of an input that is changed in place is the result.
+    # An input that is changed in place and saved is saved as the result.
     results = {id(returned[position]): slot for slot, position in enumerate(live)}
     known |= {mark: results[mark] for mark in context._dirty if mark in results}
     origins = tuple([None if one is None else known.get(id(one), known.get(_address(one._data))) for one in saved])
