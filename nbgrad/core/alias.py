@@ -6,22 +6,18 @@ nothing pay nothing.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import torch
 
+from nbgrad.core.base import TensorBase
 from nbgrad.core.hooks import Hooks
 from nbgrad.core.modes import Switch, restoring
-
-if TYPE_CHECKING:
-    from nbgrad.core.node import Origin
-    from nbgrad.core.row import Op
-    from nbgrad.core.tensor import Tensor
-
+from nbgrad.core.node import OpInfo, Origin
 
 # One op that made a view, its settings, and the steps before it: a list that later views share and lengthen.
-Step = tuple["Step | None", "Op | Part", dict[str, Any]]
+Step = tuple["Step | None", "OpInfo | Part", dict[str, Any]]
 
 
 _BOUND = {"as_strided", "view", "view_as_complex", "view_as_real"}
@@ -40,7 +36,7 @@ class Path:
 
     __slots__ = ("bound", "dtype", "offset", "steps", "strides")
 
-    def __init__(self, steps: "Iterable[tuple[Op | Part, dict[str, Any]]]", base: torch.Tensor) -> None:
+    def __init__(self, steps: "Iterable[tuple[OpInfo | Part, dict[str, Any]]]", base: torch.Tensor) -> None:
         self.steps = tuple(steps)
         self.dtype = base.dtype
         self.strides = base.stride()
@@ -80,7 +76,7 @@ class Part:
 
     __slots__ = ("name", "op", "position")
 
-    def __init__(self, op: "Op", position: int) -> None:
+    def __init__(self, op: OpInfo, position: int) -> None:
         self.op = op
         self.position = position
         self.name = f"{op.name}[{position}]"
@@ -103,7 +99,7 @@ class View:
 
     __slots__ = ("base", "hooks", "last", "recorded", "stale")
 
-    def __init__(self, base: "Tensor", last: Step, recorded: bool) -> None:
+    def __init__(self, base: TensorBase, last: Step, recorded: bool) -> None:
         self.base = base
         self.last = last
         self.recorded = recorded
@@ -112,7 +108,7 @@ class View:
 
     def path(self) -> Path:
         """The steps from the base to the view."""
-        steps: list[tuple[Op | Part, dict[str, Any]]] = []
+        steps: list[tuple[OpInfo | Part, dict[str, Any]]] = []
         step: Step | None = self.last
         while step is not None:
             step, op, settings = step
@@ -131,13 +127,13 @@ class View:
         return False
 
     @restoring
-    def anew(self) -> "Tensor":
+    def anew(self) -> TensorBase:
         """The same steps, recorded again from the base as it is now."""
         with Switch(grad_enabled=True):
-            again: Tensor = self.path().follow(self.base)
+            again: TensorBase = self.path().follow(self.base)
         return again
 
-    def origin(self, view: "Tensor") -> "Origin":
+    def origin(self, view: TensorBase) -> Origin:
         """The origin of ``view`` after a change, from the base."""
         if not self.recorded:
             raise RuntimeError(
@@ -154,7 +150,8 @@ class View:
             hooks.retained = None  # the gradient that is kept is that of the value as it is now
             origin.hooks = Hooks(view)
         self.hooks = None
-        return origin
+        made: Origin = origin
+        return made
 
 
 class Views:
@@ -168,11 +165,11 @@ class Views:
 
     def __init__(self) -> None:
         self.cut = False
-        self._refs: list[ref[Tensor]] = []
-        self._behind: dict[int, ref[Tensor]] = {}
+        self._refs: list[ref[TensorBase]] = []
+        self._behind: dict[int, ref[TensorBase]] = {}
         self._limit = 16
 
-    def add(self, view: "Tensor") -> None:
+    def add(self, view: TensorBase) -> None:
         """Remember a view; references to views that are gone leave as the list grows."""
         refs = self._refs
         refs.append(ref(view))
@@ -180,7 +177,7 @@ class Views:
             self._refs = [held for held in refs if held() is not None]
             self._limit = 2 * len(self._refs) + 16
 
-    def take(self) -> "list[Tensor]":
+    def take(self) -> list[TensorBase]:
         """The views that live and whose origin is up to date: from now on it is behind."""
         views = [view for held in self._refs if (view := held()) is not None]
         self._behind = {key: held for key, held in self._behind.items() if held() is not None}
@@ -188,13 +185,15 @@ class Views:
         self._refs = []
         return views
 
-    def all(self) -> "list[Tensor]":
+    def all(self) -> list[TensorBase]:
         """All views that live."""
         held = {id(view): view for one in (*self._refs, *self._behind.values()) if (view := one()) is not None}
         return list(held.values())
 
 
-def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, Any], recorded: bool) -> "Tensor":
+def link(
+    view: TensorBase, source: TensorBase, op: OpInfo | Part, settings: dict[str, Any], recorded: bool
+) -> TensorBase:
     """``view``, which remembers that ``op`` made it of ``source``, if it did: a reshape may have to copy."""
     if view._data._base is None:
         return view
@@ -210,7 +209,7 @@ def link(view: "Tensor", source: "Tensor", op: "Op | Part", settings: dict[str, 
     return view
 
 
-def outdate(base: "Tensor") -> None:
+def outdate(base: TensorBase) -> None:
     """The base was changed in place and recorded it: its views take their origin from it, when they are asked next."""
     for view in _views(base).take():
         if isinstance(view._alias, View):
@@ -219,7 +218,7 @@ def outdate(base: "Tensor") -> None:
         view._origin, view._needs_grad = None, True
 
 
-def cut(base: "Tensor") -> None:
+def cut(base: TensorBase) -> None:
     """The base is about to lose its history: views that take theirs from it do so now."""
     views = base._alias
     if not isinstance(views, Views):
@@ -229,7 +228,7 @@ def cut(base: "Tensor") -> None:
             views.cut = True
 
 
-def part(tensor: "Tensor") -> None:
+def part(tensor: TensorBase) -> None:
     """``tensor`` gets other memory: it is no view any more, and no base of the views it had."""
     if isinstance(tensor._alias, Views):
         for view in tensor._alias.all():
@@ -237,7 +236,7 @@ def part(tensor: "Tensor") -> None:
     tensor._alias = None
 
 
-def stand_in(tensor: "Tensor") -> "Tensor":
+def stand_in(tensor: TensorBase) -> TensorBase:
     """A tensor of the same value and history, which is from now on the base of the views of ``tensor``."""
     base = type(tensor)(tensor._data.view_as(tensor._data), tensor._needs_grad, tensor._origin)
     base._alias, tensor._alias = tensor._alias, None
@@ -247,14 +246,14 @@ def stand_in(tensor: "Tensor") -> "Tensor":
     return base
 
 
-def exchange(tensor: "Tensor", view: "Tensor") -> None:
+def exchange(tensor: TensorBase, view: TensorBase) -> None:
     """``tensor`` takes the place of ``view`` among the views of its base."""
     tensor._alias = view._alias
     if isinstance(tensor._alias, View):
         _views(tensor._alias.base).add(tensor)
 
 
-def _views(base: "Tensor") -> Views:
+def _views(base: TensorBase) -> Views:
     if not isinstance(base._alias, Views):
         base._alias = Views()
     return base._alias

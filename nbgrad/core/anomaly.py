@@ -17,9 +17,8 @@ from nbgrad.core.changes import Changes
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.misuse import told_of
 from nbgrad.core.modes import Setting, State, Switch, current
-from nbgrad.core.node import Leaf, Node, Origin, Output
+from nbgrad.core.node import Leaf, Node, OpInfo, Origin, Output
 from nbgrad.core.observer import Observer
-from nbgrad.core.row import Op
 from nbgrad.core.saved import values_of
 from nbgrad.core.tensor import Tensor
 
@@ -130,7 +129,7 @@ class _Watch(Observer):
 
     # The forward.
 
-    def on_call(self, op: Op, args: tuple[Any, ...]) -> None:  # noqa: ARG002  # every observer is told
+    def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:  # noqa: ARG002  # every observer is told
         self._before = None  # one may have raised
 
     def on_overwrite(self, data: torch.Tensor) -> None:
@@ -141,7 +140,7 @@ class _Watch(Observer):
         self._first = self._first or node.seq
 
     def on_result(
-        self, op: Op, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
+        self, op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
     ) -> None:
         if not self._check or current().walking:
             return  # a rule that records itself is checked as a rule
@@ -151,7 +150,7 @@ class _Watch(Observer):
 
     def _forward(
         self,
-        op: Op,
+        op: OpInfo,
         args: tuple[Any, ...],
         settings: dict[str, Any],
         position: int,
@@ -189,7 +188,7 @@ class _Watch(Observer):
             return isinstance(arg, Tensor) and arg.kind == "parameter" and nonfinite.unmeant(arg.data)
         return isinstance(arg.origin, Leaf) or not self._first or arg.origin.seq < self._first
 
-    def _given(self, op: Op, kind: str, arg: Any, value: Any, input: str) -> AnomalyError:
+    def _given(self, op: OpInfo, kind: str, arg: Any, value: Any, input: str) -> AnomalyError:
         """The error that names an input which was bad before any op ran."""
         name = _name(arg) or input
         index = nonfinite.first(kind, value) if isinstance(value, torch.Tensor) else ()

@@ -1,28 +1,26 @@
 """What a tensor holds: the fields that every op reads and writes, apart so that they can be compiled."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from nbgrad.core.alias import View, Views
-    from nbgrad.core.node import Origin
-    from nbgrad.core.tensor import Tensor
-
 
 class TensorBase:
-    """The fields of ``Tensor``; everything that can be done with them is there."""
+    """The fields of ``Tensor``, and what the layers below it ask of one; everything else about it is there.
+
+    ``_alias`` is None, or says how the tensor shares its memory: only ``alias`` reads it.
+    """
 
     __slots__ = ("__weakref__", "_alias", "_data", "_grad", "_needs_grad", "_origin", "name")
 
-    _alias: "View | Views | None"
+    _alias: Any
     _data: torch.Tensor
-    _grad: "Tensor | None"
+    _grad: "TensorBase | None"
     _needs_grad: bool
-    _origin: "Origin | None"
+    _origin: Any
     name: str | None
 
-    def __init__(self, data: torch.Tensor, requires_grad: bool = False, origin: "Origin | None" = None) -> None:
+    def __init__(self, data: torch.Tensor, requires_grad: bool = False, origin: Any = None) -> None:
         if not isinstance(data, torch.Tensor):
             raise TypeError(
                 f"Tensor() wraps a torch tensor and was given a {type(data).__name__}: write nbgrad.tensor([1.0, 2.0]) "
@@ -34,6 +32,38 @@ class TensorBase:
         self._grad = None
         self._alias = None
         self.name = None
+
+    # What the layers below ``Tensor`` ask of one: it overrides each.
+
+    @property
+    def data(self) -> torch.Tensor:
+        """The torch tensor itself."""
+        raise NotImplementedError
+
+    @property
+    def origin(self) -> Any:
+        """Where it came from: the node or output of an op, or a leaf."""
+        raise NotImplementedError
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node of the op that made it; None for a leaf."""
+        raise NotImplementedError
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a backward gives it a gradient."""
+        raise NotImplementedError
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the user made it, not a recorded op."""
+        raise NotImplementedError
+
+    @property
+    def kind(self) -> str:
+        """What a picture shows it as."""
+        raise NotImplementedError
 
 
 def raw_of(value: Any) -> Any:

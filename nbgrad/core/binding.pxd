@@ -1,9 +1,12 @@
 cimport cython
+from nbgrad.core.node cimport OpInfo
 
 @cython.locals(arity=Py_ssize_t)
-cpdef tuple bind(object op, tuple args, dict settings)
+cpdef tuple bind(OpInfo op, tuple args, dict settings)
 
 @cython.locals(arity=Py_ssize_t, position=Py_ssize_t, defaults=dict, extra=tuple, found=dict)
-cdef tuple _by_position(object op, tuple args, dict settings)
+cdef tuple _by_position(OpInfo op, tuple args, dict settings)
+
+cpdef bint bound(OpInfo op, Py_ssize_t missing, dict settings) except -1
 
 cpdef bint unbound(object value) except -1

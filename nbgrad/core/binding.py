@@ -3,16 +3,13 @@
 import warnings
 from collections.abc import Iterable
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nbgrad.core.base import TensorBase
 from nbgrad.core.caller import user_place
-
-if TYPE_CHECKING:
-    from nbgrad.core.row import Op
-
+from nbgrad.core.node import OpInfo
 
 TORCHS = {
     "A": ("input",),
@@ -54,7 +51,7 @@ def renamed(settings: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tuple[Any, ...], dict[str, Any], Op]":
+def bind(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], OpInfo]:
     """Put names to arguments as Python would, with settings also by position as torch allows: ``x.sum(0)``.
 
     Returns:
@@ -66,7 +63,7 @@ def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tu
         op, args = _of_its_length(op, args, settings)
     if len(args) > op.arity:
         args, settings = _by_position(op, args, settings)
-        if op._bound(0, settings):  # as most calls of a view have it
+        if bound(op, 0, settings):  # as most calls of a view have it
             return args, settings, op
     tensors = _inputs(op, args, settings)
     if settings.pop("out", None) is not None:
@@ -81,7 +78,23 @@ def bind(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[tu
     return tuple(tensors), settings, op
 
 
-def _by_position(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def bound(op: OpInfo, missing: int, settings: dict[str, Any]) -> bool:
+    """Whether all inputs that must be given are, by position, and the settings are as the row takes them.
+
+    Args:
+        op: the row.
+        missing: how many of its inputs were not given by position.
+        settings: what was given by name.
+    """
+    if missing < 0 or missing > op.optional:
+        return False
+    for name, value in settings.items():
+        if name not in op.defaults or unbound(value):
+            return False
+    return not op.required or op.required.issubset(settings)  # quicker than the comparison of sets
+
+
+def _by_position(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The inputs among ``args``, and the settings with those that stand behind the inputs."""
     arity, defaults = op.arity, op.defaults
     if len(args) == arity + 1 and op.name.rstrip("_") in _SCALED:
@@ -106,7 +119,7 @@ _SCALED = {"add": "alpha", "addcdiv": "value", "addcmul": "value", "sub": "alpha
 """What torch once took after the first tensor: a number that the others are multiplied by."""
 
 
-def _in_order(op: "Op", args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _in_order(op: OpInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """``args`` with such a number where it stands now, as ``x.add_(-rate, g)`` has it, with torch's warning."""
     first, number, *others = args
     if not isinstance(number, int | float | complex):
@@ -131,7 +144,7 @@ def unbound(value: Any) -> bool:
 _NUMPYS = np.generic  # looked up for every setting
 
 
-def _plain(op: "Op", name: str, value: Any) -> Any:
+def _plain(op: OpInfo, name: str, value: Any) -> Any:
     """A setting as rows take them: a tuple for a list, Python's number for numpy's, and for a tensor what it holds.
 
     A rule reads the setting later, when the tensor may have been changed.
@@ -150,7 +163,7 @@ def _plain(op: "Op", name: str, value: Any) -> Any:
     return data.item()
 
 
-def _inputs(op: "Op", given: tuple[Any, ...], settings: dict[str, Any]) -> list[Any]:
+def _inputs(op: OpInfo, given: tuple[Any, ...], settings: dict[str, Any]) -> list[Any]:
     """The inputs by position: those given so, and those that stand in ``settings`` by name, which they leave."""
     tensors = list(given)
     for position, name in enumerate(op.inputs[len(given) :], len(given)):
@@ -166,7 +179,7 @@ NO_OUT = (
 )
 
 
-def _of_its_length(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) -> "tuple[Op, tuple[Any, ...]]":
+def _of_its_length(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[OpInfo, tuple[Any, ...]]:
     """The row for the list of tensors among ``args``, and the arguments with its tensors one by one."""
     single = len(op.inputs)
     before, rest = args[:single], args[single:]
@@ -179,6 +192,6 @@ def _of_its_length(op: "Op", args: tuple[Any, ...], settings: dict[str, Any]) ->
     return op.of(len(members)), (*before, *members, *rest)
 
 
-def _usage(op: "Op") -> str:
+def _usage(op: OpInfo) -> str:
     settings = f", *, {', '.join(op.defaults)}" if op.defaults else ""
     return f"its signature is {op.name}({', '.join(op.inputs)}{settings})"

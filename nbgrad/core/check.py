@@ -19,7 +19,7 @@ from nbgrad.core.engine import reachable
 from nbgrad.core.function import FunctionPlan
 from nbgrad.core.listener import Listener
 from nbgrad.core.modes import Switch, current, restoring
-from nbgrad.core.node import Node
+from nbgrad.core.node import Node, OpInfo
 from nbgrad.core.observer import Observer
 from nbgrad.core.probe import Limits, Probe, Problem, count, differentiables, gradient_of, precise
 from nbgrad.core.row import Op
@@ -172,7 +172,7 @@ def _check_uses_arguments(func: Callable[..., Any], args: list[Any], originals: 
 class _Call(NamedTuple):
     """An op that ran: how to run it again on copies of what it saw, and the user's line that ran it."""
 
-    op: Op
+    op: OpInfo
     function: Callable[..., Any]
     args: tuple[Any, ...]
     needs: tuple[int, ...]

@@ -127,7 +127,7 @@ class _First:
 
     def __call__(self, gradient: Tensor) -> None:
         walk = current().walking
-        assert walk is not None
+        assert isinstance(walk, Walk)
         with self._lock:
             seen = walk in self._seen
             self._seen.add(walk)
@@ -154,7 +154,7 @@ class _Every:
 
         def hook(gradient: Tensor) -> None:
             walk = current().walking
-            assert walk is not None
+            assert isinstance(walk, Walk)
             with self._lock:
                 if walk not in self._open:
                     visited = _visited(walk)

@@ -7,7 +7,7 @@ The ``.grad`` of leaves is written after the last rule has run: a rule that rais
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -23,12 +23,9 @@ from nbgrad.core.modes import Switch, current, restoring
 from nbgrad.core.node import Deferred, Freed, Leaf, Node, Origin, Output
 from nbgrad.core.observer import Observer
 
-if TYPE_CHECKING:
-    from nbgrad.core.tensor import Tensor
-
 Roots = list[tuple[Origin, Any]]
 
-Inputs: TypeAlias = "Tensor | Sequence[Tensor]"
+Inputs: TypeAlias = TensorBase | Sequence[TensorBase]
 """What a backward is told to accumulate in, and nothing else."""
 
 
@@ -65,7 +62,7 @@ def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_
     return walk.found
 
 
-def _retaining(inputs: "list[Tensor]") -> set[Origin]:
+def _retaining(inputs: list[Any]) -> set[Origin]:
     """The origins of ``inputs``, which keep their gradients, as torch has it also of those that ops made."""
     if not inputs:
         raise RuntimeError(

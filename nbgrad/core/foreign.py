@@ -5,13 +5,8 @@ They are plain Python and ask no ``__torch_function__``, so all that there is to
 
 from sys import _getframe, modules
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import torch
-
-if TYPE_CHECKING:
-    from nbgrad.core.modes import State
-    from nbgrad.core.row import Op
 
 TWINS = {
     "torch.amp.grad_scaler": "amp",
@@ -57,25 +52,21 @@ def in_function() -> bool:
     return not (torch._C._is_fwd_grad_enabled() or torch.is_grad_enabled() or torch.is_inference_mode_enabled())
 
 
-def check_function(op: "Op", state: "State") -> bool:
-    """``check_cut`` for an ``op`` that is about to run unrecorded, if it has a gradient to lose; else False."""
-    if state.grad_enabled and op.differentiable:
-        check_cut(op.name, state)
-    return False
-
-
-def check_cut(op: str, state: "State") -> None:
+def check_cut(op: str, grad_enabled: bool) -> bool:
     """Raise where torch runs the forward of a ``torch.autograd.Function``, whose backward nbgrad cannot run.
 
     Args:
         op: what is about to run unrecorded, on a tensor that needs a gradient.
-        state: what is switched on.
+        grad_enabled: whether nbgrad is to record; nothing is lost where it is not.
+
+    Returns:
+        False.
 
     Raises:
         RuntimeError: it does, and the gradient would be lost; the message says what to write instead.
     """
-    if not state.grad_enabled or not in_function():
-        return
+    if not grad_enabled or not in_function():
+        return False
     frame: FrameType | None = _getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == "torch.utils.checkpoint":

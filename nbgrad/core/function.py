@@ -13,9 +13,9 @@ from nbgrad.core.contents import differentiable
 from nbgrad.core.dispatch import outside
 from nbgrad.core.inplace import check_change, rebase
 from nbgrad.core.modes import current, no_grad, recording, restoring, tell_changed
-from nbgrad.core.node import Leaf, Node, Output, next_seq
+from nbgrad.core.node import Leaf, Node, OpInfo, Output, Rule, next_seq
 from nbgrad.core.op import OPS
-from nbgrad.core.plan import Plan, Rule
+from nbgrad.core.plan import Plan
 from nbgrad.core.row import Op
 from nbgrad.core.spelling import kind_of
 from nbgrad.core.tensor import Tensor
@@ -192,28 +192,28 @@ Zeros = Callable[[], torch.Tensor]
 """Makes the gradient of an output that no gradient reached."""
 
 
-def _made(function: type[Function], arity: int) -> Op:
+def _made(function: type[Function], arity: int) -> OpInfo:
     """The row that stands for a ``Function``: what the record and the picture know of it."""
-    row = Op.__new__(Op)
+    row = OpInfo()
     row.name = function.__name__
     row.doc = function.__doc__ if function.__doc__ and function is not Function else ""
     words = row.name.replace("_", " ")
     row.formula = rf"\text{{{words}}}"
     row.inputs = _names(function, arity)
     row.arity = arity
-    row.results = ("out",)
+    row.results, row.shown = ("out",), 1
     row.defaults, row.required, row.optional = {}, frozenset(), 0
-    row.stretched = row.broadcasts = frozenset()
-    row.listed, row.many, row.several, row.live = None, False, False, (0,)
+    row.stretched, row.broadcasts, row.sums = frozenset(), frozenset(), {}
+    row.listed, row.variadic, row.many, row.several, row.live = None, None, False, False, (0,)
     row.differentiable = True
     row.no_gradient = ()
     row.rules = dict.fromkeys(row.inputs, Rule(function.backward, (), rf"\text{{{words}.backward}}(\bar{{y}})"))
     return row
 
 
-def of_function(op: Op) -> bool:
-    """Whether a row stands for a ``Function`` of the user's, which is in no table and has no forward of its own."""
-    return getattr(op, "forward", None) is None
+def of_function(op: OpInfo) -> bool:
+    """Whether this stands for a ``Function`` of the user's, which is in no table and has no forward of its own."""
+    return not isinstance(op, Op)
 
 
 class FunctionPlan(Plan):
@@ -275,7 +275,7 @@ class FunctionPlan(Plan):
 
 def _changed(
     function: type[Function], context: Context, args: tuple[Any, ...], given: list[Any], returned: tuple[Any, ...]
-) -> dict[int, tuple[Tensor, Op]]:
+) -> dict[int, tuple[Tensor, OpInfo]]:
     """The inputs that the forward has marked as changed in place, by the place where it returns them.
 
     Raises:
@@ -361,10 +361,10 @@ def _record(
     return outputs
 
 
-_rows: "WeakKeyDictionary[type[Function], dict[int, Op]]" = WeakKeyDictionary()
+_rows: "WeakKeyDictionary[type[Function], dict[int, OpInfo]]" = WeakKeyDictionary()
 
 
-def _row(function: type[Function], arity: int) -> Op:
+def _row(function: type[Function], arity: int) -> OpInfo:
     """The row of a function called with ``arity`` inputs, made once."""
     rows = _rows.setdefault(function, {})
     if arity not in rows:

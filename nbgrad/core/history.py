@@ -15,8 +15,8 @@ from typing import NamedTuple, overload
 import torch
 
 from nbgrad.core.frame import FrameRecorder, Values
+from nbgrad.core.modes import Scope, outwards
 from nbgrad.core.record import Ran, Record
-from nbgrad.core.scopes import Scope, outwards
 from nbgrad.core.stats import norms, read
 from nbgrad.core.update import Update
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import torch
@@ -12,15 +12,13 @@ from nbgrad.core.alias import Path, View, exchange, outdate, stand_in
 from nbgrad.core.binding import bind
 from nbgrad.core.contents import overlaps
 from nbgrad.core.dispatch import inferring
-from nbgrad.core.foreign import check_function
+from nbgrad.core.foreign import check_cut
 from nbgrad.core.misuse import explained, told_of
 from nbgrad.core.modes import Switch, current, recording, restoring, tell_changed
+from nbgrad.core.node import Node, OpInfo, Origin
+from nbgrad.core.plan import Plan
+from nbgrad.core.row import Op
 from nbgrad.core.tensor import Tensor
-
-if TYPE_CHECKING:
-    from nbgrad.core.node import Node, Origin
-    from nbgrad.core.plan import Plan
-    from nbgrad.core.row import Op
 
 Kernel = Callable[..., Any]
 
@@ -34,11 +32,11 @@ class Changed:
 
     __slots__ = ("_base", "_data", "_path", "_view")
 
-    def __init__(self, view: Tensor, base: "Node", data: torch.Tensor, path: Path) -> None:
+    def __init__(self, view: Tensor, base: Node, data: torch.Tensor, path: Path) -> None:
         self._view, self._base, self._data = ref(view), ref(base), ref(data)
         self._path = path
 
-    def origin(self, node: "Node", value: torch.Tensor) -> "Origin":
+    def origin(self, node: Node, value: torch.Tensor) -> Origin:
         """The origin of the result of ``node``, saved as ``value``; the node itself where nothing else leads there."""
         view, base, data = self._view(), self._base(), self._data()
         if view is not None and view.requires_grad and view.shape == node.shape:
@@ -57,7 +55,7 @@ class InPlace:
         kernel: changes a raw torch tensor.
     """
 
-    def __init__(self, row: "Op", kernel: Kernel | bool, table: "dict[str, Op]") -> None:
+    def __init__(self, row: Op, kernel: Kernel | bool, table: dict[str, Op]) -> None:
         self._of = row
         self.__doc__ = f"In place: {row.doc[:1].lower()}{row.doc[1:]}"
         self.__signature__ = row.__signature__
@@ -65,7 +63,7 @@ class InPlace:
         self._table = table
 
     @cached_property
-    def row(self) -> "Op":
+    def row(self) -> Op:
         """The row under the twin's name, such as ``add_``; it is what the picture shows.
 
         Called, it changes nothing and returns a new tensor. It is made when it is first asked for: the row that it is
@@ -97,7 +95,7 @@ class InPlace:
         needs = row._unwrap(args, values, edges if enabled else None)
         plan = None
         if needs and not enabled:
-            check_function(row, state)
+            check_cut(row.name, state.grad_enabled and row.differentiable)
         if enabled:
             try:
                 _check(target, row, needs)
@@ -144,8 +142,8 @@ class InPlace:
         return target
 
     def _record(
-        self, plan: "Plan", edges: list[Any], values: list[Any], settings: dict[str, Any], needs: int
-    ) -> "Node | None":
+        self, plan: Plan, edges: list[Any], values: list[Any], settings: dict[str, Any], needs: int
+    ) -> Node | None:
         """Change the data, and make the node that remembers what the rules need of before and after."""
         raw = values[0]
         if overlaps(raw):
@@ -172,16 +170,17 @@ class InPlace:
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise explained(self.row, error, tuple(values), values) from None
 
-    def _rebase(self, target: Tensor, node: "Node", args: tuple[Any, ...]) -> None:
+    def _rebase(self, target: Tensor, node: Node, args: tuple[Any, ...]) -> None:
         """From now on ``target`` is the result of ``node``, and what shares its memory depends on that."""
         _tell(node, args, target._data)
-        alias = target._alias
+        alias, plan = target._alias, node.plan
+        assert isinstance(plan, Plan)
         made = rebase(target, node, self._table["view_scatter"])
-        if made is not None and isinstance(alias, View) and any(slot >= len(args) for slot in node.plan.slots):
+        if made is not None and isinstance(alias, View) and any(slot >= len(args) for slot in plan.slots):
             node.changed = Changed(target, made, alias.base._data, alias.path())  # a rule needs perhaps the result
 
 
-def rebase(target: Tensor, origin: "Origin", scatter: "Op") -> "Node | None":
+def rebase(target: Tensor, origin: Origin, scatter: Op) -> Node | None:
     """From now on ``target`` comes from ``origin``, and so does what shares its memory.
 
     Args:
@@ -200,7 +199,7 @@ def rebase(target: Tensor, origin: "Origin", scatter: "Op") -> "Node | None":
         made = scatter._record(edges, [base._data, target._data], base._data, {"path": alias.path()}, needs)
         assert made is not None
         _tell(made, (base, changed), base._data)
-        tensor, origin = base, made
+        tensor, origin = base, made  # type: ignore[assignment]  # a Tensor's base is one
     become(tensor, origin, needs_grad=True)
     if tensor._alias is not None:
         outdate(tensor)
@@ -218,7 +217,7 @@ def become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
         target.retain_grad()
 
 
-def check_change(target: Tensor, row: "Op", needs: int) -> None:
+def check_change(target: Tensor, row: OpInfo, needs: int) -> None:
     """Refuse a change in place that is recorded and that the gradient of ``target`` does not allow.
 
     Raises:
@@ -233,12 +232,12 @@ def _version(value: Any) -> int:
     return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
 
 
-def _tell(node: "Node", args: tuple[Any, ...], out: torch.Tensor) -> None:
+def _tell(node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
     for observer in current().observers:
         observer.on_record(node, args, out)
 
 
-def _kernel(row: "Op") -> Kernel:
+def _kernel(row: Op) -> Kernel:
     """The method of torch of that name; for a row that torch lacks, the forward and a copy of what it gives."""
     torchs: Kernel | None = getattr(torch.Tensor, f"{row.name}_", None)
     if torchs is not None:
@@ -256,7 +255,7 @@ def _kernel(row: "Op") -> Kernel:
     return kernel
 
 
-def _check(target: Tensor, row: "Op", needs: int) -> None:
+def _check(target: Tensor, row: OpInfo, needs: int) -> None:
     """An error where a change that is recorded would lose a leaf, has no history to change, or no gradient."""
     alias, name = target._alias, row.name
     if isinstance(alias, View):
@@ -272,7 +271,7 @@ def _check(target: Tensor, row: "Op", needs: int) -> None:
         raise RuntimeError(_CONSTANT.format(op=name, out_of_place=name[:-1]))
 
 
-def _leaf(name: str, what: str, leaf: "Tensor") -> str:
+def _leaf(name: str, what: str, leaf: Any) -> str:
     instead = "y = x.clone(); y[0] = 1 instead of x[0] = 1" if name == "setitem_" else "x = x + y instead of x += y"
     return _LEAF.format(op=name, what=what, shape=tuple(leaf.shape), instead=instead)
 

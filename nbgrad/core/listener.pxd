@@ -3,12 +3,11 @@ from nbgrad.core.base cimport TensorBase, raw_of
 from nbgrad.core.caller cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.changes cimport Changes
 from nbgrad.core.frame cimport FrameRecorder
-from nbgrad.core.modes cimport State, recording
+from nbgrad.core.modes cimport Scope, State, recording
 from nbgrad.core.observer cimport Observer
-from nbgrad.core.node cimport Leaf, Node, Output, Vertex, record_id
+from nbgrad.core.node cimport Leaf, Node, OpInfo, Output, Vertex, record_id
 from nbgrad.core.record cimport Notes, Ran, facts_of
-from nbgrad.core.row cimport Op
-from nbgrad.core.scopes cimport Scope
+
 from nbgrad.core.sizes cimport few, held_by, nbytes_of
 from nbgrad.core.update cimport UpdateRecorder
 
@@ -35,7 +34,7 @@ cdef class Listener(Observer):
     cdef public UpdateRecorder updates
     cdef public object uses
 
-    @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, op=Op, scope=Scope)
+    @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, op=OpInfo, scope=Scope)
     cpdef object on_record(self, Node node, tuple args, object out)
     @cython.locals(state=State)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)

@@ -18,16 +18,14 @@ from nbgrad.core.changes import Changes
 from nbgrad.core.contents import words_of
 from nbgrad.core.frame import FrameRecorder
 from nbgrad.core.history import HistoryRecorder, Passed
-from nbgrad.core.modes import current, recording
-from nbgrad.core.node import Leaf, Node, Origin, Output, next_seq, record_id
-from nbgrad.core.observer import Observer
+from nbgrad.core.modes import Scope, current, outwards, recording
+from nbgrad.core.node import Leaf, Node, OpInfo, Origin, Output, next_seq, record_id
+from nbgrad.core.observer import Cut, Observer
 from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of, number_of
-from nbgrad.core.row import Op
-from nbgrad.core.scopes import Scope, outwards
 from nbgrad.core.sizes import few, held_by, nbytes_of
 from nbgrad.core.tensor import Tensor
 from nbgrad.core.update import UpdateRecorder
-from nbgrad.core.uses import Cut, Uses
+from nbgrad.core.uses import Uses
 
 _RAW = (torch.Tensor, np.ndarray)
 
@@ -96,7 +94,7 @@ class Listener(Observer):
         for arg in args:
             if isinstance(arg, TensorBase):
                 tensor = arg
-                origin: Any = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # it is a Tensor
+                origin: Any = tensor._origin or tensor.origin
                 id = record_id(origin)
                 if id not in (outer if isinstance(origin, Leaf) else ops) and id not in outer:
                     self._meet(id, origin, arg)
@@ -123,7 +121,7 @@ class Listener(Observer):
         """Make the record of a tensor that no op in the graph made."""
         facts = (tuple(origin.shape), origin.dtype, tensor._data.device, self.notes)
         if isinstance(origin, Leaf):
-            kind = tensor.kind  # type: ignore[attr-defined]  # it is a Tensor; a leaf may be frozen by now
+            kind = tensor.kind  # a leaf may be frozen by now
             self.uses.constant(id, tensor._data)
             self.outer[id] = Record(id, kind, *facts, thing=ref(tensor), name=origin.name)
         else:
@@ -176,7 +174,7 @@ class Listener(Observer):
 
     def on_result(
         self,
-        op: Op,
+        op: OpInfo,
         args: tuple[Any, ...],
         settings: dict[str, Any],  # noqa: ARG002
         results: tuple[Any, ...],
@@ -192,7 +190,7 @@ class Listener(Observer):
             elif op.shown > 1:
                 self.uses.beside(op, results)
 
-    def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
+    def on_error(self, op: OpInfo, args: tuple[Any, ...], error: Exception) -> None:
         """Remember where the user's code stopped, if this is the end of it."""
         variables = tensors_in_sight(user_frame())
         operands = tuple([Operand.of(name, arg, variables) for name, arg in zip(op.inputs, args, strict=False)])

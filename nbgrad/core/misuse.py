@@ -2,21 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from nbgrad.core.caller import variable_name
 from nbgrad.core.contents import differentiable, dtype_name, told, words_of
 from nbgrad.core.modes import current
+from nbgrad.core.node import OpInfo
 
 E = TypeVar("E", bound=Exception)
 
-if TYPE_CHECKING:
-    from nbgrad.core.row import Op
 
-
-def explained(op: "Op", error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
+def explained(op: OpInfo, error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
     """The same kind of error, naming the op and what it was given, after every observer was told of it."""
     said = words_of(error)
     typed = isinstance(error, TypeError | AttributeError) or _TYPED in said
@@ -53,7 +51,7 @@ def no_tensor(name: str, value: Any) -> str | None:
     return None
 
 
-def _no_tensor(op: "Op", values: Sequence[Any]) -> str | None:
+def _no_tensor(op: OpInfo, values: Sequence[Any]) -> str | None:
     """What is wrong with an input that is no tensor and cannot stand for one; the last ones may be left out."""
     needed = op.inputs[: len(op.inputs) - op.optional]
     # None may be meant in the middle too, so it is the last to be suspected.
@@ -62,7 +60,7 @@ def _no_tensor(op: "Op", values: Sequence[Any]) -> str | None:
     return next((wrong for wrong in found if wrong is not None), None)
 
 
-def check_given(op: "Op", args: tuple[Any, ...]) -> int:
+def check_given(op: OpInfo, args: tuple[Any, ...]) -> int:
     """An error if one of ``args``, none of which is a tensor, cannot stand for one either; -1 otherwise."""
     wrong = _no_tensor(op, args)
     if wrong is not None:
@@ -92,7 +90,7 @@ _C_NAMES = {
 }
 
 
-def _no_kernel(op: "Op", values: list[Any], name: str) -> str:
+def _no_kernel(op: OpInfo, values: list[Any], name: str) -> str:
     """Which input has an element type that torch has no kernel for, and what to write instead."""
     dtype = _C_NAMES.get(name)
     if dtype is None:
@@ -105,31 +103,31 @@ def _no_kernel(op: "Op", values: list[Any], name: str) -> str:
     return f"torch has no kernel for {dtype_name(dtype)}{place}" + (f": write {', '.join(written)}" if written else "")
 
 
-def _of_types(op: "Op", given: dict[str, torch.Tensor], dtypes: set[torch.dtype]) -> dict[str, torch.Tensor]:
+def _of_types(op: OpInfo, given: dict[str, torch.Tensor], dtypes: set[torch.dtype]) -> dict[str, torch.Tensor]:
     """Those of the inputs ``given`` that have one of these element types, but classes and indices, which are whole."""
     return {name: one for name, one in given.items() if one.dtype in dtypes and name not in op.no_gradient}
 
 
-def told_of(error: E, op: "Op", args: tuple[Any, ...]) -> E:
+def told_of(error: E, op: OpInfo, args: tuple[Any, ...]) -> E:
     """``error``, which the caller of ``op`` gets, after every observer was told of it."""
     for observer in current().observers:
         observer.on_error(op, args, error)
     return error
 
 
-def _about(op: "Op", values: Sequence[Any], what: str) -> str:
+def _about(op: OpInfo, values: Sequence[Any], what: str) -> str:
     """``what``, after the op and what it was given."""
     named = zip(op.inputs, values, strict=True)
     given = "; ".join(told(name, value) for name, value in named if no_tensor(name, value) is None)
     return f"{op.name}({given}): {what}"
 
 
-def _tensors(op: "Op", values: Sequence[Any]) -> dict[str, torch.Tensor]:
+def _tensors(op: OpInfo, values: Sequence[Any]) -> dict[str, torch.Tensor]:
     """The raw tensors among the inputs, by name."""
     return {name: one for name, one in zip(op.inputs, values, strict=True) if isinstance(one, torch.Tensor)}
 
 
-def _remedy(op: "Op", said: str, values: list[Any]) -> str:
+def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
     """What to write instead, where known: a sentence that begins with the end of the one that torch ``said``."""
     given = _tensors(op, values)
     input, target, weight = given.get("input"), given.get("target"), given.get("weight")
@@ -143,7 +141,7 @@ def _remedy(op: "Op", said: str, values: list[Any]) -> str:
     return _in_one_dtype(said, given) or _as_floats(op, said, given)
 
 
-def _as_floats(op: "Op", said: str, given: dict[str, torch.Tensor]) -> str:
+def _as_floats(op: OpInfo, said: str, given: dict[str, torch.Tensor]) -> str:
     """What to write where torch ``said`` that whole numbers are none that the op computes with."""
     kinds = {_C_NAMES[word] for word in re.findall(r"\w+", said) if word in _C_NAMES}
     found = _of_types(op, given, {dtype for dtype in kinds if not differentiable(dtype)})
@@ -214,7 +212,7 @@ def _in_one_dtype(said: str, given: dict[str, torch.Tensor]) -> str:
 _CONVERSIONS = {torch.float32: ".float()", torch.float64: ".double()", torch.float16: ".half()"}
 
 
-def check_foreign(op: "Op", args: tuple[Any, ...]) -> None:
+def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> None:
     """An error if a torch tensor among ``args`` needs a gradient, which torch's autograd alone could give."""
     theirs = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
     if any(isinstance(arg, torch.nn.Parameter) for arg in theirs):

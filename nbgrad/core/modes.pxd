@@ -1,3 +1,13 @@
+cimport cython
+from nbgrad.core.caller cimport Place
+
+# As of a graph's other facts none is ever in a cycle: the garbage collector need not go through them.
+@cython.no_gc
+cdef class Scope:
+    cdef readonly object label
+    cdef readonly Scope parent
+    cdef readonly Place place
+
 cdef class State:
     cdef readonly object computed
     cdef readonly object device
@@ -5,7 +15,7 @@ cdef class State:
     cdef readonly bint inference
     cdef readonly tuple observers
     cdef readonly State outer
-    cdef public object scope
+    cdef public Scope scope
     cdef readonly object thread
     cdef readonly object walking
 

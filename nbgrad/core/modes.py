@@ -4,25 +4,55 @@ One state in one context variable, so that an op looks up everything it needs wi
 async tasks never see each other's graph. It is replaced as a whole, but for its scope (see ``scopes.called``).
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextvars import ContextVar
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import torch
 
 from nbgrad.core.autocast import Settings, any_enabled, set_back
+from nbgrad.core.base import TensorBase
+from nbgrad.core.caller import Place
 from nbgrad.core.observer import Observer
 
-if TYPE_CHECKING:
-    from nbgrad.core.engine import Walk
-    from nbgrad.core.scopes import Scope
-    from nbgrad.core.tensor import Tensor
-
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Scope:
+    """One call of a module (or a ``with nbgrad.scope(...)`` block): a box in the picture, nested in its parent.
+
+    Attributes:
+        label: what the box is called.
+        parent: the scope around it.
+        place: the user's line that every op comes from which runs in this scope itself: the call of a module of
+            nbgrad's, which runs no line of the user's. None where such lines run.
+    """
+
+    __slots__ = ("label", "parent", "place")
+
+    def __init__(self, label: str, parent: "Scope | None") -> None:
+        self.label = label
+        self.parent = parent
+        self.place: Place | None = None
+
+    def path(self) -> tuple[str, ...]:
+        """The labels of the scopes around this one and its own, outermost first."""
+        return tuple([one.label for one in outwards(self)][::-1])
+
+    def attribute(self, value: Any) -> str | None:  # noqa: ARG002
+        """The attribute of what is called under which it holds ``value``, a tensor; None where it does not."""
+        return None
+
+
+def outwards(scope: Scope | None) -> Iterator[Scope]:
+    """A scope and those around it, innermost first; none where there is none."""
+    while scope is not None:
+        yield scope
+        scope = scope.parent
 
 
 class State:
@@ -38,9 +68,9 @@ class State:
     def __init__(
         self,
         grad_enabled: bool = True,
-        walking: "Walk | None" = None,
+        walking: object = None,
         inference: bool = False,
-        scope: "Scope | None" = None,
+        scope: Scope | None = None,
         device: "torch.device | None" = None,
         observers: tuple[Observer, ...] = (),
         computed: dict[int, Any] | None = None,
@@ -364,13 +394,13 @@ def tell_changed(changed: "Sequence[torch.Tensor]", what: str) -> None:
         observer.on_change(changed, what)
 
 
-def tell_detached(tensor: "Tensor", detached: "Tensor", what: str) -> None:
+def tell_detached(tensor: TensorBase, detached: TensorBase, what: str) -> None:
     """Tell whoever observes that ``what`` has cut ``detached`` from the graph of ``tensor``."""
     for observer in _STATE.get().observers:
         observer.on_detach(tensor, detached, what)
 
 
-def tell_read(tensor: "Tensor", what: str) -> None:
+def tell_read(tensor: TensorBase, what: str) -> None:
     """Tell whoever observes that ``what`` gave the values of ``tensor`` without a history, if it has one."""
     if tensor._needs_grad:
         for observer in _STATE.get().observers:

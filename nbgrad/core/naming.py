@@ -77,8 +77,10 @@ def _parsed(name: str, function: Any) -> Any:
 
 def _twins(name: str, row: Op) -> dict[str, InPlace]:
     """The in-place twin of a row under the name that torch has it as a function by, if it does."""
-    there = row._in_place is not None and any(callable(getattr(one, f"{name}_", None)) for one in _FUNCTIONS)
-    return {f"{name}_": row.in_place} if there else {}
+    twin = row._in_place
+    if not isinstance(twin, InPlace) or not any(callable(getattr(one, f"{name}_", None)) for one in _FUNCTIONS):
+        return {}
+    return {f"{name}_": twin}
 
 
 def torch_has(name: str) -> bool:

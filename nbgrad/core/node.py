@@ -6,7 +6,7 @@ graph that the user drops is gone at once, without the garbage collector.
 
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 from torch.utils.hooks import RemovableHandle
@@ -16,11 +16,9 @@ from nbgrad.core.hooks import Hooks, add
 if TYPE_CHECKING:
     import torch
 
+    from nbgrad.core.base import TensorBase
     from nbgrad.core.broadcast import Sums
     from nbgrad.core.caller import Place
-    from nbgrad.core.plan import Plan
-    from nbgrad.core.row import Op
-    from nbgrad.core.tensor import Tensor
 
 next_seq: Final = count(1).__next__
 """The next sequence number: an origin made later has a larger one, which is the order that backward walks in."""
@@ -69,6 +67,108 @@ class Vertex:
     hooks: Hooks | None
 
 
+class Rule(NamedTuple):
+    """How the gradient of one input comes from the gradient of the output.
+
+    Attributes:
+        function: takes the gradients, for a joint rule which inputs need theirs, and what ``needs`` names.
+        needs: what the function names after the gradients.
+        formula: LaTeX.
+        outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.
+        joint: whether one call gives the gradients of all inputs.
+    """
+
+    function: Callable[..., Any]
+    needs: tuple[str, ...]
+    formula: str
+    outputs: tuple[int, ...] | None = None
+    joint: bool = False
+
+
+INFO = (
+    *("arity", "broadcasts", "defaults", "differentiable", "doc", "formula", "forward", "inputs", "listed", "live"),
+    *("many", "name", "no_gradient", "optional", "required", "results", "rules", "several", "shown", "stretched"),
+    *("sums", "variadic"),
+)
+"""What node.pxd declares as C fields of an ``OpInfo``: those of its attributes that are fields."""
+
+
+class OpInfo:
+    """What there is to know of an op without running it: of a row of the table, and of a ``Function`` of the user's.
+
+    Attributes:
+        name: torch's name of the op.
+        forward: the function on raw torch tensors; a ``Function`` has none.
+        doc: its docstring.
+        formula: LaTeX of the forward.
+        inputs: names of the tensor inputs, in order.
+        optional: how many of the last inputs may be left out.
+        defaults, required: the settings with their default values, and the names of those that have none.
+        variadic: the setting that takes all remaining positional arguments; None for most ops.
+        results: names of what the forward returns; empty for an op with ``many`` outputs.
+        shown: how many of ``results`` the caller gets; the others are only saved for rules.
+        live: positions of the outputs that have a gradient.
+        many: whether the forward returns a tuple of any length, whose tensors all have a gradient.
+        several: whether the rules take the gradients of several outputs, or of another than the first.
+        listed: the name of the input that is a list of tensors, None for most ops.
+        arity: the number of inputs; -1 where a list may have any length: then ``of(length)`` is the row that runs.
+        stretched, broadcasts: the names and the positions of the inputs that the op broadcasts, whose gradients the
+            engine sums down.
+        sums: for an input that a fused rule gives a gradient summed over the output, what was summed.
+        differentiable: False for an op whose result is piecewise constant or no floating point number.
+        no_gradient: inputs that never get a gradient, such as a target of class numbers.
+        rules: the gradient rule of each input.
+    """
+
+    name: str
+    forward: Callable[..., Any]
+    doc: str
+    formula: str
+    inputs: tuple[str, ...]
+    optional: int
+    defaults: dict[str, Any]
+    required: frozenset[str]
+    variadic: str | None
+    results: tuple[str, ...]
+    shown: int
+    live: tuple[int, ...]
+    many: bool
+    several: bool
+    listed: str | None
+    arity: int
+    stretched: frozenset[str]
+    broadcasts: frozenset[int]
+    sums: "dict[str, Sums]"
+    differentiable: bool
+    no_gradient: tuple[str, ...]
+    rules: dict[str, Rule]
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        """Run the op."""
+        raise NotImplementedError
+
+    def of(self, count: int) -> "OpInfo":
+        """The row that runs an op of a list on ``count`` tensors."""
+        raise NotImplementedError
+
+    def other_names(self) -> dict[str, str]:
+        """The other names of the arguments, each with the op's own."""
+        raise NotImplementedError
+
+    def is_list(self, name: str) -> bool:
+        """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""
+        return self.listed is not None and name in {self.listed, f"{self.listed}_shape", f"{self.listed}_device"}
+
+    def expanded(self, name: str) -> list[str]:
+        """What a rule names, as names of single values: for a list of tensors each of them."""
+        if self.listed is None or not self.is_list(name):
+            return [name]
+        return [f"{input}{name[len(self.listed) :]}" for input in self.inputs if input.startswith(f"{self.listed}[")]
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
 class Steps:
     """What a backward does at a node.
 
@@ -79,15 +179,31 @@ class Steps:
         keeps_values: whether the node saves tensors, which a backward frees.
         broadcasts: positions of the inputs whose gradients the engine sums down.
         sums: by position of an input that a rule gives a gradient summed over the output, what was summed.
+        saved_names: what is saved, slot by slot.
     """
 
-    __slots__ = ("broadcasts", "joined", "keeps_values", "rules", "sums")
+    __slots__ = ("broadcasts", "joined", "keeps_values", "rules", "saved_names", "sums")
 
     rules: tuple[tuple[int, Callable[..., Any] | None, tuple[int, ...]], ...]
     joined: bool
     keeps_values: bool
     broadcasts: frozenset[int]
     sums: "dict[int, Sums]"
+    saved_names: tuple[str, ...]
+
+    foreign = False
+    """Whether the rules are code of the user's, which may hold the gradients that it sees or gives."""
+
+    joint: Any = None
+    """One rule for all inputs, where the op has one: it gets the gradient, which inputs need theirs, and ``saved``."""
+
+    def unpack(self, node: "Node", saved: tuple[Any, ...], gradient: Any) -> list[Any]:
+        """What ``node`` had ``saved`` as tensors with their history, for a backward that is itself recorded."""
+        raise NotImplementedError
+
+    def lift(self, value: Any) -> Any:
+        """A gradient as a ``Tensor``."""
+        raise NotImplementedError
 
 
 class Node(Vertex):
@@ -110,8 +226,8 @@ class Node(Vertex):
 
     __slots__ = ("changed", "edges", "op", "outputs", "place", "plan", "saved", "settings", "versions")
 
-    op: "Op"
-    plan: "Plan"
+    op: OpInfo
+    plan: Steps
     settings: dict[str, Any]
     saved: tuple[Any, ...] | Freed | Deferred
     versions: list[int | None]
@@ -172,7 +288,7 @@ class Output(Vertex):
         self.hooks = None
 
     @property
-    def op(self) -> "Op":
+    def op(self) -> OpInfo:
         """The row that made it."""
         return self.node.op
 
@@ -188,8 +304,8 @@ class Leaf(Vertex):
 
     __slots__ = ("kind", "name", "ref")
 
-    def __init__(self, tensor: "Tensor") -> None:
-        self.ref = ref(tensor)
+    def __init__(self, tensor: "TensorBase") -> None:
+        self.ref: ref[Any] = ref(tensor)
         self.seq = next_seq()
         self.shape = tensor.data.shape
         self.dtype = tensor.data.dtype
@@ -199,7 +315,7 @@ class Leaf(Vertex):
         self.hooks = None
 
     @property
-    def variable(self) -> "Tensor | None":
+    def variable(self) -> Any:
         """The tensor, as torch calls it; None when it is gone."""
         return self.ref()
 
@@ -208,7 +324,7 @@ class Leaf(Vertex):
         """A path ends here: there are none."""
         return ()
 
-    def stands_for(self, tensor: "Tensor") -> bool:
+    def stands_for(self, tensor: "TensorBase") -> bool:
         """Whether it still is the leaf of its ``tensor``, which may have been frozen since or have got other data.
 
         All uses are to lead to one leaf, or the gradient of some would be lost. None leads to that of a constant.

@@ -9,9 +9,9 @@ import torch
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.dispatch import unrecorded
+from nbgrad.core.node import OpInfo
 from nbgrad.core.pieces import PIECE, pieces
 from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
-from nbgrad.core.row import Op
 from nbgrad.core.stats import Stats
 
 
@@ -101,7 +101,7 @@ class Given(NamedTuple):
     value: Any
 
 
-def again(op: Op, settings: dict[str, Any], position: int = 0) -> Callable[[list[Any]], Any]:
+def again(op: OpInfo, settings: dict[str, Any], position: int = 0) -> Callable[[list[Any]], Any]:
     """What gives the result of ``op`` at ``position`` among its results, of other values."""
 
     def run(values: list[Any]) -> Any:
@@ -264,7 +264,7 @@ UNARY: dict[str, tuple[Undefined, ...]] = {
 
 
 def cause(
-    op: Op, kind: str, found: list[Operand], values: list[Any], settings: dict[str, Any], dtype: Any
+    op: OpInfo, kind: str, found: list[Operand], values: list[Any], settings: dict[str, Any], dtype: Any
 ) -> str | None:
     """Why ``op`` made a "nan" or "inf" of ``dtype`` from ``values``, of which ``found`` met in it; None: not known."""
     numbers = [operand.value for operand in found if isinstance(operand.value, int | float)]
@@ -347,7 +347,7 @@ _SLOPES = {
 }
 
 
-def backward_cause(op: Op, incoming: Any, slope: Any, dtype: Any) -> str:
+def backward_cause(op: OpInfo, incoming: Any, slope: Any, dtype: Any) -> str:
     """Why a rule made a gradient that is not finite, from the incoming gradient and the local derivative there."""
     if slope is None or incoming is None:
         return f"the rule of {op.name} makes it from these values"

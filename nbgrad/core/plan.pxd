@@ -6,7 +6,6 @@ cdef class Plan(Steps):
     cdef public tuple facts
     cdef public dict paths
     cdef public Py_ssize_t results
-    cdef public tuple saved_names
     cdef public tuple settings
     cdef public tuple slots
     cdef public list unversioned

@@ -1,42 +1,20 @@
 """What a node keeps of one run of an op, and which rules a backward runs on it, with what."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 
 from nbgrad.core.direct import direct_rule
 from nbgrad.core.dispatch import foreign
-from nbgrad.core.node import Node, Origin, Output, Steps
+from nbgrad.core.node import Node, OpInfo, Origin, Output, Rule, Steps
 from nbgrad.core.tensor import Tensor
-
-if TYPE_CHECKING:
-    from nbgrad.core.row import Op
-
-
-class Rule(NamedTuple):
-    """How the gradient of one input comes from the gradient of the output.
-
-    Attributes:
-        function: takes the gradients, for a joint rule which inputs need theirs, and what ``needs`` names.
-        needs: what the function names after the gradients.
-        formula: LaTeX.
-        outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.
-        joint: whether one call gives the gradients of all inputs.
-    """
-
-    function: Callable[..., Any]
-    needs: tuple[str, ...]
-    formula: str
-    outputs: tuple[int, ...] | None = None
-    joint: bool = False
 
 
 class Plan(Steps):
     """What to save, and which rules to run, when one set of inputs of an op needs gradients.
 
     Attributes:
-        saved_names: what is saved, slot by slot.
         results: how many results of the op can be saved.
         usual: what is saved where the settings are the defaults, if that is all there is to it; None if ``save`` must
             look at the run.
@@ -45,20 +23,14 @@ class Plan(Steps):
         paths: by the slot of a saved value that stands for the path to an input, the position of that.
     """
 
-    __slots__ = ("facts", "paths", "results", "saved_names", "settings", "slots", "unversioned", "usual")
+    __slots__ = ("facts", "paths", "results", "settings", "slots", "unversioned", "usual")
 
     @property
     def looks(self) -> bool:
         """Whether ``save`` does more than to save: then it is called wherever the op runs."""
         return False
 
-    foreign = False
-    """Whether the rules are code of the user's, which may hold the gradients that it sees or gives."""
-
-    joint: Any = None
-    """One rule for all inputs, where the op has one: it gets the gradient, which inputs need theirs, and ``saved``."""
-
-    def __init__(self, op: "Op", positions: list[int], conjugated: bool = False) -> None:
+    def __init__(self, op: OpInfo, positions: list[int], conjugated: bool = False) -> None:
         chosen = [(position, op.rules[op.inputs[position]]) for position in positions]
         distinct = {id(rule): rule for _, rule in chosen}.values()  # a list of many tensors has one rule for all
         names = list(dict.fromkeys(name for rule in distinct for need in rule.needs for name in op.expanded(need)))
@@ -120,8 +92,7 @@ class Plan(Steps):
             values[slot] = _path(node.edges[position], gradient)
         return values
 
-    @staticmethod
-    def lift(value: Any) -> Tensor:
+    def lift(self, value: Any) -> Tensor:
         """A rule's result as a ``Tensor``: a raw torch tensor is a constant."""
         return value if isinstance(value, Tensor) else Tensor(value)
 
@@ -131,7 +102,7 @@ class JointPlan(Plan):
 
     __slots__ = ("_groups", "_rule")
 
-    def __init__(self, op: "Op", positions: list[int], conjugated: bool = False) -> None:
+    def __init__(self, op: OpInfo, positions: list[int], conjugated: bool = False) -> None:
         super().__init__(op, positions, conjugated)
         rule = op.rules[op.inputs[positions[0]]]
         self._rule: Any = _seen(rule, op, conjugated)
@@ -166,7 +137,7 @@ def _path(origin: "Origin | None", gradient: Any) -> Tensor | None:
     return Tensor(data, requires_grad=True, origin=origin)
 
 
-def _seen(rule: Rule, op: "Op", conjugated: bool) -> Callable[..., Any] | None:
+def _seen(rule: Rule, op: OpInfo, conjugated: bool) -> Callable[..., Any] | None:
     """The function of ``rule`` as the walk calls it: with one gradient, or with the list of those of all outputs.
 
     None stands for the rule that hands the gradient on as it is, which need not be called.

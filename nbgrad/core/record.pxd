@@ -1,8 +1,8 @@
 cimport cython
 from nbgrad.core.base cimport TensorBase
 from nbgrad.core.frame cimport Values
+from nbgrad.core.modes cimport Scope
 from nbgrad.core.node cimport Node, record_id
-from nbgrad.core.scopes cimport Scope
 
 cdef extern from *:
     # Its size is Python's own matter.

@@ -16,9 +16,8 @@ from nbgrad.core.broadcast import Reduction
 from nbgrad.core.caller import Place
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.frame import Frame, FrameRecorder, Values
-from nbgrad.core.node import Node, next_seq, record_id
-from nbgrad.core.row import Op
-from nbgrad.core.scopes import Scope
+from nbgrad.core.modes import Scope
+from nbgrad.core.node import Node, OpInfo, next_seq, record_id
 from nbgrad.core.stats import Stats, countable, summarise
 
 
@@ -109,7 +108,7 @@ class Ran:
 
     device: torch.device
     dtype: torch.dtype
-    op: Op
+    op: OpInfo
     place: Place
     scope: Scope | None
     settings: dict[str, Any]
@@ -159,7 +158,7 @@ class Operand(NamedTuple):
         what = f"{told.shape} {told.dtype}" if isinstance(told, Described) else repr(told)
         if not isinstance(value, TensorBase):
             return cls(input, None, "constant", None, what)
-        kind, origin = value.kind, value._origin  # type: ignore[attr-defined]  # it is a Tensor
+        kind, origin = value.kind, value._origin
         name = value.name or next((name for name, one in variables.items() if one is value), None)
         return cls(
             input, None if origin is None else record_id(origin), "outside" if kind == "op" else kind, name, what
@@ -238,7 +237,7 @@ class Record:
         dtype: torch.dtype,
         device: torch.device,
         notes: Notes,
-        op: Op | None = None,
+        op: OpInfo | None = None,
         settings: dict[str, Any] | None = None,
         sources: tuple[Any, ...] = (),
         scope: Scope | None = None,

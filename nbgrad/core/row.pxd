@@ -1,32 +1,21 @@
 cimport cython
 from nbgrad.core.alias cimport link
 from nbgrad.core.base cimport TensorBase
-from nbgrad.core.binding cimport bind, unbound
+from nbgrad.core.binding cimport bind, bound
 from nbgrad.core.modes cimport State, recording
 from nbgrad.core.observer cimport Observer, tell
-from nbgrad.core.node cimport Node
+from nbgrad.core.node cimport Node, OpInfo
 from nbgrad.core.plan cimport Plan
 
 @cython.final
-cdef class Op:
-    cdef dict __dict__
-    cdef object __weakref__
-    cdef public object forward
+cdef class Op(OpInfo):
     cdef public object kernel
-    cdef public Py_ssize_t arity
     cdef public bint autocasts
-    cdef public bint many
-    cdef public Py_ssize_t optional
-    cdef public frozenset required
-    cdef public bint several
     cdef public bint simple
     cdef public bint view
     cdef public bint holomorphic
-    cdef public tuple live
-    cdef public dict defaults
     cdef public dict _plans
 
-    cpdef bint _bound(self, Py_ssize_t missing, dict settings) except -1
     @cython.locals(missing=Py_ssize_t)
     cpdef object call(self, tuple args, dict settings)
     @cython.locals(observer=Observer, state=State, values=list, edges=list, recorded=bint)

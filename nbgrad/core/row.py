@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from inspect import Parameter, signature
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,22 +18,19 @@ import torch
 from nbgrad.core.alias import Part, link
 from nbgrad.core.autocast import any_enabled, cast, may_cast
 from nbgrad.core.base import TensorBase
-from nbgrad.core.binding import bind, other_names, unbound
+from nbgrad.core.binding import bind, bound, other_names
 from nbgrad.core.broadcast import Sums
 from nbgrad.core.contents import REAL, differentiable
 from nbgrad.core.direct import direct
 from nbgrad.core.dispatch import inferring
-from nbgrad.core.foreign import check_function
+from nbgrad.core.foreign import check_cut
 from nbgrad.core.misuse import INFERENCE, check_foreign, check_given, explained
 from nbgrad.core.modes import current, recording
-from nbgrad.core.node import Node, Output, next_seq
+from nbgrad.core.node import INFO, Node, OpInfo, Output, Rule, next_seq
 from nbgrad.core.observer import tell
-from nbgrad.core.plan import JointPlan, Plan, Rule
+from nbgrad.core.plan import JointPlan, Plan
 from nbgrad.core.samples import Domain, Make, Sample
 from nbgrad.core.tensor import Tensor
-
-if TYPE_CHECKING:
-    from nbgrad.core.inplace import InPlace
 
 RawTensor = torch.Tensor  # looked up several times for every op
 _BIT = 1  # a number of Python's in compiled code too: shifted in C, it has no room for more than 31 inputs
@@ -41,39 +38,38 @@ _BIT = 1  # a number of Python's in compiled code too: shifted in C, it has no r
 _KEPT = 2**15
 """How many names of inputs the rows of one op for lists of other lengths may keep, and the plans of one of those."""
 
-FIELDS = (
-    *("_plans", "arity", "autocasts", "defaults", "forward", "holomorphic", "kernel", "live", "many", "optional"),
-    *("required", "several", "simple", "view"),
-)
-"""What row.pxd declares as C fields of a row: all that a call reads."""
+FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view")
+"""What row.pxd and node.pxd declare as C fields of a row: all that a call reads."""
 
 
-class Op:
+class Twin(Protocol):
+    """What a row knows of its in-place twin: see ``inplace.InPlace``."""
+
+    @property
+    def row(self) -> "Op":
+        """The row under the twin's name, such as ``add_``."""
+
+    def __call__(self, *args: Any, **settings: Any) -> Tensor: ...
+
+    def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
+        """Change the first input."""
+
+    def turn(self, target: Tensor, settings: dict[str, Any]) -> Tensor:
+        """Make of a tensor the view that the row makes of it."""
+
+    def forget(self) -> None:
+        """The row has got another rule."""
+
+
+class Op(OpInfo):
     """One row of the table. Call it to run it.
 
-    Attributes:
-        name: torch's name of the op.
+    Attributes, beside those of ``OpInfo``:
         forward: the function on raw torch tensors.
         kernel: what a call without settings runs: the same, or what it hands its inputs on to.
         autocasts: whether torch's autocast may cast the inputs.
-        formula: LaTeX of the forward.
-        inputs: names of the tensor inputs, in order.
-        optional: how many of the last inputs may be left out.
-        defaults, required: the settings with their default values, and the names of those that have none.
-        results: names of what the forward returns; empty for an op with ``many`` outputs.
-        shown: how many of ``results`` the caller gets; the others are only saved for rules.
-        live: positions of the outputs that have a gradient.
-        many: whether the forward returns a tuple of any length, whose tensors all have a gradient.
-        several: whether the rules take the gradients of several outputs, or of another than the first.
-        listed: the name of the input that is a list of tensors, None for most ops.
-        arity: the number of inputs; -1 where a list may have any length: then ``of(length)`` is the row that runs.
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
-        broadcasts: positions of the inputs that the op broadcasts, whose gradients the engine sums down.
-        sums: for an input that a fused rule gives a gradient summed over the output, what was summed.
-        differentiable: False for an op whose result is piecewise constant or no floating point number.
-        no_gradient: inputs that never get a gradient, such as a target of class numbers.
-        rules: the gradient rule of each input.
         domain, samples: where random test inputs are drawn from, and the inputs that the tests run the row on.
         reference: torch's own function, where it is not the one called like this row.
         plan: how it makes plans.
@@ -104,7 +100,7 @@ class Op:
         self.live: tuple[int, ...] = (0,)
         self.several = self.many
         named = row["broadcasts"] or ()
-        self.stretched = frozenset({*self.inputs, self.listed} - {None} if named is True else named)
+        self.stretched = frozenset((*self.inputs, self.listed or "") if named is True else named) - {""}
         self.broadcasts = frozenset(position for position, name in enumerate(self.inputs) if name in self.stretched)
         self.sums: dict[str, Sums] = row["sums"] or {}
         self.differentiable: bool = row["differentiable"]
@@ -112,7 +108,7 @@ class Op:
         self.holomorphic: bool = row["holomorphic"]
         self.view: bool = row["view"]
         self.simple = not self.many and len(self.results) == 1
-        self._in_place: InPlace | None = None
+        self._in_place: Twin | None = None
         self.domain: Domain = row["domain"]
         self.samples: Callable[[Make], Iterator[Sample]] = row["samples"]
         self.reference: Callable[..., Any] | None = row["reference"]
@@ -200,16 +196,6 @@ class Op:
             known = self._names = other_names([*self.inputs, *([self.listed] if self.listed else []), *self.defaults])
         return known
 
-    def is_list(self, name: str) -> bool:
-        """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""
-        return self.listed is not None and name in {self.listed, f"{self.listed}_shape", f"{self.listed}_device"}
-
-    def expanded(self, name: str) -> list[str]:
-        """What a rule names, as names of single values: for a list of tensors each of them."""
-        if self.listed is None or not self.is_list(name):
-            return [name]
-        return [f"{input}{name[len(self.listed) :]}" for input in self.inputs if input.startswith(f"{self.listed}[")]
-
     def of(self, count: int) -> "Op":
         """The row that runs this op on a list of ``count`` tensors: each of them is an input of its own."""
         row = self._rows.get(count)
@@ -236,20 +222,11 @@ class Op:
         """Run the op on what a call was given."""
         missing = self.arity - len(args)
         if missing or settings:
-            if not self._bound(missing, settings):
+            if not bound(self, missing, settings):
                 args, settings, row = bind(self, args, settings)
-                return row.run(args, settings)
+                return row.run(args, settings)  # type: ignore[attr-defined]  # a row's list has rows of its lengths
             args += (None,) * missing
         return self.run(args, settings)
-
-    def _bound(self, missing: int, settings: dict[str, Any]) -> bool:
-        """Whether all inputs that must be given are, by position, and the settings are as the row takes them."""
-        if missing < 0 or missing > self.optional:
-            return False
-        for name, value in settings.items():
-            if name not in self.defaults or unbound(value):
-                return False
-        return not self.required or self.required.issubset(settings)  # quicker than the comparison of sets
 
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
         """Run the op on as many inputs as it has, in order; its settings have their own names."""
@@ -263,7 +240,11 @@ class Op:
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
-        recorded = bool(needs) and not state.inference and (recording(state) or check_function(self, state))
+        recorded = (
+            bool(needs)
+            and not state.inference
+            and (recording(state) or check_cut(self.name, state.grad_enabled and self.differentiable))
+        )
         if recorded and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
             self._unwrap(args, values, edges)
@@ -316,7 +297,7 @@ class Op:
                 if tensor._needs_grad:
                     needs |= _BIT << position
                     if edges is not None:
-                        edges[position] = tensor._origin or tensor.origin  # type: ignore[attr-defined]  # a Tensor's
+                        edges[position] = tensor._origin or tensor.origin
             elif isinstance(arg, RawTensor):
                 foreign = True
             elif isinstance(arg, np.ndarray):
@@ -395,14 +376,11 @@ class Op:
         return plan
 
     @property
-    def in_place(self) -> "InPlace":
+    def in_place(self) -> Twin:
         """The twin that changes its first input and returns it."""
         if self._in_place is None:
             raise AttributeError(f"op {self.name!r} has no in-place twin: declare it with @op(..., inplace=True)")
         return self._in_place
-
-    def __repr__(self) -> str:
-        return f"<op {self.name}>"
 
 
 _TENSOR = Tensor

@@ -1,14 +1,8 @@
 cimport cython
 from nbgrad.core.caller cimport Place, user_place
-from nbgrad.core.modes cimport State
+from nbgrad.core.modes cimport Scope, State
 
 # As of a graph's other facts none is ever in a cycle: the garbage collector need not go through them.
-@cython.no_gc
-cdef class Scope:
-    cdef readonly object label
-    cdef readonly Scope parent
-    cdef readonly Place place
-
 @cython.no_gc
 @cython.final
 cdef class ModuleScope(Scope):

@@ -5,48 +5,15 @@ A module is here whatever is called with ``called``, has ``named_modules()``, ``
 ``__formula__`` and ``_runs_functions``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import cleandoc
 from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-from nbgrad.core.caller import Place, user_place
+from nbgrad.core.caller import user_place
 from nbgrad.core.dispatch import is_own
-from nbgrad.core.modes import State, Switch, current, set_state
-
-
-class Scope:
-    """One call of a module (or a ``with nbgrad.scope(...)`` block): a box in the picture, nested in its parent.
-
-    Attributes:
-        label: what the box is called.
-        parent: the scope around it.
-        place: the user's line that every op comes from which runs in this scope itself: the call of a module of
-            nbgrad's, which runs no line of the user's. None where such lines run.
-    """
-
-    __slots__ = ("label", "parent", "place")
-
-    def __init__(self, label: str, parent: "Scope | None") -> None:
-        self.label = label
-        self.parent = parent
-        self.place: Place | None = None
-
-    def path(self) -> tuple[str, ...]:
-        """The labels of the scopes around this one and its own, outermost first."""
-        return tuple([one.label for one in outwards(self)][::-1])
-
-    def attribute(self, value: Any) -> str | None:  # noqa: ARG002
-        """The attribute of what is called under which it holds ``value``, a tensor; None where it does not."""
-        return None
-
-
-def outwards(scope: Scope | None) -> Iterator[Scope]:
-    """A scope and those around it, innermost first; none where there is none."""
-    while scope is not None:
-        yield scope
-        scope = scope.parent
+from nbgrad.core.modes import Scope, State, Switch, current, set_state
 
 
 class ModuleScope(Scope):

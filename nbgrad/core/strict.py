@@ -1,7 +1,7 @@
 """Broadcasting that is probably a mistake: an error where the user asked for one, a warning in a loss."""
 
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,10 +10,8 @@ from nbgrad.core.caller import called_by_user, user_frame, variable_name
 from nbgrad.core.methods import TensorMethods
 from nbgrad.core.misuse import told_of
 from nbgrad.core.modes import State, Switch, current, is_grad_enabled
+from nbgrad.core.node import OpInfo
 from nbgrad.core.observer import Observer
-
-if TYPE_CHECKING:
-    from nbgrad.core.row import Op
 
 Shape = tuple[int, ...]
 
@@ -50,7 +48,7 @@ class _Strict(Observer):
 
     __slots__ = ()
 
-    def on_call(self, op: "Op", args: tuple[Any, ...]) -> None:
+    def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:
         """Raise if ``op`` would stretch one of ``args``."""
         if len(op.broadcasts) < 2 or current().walking:
             return
@@ -66,7 +64,7 @@ class _Strict(Observer):
 
 
 def _strict_text(
-    op: "Op", args: tuple[Any, ...], given: dict[int, Shape], stretched: dict[int, Shape], result: Shape
+    op: OpInfo, args: tuple[Any, ...], given: dict[int, Shape], stretched: dict[int, Shape], result: Shape
 ) -> str:
     kind = "operand" if op.arity == 2 else "argument"
     names = {position: _called(args[position], position, kind) for position in given}

@@ -63,14 +63,16 @@ class Tensor(TensorBase, Contents, TensorMethods):
         """The node that made this tensor, or its leaf; a leaf is made when it is first asked for."""
         if self._known_origin() is None:
             self._origin = Leaf(self)
-        return self._origin  # type: ignore[return-value]  # there is one now
+        origin: Origin = self._origin
+        return origin
 
     def _known_origin(self) -> Origin | None:
         """The origin; for a view whose base was changed in place, made anew. None for a leaf that was not asked."""
         alias = self._alias
         if self._origin is None and isinstance(alias, View) and alias.stale:
             self._origin = alias.origin(self)
-        return self._origin
+        origin: Origin | None = self._origin
+        return origin
 
     @property
     def kind(self) -> str:
@@ -105,7 +107,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
     def _renew_leaf(self) -> None:
         """For other data or another kind, where the leaf that there is does not stand for it, a new one: same hooks."""
         before = self._origin
-        if before is not None and not before.stands_for(self):  # type: ignore[union-attr]  # a leaf has no other
+        if before is not None and not before.stands_for(self):
             self._origin = None
             self.origin.hooks = before.hooks
 
@@ -127,7 +129,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
                 "call retain_grad() on it before the backward, or ask for that of a leaf",
                 stacklevel=2,
             )
-        return self._grad
+        return self._grad  # type: ignore[return-value]  # it is a Tensor
 
     @grad.setter
     def grad(self, value: "Tensor | torch.Tensor | None") -> None:
@@ -264,7 +266,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
     def detach(self) -> "Tensor":
         """The same memory as a tensor without history: no gradient flows through it."""
         if self._needs_grad:
-            check_cut("detach", current())
+            check_cut("detach", current().grad_enabled)
         detached = Tensor(self._data.detach())
         tell_detached(self, detached, "detach()")
         return detached

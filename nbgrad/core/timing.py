@@ -8,8 +8,7 @@ import torch
 from nbgrad.core.broadcast import Reduction
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.listener import Listener
-from nbgrad.core.node import Node, Origin
-from nbgrad.core.row import Op
+from nbgrad.core.node import Node, OpInfo, Origin
 
 
 class Times(NamedTuple):
@@ -54,7 +53,7 @@ class _TimedListener(Listener):
 
     # The clock runs while the engine does, not while this graph takes its notes.
 
-    def on_call(self, op: Op, args: tuple[Any, ...]) -> None:
+    def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:
         """The op begins."""
         super().on_call(op, args)
         self._called = perf_counter_ns()
@@ -65,7 +64,7 @@ class _TimedListener(Listener):
         super().on_record(node, args, out)
 
     def on_result(
-        self, op: Op, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
+        self, op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
     ) -> None:
         """The op has ended; one in place is recorded later."""
         self._stop(node)
@@ -77,7 +76,7 @@ class _TimedListener(Listener):
             self._forward[node.seq] = perf_counter_ns() - self._called
         self._called = 0
 
-    def on_error(self, op: Op, args: tuple[Any, ...], error: Exception) -> None:
+    def on_error(self, op: OpInfo, args: tuple[Any, ...], error: Exception) -> None:
         """It has not ended."""
         self._called = 0
         super().on_error(op, args, error)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from weakref import ref
 
 import torch
@@ -16,15 +16,15 @@ from nbgrad.core.caller import Place
 from nbgrad.core.contents import memory_of
 from nbgrad.core.history import HistoryRecorder
 from nbgrad.core.holders import LOOP, Holders
+from nbgrad.core.modes import Scope, outwards
 from nbgrad.core.node import record_id
+from nbgrad.core.observer import Cut
 from nbgrad.core.ops import calling
-from nbgrad.core.scopes import ModuleScope, Scope, outwards
+from nbgrad.core.record import Ran, Record
+from nbgrad.core.scopes import ModuleScope
 from nbgrad.core.stats import norms, read
 from nbgrad.core.tensor import Tensor
-from nbgrad.core.uses import Cut, Uses
-
-if TYPE_CHECKING:
-    from nbgrad.core.record import Ran, Record
+from nbgrad.core.uses import Uses
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,86 +1,20 @@
 """Uses of tensors that leave no history, and so nothing in the record of a graph: where the path of a gradient ends."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 import torch
 
 from nbgrad.core.caller import Place, called_by_user, user_place
 from nbgrad.core.contents import differentiable, dtype_name
-from nbgrad.core.modes import current
-from nbgrad.core.node import Leaf, Origin, Output, record_id
-from nbgrad.core.row import Op
-from nbgrad.core.scopes import Scope
+from nbgrad.core.modes import Scope, current
+from nbgrad.core.node import Leaf, OpInfo, Origin, Output, record_id
+from nbgrad.core.observer import Cut
 from nbgrad.core.tensor import Tensor
 
 _MOST = 4096
 """How many uses without history are remembered before those of tensors that are gone are dropped."""
-
-
-class Cut(NamedTuple):
-    """Where a path ends.
-
-    Attributes:
-        kind: "no_grad", "detached", "no gradient", or "frozen".
-        what: the op, or "detach()".
-        place: the user's line that ran it.
-        inside: whether nbgrad ran it, in a function or block that the user called.
-        lack: what has no gradient, where that is not the op as such.
-        name: of the parameters that are frozen.
-    """
-
-    kind: str
-    what: str
-    place: Place
-    inside: bool
-    lack: str | None = None
-    name: str = ""
-
-    def __str__(self) -> str:
-        """What has become of the tensor that was used."""
-        if self.kind == "detached":
-            return f"cut off by {self.what} at {self.place}"
-        if self.kind == "no_grad":
-            return f"used by {self.user} inside no_grad(), at {self.place}"
-        return f"used by {self.user} at {self.place}, and {self._why()}"
-
-    @property
-    def end(self) -> str:
-        """The same of what was computed in this way, which has no gradient."""
-        if self.kind == "no_grad":
-            return f"{self.user} inside no_grad(), at {self.place}"
-        if self.kind == "no gradient":
-            return f"{self.user} at {self.place}: {self._why()}"
-        if self.kind == "frozen":
-            are = "are" if " and " in self.name else "is"
-            return f"{self.what} at {self.place}, where {self.name} {are} frozen (requires_grad=False)"
-        return f"{self.what} at {self.place}"
-
-    @property
-    def user(self) -> str:
-        """What the user called: the op, or a function or block that runs it."""
-        called = self.place.called if self.inside else None
-        return f"{called}()" if called and called != self.what else self.what
-
-    def _why(self) -> str:
-        if self.lack is not None:
-            return f"{self.lack} has no gradient"
-        return f"the {self.what} in it has no gradient" if self.user != self.what else f"{self.what} has no gradient"
-
-    @property
-    def remedy(self) -> str:
-        """What to do about it."""
-        if self.kind == "detached":
-            return f"Leave out {self.what} where a gradient is to flow."
-        if self.kind == "no_grad":
-            return "Run that outside of no_grad()."
-        if self.kind == "frozen":
-            return "Let it learn with requires_grad_()."
-        return (
-            "Learn from something smooth in its place, such as softmax for argmax, sigmoid for a comparison or "
-            "cross_entropy for the share of right answers."
-        )
 
 
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -130,7 +64,7 @@ class Uses:
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of what a path ended in
 
-    def unrecorded(self, op: Op, args: tuple[Any, ...], results: tuple[Any, ...], *, enabled: bool) -> None:
+    def unrecorded(self, op: OpInfo, args: tuple[Any, ...], results: tuple[Any, ...], *, enabled: bool) -> None:
         """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
         cut: Cut | None = None
         before: dict[Cut, None] = {}
@@ -151,7 +85,7 @@ class Uses:
         if cut is not None or before:
             self._end(results, (*before,) if cut is None else (cut,))
 
-    def _frozen_use(self, op: Op, frozen: list[Tensor], args: tuple[Any, ...]) -> Cut:
+    def _frozen_use(self, op: OpInfo, frozen: list[Tensor], args: tuple[Any, ...]) -> Cut:
         """Where the ``frozen`` parameters were used first, with buffers: a loop uses the same ones in every step."""
         known = self.frozen.get(id(frozen[0]))
         if known is not None and known[0]() is frozen[0]:
@@ -164,7 +98,7 @@ class Uses:
         self.frozen.update({id(one): (ref(one), use, scope) for one in (*frozen, *buffers)})
         return use
 
-    def beside(self, op: Op, results: tuple[Any, ...]) -> None:
+    def beside(self, op: OpInfo, results: tuple[Any, ...]) -> None:
         """``op`` was recorded: those of its results that have no gradient, as the positions of maxima."""
         if flat := [one for at, one in enumerate(results[: op.shown]) if at not in op.live]:
             self._end(flat, (_cut(op, flat, enabled=True),))
@@ -261,7 +195,7 @@ def _where() -> tuple[Place, bool]:
     return user_place(), not called_by_user()
 
 
-def _cut(op: Op, results: Sequence[Any], *, enabled: bool) -> Cut:
+def _cut(op: OpInfo, results: Sequence[Any], *, enabled: bool) -> Cut:
     """``op`` has run on what needs a gradient, and its ``results`` need none."""
     if not enabled:
         return Cut("no_grad", op.name, *_where())

@@ -8,8 +8,9 @@ import torch
 from nbgrad.core.collecting import uncollected
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.modes import Scope as CoreScope, outwards
 from nbgrad.core.row import Op
-from nbgrad.core.scopes import ModuleScope, Scope as CoreScope, outwards
+from nbgrad.core.scopes import ModuleScope
 from nbgrad.core.stats import Stats
 from nbgrad.widgets.description import Badge, Description, Edge, Formula, Hidden, Node, OpText, Problem, Scope, kind_of
 from nbgrad.widgets.details import NodeOutline, NodeRest

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.contents import dtype_name, text_of
-from nbgrad.core.scopes import ModuleScope, Scope
+from nbgrad.core.modes import Scope
+from nbgrad.core.scopes import ModuleScope
 from nbgrad.core.since import Since
 from nbgrad.widgets.description import Detail, Node, kind_of
 from nbgrad.widgets.facts import Fact

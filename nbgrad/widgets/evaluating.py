@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nbgrad.core.scopes import ModuleScope, outwards
+from nbgrad.core.modes import outwards
+from nbgrad.core.scopes import ModuleScope
 from nbgrad.widgets.facts import Fact
 
 

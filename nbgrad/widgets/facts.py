@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from nbgrad.core.caller import Place
+from nbgrad.core.modes import Scope, outwards
+from nbgrad.core.node import OpInfo
 from nbgrad.core.record import Input, Record
-from nbgrad.core.row import Op
-from nbgrad.core.scopes import Scope, outwards
 from nbgrad.core.since import Since
 from nbgrad.core.stats import Stats
 
@@ -21,7 +21,7 @@ class Fact(NamedTuple):
     id: int
     kind: str
     name: str | None
-    op: Op | None
+    op: OpInfo | None
     shape: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from nbgrad.core.ending import Ending
+from nbgrad.core.modes import Scope as CoreScope
 from nbgrad.core.record import Failure, Operand
-from nbgrad.core.scopes import Scope as CoreScope
 from nbgrad.widgets.description import Badge, Description, Detail, Edge, Kind, Node, Problem, kind_of
 from nbgrad.widgets.lettering import clip
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from nbgrad.core.contents import dtype_name
 from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.scopes import Scope
+from nbgrad.core.modes import Scope
 from nbgrad.core.timing import TimedGraph
 from nbgrad.widgets.description import Detail, Overlay, Verdict
 from nbgrad.widgets.facts import Fact

@@ -5,8 +5,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from nbgrad.core.holders import optimized
+from nbgrad.core.modes import Scope, outwards
 from nbgrad.core.node import record_id
-from nbgrad.core.scopes import ModuleScope, Scope, outwards, path_below
+from nbgrad.core.scopes import ModuleScope, path_below
 from nbgrad.nn.module import Module
 from nbgrad.nn.parameter import Parameter
 from nbgrad.widgets.facts import Fact

@@ -4,7 +4,7 @@ from math import prod
 from typing import NamedTuple
 
 from nbgrad.core.function import of_function
-from nbgrad.core.row import Op
+from nbgrad.core.node import OpInfo
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.wording import byte_text
 
@@ -69,7 +69,7 @@ class _Plan(NamedTuple):
     result: bool = False
 
 
-def _plan(op: Op, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
+def _plan(op: OpInfo, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
     """The plan of ``op``; ``uses`` says of each input whether it needs a gradient, and is one of several results."""
     taken = list(zip(op.inputs, uses, strict=False))
     wanted = [name for name, use in taken if name in op.rules and use is not None and use[0]]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from nbgrad.core.graph import AutogradGraph
 from nbgrad.core.history import HistoryFrame
+from nbgrad.core.modes import Scope
 from nbgrad.core.record import Input
-from nbgrad.core.scopes import Scope
 from nbgrad.widgets.earlier import alike
 from nbgrad.widgets.facts import Fact
 from nbgrad.widgets.falls import PRODUCTS, SLIGHT, underflowed
