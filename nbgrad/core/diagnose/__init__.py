@@ -1,0 +1,1 @@
+"""gradcheck and anomaly detection. It imports ``graph``, ``functional`` and below."""

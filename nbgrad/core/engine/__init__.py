@@ -1,0 +1,1 @@
+"""Nodes, the state of a thread and the backward walk. It imports ``backend`` alone."""

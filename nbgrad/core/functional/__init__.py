@@ -1,0 +1,1 @@
+"""Gradients as functions: grad, jacobian, their products and checkpoint. It imports ``ops`` and below."""

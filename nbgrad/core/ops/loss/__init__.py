@@ -1,0 +1,1 @@
+"""Losses, with the reductions of torch. It imports ``dispatch`` and below, and other ops."""

@@ -1,0 +1,1 @@
+"""Ops of neural networks: activations, convolution, pooling, normalization, attention, recurrence. It imports ``dispatch`` and below, and other ops."""

@@ -1,0 +1,1 @@
+"""Ops that make fewer elements of many: sums, extremes, norms, statistics, order. It imports ``dispatch`` and below, and other ops."""

@@ -1,0 +1,1 @@
+"""Fourier transforms and spectra. It imports ``dispatch`` and below, and other ops."""

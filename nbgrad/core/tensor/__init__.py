@@ -1,0 +1,1 @@
+"""``Tensor``, its methods and its views. It imports ``engine`` and below."""

@@ -1,0 +1,1 @@
+"""``Module``, in files by topic. It imports ``nn.parameter`` and the core."""

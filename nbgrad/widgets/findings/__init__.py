@@ -1,0 +1,1 @@
+"""What is wrong with a graph. It imports ``description`` and the core."""

@@ -1,0 +1,1 @@
+"""Which modules and repetitions are drawn as one box. It imports ``description``."""
