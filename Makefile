@@ -18,7 +18,7 @@ BUILD := build
 CORE := nbgrad/core
 # Written last where the core is compiled in place.
 COMPILED := $(CORE)/compiled.json
-DECLARED := $(wildcard $(CORE)/*.pxd)
+DECLARED := $(wildcard $(CORE)/*/*.pxd)
 # In how many processes the core is compiled and the unit tests run.
 JOBS ?= 2
 # For which Pythons `make wheels` builds: those that are there.
@@ -169,5 +169,5 @@ browser: setup ## the notebooks in JupyterLab and headless Chromium; screenshots
 	$(call step,browser,$(PY) -m pytest -q -p no:nbval -m browser)
 
 clean: ## remove what was built, but not .venv
-	@rm -rf $(COMPILED) $(CORE)/*.so $(CORE)/*.pyd
+	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*.pyd
 	@rm -rf $(BUILD) dist *.egg-info $(VIEW)/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,6 +1,6 @@
 """Compiles the hot part of the core where that is possible; everything else about the package is in pyproject.toml.
 
-A module of ``nbgrad/core`` that has a ``.pxd`` file beside it is compiled from its Python source by Cython. Without
+A module below ``nbgrad/core`` that has a ``.pxd`` file beside it is compiled from its Python source by Cython. Without
 Cython or without a C compiler the package is installed as plain Python: nothing fails, and ``nbgrad doctor`` says so.
 """
 
@@ -34,7 +34,8 @@ def extensions():
         sys.stderr.write("nbgrad: without a working C compiler the core is not compiled\n")
         return []
     modules = [
-        Extension(f"nbgrad.core.{name}", [str(CORE / f"{name}.py")]) for name in compilation.modules(ROOT / CORE)
+        Extension(f"nbgrad.core.{name}", [str(CORE.joinpath(*name.split(".")).with_suffix(".py"))])
+        for name in compilation.modules(ROOT / CORE)
     ]
     # Annotations stay what they are in Python: said to people and to mypy, not to the compiler. How something is copied
     # and pickled the classes say themselves.
@@ -71,7 +72,7 @@ class BuildAndSign(build_ext):
         if self.inplace or self.editable_mode:
             folders.append(ROOT / CORE)
         for folder in folders:
-            made = [folder / Path(self.get_ext_filename(one.name)).name for one in self.extensions]
+            made = [folder / Path(self.get_ext_filename(one.name)).relative_to(CORE) for one in self.extensions]
             if all(file.exists() for file in made):
                 compilation.sign(ROOT / CORE, folder)
             else:  # they know each other's memory layout

@@ -14,12 +14,12 @@ import torch
 from playwright.sync_api import Page, sync_playwright
 
 import nbgrad
-from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.folding import Folding
-from nbgrad.widgets.layout import lay_out
-from nbgrad.widgets.page import page
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.render.html_page import page
 from tools.check_tools import chromium
 
 BEGIN = """() => {

@@ -12,16 +12,16 @@ import torch
 import nbgrad
 from benchmarks.timing import Spread
 from nbgrad import nn
-from nbgrad.core.collecting import uncollected
-from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.nn import functional
-from nbgrad.widgets import outputs, view
+from nbgrad.widgets import notebook_output, view
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.folding import first_folding
-from nbgrad.widgets.layout import NODES
-from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.packing import unpacked
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.folding.choose import first_folding
+from nbgrad.widgets.layout.positions import NODES
+from nbgrad.widgets.render.wire_format import unpacked
+from nbgrad.widgets.tensor_lookup import Holdings
 
 TITLE = "from the end of a cell to its picture"
 
@@ -199,7 +199,7 @@ def _ended(graph: AutogradGraph, variables: Any) -> Description:
     """Close and show a graph, as the end of a cell does; return its outline."""
     graph.close({"variables": variables})
     described = outline(graph)
-    outputs.show(described, holdings=Holdings(graph))
+    notebook_output.show(described, holdings=Holdings(graph))
     return described
 
 
@@ -211,8 +211,8 @@ def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
     for _ in range(rounds):
         page.outputs.clear()
         with (
-            patch.object(outputs, "display", page.display),
-            patch.object(outputs, "get_ipython", lambda: SimpleNamespace(display_pub=page)),
+            patch.object(notebook_output, "display", page.display),
+            patch.object(notebook_output, "get_ipython", lambda: SimpleNamespace(display_pub=page)),
             patch.object(view, "GraphView", Kept),
         ):
             graph = AutogradGraph("cell")

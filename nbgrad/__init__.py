@@ -25,23 +25,18 @@ from nbgrad import (
     special as special,
     utils as utils,
 )
-from nbgrad.core.anomaly import AnomalyError as AnomalyError, detect_anomaly as detect_anomaly
-from nbgrad.core.arrays import from_numpy as from_numpy
-from nbgrad.core.autocast import autocast as autocast
-from nbgrad.core.check import (
+from nbgrad.core.backend.autocast import autocast as autocast
+from nbgrad.core.compilation import compiled as compiled
+from nbgrad.core.diagnose.anomaly import AnomalyError as AnomalyError, detect_anomaly as detect_anomaly
+from nbgrad.core.diagnose.gradcheck import (
     GradcheckError as GradcheckError,
     gradcheck as gradcheck,
     gradgradcheck as gradgradcheck,
 )
-from nbgrad.core.checkpoint import checkpoint as checkpoint
-from nbgrad.core.compilation import compiled as compiled
-from nbgrad.core.function import Function as Function, once_differentiable as once_differentiable
-from nbgrad.core.functional import hvp as hvp, jvp as jvp, vhp as vhp, vjp as vjp
-from nbgrad.core.grad import backward as backward, grad as grad
-from nbgrad.core.graph import AutogradGraph as AutogradGraph
-from nbgrad.core.interop import from_dlpack as from_dlpack
-from nbgrad.core.jacobian import hessian as hessian, jacobian as jacobian
-from nbgrad.core.modes import (
+from nbgrad.core.dispatch.function import Function as Function, once_differentiable as once_differentiable
+from nbgrad.core.dispatch.op import op as op
+from nbgrad.core.engine.scope import scope as scope
+from nbgrad.core.engine.state import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
     is_grad_enabled as is_grad_enabled,
@@ -49,11 +44,16 @@ from nbgrad.core.modes import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from nbgrad.core.op import op as op
-from nbgrad.core.scopes import scope as scope
-from nbgrad.core.spelling import suggesting
-from nbgrad.core.strict import BroadcastError as BroadcastError, strict_broadcast as strict_broadcast
-from nbgrad.core.tensor import Tensor as Tensor, tensor as tensor
+from nbgrad.core.functional.checkpoint import checkpoint as checkpoint
+from nbgrad.core.functional.grad import backward as backward, grad as grad
+from nbgrad.core.functional.jacobian import hessian as hessian, jacobian as jacobian
+from nbgrad.core.functional.products import hvp as hvp, jvp as jvp, vhp as vhp, vjp as vjp
+from nbgrad.core.graph.graph import AutogradGraph as AutogradGraph
+from nbgrad.core.interop.numpy_arrays import from_numpy as from_numpy
+from nbgrad.core.interop.torch_functions import from_dlpack as from_dlpack
+from nbgrad.core.suggestions import suggesting
+from nbgrad.core.tensor.broadcast_check import BroadcastError as BroadcastError, strict_broadcast as strict_broadcast
+from nbgrad.core.tensor.tensor import Tensor as Tensor, tensor as tensor
 from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: found in the op table, listed in functions.pyi
 from nbgrad.nn.from_torch import from_torch as from_torch
 from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_safetensors as save_safetensors
@@ -90,15 +90,15 @@ def _show(graph: AutogradGraph) -> None:
     """Draw ``graph`` where it is the last expression of a notebook cell, extension or not."""
     from nbgrad.options import Options
     from nbgrad.widgets.describe import outline
-    from nbgrad.widgets.numbers import Holdings
-    from nbgrad.widgets.outputs import show
+    from nbgrad.widgets.notebook_output import show
+    from nbgrad.widgets.tensor_lookup import Holdings
 
     configured = Options()
     show(outline(graph), depth=configured.depth, direction=configured.direction, holdings=Holdings(graph))
 
 
 def _save(graph: AutogradGraph, path: Any, **options: Any) -> None:
-    from nbgrad.saving import save
+    from nbgrad.export import save
 
     save(graph, path, **options)
 

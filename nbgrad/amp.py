@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.amp import custom_bwd
 
-from nbgrad.core.autocast import autocast
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.autocast import autocast
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.grad_scaler import GradScaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]

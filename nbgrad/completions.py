@@ -4,7 +4,7 @@ import re
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from nbgrad.arguments import COMMANDS, MAGIC, explainable, flags
+from nbgrad.magic_arguments import COMMANDS, MAGIC, explainable, flags
 from nbgrad.options import TABLE, flag
 
 

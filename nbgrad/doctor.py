@@ -64,7 +64,7 @@ def _device() -> Iterator[Finding]:
     cuda = torch.cuda.is_available()
     yield True, "devices", f"cpu, {torch.cuda.get_device_name()}" if cuda else "cpu (torch finds no CUDA device)"
 
-    from nbgrad.core.products import ONEDNN
+    from nbgrad.core.backend.gemm import ONEDNN
 
     yield (
         True,
@@ -85,8 +85,8 @@ def _gradient() -> Iterator[Finding]:
 def _drawing() -> Iterator[Finding]:
     import nbgrad
     from nbgrad.widgets.describe import describe
-    from nbgrad.widgets.layout import lay_out
-    from nbgrad.widgets.svg import svg
+    from nbgrad.widgets.layout.positions import lay_out
+    from nbgrad.widgets.render.svg import svg
 
     with nbgrad.AutogradGraph() as graph:
         nbgrad.tensor([1.0], requires_grad=True).exp().sum().backward()
@@ -97,7 +97,7 @@ def _drawing() -> Iterator[Finding]:
 
 
 def _bitmap() -> Iterator[Finding]:
-    from nbgrad.widgets.svg import png
+    from nbgrad.widgets.render.svg import png
 
     box = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><rect width="9" height="9"/></svg>'
     yield bool(png(box)), "bitmap", "by resvg, for notebooks that are not trusted and for .png"

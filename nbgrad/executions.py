@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
-from nbgrad.core import modes
+from nbgrad.core.engine import state
 
 if TYPE_CHECKING:
     from nbgrad.magics import Session
@@ -77,7 +77,7 @@ def follow(shell: InteractiveShell, undo: ExitStack) -> None:
 async def _followed(
     run: Callable[..., Coroutine[Any, Any, ExecutionResult]], args: Any, kwargs: Any, told: bool
 ) -> ExecutionResult:
-    execution, before = Execution(current()), modes.current()
+    execution, before = Execution(current()), state.current()
     _innermost.set(execution)
     result: ExecutionResult | None = None
     error: BaseException | None = None
@@ -90,7 +90,7 @@ async def _followed(
     finally:
         execution.over = True
         if isinstance(error, KeyboardInterrupt):  # it may have hit the very function that leaves a block
-            modes.set_state(modes.unwound(before))
+            state.set_state(state.unwound(before))
         told = told and result is not None and not getattr(result.info, "silent", False)
         while execution.recorded:
             execution.recorded.pop().ended(result, error, told=told)

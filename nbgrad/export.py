@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from nbgrad.core.files import replace_file
-from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.options import Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.engine import language
-from nbgrad.widgets.folding import folded_below
-from nbgrad.widgets.layout import lay_out, mark_text, nested, whole
-from nbgrad.widgets.lettering import clean, cleaned
-from nbgrad.widgets.nesting import Nesting
-from nbgrad.widgets.page import page
-from nbgrad.widgets.parts import PartError, loading, needs, reason
-from nbgrad.widgets.rest import written
-from nbgrad.widgets.svg import png, svg
-from nbgrad.widgets.text import text
+from nbgrad.widgets.description.deferred import written
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.description.text_metrics import clean, cleaned
+from nbgrad.widgets.folding.choose import folded_below
+from nbgrad.widgets.layout.graphviz_wasm import language
+from nbgrad.widgets.layout.positions import lay_out, mark_text, nested, whole
+from nbgrad.widgets.optional_packages import PartError, loading, needs, reason
+from nbgrad.widgets.render.html_page import page
+from nbgrad.widgets.render.svg import png, svg
+from nbgrad.widgets.render.text import text
 
 _PDF = '#set page(width: auto, height: auto, margin: 0pt)\n#set document(date: none)\n#image("graph.svg")\n'
 _STYLES = defaultdict(

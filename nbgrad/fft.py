@@ -3,7 +3,7 @@
 import torch
 
 from nbgrad.core import ops
-from nbgrad.core.naming import namespace
+from nbgrad.core.dispatch.exports import namespace
 
 globals().update(_functions := namespace(torch.fft, ops, "fft_"))
 __all__ = list(_functions)

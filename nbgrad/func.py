@@ -7,9 +7,9 @@ Of ``torch.func`` this is what works on modules; derivatives are ``nbgrad.grad``
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.nn.module import Module
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.nn.module.module import Module
 
 
 def functional_call(

@@ -13,7 +13,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode, validate
 from traitlets.config import Config, Configurable
 
-from nbgrad.core.spelling import nearest
+from nbgrad.core.suggestions import nearest
 from nbgrad.options import TABLE, check, configured, flag, optional
 
 MAGIC = "%%autograd"

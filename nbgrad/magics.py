@@ -20,17 +20,17 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
-from nbgrad import arguments, executions
-from nbgrad.arguments import COMMANDS, MAGIC, Autograd, asks_for_help, parsed, takes_options, uncommented
-from nbgrad.core.collecting import uncollected
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.spelling import nearest
+from nbgrad import executions, magic_arguments
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.suggestions import nearest
+from nbgrad.export import UNSAVED, save, unsaved
+from nbgrad.magic_arguments import COMMANDS, MAGIC, Autograd, asks_for_help, parsed, takes_options, uncommented
 from nbgrad.options import configured
 from nbgrad.recording import record
 from nbgrad.reprs import RICH
-from nbgrad.saving import UNSAVED, save, unsaved
 from nbgrad.tracebacks import retell, shorten
-from nbgrad.widgets.lettering import clean
+from nbgrad.widgets.description.text_metrics import clean
 
 
 class Session:
@@ -236,10 +236,10 @@ class AutogradMagics(Magics):
             if name not in configured:
                 raise UsageError(f"%autograd config: {name} belongs to one graph, so it has no default to set")
             setattr(self.settings, name, value)
-        return None if given else arguments.settings()
+        return None if given else magic_arguments.settings()
 
     def _help(self, name: str) -> str:
-        return arguments.explained(name) if name else arguments.overview()
+        return magic_arguments.explained(name) if name else magic_arguments.overview()
 
 
 def _open_sessions() -> Iterator[Session]:

@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from nbgrad.core.contents import check_device
-from nbgrad.core.history import FRAMES, HistoryRecorder
-from nbgrad.core.spelling import nearest
+from nbgrad.core.engine.tensor_data import check_device
+from nbgrad.core.graph.history import FRAMES, HistoryRecorder
+from nbgrad.core.suggestions import nearest
 
 View = Literal["graph", "steps", "flow", "text", "none"]
 Direction = Literal["TB", "LR"]

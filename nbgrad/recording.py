@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nbgrad.core.anomaly import detect_anomaly
-from nbgrad.core.caller import tensors_in_sight, user_frame
-from nbgrad.core.collecting import uncollected
-from nbgrad.core.graph import AutogradGraph, Block
-from nbgrad.core.strict import strict_broadcast, warn_here
-from nbgrad.core.timing import TimedGraph
+from nbgrad.core.diagnose.anomaly import detect_anomaly
+from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
+from nbgrad.core.graph.graph import AutogradGraph, Block
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.core.tensor.broadcast_check import strict_broadcast, warn_here
 from nbgrad.options import TABLE, Options, check_known
 
 if TYPE_CHECKING:
-    from nbgrad.widgets.description import Description
+    from nbgrad.widgets.description.schema import Description
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class record(Options, Block):  # noqa: N801  # reads as a statement: with nbgrad
         """
         if self.view == "none" and self.save is None:
             return []
-        from nbgrad.saving import unsaved
+        from nbgrad.export import unsaved
 
         problems = []
         try:
@@ -107,24 +107,24 @@ class record(Options, Block):  # noqa: N801  # reads as a statement: with nbgrad
         if self.view == "none":
             return
         if not _in_notebook():
-            from nbgrad.widgets.text import text
+            from nbgrad.widgets.render.text import text
 
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # some terminals have no Σ
             print(text(description).encode(encoding, "replace").decode(encoding))  # noqa: T201
             return
-        from nbgrad.widgets.outputs import show, show_text
+        from nbgrad.widgets.notebook_output import show, show_text
 
         if self.view == "text":
             show_text(description)
             return
-        from nbgrad.widgets.numbers import Holdings
+        from nbgrad.widgets.tensor_lookup import Holdings
 
         holdings = Holdings(self.graph)
         show(description, depth=self.depth, direction=self.direction, opens=self.view, holdings=holdings)
 
     def _write(self, description: "Description") -> None:
         if self.save is not None:
-            from nbgrad.saving import write
+            from nbgrad.export import write
 
             write(description, self.save, depth=self.depth, direction=self.direction)
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from nbgrad.core.broadcast import Reduction
-from nbgrad.core.contents import dtype_name
-from nbgrad.core.stats import summarise
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.module import Module
+from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.stats import summarise
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, Uninitialized
-from nbgrad.widgets.description import Look
-from nbgrad.widgets.lettering import clip, text_width
-from nbgrad.widgets.looks import look
-from nbgrad.widgets.wording import counted, shape_text
+from nbgrad.widgets.description.format import counted, shape_text
+from nbgrad.widgets.description.schema import Look
+from nbgrad.widgets.description.tensor_summary import look
+from nbgrad.widgets.description.text_metrics import clip, text_width
 
 _LARGE = 1 << 22
 """Tensors with more elements than this are not read to be displayed."""

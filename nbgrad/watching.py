@@ -8,20 +8,20 @@ import torch
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from nbgrad.core.caller import tensors_in_sight, user_frame
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import current, set_state
-from nbgrad.core.node import record_id
-from nbgrad.core.observer import Observer
-from nbgrad.core.strict import warn_here
-from nbgrad.nn.module import Module
+from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
+from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import current, set_state
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.tensor.broadcast_check import warn_here
+from nbgrad.nn.module.module import Module
 from nbgrad.options import Options, check_known
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.description import Description, Picture
-from nbgrad.widgets.folding import folded_below
-from nbgrad.widgets.layout import lay_out
-from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.outputs import Still
+from nbgrad.widgets.description.schema import Description, Picture
+from nbgrad.widgets.folding.choose import folded_below
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.notebook_output import Still
+from nbgrad.widgets.tensor_lookup import Holdings
 from nbgrad.widgets.view import GraphView
 
 _watches: "WeakKeyDictionary[Module, Watch]" = WeakKeyDictionary()

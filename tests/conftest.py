@@ -97,7 +97,10 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     """Let go of what wasmtime compiled while its modules are there: what was frozen outlives them at the exit."""
-    for module, cached in (("nbgrad.widgets.engine", "_host"), ("nbgrad.widgets.bitmap", "_compiled")):
+    for module, cached in (
+        ("nbgrad.widgets.layout.graphviz_wasm", "_host"),
+        ("nbgrad.widgets.render.png", "_compiled"),
+    ):
         if module in sys.modules:
             getattr(sys.modules[module], cached).cache_clear()
 
@@ -123,7 +126,7 @@ def _same_numbers_every_run() -> None:
 @pytest.fixture(autouse=True)
 def _same_table_every_run() -> Iterator[None]:
     """The op table after a test is what it was before, in the same order: pages and stubs are written in that order."""
-    module = sys.modules.get("nbgrad.core.op")
+    module = sys.modules.get("nbgrad.core.dispatch.op")
     before = dict(module.OPS) if module is not None else {}
     yield
     if module is not None and list(module.OPS) != list(before):
@@ -147,7 +150,7 @@ def one_shell() -> "Iterator[InteractiveShell]":
 def shell(one_shell: "InteractiveShell") -> "Iterator[InteractiveShell]":
     """The same with nothing in it but our extension, which leaves nothing behind."""
     import nbgrad
-    from nbgrad.core.modes import State, current
+    from nbgrad.core.engine.state import State, current
 
     one_shell.reset(new_session=True)
     nbgrad.load_ipython_extension(one_shell)

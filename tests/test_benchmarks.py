@@ -28,7 +28,7 @@ from benchmarks import (
 from benchmarks.case import Case, numbers
 from benchmarks.report import Report, overview
 from benchmarks.timing import Contender, Parted, Spread, in_turns, limit, ratios
-from nbgrad.core.modes import current
+from nbgrad.core.engine.state import current
 
 pytestmark = pytest.mark.once
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nbgrad.core.op import OPS
+from nbgrad.core.dispatch.op import OPS
 
 pytestmark = pytest.mark.once
 
@@ -141,7 +141,7 @@ def test_an_error_names_the_line_of_the_page(tmp_path: Path) -> None:
 def test_a_row_that_a_page_makes_is_gone_afterwards(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "```python\nimport nbgrad\nfrom nbgrad.core.samples import unary\n\n"
+        "```python\nimport nbgrad\nfrom nbgrad.core.dispatch.samples import unary\n\n"
         '@nbgrad.op(formula="x", samples=unary)\ndef row_of_a_page(x):\n    return x * 1\n```\n'
     )
     run(page)

@@ -67,7 +67,7 @@ def test_what_breaks_is_a_finding_and_the_rest_is_looked_at(
 def test_a_gradient_that_is_wrong_is_not_well(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nbgrad.core.tensor import Tensor
+    from nbgrad.core.tensor.tensor import Tensor
 
     monkeypatch.setattr(Tensor, "tolist", lambda self: [0.0])
     assert main(["doctor"]) == 1

@@ -15,10 +15,11 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core import naming, ops
-from nbgrad.core.inplace import InPlace
-from nbgrad.core.op import OPS
-from nbgrad.core.row import Op
+from nbgrad.core import ops
+from nbgrad.core.backend.below_autograd import exports
+from nbgrad.core.dispatch.inplace import InPlace
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import Op
 from tests.lacking import need
 from tools import write, write_functions, write_methods
 
@@ -93,7 +94,7 @@ def test_every_row_that_torch_has_is_exported() -> None:
 
 
 def test_rows_of_torchs_modules_are_in_nbgrads() -> None:
-    for place in naming.PLACES:
+    for place in exports.PLACES:
         there = {name.removeprefix(f"{place}_") for name in OPS if name.startswith(f"{place}_")}
         there = {name for name in there if hasattr(getattr(torch, place), name)}
         assert there - held(getattr(nbgrad, place)) == set()
@@ -121,10 +122,10 @@ def test_two_functions_of_one_name_are_an_error(tmp_path: Path, monkeypatch: pyt
     monkeypatch.syspath_prepend(tmp_path)
     package = import_module("two_of_one")
     with pytest.raises(ImportError, match=r"relu is a function in two_of_one\.second and another in two_of_one\.first"):
-        naming.found("two_of_one", package.__path__, "", {})
-    assert naming.found("two_of_one", package.__path__, "second", {}).keys() == {"relu"}
+        exports.found("two_of_one", package.__path__, "", {})
+    assert exports.found("two_of_one", package.__path__, "second", {}).keys() == {"relu"}
     decided = {"relu": len}
-    assert naming.found("two_of_one", package.__path__, "", decided) == decided
+    assert exports.found("two_of_one", package.__path__, "", decided) == decided
 
 
 @pytest.mark.parametrize("name", sorted(held(nbgrad.nn.functional)))

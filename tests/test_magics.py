@@ -18,9 +18,9 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 import nbgrad
-from nbgrad.core.modes import State, current
+from nbgrad.core.engine.state import State, current
 from nbgrad.options import Options
-from nbgrad.widgets import describe, outputs
+from nbgrad.widgets import describe, notebook_output
 
 SVG, VIEW = "image/svg+xml", "application/vnd.jupyter.widget-view+json"
 PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
@@ -55,7 +55,7 @@ def test_the_collector_waits_until_the_picture_is_sent(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, cell: str
 ) -> None:
     found = []
-    for module, name in ((describe, "outline"), (outputs, "show")):
+    for module, name in ((describe, "outline"), (notebook_output, "show")):
         then = getattr(module, name)
         told = lambda *args, then=then, **named: found.append(gc.isenabled()) or then(*args, **named)  # noqa: E731
         monkeypatch.setattr(module, name, told)
@@ -264,7 +264,7 @@ def test_an_interrupt_while_the_picture_is_drawn_says_how_to_draw_it(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as slow:
-        slow.setattr("nbgrad.widgets.outputs.lay_out", interrupted)
+        slow.setattr("nbgrad.widgets.notebook_output.lay_out", interrupted)
         result, shown = run(shell, f"%%autograd --name large\n{PRODUCT}")
     assert result.success
     assert shown.stdout == ""
@@ -278,7 +278,7 @@ def test_an_interrupt_while_the_graph_closes_lets_go_of_it(
 ) -> None:
     run(shell, f"%%autograd --view none --name before\n{PRODUCT}")
     with monkeypatch.context() as slow:
-        slow.setattr("nbgrad.core.graph.AutogradGraph._make_paths", interrupted)
+        slow.setattr("nbgrad.core.graph.graph.AutogradGraph._make_paths", interrupted)
         result, shown = run(shell, f"%%autograd\n{PRODUCT}\nits = %autograd last")
     assert result.success
     assert (shown.stdout, shown.outputs) == ("", [])
@@ -482,7 +482,7 @@ def executed() -> nbformat.NotebookNode:
         f"%%autograd\n{PRODUCT}\na.grad",
         f"%%autograd\nimport asyncio\n{PRODUCT}\nawait asyncio.sleep(0)\n'awaited'",
         f"%%autograd\n{PRODUCT}\n1 / 0",
-        "from nbgrad.core.modes import State, current\ncurrent() == State()",
+        "from nbgrad.core.engine.state import State, current\ncurrent() == State()",
         "%%autograd --name '<script>\"&'\n" + PRODUCT,
         "%%autograd\n1 + 1",
         "%unload_ext nbgrad",

@@ -34,7 +34,7 @@ def test_the_cells_run_and_say_what_the_page_says(
     shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nbgrad.core.graph._next_number", iter(range(1, 100)).__next__)
+    monkeypatch.setattr("nbgrad.core.graph.graph._next_number", iter(range(1, 100)).__next__)
     cells = CELL.findall((ROOT / page).read_text(encoding="utf-8"))
     assert len(cells) >= 2
     for cell, wanted in cells:

@@ -2,7 +2,7 @@
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from nbgrad.core.modes import current
+from nbgrad.core.engine.state import current
 
 LEFT = """
 import nbgrad

@@ -11,8 +11,8 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 import nbgrad
-from nbgrad.arguments import COMMANDS
-from nbgrad.core.modes import State, current
+from nbgrad.core.engine.state import State, current
+from nbgrad.magic_arguments import COMMANDS
 
 PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
 
@@ -200,9 +200,9 @@ def executed() -> nbformat.NotebookNode:
         "%load_ext nbgrad\n%autograd on --view text",
         PRODUCT,
         f"import asyncio\nawait asyncio.sleep(0)\n{PRODUCT}\n'awaited'",
-        "%autograd off\nfrom nbgrad.core.modes import State, current\ncurrent() == State()",
+        "%autograd off\nfrom nbgrad.core.engine.state import State, current\ncurrent() == State()",
         PRODUCT,
-        "from nbgrad.core.modes import State, current\ncurrent() == State()",
+        "from nbgrad.core.engine.state import State, current\ncurrent() == State()",
     ]
     notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
     extra = ["--log-level=ERROR"]

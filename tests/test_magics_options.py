@@ -16,15 +16,15 @@ from IPython.utils.capture import capture_output
 from ipywidgets.widgets.widget import _instances
 
 import nbgrad
-from nbgrad.arguments import COMMANDS, flags, parsed
 from nbgrad.completions import complete
-from nbgrad.core.modes import State, current
-from nbgrad.core.spelling import nearest
-from nbgrad.core.timing import TimedGraph
+from nbgrad.core.engine.state import State, current
+from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.core.suggestions import nearest
+from nbgrad.magic_arguments import COMMANDS, flags, parsed
 from nbgrad.magics import AutogradMagics
 from nbgrad.options import TABLE, Options, flag
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.packing import unpacked
+from nbgrad.widgets.render.wire_format import unpacked
 
 NET = """
 import nbgrad

@@ -14,9 +14,9 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 import nbgrad
-from nbgrad.core.modes import State, current
+from nbgrad.core.engine.state import State, current
 from nbgrad.watching import Watch
-from nbgrad.widgets.packing import unpacked
+from nbgrad.widgets.render.wire_format import unpacked
 
 NET = "import nbgrad\nnet = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Tanh(), nbgrad.nn.Linear(3, 1))"
 STEP = "loss = (net(nbgrad.tensor([[1.0, 2.0]])) ** 2).mean()\nloss.backward()"
@@ -263,7 +263,7 @@ def test_in_a_kernel_it_sees_the_cells_that_follow() -> None:
         LOOP,
         f"import asyncio\nawait asyncio.sleep(0)\n{LOOP}\nlive",
         "live.close()",
-        "from nbgrad.core.modes import State, current\ncurrent() == State()",
+        "from nbgrad.core.engine.state import State, current\ncurrent() == State()",
         f"{LOOP}\nlive",
     ]
     notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])

@@ -28,12 +28,13 @@ BUILT = shutil.ignore_patterns("node_modules", "__pycache__", "*.so", "*.pyd", "
 PROGRAM = """
 import sys; sys.path.insert(0, sys.argv[1])
 import nbgrad, nbgrad.magics, nbgrad.widgets.view
-from nbgrad.core import compilation, row
+from nbgrad.core import compilation
+from nbgrad.core.backend.below_autograd import table
 x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
 (x * x).sum().backward()
 print(nbgrad.__file__)
 print(x.grad.data.tolist())
-print(nbgrad.compiled(), row.__file__.endswith(".py"), compilation.why_not())
+print(nbgrad.compiled(), table.__file__.endswith(".py"), compilation.why_not())
 """
 
 

@@ -14,8 +14,8 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 import nbgrad
-from nbgrad.core.broadcast import Reduction, reduction
-from nbgrad.core.stats import summarise
+from nbgrad.core.engine.broadcast import Reduction, reduction
+from nbgrad.core.graph.stats import summarise
 from nbgrad.reprs import RICH, module_html, reduction_html, tensor_html
 
 HOSTILE = "<script>alert(1)</script>\"&'\n" + "x" * 10_000

@@ -14,13 +14,13 @@ from xml.etree import ElementTree
 import pytest
 
 import nbgrad
-from nbgrad import saving
+from nbgrad import export
+from nbgrad.export import unsaved
 from nbgrad.options import SUFFIXES
-from nbgrad.saving import unsaved
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.engine import run_graphviz
-from nbgrad.widgets.packing import unpacked
-from nbgrad.widgets.text import text
+from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
+from nbgrad.widgets.render.text import text
+from nbgrad.widgets.render.wire_format import unpacked
 
 HOSTILE = '<script>"a" & b\\n\'</script>'
 
@@ -156,7 +156,7 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(
 def test_a_folder_that_is_not_there_is_named_before_anything_is_drawn(
     graph: nbgrad.AutogradGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    monkeypatch.setattr(saving, "outline", lambda _: pytest.fail("work that is lost"))
+    monkeypatch.setattr(export, "outline", lambda _: pytest.fail("work that is lost"))
     file = tmp_path / "missing" / "folder" / f"net{suffix}"
     said = f"{str(file)!r} was not written: there is no folder {str(file.parent)!r}. Make it first, with pathlib.Path("
     with pytest.raises(FileNotFoundError, match=re.escape(said)):

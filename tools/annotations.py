@@ -6,9 +6,9 @@ from inspect import Parameter
 from typing import Any, NamedTuple
 
 from nbgrad.core import ops
-from nbgrad.core.inplace import InPlace
-from nbgrad.core.ops import calling
-from nbgrad.core.row import Op
+from nbgrad.core.dispatch.inplace import InPlace
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.ops import torch_signatures
 from tools.created import CREATED
 
 HEADER = """
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import torch
 
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 """
 
 KINDS = """
@@ -326,7 +326,7 @@ EXCEPTIONS = {
     ("scatter", "reduce"): "str | None",
     **{
         (name, "reduce"): "bool | None"
-        for name, function in vars(calling).items()
+        for name, function in vars(torch_signatures).items()
         if "size_average" in str(getattr(function, "__signature__", ""))
     },
     ("scatter", "src"): "Operand | None",

@@ -15,16 +15,16 @@ sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad i
 
 from nbgrad import fft, functions, linalg, special  # noqa: E402
 from nbgrad.core import ops  # noqa: E402
-from nbgrad.core.inplace import InPlace  # noqa: E402
-from nbgrad.core.naming import torch_has  # noqa: E402
-from nbgrad.core.row import Op  # noqa: E402
+from nbgrad.core.dispatch.exports import torch_has  # noqa: E402
+from nbgrad.core.dispatch.inplace import InPlace  # noqa: E402
+from nbgrad.core.dispatch.table import Op  # noqa: E402
 from nbgrad.nn import functional  # noqa: E402
 from tools.annotations import HEADER, several, tuple_name, ways, written  # noqa: E402
 from tools.write_methods import formatted  # noqa: E402
 
 MODULES: list[ModuleType] = [functions, functional, linalg, fft, special]
 
-KINDS_OF = "from nbgrad.core.methods import Array, Number, Operand\n"
+KINDS_OF = "from nbgrad.core.tensor.methods import Array, Number, Operand\n"
 
 MADE = "Written by tools/write_functions.py from the op table: change that instead."
 
@@ -59,7 +59,7 @@ def table() -> tuple[str, list[str]]:
     missing: list[str] = []
     kinds = "".join(f"    {name},\n" for name in ["Array", "Number", "Operand", *map(tuple_name, several())])
     doc = f'"""The functions of the op table. {MADE}"""\n'
-    parts = [doc, HEADER, f"from nbgrad.core.methods import (\n{kinds})\n"]
+    parts = [doc, HEADER, f"from nbgrad.core.tensor.methods import (\n{kinds})\n"]
     for name, value in of_table(ops).items():
         if (torch_has(name) and not name.endswith("_backward")) or name == "swish":
             parts += signatures(name, value, missing)

@@ -13,12 +13,12 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.layout import lay_out
-from nbgrad.widgets.page import fragment, runtime
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.render.html_page import fragment, runtime
 from tools.check_tools import chromium
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

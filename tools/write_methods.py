@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 
 import nbgrad  # noqa: E402, F401  # fills the table
-from nbgrad.core.methods import Conversions, TensorMethods  # noqa: E402
+from nbgrad.core.tensor.methods import Conversions, TensorMethods  # noqa: E402
 from tools.annotations import HEADER, KINDS, tuples, ways, written  # noqa: E402
 
 STUB = ROOT / "nbgrad" / "core" / "methods.pyi"

@@ -7,15 +7,16 @@ import inspect
 import sys
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 
 from nbgrad.core import ops  # noqa: E402
-from nbgrad.core.op import OPS  # noqa: E402
-from nbgrad.core.row import Op  # noqa: E402
-from nbgrad.core.samples import REALS  # noqa: E402
+from nbgrad.core.dispatch.op import OPS  # noqa: E402
+from nbgrad.core.dispatch.samples import REALS  # noqa: E402
+from nbgrad.core.dispatch.table import Op  # noqa: E402
 
 PAGE = ROOT / "docs" / "ops.md"
 
@@ -33,7 +34,7 @@ The sums that undo broadcasting are not in there: the engine makes them. *(of 0.
 their numbers from, for an op that not every number suits. Everything on this page is read from the rows:
 
 ```python
-from nbgrad.core.op import OPS
+from nbgrad.core.dispatch.op import OPS
 
 mul = OPS["mul"]
 print(mul.formula)
@@ -49,7 +50,7 @@ print({{name: rule.formula for name, rule in mul.rules.items()}})
 
 def page() -> str:
     """The text of the page."""
-    modules = [import_module(f"{ops.__name__}.{path.stem}") for path in sorted(Path(*ops.__path__).glob("[a-z]*.py"))]
+    modules = [import_module(info.name) for info in walk_packages(ops.__path__, f"{ops.__name__}.") if not info.ispkg]
     groups = [text for module in modules if (text := group(module))]
     mul = OPS["mul"]
     rules = {name: rule.formula for name, rule in mul.rules.items()}

@@ -4,22 +4,22 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from nbgrad.autograd import function as function, functional as functional, graph as graph
-from nbgrad.core.anomaly import detect_anomaly as detect_anomaly, set_detect_anomaly as set_detect_anomaly
-from nbgrad.core.check import (
+from nbgrad.core.diagnose.anomaly import detect_anomaly as detect_anomaly, set_detect_anomaly as set_detect_anomaly
+from nbgrad.core.diagnose.gradcheck import (
     GradcheckError as GradcheckError,
     gradcheck as gradcheck,
     gradgradcheck as gradgradcheck,
 )
-from nbgrad.core.function import Function as Function
-from nbgrad.core.grad import backward as backward, grad as grad
-from nbgrad.core.modes import (
+from nbgrad.core.dispatch.function import Function as Function
+from nbgrad.core.engine.state import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from nbgrad.core.spelling import suggesting
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.functional.grad import backward as backward, grad as grad
+from nbgrad.core.suggestions import suggesting
+from nbgrad.core.tensor.tensor import Tensor, tensor
 
 
 class _AnyTensor(type):

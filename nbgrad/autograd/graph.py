@@ -4,10 +4,15 @@ from typing import TYPE_CHECKING
 
 from torch.autograd.graph import allow_mutation_on_saved_tensors
 
-from nbgrad.core.edges import GradientEdge, get_gradient_edge, increment_version, register_multi_grad_hook
-from nbgrad.core.node import Node
-from nbgrad.core.saved import disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
-from nbgrad.core.spelling import suggesting
+from nbgrad.core.engine.node import Node
+from nbgrad.core.functional.gradient_edge import (
+    GradientEdge,
+    get_gradient_edge,
+    increment_version,
+    register_multi_grad_hook,
+)
+from nbgrad.core.functional.saved_tensors import disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
+from nbgrad.core.suggestions import suggesting
 
 __all__ = [
     "GradientEdge",

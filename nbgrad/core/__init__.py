@@ -1,7 +1,7 @@
 """The engine: tensors, the op table, the backward walk. It knows no notebook."""
 
+from nbgrad.core.backend.allocator import keep_freed
 from nbgrad.core.compilation import choose
-from nbgrad.core.heap import keep_freed
 
 choose()
 keep_freed()

@@ -1,6 +1,6 @@
 """Whether the core runs compiled, and if not, why not: a compiled file that is older than its source is not used.
 
-The modules of ``nbgrad/core`` that have a ``.pxd`` file beside them can be compiled. They know each other's memory
+The modules below ``nbgrad/core`` that have a ``.pxd`` file beside them can be compiled. They know each other's memory
 layout, so that either all of them run compiled or none does. A file written beside them when they are compiled holds a
 fingerprint of every source. This module knows nothing of the rest of nbgrad, for the build uses it too.
 
@@ -85,21 +85,25 @@ def fingerprint(core: Path, module: str) -> str:
     """What changes when a source changes: a digest of the module and of its declarations."""
     digest = hashlib.sha256()
     for suffix in (".py", ".pxd"):
-        digest.update((core / f"{module}{suffix}").read_bytes().replace(b"\r\n", b"\n"))
+        digest.update(_file(core, module, suffix).read_bytes().replace(b"\r\n", b"\n"))
     return digest.hexdigest()
 
 
 def modules(core: Path) -> list[str]:
-    """The modules that can be compiled."""
-    return sorted(path.stem for path in core.glob("*.pxd"))
+    """The modules that can be compiled, by their names below ``nbgrad.core``, as ``engine.node``."""
+    return sorted(".".join(path.relative_to(core).with_suffix("").parts) for path in core.rglob("*.pxd"))
 
 
 def _extension(core: Path, module: str) -> Path | None:
     """The compiled file of a module that this Python would import."""
     for suffix in EXTENSION_SUFFIXES:
-        if (path := core / f"{module}{suffix}").exists():
+        if (path := _file(core, module, suffix)).exists():
             return path
     return None
+
+
+def _file(core: Path, module: str, suffix: str) -> Path:
+    return core.joinpath(*module.split(".")).with_suffix(suffix)
 
 
 class _PlainSources(MetaPathFinder):
@@ -112,7 +116,7 @@ class _PlainSources(MetaPathFinder):
         target: ModuleType | None = None,  # noqa: ARG002  # and this
     ) -> ModuleSpec | None:
         """The source of a module of the core; nothing for any other."""
-        package, _, name = fullname.rpartition(".")
-        if package == "nbgrad.core" and _extension(CORE, name) is not None:
-            return spec_from_file_location(fullname, CORE / f"{name}.py")
+        name = fullname.removeprefix("nbgrad.core.")
+        if name != fullname and _extension(CORE, name) is not None:
+            return spec_from_file_location(fullname, _file(CORE, name, ".py"))
         return None

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nbgrad.core.spelling import suggesting
+from nbgrad.core.suggestions import suggesting
 from nbgrad.nn import functional as functional, init as init, utils as utils
 from nbgrad.nn.activation import (
     CELU as CELU,
@@ -34,39 +34,18 @@ from nbgrad.nn.activation import (
     Tanhshrink as Tanhshrink,
     Threshold as Threshold,
 )
-from nbgrad.nn.adaptive import (
+from nbgrad.nn.adaptive_softmax import (
     AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss,
     LinearCrossEntropyLoss as LinearCrossEntropyLoss,
 )
 from nbgrad.nn.attention import MultiheadAttention as MultiheadAttention
-from nbgrad.nn.batchnorm import (
-    BatchNorm1d as BatchNorm1d,
-    BatchNorm2d as BatchNorm2d,
-    BatchNorm3d as BatchNorm3d,
-    InstanceNorm1d as InstanceNorm1d,
-    InstanceNorm2d as InstanceNorm2d,
-    InstanceNorm3d as InstanceNorm3d,
-    LazyBatchNorm1d as LazyBatchNorm1d,
-    LazyBatchNorm2d as LazyBatchNorm2d,
-    LazyBatchNorm3d as LazyBatchNorm3d,
-    LazyInstanceNorm1d as LazyInstanceNorm1d,
-    LazyInstanceNorm2d as LazyInstanceNorm2d,
-    LazyInstanceNorm3d as LazyInstanceNorm3d,
+from nbgrad.nn.containers import (
+    ModuleDict as ModuleDict,
+    ModuleList as ModuleList,
+    ParameterDict as ParameterDict,
+    ParameterList as ParameterList,
+    Sequential as Sequential,
 )
-from nbgrad.nn.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell, RNNCellBase as RNNCellBase
-from nbgrad.nn.collection import ParameterDict as ParameterDict, ParameterList as ParameterList
-from nbgrad.nn.columns import Fold as Fold, Unfold as Unfold
-from nbgrad.nn.composite import (
-    MLP as MLP,
-    Bottleneck as Bottleneck,
-    DenseBlock as DenseBlock,
-    DenseLayer as DenseLayer,
-    PreNormBlock as PreNormBlock,
-    Residual as Residual,
-    SqueezeExcitation as SqueezeExcitation,
-    Transition as Transition,
-)
-from nbgrad.nn.container import ModuleDict as ModuleDict, ModuleList as ModuleList, Sequential as Sequential
 from nbgrad.nn.convolution import (
     Conv1d as Conv1d,
     Conv2d as Conv2d,
@@ -91,6 +70,16 @@ from nbgrad.nn.dropout import (
     FeatureAlphaDropout as FeatureAlphaDropout,
 )
 from nbgrad.nn.embedding import Embedding as Embedding, EmbeddingBag as EmbeddingBag
+from nbgrad.nn.extra_blocks import (
+    MLP as MLP,
+    Bottleneck as Bottleneck,
+    DenseBlock as DenseBlock,
+    DenseLayer as DenseLayer,
+    PreNormBlock as PreNormBlock,
+    Residual as Residual,
+    SqueezeExcitation as SqueezeExcitation,
+    Transition as Transition,
+)
 from nbgrad.nn.linear import (
     Bilinear as Bilinear,
     Flatten as Flatten,
@@ -102,33 +91,43 @@ from nbgrad.nn.linear import (
 from nbgrad.nn.loss import (
     BCELoss as BCELoss,
     BCEWithLogitsLoss as BCEWithLogitsLoss,
+    CosineEmbeddingLoss as CosineEmbeddingLoss,
     CrossEntropyLoss as CrossEntropyLoss,
     CTCLoss as CTCLoss,
     GaussianNLLLoss as GaussianNLLLoss,
+    HingeEmbeddingLoss as HingeEmbeddingLoss,
     HuberLoss as HuberLoss,
     KLDivLoss as KLDivLoss,
     L1Loss as L1Loss,
+    MarginRankingLoss as MarginRankingLoss,
     MSELoss as MSELoss,
+    MultiLabelMarginLoss as MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss as MultiLabelSoftMarginLoss,
+    MultiMarginLoss as MultiMarginLoss,
     NLLLoss as NLLLoss,
     PoissonNLLLoss as PoissonNLLLoss,
     SmoothL1Loss as SmoothL1Loss,
-)
-from nbgrad.nn.margin import (
-    CosineEmbeddingLoss as CosineEmbeddingLoss,
-    HingeEmbeddingLoss as HingeEmbeddingLoss,
-    MarginRankingLoss as MarginRankingLoss,
-    MultiLabelMarginLoss as MultiLabelMarginLoss,
-    MultiMarginLoss as MultiMarginLoss,
     SoftMarginLoss as SoftMarginLoss,
     TripletMarginLoss as TripletMarginLoss,
     TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss,
 )
-from nbgrad.nn.module import Module as Module
+from nbgrad.nn.module.module import Module as Module
 from nbgrad.nn.normalization import (
+    BatchNorm1d as BatchNorm1d,
+    BatchNorm2d as BatchNorm2d,
+    BatchNorm3d as BatchNorm3d,
     CrossMapLRN2d as CrossMapLRN2d,
     GroupNorm as GroupNorm,
+    InstanceNorm1d as InstanceNorm1d,
+    InstanceNorm2d as InstanceNorm2d,
+    InstanceNorm3d as InstanceNorm3d,
     LayerNorm as LayerNorm,
+    LazyBatchNorm1d as LazyBatchNorm1d,
+    LazyBatchNorm2d as LazyBatchNorm2d,
+    LazyBatchNorm3d as LazyBatchNorm3d,
+    LazyInstanceNorm1d as LazyInstanceNorm1d,
+    LazyInstanceNorm2d as LazyInstanceNorm2d,
+    LazyInstanceNorm3d as LazyInstanceNorm3d,
     LocalResponseNorm as LocalResponseNorm,
     RMSNorm as RMSNorm,
 )
@@ -177,13 +176,22 @@ from nbgrad.nn.pooling import (
     MaxUnpool2d as MaxUnpool2d,
     MaxUnpool3d as MaxUnpool3d,
 )
-from nbgrad.nn.position import (
+from nbgrad.nn.positional import (
     ALiBi as ALiBi,
     LearnedPosition as LearnedPosition,
     RotaryPosition as RotaryPosition,
     SinusoidalPosition as SinusoidalPosition,
 )
-from nbgrad.nn.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN, RNNBase as RNNBase
+from nbgrad.nn.recurrent import (
+    GRU as GRU,
+    LSTM as LSTM,
+    RNN as RNN,
+    GRUCell as GRUCell,
+    LSTMCell as LSTMCell,
+    RNNBase as RNNBase,
+    RNNCell as RNNCell,
+    RNNCellBase as RNNCellBase,
+)
 from nbgrad.nn.summary import Summary as Summary, summary as summary
 from nbgrad.nn.transformer import (
     Transformer as Transformer,
@@ -192,7 +200,8 @@ from nbgrad.nn.transformer import (
     TransformerEncoder as TransformerEncoder,
     TransformerEncoderLayer as TransformerEncoderLayer,
 )
-from nbgrad.nn.vision import (
+from nbgrad.nn.unfold import Fold as Fold, Unfold as Unfold
+from nbgrad.nn.upsampling import (
     ChannelShuffle as ChannelShuffle,
     PixelShuffle as PixelShuffle,
     PixelUnshuffle as PixelUnshuffle,

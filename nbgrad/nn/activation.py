@@ -10,16 +10,16 @@ from typing import Any
 import torch
 
 from nbgrad.core import ops
-from nbgrad.core.ops import calling
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.ops import torch_signatures
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.block import Block, of_shape, settings
-from nbgrad.nn.module import Module
+from nbgrad.nn.function_block import Block, of_shape, settings
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import uninitialized
 
 
 @settings("{in_place}")
-class ReLU(Block, function=calling.relu):
+class ReLU(Block, function=torch_signatures.relu):
     """The rectified linear unit: x where it is positive, 0 elsewhere (Nair and Hinton 2010).
 
     Args:
@@ -30,14 +30,14 @@ class ReLU(Block, function=calling.relu):
 
 
 @settings("{in_place}")
-class ReLU6(Block, function=calling.relu6):
+class ReLU6(Block, function=torch_signatures.relu6):
     """ReLU cut off at 6, so that few bits hold it (Howard et al. 2017)."""
 
     inplace: bool = False
 
 
 @settings("negative_slope={negative_slope}, {in_place}")
-class LeakyReLU(Block, function=calling.leaky_relu):
+class LeakyReLU(Block, function=torch_signatures.leaky_relu):
     """ReLU with a slope for negative numbers, so that no unit dies (Maas et al. 2013)."""
 
     negative_slope: float = 1e-2
@@ -45,7 +45,7 @@ class LeakyReLU(Block, function=calling.leaky_relu):
 
 
 @settings("lower={lower}, upper={upper}, {in_place}")
-class RReLU(Block, function=calling.rrelu):
+class RReLU(Block, function=torch_signatures.rrelu):
     """LeakyReLU whose slope is drawn for each number in training, and is the mean in evaluation (Xu et al. 2015)."""
 
     lower: float = 1.0 / 8
@@ -54,7 +54,7 @@ class RReLU(Block, function=calling.rrelu):
 
 
 @settings("alpha={alpha}, {in_place}")
-class ELU(Block, function=calling.elu):
+class ELU(Block, function=torch_signatures.elu):
     """The exponential linear unit: x where it is positive, alpha (exp(x) - 1) elsewhere (Clevert et al. 2015)."""
 
     alpha: float = 1.0
@@ -62,7 +62,7 @@ class ELU(Block, function=calling.elu):
 
 
 @settings("alpha={alpha}, {in_place}")
-class CELU(Block, function=calling.celu):
+class CELU(Block, function=torch_signatures.celu):
     """ELU with a derivative that has no jump: alpha (exp(x / alpha) - 1) for negative x (Barron 2017)."""
 
     alpha: float = 1.0
@@ -70,42 +70,42 @@ class CELU(Block, function=calling.celu):
 
 
 @settings("{in_place}")
-class SELU(Block, function=calling.selu):
+class SELU(Block, function=torch_signatures.selu):
     """ELU scaled so that values keep mean 0 and variance 1 from layer to layer (Klambauer et al. 2017)."""
 
     inplace: bool = False
 
 
 @settings("{in_place}")
-class SiLU(Block, function=calling.silu):
+class SiLU(Block, function=torch_signatures.silu):
     """The sigmoid linear unit, also called swish: x times its sigmoid (Hendrycks and Gimpel 2016)."""
 
     inplace: bool = False
 
 
 @settings("{in_place}")
-class Mish(Block, function=calling.mish):
+class Mish(Block, function=torch_signatures.mish):
     """x times the tanh of its softplus (Misra 2019)."""
 
     inplace: bool = False
 
 
 @settings()
-class Hardsigmoid(Block, function=calling.hardsigmoid):
+class Hardsigmoid(Block, function=torch_signatures.hardsigmoid):
     """The sigmoid as three straight lines: 0 below -3, 1 above 3 (Courbariaux et al. 2015)."""
 
     inplace: bool = False
 
 
 @settings()
-class Hardswish(Block, function=calling.hardswish):
+class Hardswish(Block, function=torch_signatures.hardswish):
     """x times its hard sigmoid (Howard et al. 2019)."""
 
     inplace: bool = False
 
 
 @settings("min_val={min_val}, max_val={max_val}, {in_place}")
-class Hardtanh(Block, function=calling.hardtanh):
+class Hardtanh(Block, function=torch_signatures.hardtanh):
     """x, cut off at ``min_val`` and ``max_val``.
 
     Args:
@@ -135,7 +135,7 @@ class Hardtanh(Block, function=calling.hardtanh):
 
 
 @settings("threshold={threshold}, value={value}, {in_place}")
-class Threshold(Block, function=calling.threshold):
+class Threshold(Block, function=torch_signatures.threshold):
     """x where it is above ``threshold``, ``value`` elsewhere."""
 
     threshold: float

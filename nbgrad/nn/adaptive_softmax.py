@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core import ops
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.nn.block import of_shape
-from nbgrad.nn.container import ModuleList, Sequential
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.nn.containers import ModuleList, Sequential
+from nbgrad.nn.function_block import of_shape
 from nbgrad.nn.linear import Linear, wrong_last
-from nbgrad.nn.module import Module
+from nbgrad.nn.module.module import Module
 
 
 class ASMoutput(NamedTuple):

@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.ops.heads import attended, for_each, projected, same_ranks
+from nbgrad.core.ops.neural.multihead import attended, for_each, projected, same_ranks
 from nbgrad.nn import init
-from nbgrad.nn.block import of_shape
-from nbgrad.nn.calling import misfit
+from nbgrad.nn.function_block import of_shape
 from nbgrad.nn.linear import Linear
-from nbgrad.nn.module import Module
+from nbgrad.nn.module.call import misfit
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
 
 

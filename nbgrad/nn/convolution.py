@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import torch
 
 from nbgrad.core import ops
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.block import formula_of, of_shape, repeated, wrong_rank
-from nbgrad.nn.lazy import Lazy
-from nbgrad.nn.module import Module
+from nbgrad.nn.function_block import formula_of, of_shape, repeated, wrong_rank
+from nbgrad.nn.module.lazy import Lazy
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
 
 Size = int | tuple[int, ...]

@@ -3,8 +3,8 @@
 from typing import Any
 
 from nbgrad.core import ops
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.block import Block, settings
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.function_block import Block, settings
 
 
 @settings()

@@ -7,7 +7,7 @@ evaluation nothing happens. From the same seed the same numbers are dropped as t
 from typing import Any
 
 from nbgrad.core import ops
-from nbgrad.nn.block import Block, settings
+from nbgrad.nn.function_block import Block, settings
 
 
 @settings("p={p}, inplace={inplace}")

@@ -5,9 +5,9 @@ from typing import Any, Self
 import torch
 
 from nbgrad.core import ops
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.module import Module
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
 
 Device = torch.device | str | None

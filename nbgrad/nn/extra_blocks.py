@@ -8,13 +8,12 @@ import torch
 from nbgrad.core.ops import cat
 from nbgrad.nn.activation import GELU, ReLU, Sigmoid
 from nbgrad.nn.attention import MultiheadAttention
-from nbgrad.nn.batchnorm import BatchNorm2d
-from nbgrad.nn.container import Sequential
+from nbgrad.nn.containers import Sequential
 from nbgrad.nn.convolution import Conv2d
 from nbgrad.nn.dropout import Dropout
 from nbgrad.nn.linear import Linear
-from nbgrad.nn.module import Module
-from nbgrad.nn.normalization import LayerNorm
+from nbgrad.nn.module.module import Module
+from nbgrad.nn.normalization import BatchNorm2d, LayerNorm
 from nbgrad.nn.pooling import AdaptiveAvgPool2d, AvgPool2d
 from nbgrad.nn.transformer import Transformer
 

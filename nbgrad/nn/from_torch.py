@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from nbgrad import nn
-from nbgrad.nn.module import Module
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
 from nbgrad.nn.utils import parametrizations
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
-from nbgrad.core.base import TensorBase
-from nbgrad.core.op import OPS
-from nbgrad.core.row import Op
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.module import Module
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.module.module import Module
 
 T = TypeVar("T", bound=type["Block"])
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from nbgrad.core import ops
-from nbgrad.core.naming import namespace
-from nbgrad.core.ops import calling
-from nbgrad.core.spelling import suggesting
+from nbgrad.core.dispatch.exports import namespace
+from nbgrad.core.ops import torch_signatures
+from nbgrad.core.suggestions import suggesting
 
-globals().update(_functions := namespace(torch.nn.functional, ops) | namespace(torch.nn.functional, calling))
+globals().update(_functions := namespace(torch.nn.functional, ops) | namespace(torch.nn.functional, torch_signatures))
 __all__ = list(_functions)
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is here

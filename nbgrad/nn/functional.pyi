@@ -5,7 +5,6 @@ Written by tools/write_functions.py from the op table: change that instead.
 
 import torch
 
-from nbgrad.core.methods import Array, Number
 from nbgrad.core.ops import (
     adaptive_avg_pool1d as adaptive_avg_pool1d,
     adaptive_avg_pool2d as adaptive_avg_pool2d,
@@ -99,7 +98,8 @@ from nbgrad.core.ops import (
     unfold as unfold,
     upsample as upsample,
 )
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.methods import Array, Number
+from nbgrad.core.tensor.tensor import Tensor
 
 __all__ = [
     "adaptive_avg_pool1d",

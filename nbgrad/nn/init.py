@@ -12,10 +12,10 @@ from typing import Concatenate, Literal, ParamSpec, TypeVar
 import torch
 from torch.nn import init as torchs
 
-from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import tell_changed
-from nbgrad.core.op import install
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import install
+from nbgrad.core.engine.state import tell_changed
+from nbgrad.core.tensor.methods import TensorMethods
+from nbgrad.core.tensor.tensor import Tensor
 
 P = ParamSpec("P")
 T = TypeVar("T", bound=Tensor)

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from nbgrad.core.ops import bilinear, flatten, linear, unflatten
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.block import Block, of_shape, settings
-from nbgrad.nn.lazy import Lazy
-from nbgrad.nn.module import Module
+from nbgrad.nn.function_block import Block, of_shape, settings
+from nbgrad.nn.module.lazy import Lazy
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
 
 

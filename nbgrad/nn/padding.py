@@ -9,8 +9,8 @@ bottom, front, back).
 from typing import Any, ClassVar
 
 from nbgrad.core.ops import pad
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.block import Block, repeated, settings
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.function_block import Block, repeated, settings
 
 _FORMULAS = {
     "circular": r"x_{(i - l) \bmod n}",

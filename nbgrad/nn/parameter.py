@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbgrad.core.contents import check_device
-from nbgrad.core.modes import current
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.engine.state import current
+from nbgrad.core.engine.tensor_data import check_device
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
 
 
 def _shared(data: Any) -> torch.Tensor:

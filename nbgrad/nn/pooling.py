@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 
 from nbgrad.core import ops
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.block import Block, repeated, settings
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.function_block import Block, repeated, settings
 
 Size = int | tuple[int, ...]
 SizeOrNone = int | tuple[int | None, ...] | None

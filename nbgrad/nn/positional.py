@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.modes import current
+from nbgrad.core.engine.state import current
 from nbgrad.core.ops import flatten, stack
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.module import Module
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import uninitialized
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbgrad.core.base import raw_of
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.files import replace_file
 
 if TYPE_CHECKING:
-    from nbgrad.nn.module import Module
-    from nbgrad.nn.saving import IncompatibleKeys
+    from nbgrad.nn.module.module import Module
+    from nbgrad.nn.module.state_dict import IncompatibleKeys
 
 
 def save_safetensors(

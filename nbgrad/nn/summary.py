@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.modes import Scope, Switch, current, no_grad, outwards, restoring
-from nbgrad.core.node import Node
-from nbgrad.core.observer import Observer
-from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
-from nbgrad.core.scopes import ModuleScope
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.nn.module import Module
+from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_state
+from nbgrad.core.engine.node import Node, raw_of
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import Scope, Switch, current, no_grad, outwards, restoring
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
 
 

@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import torch
 
-from nbgrad.core.base import raw_of
+from nbgrad.core.engine.node import raw_of
 from nbgrad.nn import init
 from nbgrad.nn.attention import MultiheadAttention
-from nbgrad.nn.calling import misfit
-from nbgrad.nn.container import ModuleList
+from nbgrad.nn.containers import ModuleList
 from nbgrad.nn.dropout import Dropout
 from nbgrad.nn.functional import gelu, relu
 from nbgrad.nn.linear import Linear
-from nbgrad.nn.module import Module
+from nbgrad.nn.module.call import misfit
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.normalization import LayerNorm
 
 Activation = str | Callable[[Any], Any]

@@ -1,7 +1,7 @@
 """Images as columns of patches, and back: what turns a convolution into a matrix product."""
 
 from nbgrad.core import ops
-from nbgrad.nn.block import Block, settings
+from nbgrad.nn.function_block import Block, settings
 
 Size = int | tuple[int, ...]
 

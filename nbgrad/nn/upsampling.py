@@ -3,7 +3,7 @@
 from typing import Any
 
 from nbgrad.core import ops
-from nbgrad.nn.block import Block, settings
+from nbgrad.nn.function_block import Block, settings
 
 Size = int | tuple[int, ...]
 Ratio = float | tuple[float, ...]

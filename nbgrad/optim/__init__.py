@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nbgrad.core.spelling import suggesting
+from nbgrad.core.suggestions import suggesting
 from nbgrad.optim import lr_scheduler as lr_scheduler, swa_utils as swa_utils
 from nbgrad.optim.adadelta import Adadelta as Adadelta
 from nbgrad.optim.adafactor import Adafactor as Adafactor

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from nbgrad.optim.optimizer import Params
-from nbgrad.optim.torchs import TorchOptimizer
+from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
 class AdamW(TorchOptimizer):

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.modes import current, tell_changed
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.utils.clipping import CLIPPED
+from nbgrad.core.engine.state import current, tell_changed
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.utils.clip_grad import CLIPPED
 from nbgrad.optim.optimizer import Optimizer
 
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from nbgrad.core.modes import enable_grad, restoring, tell_changed
+from nbgrad.core.engine.state import enable_grad, restoring, tell_changed
 from nbgrad.optim.optimizer import Params
-from nbgrad.optim.torchs import TorchOptimizer
+from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
 class LBFGS(TorchOptimizer):

@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.holders import LOOP
-from nbgrad.core.modes import current, enable_grad, restoring
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.tensor import Tensor
-from nbgrad.core.update import OPTIMIZERS
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.state import current, enable_grad, restoring
+from nbgrad.core.graph.optimizers import LOOP, OPTIMIZERS
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parameter import check_several
 
 Tensors = list[torch.Tensor] | tuple[torch.Tensor, ...]

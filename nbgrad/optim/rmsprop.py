@@ -3,7 +3,7 @@
 import torch
 
 from nbgrad.optim.optimizer import Params
-from nbgrad.optim.torchs import TorchOptimizer
+from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
 class RMSprop(TorchOptimizer):

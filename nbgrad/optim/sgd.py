@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch.optim.sgd import sgd
 
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.optimizer import Params, Tensors
-from nbgrad.optim.torchs import TorchOptimizer
+from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 _SETTINGS = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize", "foreach")
 

@@ -16,10 +16,10 @@ from torch.optim.swa_utils import (
     get_swa_multi_avg_fn,
 )
 
-from nbgrad.core.modes import no_grad, restoring, tell_changed
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
-from nbgrad.nn.module import Module
+from nbgrad.core.engine.state import no_grad, restoring, tell_changed
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.nn.module.module import Module
+from nbgrad.nn.normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d
 
 __all__ = [
     "SWALR",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.optimizer import Optimizer, Params, Tensors, raw
 
 SEVERAL, CACHED = 6, 1 << 17

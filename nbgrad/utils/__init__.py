@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nbgrad.core.spelling import suggesting
+from nbgrad.core.suggestions import suggesting
 from nbgrad.utils import checkpoint as checkpoint
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is here

@@ -5,7 +5,7 @@ from weakref import WeakSet
 
 from IPython.core.getipython import get_ipython
 
-from nbgrad.widgets.parts import needs
+from nbgrad.widgets.optional_packages import needs
 
 with needs("ipywidgets", "a live view", "ipywidgets"):
     from ipywidgets import Widget

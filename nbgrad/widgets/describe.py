@@ -5,29 +5,40 @@ from itertools import takewhile
 
 import torch
 
-from nbgrad.core.collecting import uncollected
-from nbgrad.core.contents import dtype_name
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import Scope as CoreScope, outwards
-from nbgrad.core.row import Op
-from nbgrad.core.scopes import ModuleScope
-from nbgrad.core.stats import Stats
-from nbgrad.widgets.description import Badge, Description, Edge, Formula, Hidden, Node, OpText, Problem, Scope, kind_of
-from nbgrad.widgets.details import NodeOutline, NodeRest
-from nbgrad.widgets.facts import Fact, made_inside
-from nbgrad.widgets.failure import ending_text, with_failure
-from nbgrad.widgets.frames import frames_of, past
-from nbgrad.widgets.looks import FEW, amount
-from nbgrad.widgets.overlays import judgements, measured, overlays, verdicts
-from nbgrad.widgets.parts import loading
-from nbgrad.widgets.problems import problems
-from nbgrad.widgets.reductions import reduction, suspicion
-from nbgrad.widgets.rest import written
-from nbgrad.widgets.runs import runs
-from nbgrad.widgets.saving import saved_by
-from nbgrad.widgets.steps import Walk
-from nbgrad.widgets.waiting import waiting
-from nbgrad.widgets.wording import counted, scalar, shape_text
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import Scope as CoreScope, outwards
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.graph.stats import Stats
+from nbgrad.widgets.description.broadcast_sums import reduction, suspicion
+from nbgrad.widgets.description.deferred import written
+from nbgrad.widgets.description.details import NodeOutline, NodeRest
+from nbgrad.widgets.description.failure import ending_text, with_failure
+from nbgrad.widgets.description.format import counted, scalar, shape_text
+from nbgrad.widgets.description.history import frames_of, past
+from nbgrad.widgets.description.overlays import judgements, measured, overlays, verdicts
+from nbgrad.widgets.description.saved_values import saved_by
+from nbgrad.widgets.description.schema import (
+    Badge,
+    Description,
+    Edge,
+    Formula,
+    Hidden,
+    Node,
+    OpText,
+    Problem,
+    Scope,
+    kind_of,
+)
+from nbgrad.widgets.description.snapshot import Fact, made_inside
+from nbgrad.widgets.description.tensor_summary import FEW, amount
+from nbgrad.widgets.description.walk import Walk
+from nbgrad.widgets.findings.collect import problems
+from nbgrad.widgets.findings.zero_factors import waiting
+from nbgrad.widgets.folding.repeats import runs
+from nbgrad.widgets.optional_packages import loading
 
 
 def describe(graph: AutogradGraph) -> Description:

@@ -10,14 +10,14 @@ from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
-from nbgrad.core.collecting import uncollected
-from nbgrad.widgets.description import Description, Opens, Picture
-from nbgrad.widgets.folding import Folding, folded_below
-from nbgrad.widgets.layout import Direction, lay_out
-from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.parts import needs, reason
-from nbgrad.widgets.svg import png, svg
-from nbgrad.widgets.text import text
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.widgets.description.schema import Description, Opens, Picture
+from nbgrad.widgets.folding.choose import Folding, folded_below
+from nbgrad.widgets.layout.positions import Direction, lay_out
+from nbgrad.widgets.optional_packages import needs, reason
+from nbgrad.widgets.render.svg import png, svg
+from nbgrad.widgets.render.text import text
+from nbgrad.widgets.tensor_lookup import Holdings
 
 if TYPE_CHECKING:
     from nbgrad.widgets.view import GraphView
@@ -137,7 +137,7 @@ def _live(
 ) -> "GraphView | None":
     """Display the view that takes the place of the still picture; where it fails the still picture stays."""
     try:
-        from nbgrad.widgets.cells import displayed
+        from nbgrad.widgets.cell_outputs import displayed
         from nbgrad.widgets.view import GraphView
 
         with needs("anywidget", "a live view", "anywidget ipywidgets"):

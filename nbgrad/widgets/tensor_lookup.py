@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from nbgrad.core.contents import dtype_name
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.record import Record
-from nbgrad.core.stats import SMALL, Stats, summarise
-from nbgrad.widgets.description import Numbers
-from nbgrad.widgets.looks import look
-from nbgrad.widgets.wording import counted, number, shape_text
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.stats import SMALL, Stats, summarise
+from nbgrad.widgets.description.format import counted, number, shape_text
+from nbgrad.widgets.description.schema import Numbers
+from nbgrad.widgets.description.tensor_summary import look
 
 SIDE = 128
 """The map has at most so many cells on each side; of a larger tensor a cell is the mean of a block."""

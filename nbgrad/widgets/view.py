@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nbgrad.core.collecting import uncollected
-from nbgrad.widgets.description import Description, Numbers, Picture
-from nbgrad.widgets.folding import Folding, first_folding
-from nbgrad.widgets.layout import NODES, Direction, lay_out
-from nbgrad.widgets.numbers import Holdings, What
-from nbgrad.widgets.packing import packed
-from nbgrad.widgets.parts import needs
-from nbgrad.widgets.rest import put_away, taken_out, written
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.widgets.description.deferred import put_away, taken_out, written
+from nbgrad.widgets.description.schema import Description, Numbers, Picture
+from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.layout.positions import NODES, Direction, lay_out
+from nbgrad.widgets.optional_packages import needs
+from nbgrad.widgets.render.wire_format import packed
+from nbgrad.widgets.tensor_lookup import Holdings, What
 
 with needs("anywidget", "a live view", "anywidget ipywidgets"):
     import anywidget

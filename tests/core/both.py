@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 import nbgrad
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from tests.core import rows
 
 

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 import nbgrad
-from nbgrad.core import dispatch, tensor as tensors
-from nbgrad.core.modes import current
-from nbgrad.core.op import OPS, op
-from nbgrad.core.samples import Sample
+from nbgrad.core.backend import below_autograd
+from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.samples import Sample
+from nbgrad.core.engine.state import current
+from nbgrad.core.tensor import tensor as tensors
 from nbgrad.nn.utils import parametrize
 
 _FOLDER = nbgrad.__path__[0]
@@ -47,7 +48,7 @@ def switched() -> dict[str, Any]:
         "anomaly of torch": torch.is_anomaly_enabled(),
         "state": state.fields(),
         "scope": state.scope,
-        "walks": len(dispatch._around.excluded),
+        "walks": len(below_autograd._around.excluded),
         "writing": tensors._WRITING._is_owned(),  # type: ignore[attr-defined]  # as threading.Condition asks
         "garbage collector": gc.isenabled(),
         "warnings": list(warnings.filters),
@@ -259,7 +260,7 @@ def autocast() -> Callable[[], Any]:
     x, w = nbgrad.ones(2, 3, requires_grad=True), nbgrad.ones(4, 3, requires_grad=True)
 
     def run() -> Any:
-        nbgrad.core.autocast._known.clear()
+        nbgrad.core.backend.autocast._known.clear()
         try:  # torch's own block is left by a function of Python's, which a signal may hit
             try:
                 torch.set_autocast_enabled("cpu", True)

@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 import nbgrad
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from tests.core import closeness
 from tests.core.result import Result
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import nbgrad
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from tests.core import rows
 from tests.lacking import lacks
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.contents import overlaps
+from nbgrad.core.engine.tensor_data import overlaps
 from tests.core.programs import Library
 
 VIEWS: dict[str, Callable[[Any], Any]] = {

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import nbgrad.core.ops  # noqa: F401  # fills the table
-from nbgrad.core.grad import grad
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests import lacking
 from tests.core.closeness import close
 

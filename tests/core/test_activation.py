@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 
 import nbgrad
 from nbgrad.core.ops import swish
-from nbgrad.core.tensor import tensor
+from nbgrad.core.tensor.tensor import tensor
 from nbgrad.nn import functional
 from tests.core.rows import close
 

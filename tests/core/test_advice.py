@@ -14,16 +14,16 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.caller import user_place
-from nbgrad.core.changes import Changes
-from nbgrad.core.node import next_seq
-from nbgrad.core.op import OPS
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Make
-from nbgrad.core.strict import BroadcastError
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.core.unreached import Unreached
-from nbgrad.core.values import numbers
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.samples import Make
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.node import next_seq
+from nbgrad.core.graph.changes import Changes
+from nbgrad.core.graph.unreached import Unreached
+from nbgrad.core.tensor.broadcast_check import BroadcastError
+from nbgrad.core.tensor.construct import numbers
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core.programs import Library, agree, both_raise
 from tests.core.tasks import finished
 

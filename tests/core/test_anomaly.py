@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core import nonfinite
-from nbgrad.core.anomaly import AnomalyError
-from nbgrad.core.modes import current
-from nbgrad.core.nonfinite import UNARY
-from nbgrad.core.op import OPS, op
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.diagnose.anomaly import AnomalyError
+from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.engine.state import current
+from nbgrad.core.graph import nonfinite
+from nbgrad.core.graph.nonfinite import UNARY
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core.programs import Library, Program, agree, error, plain
 
 

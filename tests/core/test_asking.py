@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import nbgrad
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.timing import TimedGraph
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.text import text
+from nbgrad.widgets.render.text import text
 
 SECONDS = 0.25
 """How long each question is asked."""

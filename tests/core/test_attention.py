@@ -9,8 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import nbgrad
 from nbgrad.core import ops
-from nbgrad.core.op import OPS
-from nbgrad.core.ops import fused
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.ops.neural import attention
 from tests.core import rows
 
 attend = torch.nn.functional.scaled_dot_product_attention
@@ -91,13 +91,13 @@ def test_a_key_without_a_value_is_refused_where_torchs_fused_kernel_reads_on(mas
         ops.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
-BACKENDS = {"flash": fused.FLASH, "efficient": fused.EFFICIENT, "cudnn": fused.CUDNN}
+BACKENDS = {"flash": attention.FLASH, "efficient": attention.EFFICIENT, "cudnn": attention.CUDNN}
 
 
 def test_the_numbers_of_the_backends_are_torchs() -> None:
     for name in ("MATH", "FLASH", "EFFICIENT", "CUDNN"):
         theirs = SDPBackend.MATH if name == "MATH" else getattr(SDPBackend, f"{name}_ATTENTION")
-        assert getattr(fused, name) == int(theirs)
+        assert getattr(attention, name) == int(theirs)
 
 
 @pytest.mark.parametrize("row", ["flash_attention", "flash_attention_backward"])
@@ -106,7 +106,7 @@ def test_the_products_are_what_the_fused_kernel_gives(row: str) -> None:
     tried = 0
     for sample in rows.samples(OPS[row]):
         expected = forward(*sample.args, **sample.settings)
-        got = forward(*sample.args, **{**sample.settings, "backend": fused.MATH})
+        got = forward(*sample.args, **{**sample.settings, "backend": attention.MATH})
         torch.testing.assert_close(got, expected)
         tried += 1
     assert tried
@@ -114,11 +114,11 @@ def test_the_products_are_what_the_fused_kernel_gives(row: str) -> None:
 
 def test_of_a_query_that_sees_no_key_the_products_give_zero_as_the_fused_kernel_does() -> None:
     q, mask = heads(1, 2, 3, 4), torch.where(MASK, 0.5, -torch.inf).double()
-    out, logsumexp = fused.attend(q, q, q, mask, False, None, fused.MATH)
+    out, logsumexp = attention.attend(q, q, q, mask, False, None, attention.MATH)
     assert out[..., 2, :].eq(0).all()
-    for one in fused.attend_backward(q, q, q, q, mask, out, logsumexp, False, None, fused.MATH):
+    for one in attention.attend_backward(q, q, q, q, mask, out, logsumexp, False, None, attention.MATH):
         assert one.isfinite().all()
-    torch.testing.assert_close(out, fused.attend(q, q, q, mask, False, None, fused.FLASH)[0])
+    torch.testing.assert_close(out, attention.attend(q, q, q, mask, False, None, attention.FLASH)[0])
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_kernels_of_a_gpu_take_what_they_are_given(backend: str, masked: bool) -
         q = torch.empty(2, 4, 24, 64, device="cuda", dtype=torch.bfloat16)
         k, v = (torch.empty(2, 4, 32, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         mask = torch.empty(24, 32, device="cuda", dtype=torch.bfloat16) if masked else None
-        out, logsumexp = fused.attend(q, k, v, mask, False, 0.3, BACKENDS[backend])
-        found = fused.attend_backward(out, q, k, v, mask, out, logsumexp, False, 0.3, BACKENDS[backend])
+        out, logsumexp = attention.attend(q, k, v, mask, False, 0.3, BACKENDS[backend])
+        found = attention.attend_backward(out, q, k, v, mask, out, logsumexp, False, 0.3, BACKENDS[backend])
         assert [(one.shape, one.dtype, one.device) for one in (out, *found)] == [
             (one.shape, one.dtype, one.device) for one in (q, q, k, v)
         ]
@@ -143,7 +143,7 @@ def test_the_mask_of_an_efficient_kernel_has_aligned_rows_and_the_same_numbers()
     for keys in (5, 16, 32):
         for shape in ((3, keys), (2, 1, 1, keys), (3, 1), (2, 4, 3, keys)):
             mask = torch.randn(shape)
-            made = fused._aligned(mask, q, torch.empty(2, 4, keys, 8))
+            made = attention._aligned(mask, q, torch.empty(2, 4, keys, 8))
             torch.testing.assert_close(made, mask.expand(2, 4, 3, keys), rtol=0, atol=0)
             assert made.stride(-1) == 1
             assert not any(stride % 16 for stride in made.stride()[:-1])
@@ -160,17 +160,17 @@ def test_a_backend_is_torchs_choice_where_we_have_its_kernel(monkeypatch: pytest
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     with FakeTensorMode():
         wide, narrow = (torch.empty(1, 2, 8, size, device="cuda") for size in (64, 4))
-        for said in (fused.MATH, *BACKENDS.values()):
-            assert fused.choose(wide, wide, wide, None, 0.0, True, None, False) == said
+        for said in (attention.MATH, *BACKENDS.values()):
+            assert attention.choose(wide, wide, wide, None, 0.0, True, None, False) == said
         assert asked == [True] * 4, "of a forward alone torch would choose kernels that have no backward"
-        assert fused.choose(wide, wide, wide, None, 0.1, True, None, False) == fused.MATH
-        assert fused.choose(narrow, narrow, narrow, None, 0.0, True, None, False) == fused.MATH
-        assert fused.choose(wide, wide, wide, None, 0.0, True, None, True) == fused.MATH
+        assert attention.choose(wide, wide, wide, None, 0.1, True, None, False) == attention.MATH
+        assert attention.choose(narrow, narrow, narrow, None, 0.0, True, None, False) == attention.MATH
+        assert attention.choose(wide, wide, wide, None, 0.0, True, None, True) == attention.MATH
         said = 4  # that of a backend from elsewhere
-        assert fused.choose(wide, wide, wide, None, 0.0, True, None, False) == fused.MATH
+        assert attention.choose(wide, wide, wide, None, 0.0, True, None, False) == attention.MATH
         monkeypatch.setattr(torch.version, "cuda", None)
-        said = fused.FLASH
-        assert fused.choose(wide, wide, wide, None, 0.0, True, None, False) == fused.MATH
+        said = attention.FLASH
+        assert attention.choose(wide, wide, wide, None, 0.0, True, None, False) == attention.MATH
 
 
 @pytest.mark.cuda

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from nbgrad.core.broadcast import reduction, sum_to
-from nbgrad.core.samples import PAIRS
-from nbgrad.core.tensor import tensor
+from nbgrad.core.dispatch.samples import PAIRS
+from nbgrad.core.engine.broadcast import reduction, sum_to
+from nbgrad.core.tensor.tensor import tensor
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.check import GradcheckError, gradcheck, gradgradcheck
-from nbgrad.core.op import OPS, op
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Make, Sample, unary
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.diagnose.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.samples import Make, Sample, unary
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library
 

@@ -12,8 +12,8 @@ from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.node import Deferred, Freed, Node
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.engine.node import Deferred, Freed, Node
+from nbgrad.core.tensor.tensor import Tensor
 from tests.core.programs import OURS, TORCH, Library, Program, agree, garbage, plain
 
 WIDTH = 8
@@ -211,7 +211,7 @@ def tensors_in(values: Any) -> list[torch.Tensor]:
 
 
 def nodes_below(*tensors: Tensor) -> list[Node]:
-    origins = nbgrad.core.engine.reachable([tensor.origin for tensor in tensors])
+    origins = nbgrad.core.engine.backward.reachable([tensor.origin for tensor in tensors])
     return [origin for origin in origins if isinstance(origin, Node)]
 
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import Switch, current
-from nbgrad.core.observer import Observer
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import Switch, current
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core.tasks import finished
 
 THREADS = 8

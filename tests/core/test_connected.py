@@ -12,9 +12,9 @@ from torch.nn import functional
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.op import OPS
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Sample
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.samples import Sample
+from nbgrad.core.dispatch.table import Op
 from tests.core import calls, rows
 
 MORE = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.ops import columns, convolution
+from nbgrad.core.ops.neural import convolution
 
 functional = torch.nn.functional
 
@@ -81,11 +81,11 @@ def test_unfold_and_fold_of_torch_run_our_rows(name: str) -> None:
 
 def test_columns_times_the_kernel_are_a_convolution() -> None:
     x, w = double(2, 3, 4, 3, 5), double(4, 3, 2, 2, 3)
-    found = w.reshape(4, -1) @ columns.img_to_col(x, kernel_size=(2, 2, 3), padding=1)
+    found = w.reshape(4, -1) @ convolution.img_to_col(x, kernel_size=(2, 2, 3), padding=1)
     expected = torch.conv3d(x, w, padding=1)
     torch.testing.assert_close(found.reshape(expected.shape), expected)
 
 
 def test_an_image_without_room_for_a_window_says_so() -> None:
     with pytest.raises(RuntimeError, match="img_to_col"):
-        columns.img_to_col(nbgrad.tensor(double(1, 2, 3)), kernel_size=(4,))
+        convolution.img_to_col(nbgrad.tensor(double(1, 2, 3)), kernel_size=(4,))

@@ -9,7 +9,7 @@ import torch
 from torch.utils._device import _device_constructors
 
 import nbgrad
-from nbgrad.core.ops import creating
+from nbgrad.core.ops.create import tensors
 from tests.lacking import lacks
 from tools.created import CREATED
 
@@ -85,7 +85,7 @@ def test_every_function_of_torchs_that_makes_a_tensor_is_here_or_is_said_not_to_
     torchs -= {name for name in ("fill", "vander") if lacks(name)}  # they are given a tensor
     likes = {name for name in dir(torch) if name.endswith("_like") and not name.startswith("_")}
     assert torchs | likes | {"normal"} == CREATED.keys() | NOT_HERE.keys()
-    assert {name for name in CREATED if callable(getattr(creating, name))} == CREATED.keys()
+    assert {name for name in CREATED if callable(getattr(tensors, name))} == CREATED.keys()
     assert CALLS.keys() | {"as_tensor"} == CREATED.keys()
 
 

@@ -13,8 +13,8 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core import uses
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.graph import cut_paths
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn.functional import mse_loss
 from nbgrad.widgets.describe import describe
 
@@ -223,7 +223,7 @@ def test_what_stays_is_not_looked_through_at_every_op(monkeypatch: pytest.Monkey
                 other.join()
             return super().__call__()
 
-    monkeypatch.setattr(uses, "ref", Counted)
+    monkeypatch.setattr(cut_paths, "ref", Counted)
     with nbgrad.AutogradGraph(), nbgrad.no_grad():
         kept += [W * 2 for _ in range(4500)]
     assert 2000 < looked < 3 * 4500

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from nbgrad.core.autocast import may_cast
-from nbgrad.core.direct import direct, direct_rule
-from nbgrad.core.kernels import Kernels
-from nbgrad.core.op import OPS
-from nbgrad.core.row import Op
+from nbgrad.core.backend.aten import Kernels
+from nbgrad.core.backend.autocast import may_cast
+from nbgrad.core.backend.direct import direct, direct_rule
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import Op
 from tests.core import rows
 
 

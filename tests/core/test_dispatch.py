@@ -8,10 +8,10 @@ import torch
 
 import nbgrad
 from nbgrad import Function, Tensor, tensor
-from nbgrad.core.modes import Switch
-from nbgrad.core.observer import Observer
-from nbgrad.core.op import OPS, op
-from nbgrad.core.samples import Make, Sample
+from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import Switch
 
 
 def slope(x: Tensor) -> float:

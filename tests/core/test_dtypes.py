@@ -13,12 +13,12 @@ import torch
 from torch._subclasses import fake_tensor
 
 import nbgrad
-from nbgrad.core import engine
-from nbgrad.core.methods import Conversions
-from nbgrad.core.op import OPS
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Sample
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.samples import Sample
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.backward import backward
+from nbgrad.core.tensor.methods import Conversions
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library, Program, agree, kind, plain
 
@@ -200,7 +200,7 @@ def test_conversions_are_torchs(program: Program) -> None:
 
 
 def test_the_stub_has_the_conversions() -> None:
-    stub = Path(nbgrad.core.methods.__file__).with_suffix(".pyi")
+    stub = Path(nbgrad.core.tensor.methods.__file__).with_suffix(".pyi")
     classes = {node.name: node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ClassDef)}
     written = {node.name for node in classes["Conversions"].body if isinstance(node, ast.FunctionDef)}
     assert written == {name for name, value in vars(Conversions).items() if callable(value)}
@@ -240,7 +240,7 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(fake_tensor, "init_gpu_context", lambda _: None)  # it would put a tensor on a real one
-    monkeypatch.setattr(engine, "memory_of", id)  # they have no address either
+    monkeypatch.setattr(backward, "memory_of", id)  # they have no address either
     with fake_tensor.FakeTensorMode():
         yield
 

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.contents import laid_out_as
-from nbgrad.core.engine import reachable
-from nbgrad.core.modes import current, set_state
-from nbgrad.core.node import Leaf
-from nbgrad.core.observer import Observer
-from nbgrad.core.op import OPS, op
-from nbgrad.core.row import Op
-from nbgrad.core.samples import unary
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.samples import unary
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.backward import reachable
+from nbgrad.core.engine.node import Leaf
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import current, set_state
+from nbgrad.core.engine.tensor_data import laid_out_as
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import Library, Program, agree, both_raise, garbage
 from tests.core.tasks import finished

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.broadcast import Reduction
-from nbgrad.core.frame import GRADIENT, OBJECT, UNREDUCED, FrameRecorder, Kept
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.sizes import nbytes_of
-from nbgrad.core.stats import Stats
-from nbgrad.core.tensor import tensor
+from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.last_backward import GRADIENT, OBJECT, UNREDUCED, FrameRecorder, Kept
+from nbgrad.core.graph.stats import Stats, nbytes_of
+from nbgrad.core.tensor.tensor import tensor
 
 
 def test_beyond_the_budget_only_the_norm_is_kept() -> None:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.grad import grad
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core.programs import OURS, TORCH, Library, agree, both_raise
 
 

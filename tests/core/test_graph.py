@@ -17,12 +17,12 @@ import rustworkx
 import torch
 
 import nbgrad
-from nbgrad.core import graph as graph_module
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import current, set_state
-from nbgrad.core.observer import Observer
-from nbgrad.core.record import Record
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import current, set_state
+from nbgrad.core.graph import graph as graph_module
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.record import Record
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core.programs import garbage
 from tests.core.tasks import finished
 
@@ -453,7 +453,7 @@ def test_structure_is_asked_without_statistics(monkeypatch: pytest.MonkeyPatch) 
         y = (x * 2).sum()
         y.backward()
         with monkeypatch.context() as patched:
-            patched.setattr("nbgrad.core.stats._summarise", fails)
+            patched.setattr("nbgrad.core.graph.stats._summarise", fails)
             assert len(graph.records) == 3
             assert names(graph.path(x, y)) == ["x", None, "y"]
             assert graph.rx.num_edges() == 2

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.history import FRAMES, HistoryRecorder, diff
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.history import FRAMES, HistoryRecorder, diff
 
 
 def step(model: nbgrad.nn.Module, x: nbgrad.Tensor) -> nbgrad.Tensor:

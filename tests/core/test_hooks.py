@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nbgrad.core.tensor import tensor
+from nbgrad.core.tensor.tensor import tensor
 from tests.core.programs import OURS, Library, agree, both_raise, garbage
 
 

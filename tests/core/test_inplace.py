@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.alias import Views
-from nbgrad.core.methods import TensorMethods
-from nbgrad.core.op import OPS, op
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Sample, unary
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.samples import Sample, unary
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.tensor.methods import TensorMethods
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.tensor.views import Views
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library, Program, agree, both_raise, error, garbage, plain
 from tests.core.random_programs import outcome

@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.op import OPS
-from nbgrad.core.row import Op
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import Library, Program, agree
 from tests.lacking import case, lacks

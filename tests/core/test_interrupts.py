@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core import dispatch, modes
-from nbgrad.core.modes import current
+from nbgrad.core.backend import below_autograd
+from nbgrad.core.engine import state
+from nbgrad.core.engine.state import current
 from tests.core.interrupting import BLOCKS, ENGINE, Instants, check_untouched, switched
 
 EVERY = ("collecting", "dispatch", "randomness")
@@ -35,7 +36,7 @@ def test_an_interrupt_at_any_instruction_leaves_nothing_switched(make: Callable[
         if not tracer.run(make() if count % 20 else run):
             continue
         if make in BLOCKS and not nbgrad.compiled():
-            modes.set_state(modes.unwound(state))  # as at the end of a cell
+            state.set_state(state.unwound(state))  # as at the end of a cell
         check_untouched(before, str(tracer.hit))
         if count % 20 == 0:
             assert run() == want, tracer.hit
@@ -57,11 +58,11 @@ def test_a_guard_that_is_left_too_late_is_found() -> None:
     """The tester is tested: with one ``finally`` only, which an interrupt may hit, torch's autograd stays off."""
 
     def once(run: Callable[..., Any], *args: Any) -> Any:
-        dispatch._leave_out(dispatch._RECORDS, True)
+        below_autograd._leave_out(below_autograd._RECORDS, True)
         try:
             return run(*args)
         finally:
-            dispatch._leave_out(dispatch._RECORDS, False)
+            below_autograd._leave_out(below_autograd._RECORDS, False)
 
     once.__code__ = once.__code__.replace(co_filename=str(Path(nbgrad.__file__).parent / "once.py"))
     before, found = switched(), []
@@ -74,7 +75,7 @@ def test_a_guard_that_is_left_too_late_is_found() -> None:
             check_untouched(before, str(tracer.hit))
         except AssertionError as error:
             found.append(str(error))
-            dispatch._leave_out(dispatch._RECORDS, False)
+            below_autograd._leave_out(below_autograd._RECORDS, False)
     assert found
     assert all("exclude" in one for one in found)
 
@@ -121,10 +122,10 @@ def test_blocks_that_nobody_left_are_left_and_settings_stay() -> None:
         nbgrad.AutogradGraph().__enter__()
         nbgrad.detect_anomaly().__enter__()
         nbgrad.set_grad_enabled(True)
-        state = modes.unwound(begin)
-        assert not state.grad_enabled
-        assert state.observers == ()
+        left = state.unwound(begin)
+        assert not left.grad_enabled
+        assert left.observers == ()
         inner = current()
-        assert modes.unwound(inner) is inner
+        assert state.unwound(inner) is inner
     finally:
-        modes.set_state(begin)
+        state.set_state(begin)

@@ -8,9 +8,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import nbgrad
-from nbgrad.core.op import OPS
-from nbgrad.core.ops.linalg import cheapest
-from nbgrad.core.tensor import tensor
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.ops.linalg.matmul import cheapest
+from nbgrad.core.tensor.tensor import tensor
 from tests.core import rows
 from tests.core.both import same
 from tests.lacking import case, lacks

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn import functional
 from tests.core import calls
 from tests.core.rows import close

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from nbgrad.core.frame import VALUES
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.history import FRAMES
-from nbgrad.core.node import Leaf, Node
-from nbgrad.core.record import Record
-from nbgrad.core.stats import SMALL
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.engine.node import Leaf, Node
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.history import FRAMES
+from nbgrad.core.graph.last_backward import VALUES
+from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.stats import SMALL
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core.programs import garbage
 
 STEPS = 10_000

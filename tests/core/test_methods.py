@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import nbgrad
-from nbgrad.core.methods import TensorMethods
-from nbgrad.core.op import OPS
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.tensor.methods import TensorMethods
+from nbgrad.core.tensor.tensor import Tensor
 from tools.annotations import METHODS, WAYS
 from tools.write_methods import ROOT, STUB, stub
 
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 import nbgrad
-from nbgrad.core.methods import ValuesAndIndices
+from nbgrad.core.tensor.methods import ValuesAndIndices
 
 x = nbgrad.tensor([[1.0, 2.0]])
 for y in (x + x, x + 1, 2 - x, 2.0 / x, x**2, 2**x, -x, x @ x, x < 1, x * torch.ones(2), x - np.ones(2), x == x):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.modes import Scope, current, set_state
-from nbgrad.core.tensor import tensor
+from nbgrad.core.engine.state import Scope, current, set_state
+from nbgrad.core.tensor.tensor import tensor
 from tests.core.programs import Library, agree, both_raise
 from tests.core.tasks import finished
 

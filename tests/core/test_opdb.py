@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import nbgrad.core.ops
-from nbgrad.core.methods import TensorMethods
-from nbgrad.core.op import OPS
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.tensor.methods import TensorMethods
+from nbgrad.core.tensor.tensor import Tensor
 from tests.core import opdb
 from tests.core.result import Result
 from tests.core.unruly import nothing, unruly

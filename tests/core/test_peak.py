@@ -12,14 +12,15 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core import nonfinite, pieces, stats
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.timing import TimedGraph
-from nbgrad.saving import save
-from nbgrad.widgets import numbers
+from nbgrad.core.backend import chunks
+from nbgrad.core.graph import nonfinite, stats
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.export import save
+from nbgrad.widgets import tensor_lookup
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.text import text
+from nbgrad.widgets.render.text import text
+from nbgrad.widgets.tensor_lookup import Holdings
 from tests.allocations import python_peak, torch_blocks
 
 SIDE = 1024
@@ -32,9 +33,9 @@ PIECE = 1 << 14
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((pieces, "PIECE"), (nonfinite, "PIECE"), (stats, "_TOGETHER"), (stats, "_AT_ONCE")):
+    for module, name in ((chunks, "PIECE"), (nonfinite, "PIECE"), (stats, "_TOGETHER"), (stats, "_AT_ONCE")):
         monkeypatch.setattr(module, name, PIECE)
-    monkeypatch.setattr(numbers, "_TOGETHER", PIECE)
+    monkeypatch.setattr(tensor_lookup, "_TOGETHER", PIECE)
     save_every_kind(small_graph())  # what is imported at the first use is not counted
 
 
@@ -95,7 +96,7 @@ def every_question(data: torch.Tensor) -> None:
         nonfinite.holds(kind, data)
         nonfinite.count(kind, data)
     nonfinite.unmeant(data)
-    numbers.shown("n0", "value", data)
+    tensor_lookup.shown("n0", "value", data)
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "4 dimensions"])
@@ -139,12 +140,12 @@ def test_so_are_those_of_whole_numbers(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7])
 def test_pieces_have_each_element_once_and_in_order(size: int) -> None:
     data = torch.arange(size)
-    assert torch.cat([data[:0], *pieces.pieces(data)]).equal(data)
+    assert torch.cat([data[:0], *chunks.pieces(data)]).equal(data)
     for shape in ((-1, 1), (1, -1), (1, 1, -1)):
-        assert torch.cat([data[:0], *[one.reshape(-1) for one in pieces.pieces(data.reshape(shape))]]).equal(data)
+        assert torch.cat([data[:0], *[one.reshape(-1) for one in chunks.pieces(data.reshape(shape))]]).equal(data)
     for wide in (data.expand(3, size), data.reshape(-1, 1).expand(size, 3), torch.arange(6 * size).reshape(3, 2, -1)):
         for turned in (wide, wide.transpose(0, -1)):
-            found = list(pieces.pieces(turned))
+            found = list(chunks.pieces(turned))
             assert all(0 < one.numel() <= PIECE for one in found)
             assert len(found) <= 4 * turned.numel() / PIECE + 1
             assert torch.cat([data[:0], *[one.reshape(-1) for one in found]]).equal(turned.reshape(-1))
@@ -297,5 +298,5 @@ def test_a_value_in_bfloat16_with_a_nan_takes_a_few_megabytes(monkeypatch: pytes
     monkeypatch.undo()
     data = torch.ones(1 << 24, dtype=torch.bfloat16)
     data[77] = math.nan
-    assert max(torch_blocks(lambda: stats.summarise(data), least=1)) <= 8 * pieces.PIECE
-    assert max(torch_blocks(lambda: stats.norms({0: data}), least=1)) <= 8 * pieces.PIECE
+    assert max(torch_blocks(lambda: stats.summarise(data), least=1)) <= 8 * chunks.PIECE
+    assert max(torch_blocks(lambda: stats.norms({0: data}), least=1)) <= 8 * chunks.PIECE

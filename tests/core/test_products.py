@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 from torch.utils.flop_counter import FlopCounterMode
 
 import nbgrad as ng
-from nbgrad.core import products
+from nbgrad.core.backend import gemm
 from nbgrad.nn import functional
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
@@ -22,9 +22,9 @@ N, K, M = 130, 1010, 140
 def calls(monkeypatch):
     """What oneDNN is asked to multiply, as on a processor where it is the faster one."""
     made = []
-    by_onednn = products._by_onednn
-    monkeypatch.setattr(products, "ONEDNN", True)
-    monkeypatch.setattr(products, "_by_onednn", lambda *given: made.append(given) or by_onednn(*given))
+    by_onednn = gemm._by_onednn
+    monkeypatch.setattr(gemm, "ONEDNN", True)
+    monkeypatch.setattr(gemm, "_by_onednn", lambda *given: made.append(given) or by_onednn(*given))
     return made
 
 
@@ -162,9 +162,9 @@ def test_a_gradient_of_a_gradient(calls):
 
 def test_what_is_copied_is_copied_piece_by_piece(calls, monkeypatch):
     pieces = []
-    pointwise = products._pointwise
-    monkeypatch.setattr(products, "_COPY", 1 << 15)
-    monkeypatch.setattr(products, "_pointwise", lambda x, *rest: pieces.append(x.shape) or pointwise(x, *rest))
+    pointwise = gemm._pointwise
+    monkeypatch.setattr(gemm, "_COPY", 1 << 15)
+    monkeypatch.setattr(gemm, "_pointwise", lambda x, *rest: pieces.append(x.shape) or pointwise(x, *rest))
     a, b, bias = drawn(K, N).mT, drawn(K, M), drawn(M)
     near(ng.matmul(ng.tensor(a), ng.tensor(b)).data, torch.matmul, a, b)
     near(
@@ -317,4 +317,4 @@ def test_it_is_chosen_by_the_processor(monkeypatch, vendor, capability, expected
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(Path, "open", opened)
-    assert products.onednn_is_faster() is expected
+    assert gemm.onednn_is_faster() is expected

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.engine import reachable
-from nbgrad.core.node import Node
-from nbgrad.core.op import OPS, op
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Make, Sample, unary
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.samples import Make, Sample, unary
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.backward import reachable
+from nbgrad.core.engine.node import Node
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 
 every_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS)

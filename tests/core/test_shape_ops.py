@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.tensor import tensor
+from nbgrad.core.tensor.tensor import tensor
 from tests.core.both import same
 
 F = torch.nn.functional

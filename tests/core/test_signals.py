@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core.both import same
 from tests.lacking import case, lacks, need
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from nbgrad.core import stats as stats_module
-from nbgrad.core.stats import SMALL, Stats, norms, summarise, summarise_all
+from nbgrad.core.graph import stats as stats_module
+from nbgrad.core.graph.stats import SMALL, Stats, norms, summarise, summarise_all
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64])

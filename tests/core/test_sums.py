@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.op import OPS
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.samples import Sample
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.tensor.tensor import Tensor
 from tests.core import rows
 
 ROWS = [row for row in OPS.values() if row.sums]

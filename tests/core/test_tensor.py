@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.node import Leaf, Node
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.engine.node import Leaf, Node
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn import functional
 from tests.core.programs import Library, agree, both_raise
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.listener import Listener
-from nbgrad.core.op import OPS
-from nbgrad.core.timing import TimedGraph
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.listener import Listener
+from nbgrad.core.graph.timing import TimedGraph
 
 
 class Slow(nbgrad.Function):
@@ -89,5 +89,5 @@ def test_gradients_that_record_themselves_are_timed_too() -> None:
 
 def test_another_graph_has_no_clock() -> None:
     assert type(AutogradGraph().listener) is Listener
-    assert Listener.on_call is nbgrad.core.observer.Observer.on_call
+    assert Listener.on_call is nbgrad.core.engine.observer.Observer.on_call
     assert not hasattr(AutogradGraph(), "times")

@@ -9,8 +9,8 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.op import OPS
-from nbgrad.core.tensor import tensor
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.tensor.tensor import tensor
 from tests.core import rows
 
 DIFFERENTIABLE = [row for row in OPS.values() if row.differentiable]

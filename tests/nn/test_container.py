@@ -60,6 +60,6 @@ def test_an_index_out_of_range(index):
 
 @pytest.mark.parametrize("wrong", [nn.ReLU, torch.nn.ReLU(), "relu"])
 def test_only_modules_go_in(wrong):
-    words = r"(object|the class ReLU) to module '1' \(nbgrad.nn.module.Module or None required\)"
+    words = r"(object|the class ReLU) to module '1' \(nbgrad.nn.module.module.Module or None required\)"
     with pytest.raises(TypeError, match=words):
         nn.Sequential(nn.Linear(2, 3), wrong)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nbgrad.nn.calling import Calling
-from nbgrad.nn.moving import Moving
+from nbgrad.nn.module.call import Calling
+from nbgrad.nn.module.convert import Moving
+from nbgrad.nn.module.state_dict import Saving
 from nbgrad.nn.parameter import Parameter
-from nbgrad.nn.saving import Saving
 from tests.nn import random_modules
 from tests.nn.random_modules import difference
 from tools import sweep

@@ -10,7 +10,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.modes import current
+from nbgrad.core.engine.state import current
 from nbgrad.widgets.describe import describe
 
 

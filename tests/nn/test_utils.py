@@ -124,7 +124,7 @@ def test_a_list_is_no_vector():
         utils.vector_to_parameters([1.0], [nn.Parameter([1.0])])
 
 
-class Changes(nbgrad.core.observer.Observer):
+class Changes(nbgrad.core.engine.observer.Observer):
     """Remembers what it is told of."""
 
     def __init__(self):
@@ -136,7 +136,7 @@ class Changes(nbgrad.core.observer.Observer):
 
 def test_observers_are_told():
     observer, held = Changes(), params(nn.Parameter)
-    with nbgrad.core.modes.Switch(observers=(observer,)):
+    with nbgrad.core.engine.state.Switch(observers=(observer,)):
         utils.clip_grad_norm_(held, 1.0)
         utils.clip_grad_value_(held, 1.0)
         nn.init.zeros_(held[0])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nbgrad import amp, nn, optim
-from nbgrad.core.tensor import tensor
+from nbgrad.core.tensor.tensor import tensor
 
 
 def trained(kind: Any = optim.Adam) -> Any:

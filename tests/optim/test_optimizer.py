@@ -9,7 +9,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import nbgrad
 from nbgrad import nn, optim
-from nbgrad.optim.torchs import TorchOptimizer
+from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
 def stepped(momentum=0.9):

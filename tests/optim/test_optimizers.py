@@ -341,7 +341,7 @@ def test_a_step_leaves_nothing_at_the_data(name):
     assert all(param.data is one for param, one in zip(walk.params, data, strict=True))
 
 
-class Changes(nbgrad.core.observer.Observer):
+class Changes(nbgrad.core.engine.observer.Observer):
     """Counts what it is told of."""
 
     def __init__(self):
@@ -354,7 +354,7 @@ class Changes(nbgrad.core.observer.Observer):
 @pytest.fixture
 def told():
     observer = Changes()
-    with nbgrad.core.modes.Switch(observers=(observer,)):
+    with nbgrad.core.engine.state.Switch(observers=(observer,)):
         yield observer.seen
 
 

@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from traitlets.config import Config
 
 import nbgrad
-from nbgrad.core.modes import State, current
+from nbgrad.core.engine.state import State, current
 
 CASES = 10
 

@@ -5,8 +5,7 @@ from random import Random
 from time import perf_counter
 
 import nbgrad
-from nbgrad.core import modes
-from nbgrad.core.modes import current
+from nbgrad.core.engine.state import current
 from tests.core.interrupting import BLOCKS, ENGINE, Alarm, Instants, check_untouched, switched
 
 CASES = 8
@@ -37,7 +36,7 @@ def check(random: Random) -> None:
             before, state = switched(), current()
             interrupted = stop.run(run)
             if make in BLOCKS and not nbgrad.compiled():
-                modes.set_state(modes.unwound(state))  # as at the end of a cell
+                state.set_state(state.unwound(state))  # as at the end of a cell
             where = f"{make.__name__} at {stop.hit}" if isinstance(stop, Instants) else f"{make.__name__} by a signal"
             check_untouched(before, where)
             assert interrupted or not traced

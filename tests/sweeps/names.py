@@ -13,12 +13,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import nbgrad
-from nbgrad.core.op import OPS
+from nbgrad.core.dispatch.op import OPS
 from nbgrad.options import SUFFIXES
 from nbgrad.reprs import module_html, tensor_html
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.engine import run_graphviz
-from nbgrad.widgets.outputs import static_bundle
+from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
+from nbgrad.widgets.notebook_output import static_bundle
 
 CASES = 6
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.op import OPS
-from nbgrad.core.ops.calling import l1_loss
-from nbgrad.core.row import Op
-from nbgrad.core.samples import Sample
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.samples import Sample
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.ops.torch_signatures import l1_loss
 from tests.core import calls, rows
 
 CASES = 250

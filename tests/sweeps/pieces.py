@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from nbgrad.core import nonfinite, pieces, stats
-from nbgrad.widgets import numbers
-from nbgrad.widgets.looks import tiled
+from nbgrad.core.backend import chunks
+from nbgrad.core.graph import nonfinite, stats
+from nbgrad.widgets import tensor_lookup
+from nbgrad.widgets.description.tensor_summary import tiled
 
 CASES = 60
 
@@ -25,8 +26,8 @@ def check(random: Random) -> None:
     """One tensor, and pieces of one size."""
     data = made(random)
     piece = max(random.choice([1, 2, 7, 64, 1000]), data.numel() // 40)
-    with patch.object(pieces, "PIECE", piece), patch.object(stats, "_TOGETHER", piece):
-        found = list(pieces.pieces(data))
+    with patch.object(chunks, "PIECE", piece), patch.object(stats, "_TOGETHER", piece):
+        found = list(chunks.pieces(data))
         assert all(0 < one.numel() <= piece for one in found)
         assert torch.cat([data.new_empty(0), *[one.reshape(-1) for one in found]]).equal(data.reshape(-1)) or (
             not nonfinite.finite(data)
@@ -34,7 +35,7 @@ def check(random: Random) -> None:
         check_statistics(data)
         if data.dtype.is_floating_point or data.dtype.is_complex:
             check_finite(data)
-    with patch.object(numbers, "_TOGETHER", max(piece, data.numel() // numbers.SIDE)):
+    with patch.object(tensor_lookup, "_TOGETHER", max(piece, data.numel() // tensor_lookup.SIDE)):
         check_map(data)
 
 
@@ -93,8 +94,8 @@ def check_map(data: torch.Tensor) -> None:
     """The map of all numbers is what pooling the whole table gives."""
     whole = (data.abs() if data.is_complex() else data).float()
     table = torch.from_numpy(tiled(np.ascontiguousarray(whole.resolve_neg().numpy())))
-    wanted = adaptive_avg_pool2d(table[None], tuple(min(side, numbers.SIDE) for side in table.shape))[0]
-    torch.testing.assert_close(numbers._Table(data).map(), wanted, rtol=1e-4, atol=1e-4, equal_nan=True)
+    wanted = adaptive_avg_pool2d(table[None], tuple(min(side, tensor_lookup.SIDE) for side in table.shape))[0]
+    torch.testing.assert_close(tensor_lookup._Table(data).map(), wanted, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
 def close(found: float | None, wanted: float, *, part: float = 1e-12, scale: float = 0.0) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.grad import grad
-from nbgrad.core.op import OPS
-from nbgrad.core.samples import Sample
-from nbgrad.core.tensor import tensor
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.samples import Sample
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.tensor.tensor import tensor
 from tests.core import rows
 
 CASES = 120

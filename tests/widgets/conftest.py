@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from nbgrad.widgets.description import Description, Edge, Given, Kind, Look, Node, OpText, Reduction, Scope, Step
+from nbgrad.widgets.description.schema import Description, Edge, Given, Kind, Look, Node, OpText, Reduction, Scope, Step
 
 Build = Callable[..., Description]
 

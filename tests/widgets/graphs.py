@@ -7,7 +7,7 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description
+from nbgrad.widgets.description.schema import Description
 
 
 def texts(graph: nbgrad.AutogradGraph) -> list[str]:

@@ -11,10 +11,9 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.widgets import bitmap
-from nbgrad.widgets.bitmap import smaller
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.outputs import static_bundle
+from nbgrad.widgets.notebook_output import static_bundle
+from nbgrad.widgets.render.png import smaller
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -89,10 +88,10 @@ def test_what_it_cannot_read_and_what_needs_wasmtime_stays_as_it_is(monkeypatch:
     png = written(some(9))
     few = smaller(png)
     assert smaller(few) is few
-    bitmap._compiled.cache_clear()
+    png._compiled.cache_clear()
     monkeypatch.setitem(sys.modules, "wasmtime", None)
     assert smaller(png) is png
-    bitmap._compiled.cache_clear()
+    png._compiled.cache_clear()
 
 
 def test_the_picture_of_a_small_network_is_small() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbgrad.widgets import view
-from nbgrad.widgets.page import runtime
+from nbgrad.widgets.render.html_page import runtime
 
 pytestmark = pytest.mark.once
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.op import OPS
+from nbgrad.core.dispatch.op import OPS
 from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description, Edge, Node
-from nbgrad.widgets.wording import number
+from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.schema import Description, Edge, Node
 from tests.widgets import graphs
 
 

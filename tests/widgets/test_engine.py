@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nbgrad.widgets import engine
-from nbgrad.widgets.engine import EngineError, EngineMissing, LayoutTimeout, run_graphviz
+from nbgrad.widgets.layout import graphviz_wasm
+from nbgrad.widgets.layout.graphviz_wasm import EngineError, EngineMissing, LayoutTimeout, run_graphviz
 
 SMALL = "digraph { a -> b [id=e0]; subgraph cluster_s { label=x; b -> c } }"
 # `ortho` routes of a dense graph take minutes: a stand-in for whatever makes graphviz hang.
@@ -19,7 +19,7 @@ ENDLESS = "digraph { splines=ortho;" + ";".join(f"n{i}->n{i * 7 % 600};n{i}->n{i
 
 
 def no_wasm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_host", lambda: "No module named 'wasmtime'")
+    monkeypatch.setattr(graphviz_wasm, "_host", lambda: "No module named 'wasmtime'")
 
 
 def names(answer: str) -> set[str]:
@@ -31,7 +31,7 @@ def test_it_lays_out_a_graph() -> None:
 
 
 def test_the_same_graph_gives_the_same_answer_in_another_process() -> None:
-    program = f"from nbgrad.widgets.engine import run_graphviz; print(run_graphviz({SMALL!r}), end='')"
+    program = f"from nbgrad.widgets.layout.graphviz_wasm import run_graphviz; print(run_graphviz({SMALL!r}), end='')"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout == run_graphviz(SMALL) == run_graphviz(SMALL)
 
@@ -81,7 +81,7 @@ def test_a_deep_chain_fits_the_stack() -> None:
 
 def test_it_works_where_no_cache_can_be_written() -> None:
     nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), os.devnull + "/nowhere")
-    program = f"from nbgrad.widgets.engine import run_graphviz; print(len(run_graphviz({SMALL!r})))"
+    program = f"from nbgrad.widgets.layout.graphviz_wasm import run_graphviz; print(len(run_graphviz({SMALL!r})))"
     done = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, **nowhere}, capture_output=True, text=True, check=True
     )
@@ -108,6 +108,6 @@ def test_without_any_graphviz_the_error_says_what_to_install(monkeypatch: pytest
 
 def test_a_missing_module_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wasmtime", None)
-    reason = engine._host.__wrapped__()
+    reason = graphviz_wasm._host.__wrapped__()
     assert isinstance(reason, str)
     assert "wasmtime" in reason

@@ -11,13 +11,13 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description, Edge, Node
-from nbgrad.widgets.extent import COLUMNS, ROWS, extent
-from nbgrad.widgets.fold import drawable
-from nbgrad.widgets.folding import LOOK, Folding, first_folding, folded_below, homes, necessary
-from nbgrad.widgets.layout import LINE_SIZE, NODES, WHOLE, lay_out, whole
-from nbgrad.widgets.nesting import Nesting
-from nbgrad.widgets.runs import runs
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Description, Edge, Node
+from nbgrad.widgets.folding.apply import drawable
+from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below, homes, necessary
+from nbgrad.widgets.folding.repeats import runs
+from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
+from nbgrad.widgets.layout.positions import LINE_SIZE, NODES, WHOLE, lay_out, whole
 from tests.widgets import graphs
 from tests.widgets.test_layout import apart
 

@@ -12,9 +12,9 @@ FORKS = 4
 PROGRAM = """
     import gc, os, signal, sys, threading, time
     import nbgrad
-    from nbgrad.core.collecting import uncollected
+    from nbgrad.core.graph.no_gc import uncollected
     from nbgrad.widgets.describe import describe
-    from nbgrad.widgets.layout import lay_out
+    from nbgrad.widgets.layout.positions import lay_out
 
     def graph(ops):
         x = nbgrad.ones(3, requires_grad=True)

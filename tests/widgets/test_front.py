@@ -10,13 +10,13 @@ from playwright.sync_api import Locator, Page, expect
 
 import nbgrad
 from benchmarks import panning
-from nbgrad.core.timing import TimedGraph
+from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.folding import Folding, folded_below
-from nbgrad.widgets.layout import lay_out, whole
-from nbgrad.widgets.page import page
-from nbgrad.widgets.svg import svg
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.folding.choose import Folding, folded_below
+from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.render.html_page import page
+from nbgrad.widgets.render.svg import svg
 from tests.lab.harness import SCREENSHOTS, screenshot
 from tests.widgets import graphs
 

@@ -14,14 +14,14 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.graph import AutogradGraph
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.export import save
 from nbgrad.reprs import module_html
-from nbgrad.saving import save
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.fold import shaped
-from nbgrad.widgets.folding import Folding
-from nbgrad.widgets.layout import NODES, dot_source
-from nbgrad.widgets.text import text
+from nbgrad.widgets.folding.apply import shaped
+from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.layout.positions import NODES, dot_source
+from nbgrad.widgets.render.text import text
 from tests.work import lines
 
 SIZE = 40

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nbgrad.widgets import layout
-from nbgrad.widgets.description import Box, Description, Picture
-from nbgrad.widgets.engine import EngineMissing, LayoutTimeout
-from nbgrad.widgets.fold import ASKED, drawable
-from nbgrad.widgets.folding import Folding, first_folding, necessary
-from nbgrad.widgets.keep import HUB
-from nbgrad.widgets.layout import NODES, dot_source, lay_out, node_size
+from nbgrad.widgets.description.schema import Box, Description, Picture
+from nbgrad.widgets.folding.apply import ASKED, drawable
+from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
+from nbgrad.widgets.folding.prune import HUB
+from nbgrad.widgets.layout import positions
+from nbgrad.widgets.layout.graphviz_wasm import EngineMissing, LayoutTimeout
+from nbgrad.widgets.layout.positions import NODES, dot_source, lay_out, node_size
 from tests.widgets import graphs
 
 
@@ -114,7 +114,7 @@ def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
 
 def test_the_same_description_gives_the_same_picture(mlp: Description) -> None:
     program = (
-        "import json, sys; from nbgrad.widgets.layout import lay_out; "
+        "import json, sys; from nbgrad.widgets.layout.positions import lay_out; "
         "print(json.dumps(lay_out(json.load(sys.stdin))), end='')"
     )
     other = subprocess.run(
@@ -314,14 +314,14 @@ def test_a_tangle_that_would_take_minutes_is_drawn_in_part(tangle: Any) -> None:
 
 def slow_above(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let graphviz take too long for more than so many nodes."""
-    run = layout.run_graphviz
+    run = positions.run_graphviz
 
     def slow(source: str, *, seconds: float) -> str:
         if source.count("width=") > nodes:
             raise LayoutTimeout("graphviz was stopped after 3 s")
         return run(source, seconds=seconds)
 
-    monkeypatch.setattr(layout, "run_graphviz", slow)
+    monkeypatch.setattr(positions, "run_graphviz", slow)
 
 
 def test_after_a_timeout_what_was_unfolded_stays_so(flat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ def test_the_last_try_tells_why_it_failed(tangle: Any, monkeypatch: pytest.Monke
         tried.append(source)
         raise LayoutTimeout("graphviz was stopped after 3 s")
 
-    monkeypatch.setattr(layout, "run_graphviz", slow)
+    monkeypatch.setattr(positions, "run_graphviz", slow)
     with pytest.raises(LayoutTimeout):
         lay_out(tangle(500))
     assert len(tried) == 4
@@ -380,7 +380,7 @@ def test_a_missing_engine_is_not_tried_again(tangle: Any, monkeypatch: pytest.Mo
     def missing(source: str, *, seconds: float) -> str:
         raise EngineMissing("pip install it")
 
-    monkeypatch.setattr(layout, "run_graphviz", missing)
+    monkeypatch.setattr(positions, "run_graphviz", missing)
     with pytest.raises(EngineMissing):
         lay_out(tangle(500))
 

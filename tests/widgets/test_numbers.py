@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.widgets import numbers as module
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.widgets import tensor_lookup as module
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.description import Numbers
-from nbgrad.widgets.numbers import Holdings, shown
-from nbgrad.widgets.packing import unpacked
+from nbgrad.widgets.description.schema import Numbers
+from nbgrad.widgets.render.wire_format import unpacked
+from nbgrad.widgets.tensor_lookup import Holdings, shown
 from nbgrad.widgets.view import GraphView
 
 

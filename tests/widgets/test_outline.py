@@ -13,14 +13,16 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.stats import Stats, summarise
-from nbgrad.widgets import describe as describing, looks, rest, runs
+from nbgrad.core.graph.stats import Stats, summarise
+from nbgrad.widgets import describe as describing
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.fold import drawable
-from nbgrad.widgets.folding import first_folding
-from nbgrad.widgets.rest import put_away, taken_out, written
-from nbgrad.widgets.saving import saved_by
-from nbgrad.widgets.text import text
+from nbgrad.widgets.description import deferred, tensor_summary
+from nbgrad.widgets.description.deferred import put_away, taken_out, written
+from nbgrad.widgets.description.saved_values import saved_by
+from nbgrad.widgets.folding import repeats
+from nbgrad.widgets.folding.apply import drawable
+from nbgrad.widgets.folding.choose import first_folding
+from nbgrad.widgets.render.text import text
 
 
 def varied() -> nbgrad.AutogradGraph:
@@ -76,7 +78,9 @@ def test_an_outline_that_was_put_away_says_the_same(name: str) -> None:
 
 def test_only_what_is_drawn_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(looks, "look", lambda stats, look=looks.look: seen.append(stats) or look(stats))
+    monkeypatch.setattr(
+        tensor_summary, "look", lambda stats, look=tensor_summary.look: seen.append(stats) or look(stats)
+    )
     light = outline(chain(4, 100))
     assert not seen
     drawn = drawable(light, 40)
@@ -87,7 +91,7 @@ def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.Monkey
     data = put_away(outline(chain(10, 200)))
     inflated = []
     monkeypatch.setattr(
-        rest, "zlib", SimpleNamespace(decompress=lambda one: inflated.append(one) or zlib.decompress(one))
+        deferred, "zlib", SimpleNamespace(decompress=lambda one: inflated.append(one) or zlib.decompress(one))
     )
     kept = taken_out(data)
     drawn = drawable(kept, 20, first_folding(kept, 20).toggled(kept, ["s4"], 20))
@@ -99,7 +103,7 @@ def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.Monkey
 
 def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     light = outline(chain(10, 30))
-    monkeypatch.setattr(runs, "_Calls", None)  # what says whether two modules are alike
+    monkeypatch.setattr(repeats, "_Calls", None)  # what says whether two modules are alike
     for one in (light, taken_out(put_away(light))):
         drawable(one, 20, first_folding(one, 20).toggled(one, ["s4"], 20))
     with pytest.raises(TypeError):
@@ -108,11 +112,11 @@ def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPa
 
 def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
     kept: Any = taken_out(put_away(outline(varied())))
-    shelves = rest._Shelves(kept["shelves"])
+    shelves = deferred._Shelves(kept["shelves"])
     values = {tuple(node["label"][:2]): shelves[node["rest"]].told()["value"] for node in kept["nodes"]}
-    assert isinstance(values["small", "(4, 3) float32"], looks.Stats)
+    assert isinstance(values["small", "(4, 3) float32"], tensor_summary.Stats)
     assert isinstance(values["large", "(16, 20) float32"], dict)
-    assert isinstance(values["huge", "(40, 40) float32"], looks.Stats), "a histogram already"
+    assert isinstance(values["huge", "(40, 40) float32"], tensor_summary.Stats), "a histogram already"
 
 
 @pytest.mark.parametrize(
@@ -135,8 +139,10 @@ def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
 )
 def test_statistics_that_were_put_away_are_the_same(data: torch.Tensor) -> None:
     stats = summarise(data)
-    assert repr(rest._unpacked(rest._packed(stats))) == repr(stats)  # repr: a NaN is no NaN
-    assert rest._unpacked(rest._packed(Stats((2,), 5.0))) == Stats((2,), 5.0), "of which the norm alone is known"
+    assert repr(deferred._unpacked(deferred._packed(stats))) == repr(stats)  # repr: a NaN is no NaN
+    assert deferred._unpacked(deferred._packed(Stats((2,), 5.0))) == Stats((2,), 5.0), (
+        "of which the norm alone is known"
+    )
 
 
 def test_an_outline_is_of_its_moment() -> None:

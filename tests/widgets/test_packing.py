@@ -13,11 +13,11 @@ import torch
 import nbgrad
 from nbgrad.widgets import view
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description, Picture
-from nbgrad.widgets.folding import Folding
-from nbgrad.widgets.layout import lay_out, whole
-from nbgrad.widgets.packing import packed, unpacked
-from nbgrad.widgets.wording import number
+from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.schema import Description, Picture
+from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.render.wire_format import packed, unpacked
 from tests.widgets import graphs
 
 ROOM = view.STATIC.parent

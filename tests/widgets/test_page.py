@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from nbgrad.widgets.description import Description, Picture
-from nbgrad.widgets.folding import Folding, folded_below
-from nbgrad.widgets.layout import lay_out
-from nbgrad.widgets.lettering import FONT
-from nbgrad.widgets.packing import packed, unpacked
-from nbgrad.widgets.page import fragment, page, runtime
-from nbgrad.widgets.svg import svg
+from nbgrad.widgets.description.schema import Description, Picture
+from nbgrad.widgets.description.text_metrics import FONT
+from nbgrad.widgets.folding.choose import Folding, folded_below
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.render.html_page import fragment, page, runtime
+from nbgrad.widgets.render.svg import svg
+from nbgrad.widgets.render.wire_format import packed, unpacked
 from tests.widgets import graphs
 
 # --- the text of the page ------------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ import nbgrad
 from nbgrad.core.compilation import SIGNATURE, modules, obstacle
 from nbgrad.doctor import main
 from nbgrad.options import SUFFIXES
-from nbgrad.widgets import bitmap, describe, engine, outputs
+from nbgrad.widgets import describe, notebook_output
+from nbgrad.widgets.layout import graphviz_wasm
+from nbgrad.widgets.render import png
 
 SVG, PNG, VIEW = "image/svg+xml", "image/png", "application/vnd.jupyter.widget-view+json"
 PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
@@ -87,10 +89,10 @@ def harmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     """A function that does harm to a package, until the test ends."""
 
     def imported() -> list[str]:
-        ours = ("nbgrad.widgets.view", "nbgrad.widgets.cells", "nbgrad.watching")
+        ours = ("nbgrad.widgets.view", "nbgrad.widgets.cell_outputs", "nbgrad.watching")
         return [name for name in sys.modules if name in ours or name.partition(".")[0] in COSTS]
 
-    caches = [describe.typeset, describe.op_text, engine._host, bitmap._compiled, outputs._tell_once]
+    caches = [describe.typeset, describe.op_text, graphviz_wasm._host, png._compiled, notebook_output._tell_once]
 
     def harm(package: str, how: str) -> None:
         monkeypatch.setattr(shutil, "which", lambda name: None)  # no dot program helps out
@@ -254,8 +256,8 @@ def test_without_any_of_them_nbgrad_computes_and_writes_text(tmp_path: Path) -> 
 def test_where_one_part_fails_the_others_come(
     shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "svg", raising_value)
-    monkeypatch.setattr("nbgrad.saving.svg", raising_value)
+    monkeypatch.setattr(notebook_output, "svg", raising_value)
+    monkeypatch.setattr("nbgrad.export.svg", raising_value)
     with capture_output() as shown:
         assert shell.run_cell(f"%%autograd --name net --save '{tmp_path}/net.svg'\n{PRODUCT}").success
     assert shown.outputs[0].data["text/plain"].startswith("net: 2 ops")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from nbgrad.widgets.layout import lay_out
-from nbgrad.widgets.page import page
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs
 

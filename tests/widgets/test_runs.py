@@ -10,12 +10,12 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description, Node
-from nbgrad.widgets.extent import COLUMNS, ROWS
-from nbgrad.widgets.fold import drawable
-from nbgrad.widgets.folding import Folding, first_folding
-from nbgrad.widgets.layout import NODES, lay_out, whole
-from nbgrad.widgets.runs import LONGEST, runs
+from nbgrad.widgets.description.schema import Description, Node
+from nbgrad.widgets.folding.apply import drawable
+from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.folding.repeats import LONGEST, runs
+from nbgrad.widgets.folding.size import COLUMNS, ROWS
+from nbgrad.widgets.layout.positions import NODES, lay_out, whole
 from tests.widgets.test_first_look import cells, folded, trained
 from tests.work import lines
 

@@ -10,15 +10,15 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.modes import Switch, current
-from nbgrad.core.observer import Observer
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import Switch, current
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.fold import drawable, fold
-from nbgrad.widgets.folding import Folding
-from nbgrad.widgets.frames import CURVES
-from nbgrad.widgets.looks import tiled
-from nbgrad.widgets.runs import runs
-from nbgrad.widgets.steps import Walk
+from nbgrad.widgets.description.history import CURVES
+from nbgrad.widgets.description.tensor_summary import tiled
+from nbgrad.widgets.description.walk import Walk
+from nbgrad.widgets.folding.apply import drawable, fold
+from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.folding.repeats import runs
 from tests.widgets import graphs
 
 

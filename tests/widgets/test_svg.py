@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.folding import Folding
-from nbgrad.widgets.layout import lay_out
-from nbgrad.widgets.svg import PNG_WIDTH, png, svg
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.render.svg import PNG_WIDTH, png, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -64,7 +64,8 @@ def test_notes_are_in_it(stack: Any) -> None:
 
 def test_the_same_bytes_twice_and_in_two_processes(mlp: Description) -> None:
     program = (
-        "import json, sys; from nbgrad.widgets.layout import lay_out; from nbgrad.widgets.svg import svg; "
+        "import json, sys; from nbgrad.widgets.layout.positions import lay_out; "
+        "from nbgrad.widgets.render.svg import svg; "
         "sys.stdout.buffer.write(svg(lay_out(json.load(sys.stdin))).encode())"
     )
     other = subprocess.run(

@@ -5,9 +5,9 @@ from typing import Any
 import nbgrad
 from nbgrad import AutogradGraph
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.lettering import clean, clip, text_width, wrap
-from nbgrad.widgets.text import text
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.description.text_metrics import clean, clip, text_width, wrap
+from nbgrad.widgets.render.text import text
 
 SMALL = """\
 first steps: 2 ops, 2 tensors; backward from loss

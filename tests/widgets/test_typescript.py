@@ -10,12 +10,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 
 import pytest
 
-import nbgrad.widgets.description as contract
+import nbgrad.widgets.description.schema as contract
 
 pytestmark = pytest.mark.once
 
-SOURCE = Path(contract.__file__).parent / "src" / "description.ts"
-HEADER = "// Written from nbgrad/widgets/description.py by tests/widgets/test_typescript.py; a test compares the two."
+SOURCE = Path(contract.__file__).parents[1] / "src" / "description.ts"
+HEADER = (
+    "// Written from nbgrad/widgets/description/schema.py by tests/widgets/test_typescript.py; a test compares the two."
+)
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 
 

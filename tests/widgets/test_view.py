@@ -16,14 +16,15 @@ from ipykernel.zmqshell import ZMQDisplayPublisher
 from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 
 import nbgrad
-from nbgrad.widgets import cells, layout, outputs, view
+from nbgrad.widgets import cell_outputs, notebook_output, view
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.engine import EngineMissing
-from nbgrad.widgets.folding import Folding, first_folding
-from nbgrad.widgets.layout import NODES, lay_out
-from nbgrad.widgets.outputs import show, static_bundle
-from nbgrad.widgets.packing import packed, unpacked
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.layout import positions
+from nbgrad.widgets.layout.graphviz_wasm import EngineMissing
+from nbgrad.widgets.layout.positions import NODES, lay_out
+from nbgrad.widgets.notebook_output import show, static_bundle
+from nbgrad.widgets.render.wire_format import packed, unpacked
 from nbgrad.widgets.view import GraphView
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -45,10 +46,10 @@ def displayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def display(data: dict[str, Any], *, raw: bool, metadata: Any = None, display_id: Any = None) -> Handle | None:
         assert raw
-        outputs.append(data)
+        notebook_output.append(data)
         return Handle() if display_id else None
 
-    monkeypatch.setattr("nbgrad.widgets.outputs.display", display)
+    monkeypatch.setattr("nbgrad.widgets.notebook_output.display", display)
     return outputs
 
 
@@ -91,9 +92,9 @@ def test_a_kernel_sends_the_png_after_what_its_reader_waits_for(
         order.append("PNG")
         return b"drawn"
 
-    monkeypatch.setattr(outputs, "png", png)
-    monkeypatch.setattr(outputs, "get_ipython", lambda: SimpleNamespace(display_pub=publisher()))
-    monkeypatch.setattr(outputs, "sys", SimpleNamespace(stdout=SimpleNamespace(flush=flush)))
+    monkeypatch.setattr(notebook_output, "png", png)
+    monkeypatch.setattr(notebook_output, "get_ipython", lambda: SimpleNamespace(display_pub=publisher()))
+    monkeypatch.setattr(notebook_output, "sys", SimpleNamespace(stdout=SimpleNamespace(flush=flush)))
     show(small)
     assert order == (["PNG"] if at_once else ["all sent", "PNG"])
     assert [set(data) for data in displayed] == [{"image/svg+xml", "image/png", "text/plain"}, {WIDGET, "text/plain"}]
@@ -127,7 +128,7 @@ def test_without_graphviz_the_table_is_shown(
     def missing(source: str, *, seconds: float) -> str:
         raise EngineMissing("Run: pip install it")
 
-    monkeypatch.setattr(layout, "run_graphviz", missing)
+    monkeypatch.setattr(positions, "run_graphviz", missing)
     show(small)
     (only,) = displayed
     assert set(only) == {"text/plain"}
@@ -275,12 +276,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[GraphView]:
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Says which cell runs, in which of its runs, and whose."""
-    monkeypatch.setattr(cells, "_last", {})
+    monkeypatch.setattr(cell_outputs, "_last", {})
 
     def run(cell: str | None, request: str, session: str = "page") -> None:
         header = {"msg_id": request, "session": session}
         asked = {"metadata": {} if cell is None else {"cellId": cell}, "header": header}
-        monkeypatch.setattr(cells, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: asked))
+        monkeypatch.setattr(cell_outputs, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: asked))
 
     return run
 
@@ -309,11 +310,11 @@ def test_a_copied_notebook_on_the_same_kernel_keeps_its_views(
         running("a", request, session)
         show(small)
     assert alive() == [False, True, True]
-    for number in range(cells.PAGES - 1):  # as many times the page is loaded anew
+    for number in range(cell_outputs.PAGES - 1):  # as many times the page is loaded anew
         assert alive()[1:] == [True] * (number + 2), "the views of few pages are kept, and not of every one there was"
         running("a", f"later {number}", f"page {number}")
         show(small)
-    assert alive() == [False, False, True, *[True] * (cells.PAGES - 1)]
+    assert alive() == [False, False, True, *[True] * (cell_outputs.PAGES - 1)]
 
 
 def test_a_request_of_nothing_known_changes_nothing(small: Description) -> None:
@@ -340,7 +341,7 @@ def test_a_missing_png_renderer_leaves_the_rest(small: Description, monkeypatch:
     def missing(drawing: str) -> bytes:
         raise ModuleNotFoundError("No module named 'resvg_py'")
 
-    monkeypatch.setattr(outputs, "png", missing)
-    outputs._tell_once.cache_clear()
+    monkeypatch.setattr(notebook_output, "png", missing)
+    notebook_output._tell_once.cache_clear()
     with pytest.warns(UserWarning, match="No module named 'resvg_py'.* The SVG stays"):
         assert set(static_bundle(small)) == {"image/svg+xml", "text/plain"}

@@ -9,7 +9,7 @@ import nbgrad
 from nbgrad import nn, optim
 from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description import Description
+from nbgrad.widgets.description.schema import Description
 
 Made = Callable[[], tuple[nn.Module, Callable[[nbgrad.Tensor], nbgrad.Tensor]]]
 """What has the parameters, and the function of the data."""

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nbgrad.core.dispatch import unrecorded, without_inference
-from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
+from nbgrad.core.backend.below_autograd import unrecorded, without_inference
+from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_state
 
 any_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 """Whether autocast is on for any kind of device in this thread."""

@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
-from nbgrad.core import nonfinite
-from nbgrad.core.advice import name_of, place_of
-from nbgrad.core.base import raw_of
-from nbgrad.core.caller import Place, user_place, variable_name
-from nbgrad.core.changes import Changes
-from nbgrad.core.contents import dtype_name
-from nbgrad.core.misuse import told_of
-from nbgrad.core.modes import Setting, State, Switch, current
-from nbgrad.core.node import Leaf, Node, OpInfo, Origin, Output
-from nbgrad.core.observer import Observer
-from nbgrad.core.saved import values_of
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.engine.backward_errors import name_of, place_of
+from nbgrad.core.engine.call_site import user_place, variable_name
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, raw_of
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import Setting, State, Switch, current
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.functional.saved_tensors import values_of
+from nbgrad.core.graph import nonfinite
+from nbgrad.core.graph.changes import Changes
+from nbgrad.core.tensor.call_errors import told_of
+from nbgrad.core.tensor.tensor import Tensor
 
 
 class AnomalyError(RuntimeError):

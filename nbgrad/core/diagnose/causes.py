@@ -6,7 +6,7 @@ from math import prod
 
 import torch
 
-from nbgrad.core.probe import Problem
+from nbgrad.core.diagnose.numeric_jacobian import Problem
 
 
 def cause(problem: Problem) -> str:

@@ -12,18 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nbgrad.core.caller import Place, user_place
-from nbgrad.core.cause import cause, circumstance, kink, mistake
-from nbgrad.core.contents import differentiable, dtype_name
-from nbgrad.core.engine import reachable
-from nbgrad.core.function import FunctionPlan
-from nbgrad.core.listener import Listener
-from nbgrad.core.modes import Switch, current, restoring
-from nbgrad.core.node import Node, OpInfo
-from nbgrad.core.observer import Observer
-from nbgrad.core.probe import Limits, Probe, Problem, count, differentiables, gradient_of, precise
-from nbgrad.core.row import Op
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.diagnose.causes import cause, circumstance, kink, mistake
+from nbgrad.core.diagnose.numeric_jacobian import Limits, Probe, Problem, count, differentiables, gradient_of, precise
+from nbgrad.core.dispatch.function import FunctionPlan
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.backward import reachable
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.node import Node, OpInfo
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import Switch, current, restoring
+from nbgrad.core.engine.tensor_data import differentiable, dtype_name
+from nbgrad.core.graph.listener import Listener
+from nbgrad.core.tensor.tensor import Tensor, tensor
 
 _LARGEST = 1 << 20
 """Jacobians with more entries are not made to check an op alone."""

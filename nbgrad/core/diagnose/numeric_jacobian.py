@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.contents import differentiable
-from nbgrad.core.grad import grad
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.engine.tensor_data import differentiable
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
 
 
 class Limits(NamedTuple):

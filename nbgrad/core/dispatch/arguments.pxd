@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.node cimport OpInfo
+from nbgrad.core.engine.node cimport OpInfo
 
 @cython.locals(arity=Py_ssize_t)
 cpdef tuple bind(OpInfo op, tuple args, dict settings)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nbgrad.core.base import TensorBase
-from nbgrad.core.caller import user_place
-from nbgrad.core.node import OpInfo
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.node import OpInfo, TensorBase
 
 TORCHS = {
     "A": ("input",),

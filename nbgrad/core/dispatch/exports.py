@@ -6,16 +6,16 @@ What is found here at run time stands in stub files for type checkers and editor
 from collections.abc import Iterable
 from importlib import import_module
 from inspect import isbuiltin, isfunction, signature
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from sys import modules
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from nbgrad.core.inplace import InPlace
-from nbgrad.core.parsing import as_parsed
-from nbgrad.core.row import Op
+from nbgrad.core.dispatch.inplace import InPlace
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.torch_parser import as_parsed
 
 _FUNCTIONS = (torch, torch.nn.functional)
 """Where torch keeps functions under the names of their rows."""
@@ -36,10 +36,10 @@ def found(package: str, path: Iterable[str], without: str, decided: dict[str, An
     """
     rows: dict[str, Any] = {}
     functions: dict[str, Any] = {}
-    for info in iter_modules(path):
-        if info.name == without:
+    for info in walk_packages(path, f"{package}."):
+        if info.ispkg or info.name == f"{package}.{without}":
             continue
-        for name, value in vars(import_module(f"{package}.{info.name}")).items():
+        for name, value in vars(import_module(info.name)).items():
             if isinstance(value, Op):
                 for known, row in {value.name: value, **_twins(value.name, value), **_twins(name, value)}.items():
                     rows.setdefault(known, row)

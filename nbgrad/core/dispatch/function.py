@@ -8,17 +8,17 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from nbgrad.core.alias import View
-from nbgrad.core.contents import differentiable
-from nbgrad.core.dispatch import outside
-from nbgrad.core.inplace import check_change, rebase
-from nbgrad.core.modes import current, no_grad, recording, restoring, tell_changed
-from nbgrad.core.node import Leaf, Node, OpInfo, Output, Rule, next_seq
-from nbgrad.core.op import OPS
-from nbgrad.core.plan import Plan
-from nbgrad.core.row import Op
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.below_autograd import outside
+from nbgrad.core.dispatch.inplace import check_change, rebase
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.plan import Plan
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Rule, next_seq
+from nbgrad.core.engine.state import current, no_grad, recording, restoring, tell_changed
+from nbgrad.core.engine.tensor_data import differentiable
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.core.tensor.views import View
 
 
 class Context:

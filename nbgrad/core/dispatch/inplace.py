@@ -8,17 +8,17 @@ from weakref import ref
 
 import torch
 
-from nbgrad.core.alias import Path, View, exchange, outdate, stand_in
-from nbgrad.core.binding import bind
-from nbgrad.core.contents import overlaps
-from nbgrad.core.dispatch import inferring
-from nbgrad.core.foreign import check_cut
-from nbgrad.core.misuse import explained, told_of
-from nbgrad.core.modes import Switch, current, recording, restoring, tell_changed
-from nbgrad.core.node import Node, OpInfo, Origin
-from nbgrad.core.plan import Plan
-from nbgrad.core.row import Op
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.below_autograd import inferring
+from nbgrad.core.backend.torch_guards import check_cut
+from nbgrad.core.dispatch.arguments import bind
+from nbgrad.core.dispatch.plan import Plan
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.node import Node, OpInfo, Origin
+from nbgrad.core.engine.state import Switch, current, recording, restoring, tell_changed
+from nbgrad.core.engine.tensor_data import overlaps
+from nbgrad.core.tensor.call_errors import explained, told_of
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.core.tensor.views import Path, View, exchange, outdate, stand_in
 
 Kernel = Callable[..., Any]
 

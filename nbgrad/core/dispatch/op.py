@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.broadcast import Sums
-from nbgrad.core.inplace import InPlace
-from nbgrad.core.methods import TensorMethods
-from nbgrad.core.parsing import as_parsed
-from nbgrad.core.row import Op
-from nbgrad.core.samples import REALS, Domain, Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.inplace import InPlace
+from nbgrad.core.dispatch.samples import REALS, Domain, Make, Sample
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.torch_parser import as_parsed
+from nbgrad.core.engine.broadcast import Sums
+from nbgrad.core.tensor.methods import TensorMethods
+from nbgrad.core.tensor.tensor import Tensor
 
 OPS: dict[str, Op] = {}
 """The table: every row by its name."""

@@ -1,6 +1,5 @@
 cimport cython
-
-from nbgrad.core.node cimport Steps
+from nbgrad.core.engine.node cimport Steps
 
 cdef class Plan(Steps):
     cdef public tuple facts

@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.direct import direct_rule
-from nbgrad.core.dispatch import foreign
-from nbgrad.core.node import Node, OpInfo, Origin, Output, Rule, Steps
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.below_autograd import foreign
+from nbgrad.core.backend.direct import direct_rule
+from nbgrad.core.engine.node import Node, OpInfo, Origin, Output, Rule, Steps
+from nbgrad.core.tensor.tensor import Tensor
 
 
 class Plan(Steps):

@@ -1,11 +1,10 @@
 cimport cython
-from nbgrad.core.alias cimport link
-from nbgrad.core.base cimport TensorBase
-from nbgrad.core.binding cimport bind, bound
-from nbgrad.core.modes cimport State, recording
-from nbgrad.core.observer cimport Observer, tell
-from nbgrad.core.node cimport Node, OpInfo
-from nbgrad.core.plan cimport Plan
+from nbgrad.core.dispatch.arguments cimport bind, bound
+from nbgrad.core.dispatch.plan cimport Plan
+from nbgrad.core.engine.node cimport Node, OpInfo, TensorBase
+from nbgrad.core.engine.observer cimport Observer, tell
+from nbgrad.core.engine.state cimport State, recording
+from nbgrad.core.tensor.views cimport link
 
 @cython.final
 cdef class Op(OpInfo):

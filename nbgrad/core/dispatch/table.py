@@ -15,22 +15,21 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from nbgrad.core.alias import Part, link
-from nbgrad.core.autocast import any_enabled, cast, may_cast
-from nbgrad.core.base import TensorBase
-from nbgrad.core.binding import bind, bound, other_names
-from nbgrad.core.broadcast import Sums
-from nbgrad.core.contents import REAL, differentiable
-from nbgrad.core.direct import direct
-from nbgrad.core.dispatch import inferring
-from nbgrad.core.foreign import check_cut
-from nbgrad.core.misuse import INFERENCE, check_foreign, check_given, explained
-from nbgrad.core.modes import current, recording
-from nbgrad.core.node import INFO, Node, OpInfo, Output, Rule, next_seq
-from nbgrad.core.observer import tell
-from nbgrad.core.plan import JointPlan, Plan
-from nbgrad.core.samples import Domain, Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.autocast import any_enabled, cast, may_cast
+from nbgrad.core.backend.below_autograd import inferring
+from nbgrad.core.backend.direct import direct
+from nbgrad.core.backend.torch_guards import check_cut
+from nbgrad.core.dispatch.arguments import bind, bound, other_names
+from nbgrad.core.dispatch.plan import JointPlan, Plan
+from nbgrad.core.dispatch.samples import Domain, Make, Sample
+from nbgrad.core.engine.broadcast import Sums
+from nbgrad.core.engine.node import INFO, Node, OpInfo, Output, Rule, TensorBase, next_seq
+from nbgrad.core.engine.observer import tell
+from nbgrad.core.engine.state import current, recording
+from nbgrad.core.engine.tensor_data import REAL, differentiable
+from nbgrad.core.tensor.call_errors import INFERENCE, check_foreign, check_given, explained
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.core.tensor.views import Part, link
 
 RawTensor = torch.Tensor  # looked up several times for every op
 _BIT = 1  # a number of Python's in compiled code too: shifted in C, it has no room for more than 31 inputs

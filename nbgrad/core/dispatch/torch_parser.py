@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nbgrad.core.base import TensorBase
-from nbgrad.core.binding import NO_OUT, other_names, renamed
+from nbgrad.core.dispatch.arguments import NO_OUT, other_names, renamed
+from nbgrad.core.engine.node import TensorBase
 
 
 def as_parsed(function: Callable[..., Any], *, numpys: bool, out: bool) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 cimport cython
-from nbgrad.core.observer cimport Observer
-from nbgrad.core.node cimport Leaf, Node, Output, Steps, Vertex
+from nbgrad.core.engine.node cimport Leaf, Node, Output, Steps, Vertex
+from nbgrad.core.engine.observer cimport Observer
 
 @cython.final
 cdef class Walk:

@@ -11,17 +11,28 @@ from typing import Any, TypeAlias
 
 import torch
 
-from nbgrad.core import advice
-from nbgrad.core.autocast import switched_off
-from nbgrad.core.base import TensorBase
-from nbgrad.core.broadcast import Reduction, reduction, sum_to
-from nbgrad.core.caller import user_place
-from nbgrad.core.contents import memory_of
-from nbgrad.core.dispatch import below_autograd, outside
-from nbgrad.core.hooks import Hooks, Table, run_accumulated, run_after, run_before
-from nbgrad.core.modes import Switch, current, restoring
-from nbgrad.core.node import Deferred, Freed, Leaf, Node, Origin, Output
-from nbgrad.core.observer import Observer
+from nbgrad.core.backend.autocast import switched_off
+from nbgrad.core.backend.below_autograd import below_autograd, outside
+from nbgrad.core.engine import backward_errors
+from nbgrad.core.engine.broadcast import Reduction, reduction, sum_to
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.node import (
+    Deferred,
+    Freed,
+    Hooks,
+    Leaf,
+    Node,
+    Origin,
+    Output,
+    Table,
+    TensorBase,
+    run_accumulated,
+    run_after,
+    run_before,
+)
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import Switch, current, restoring
+from nbgrad.core.engine.tensor_data import memory_of
 
 Roots = list[tuple[Origin, Any]]
 
@@ -43,7 +54,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
             tensor = leaf.ref()
             if tensor is not None and tensor._needs_grad:
                 if leaf.shape != (now := tensor._data.shape):
-                    raise advice.replaced(leaf.shape, now)
+                    raise backward_errors.replaced(leaf.shape, now)
                 tensor.accumulate(gradient, taken, create_graph=create_graph)
                 if leaf.hooks is not None:
                     run_accumulated(leaf.hooks.accumulated, tensor)
@@ -136,7 +147,7 @@ class Walk:
     def run(self, roots: Roots) -> None:
         """Visit every origin that a gradient reaches once, the latest first: after everything that uses it."""
         if _torch_detects():
-            raise advice.torch_detects()
+            raise backward_errors.torch_detects()
         self.roots = roots
         for observer in self.observers:
             observer.on_backward_begin(roots)
@@ -241,7 +252,7 @@ class Walk:
         saved: Any = node.saved if isinstance(node.saved, tuple) else _again(node, node.saved)
         for slot, version in enumerate(node.versions):
             if version is not None and saved[slot]._version != version:
-                raise advice.changed(node, slot, saved[slot])
+                raise backward_errors.changed(node, slot, saved[slot])
         plan = node.plan
         values = plan.unpack(node, saved, gradient) if self.create_graph else saved
         useful, edges = self.useful, node.edges
@@ -342,7 +353,7 @@ class Walk:
 def _again(node: Node, saved: Freed | Deferred) -> Any:
     """What ``node`` had saved and let go to have it computed again; an error if a backward has freed it."""
     if isinstance(saved, Freed):
-        raise advice.freed(node, saved)
+        raise backward_errors.freed(node, saved)
     return outside(saved.restore, node)
 
 

@@ -4,10 +4,11 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.caller import Place, user_place, variable_name
-from nbgrad.core.contents import differentiable, dtype_name
-from nbgrad.core.modes import current
-from nbgrad.core.node import Freed, Leaf, Node, Origin, Output
+from nbgrad.core.engine.call_site import user_place, variable_name
+from nbgrad.core.engine.node import Freed, Leaf, Node, Origin, Output
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import current
+from nbgrad.core.engine.tensor_data import differentiable, dtype_name
 
 
 def name_of(origin: Origin | None) -> str | None:

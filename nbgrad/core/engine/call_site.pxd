@@ -1,5 +1,6 @@
 cimport cython
-from nbgrad.core.base cimport TensorBase
+from nbgrad.core.engine.node cimport TensorBase
+from nbgrad.core.engine.place cimport Place
 
 # What Python's own attributes of a frame give, asked of its C functions: every op that is recorded goes up a few frames.
 cdef extern from *:
@@ -44,13 +45,6 @@ cdef extern from *:
     CodeType frame_code(FrameType frame)
     FrameType frame_back(FrameType frame)
     object frame_locals(FrameType frame)
-
-@cython.no_gc
-@cython.final
-cdef class Place:
-    cdef object _code
-    cdef int _offset
-    cpdef bint same(self, Place other)
 
 cdef dict _OURS
 

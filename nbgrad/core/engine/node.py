@@ -1,8 +1,22 @@
-"""What a tensor holds: the fields that every op reads and writes, apart so that they can be compiled."""
+"""The fields of a tensor, the nodes of the recorded graph, and the hooks on them.
 
-from typing import Any
+References run from output to input only: a tensor holds its origin, a node holds its parents. There is no cycle, so a
+graph that the user drops is gone at once, without the garbage collector.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary, ref
 
 import torch
+from torch.utils.hooks import RemovableHandle
+
+from nbgrad.core.engine.broadcast import Sums, sum_to
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.tensor_data import told
+from nbgrad.core.suggestions import kind_of
 
 
 class TensorBase:
@@ -69,3 +83,429 @@ class TensorBase:
 def raw_of(value: Any) -> Any:
     """The torch tensor that ``value`` wraps; what is no ``Tensor`` comes back as it is."""
     return value._data if isinstance(value, TensorBase) else value
+
+
+Table = OrderedDict[int, Callable[..., Any]]
+
+
+class Hooks:
+    """The hooks of one origin; made when the first is registered, so that an origin without hooks costs nothing.
+
+    Attributes:
+        gradient: run on the gradient of a tensor when it is complete; each may replace it.
+        before: run on the gradients of a node's outputs before its rules.
+        after: run on the gradients that the rules of a node gave, and those of its outputs.
+        accumulated: run on a leaf after its ``.grad`` has been written.
+        retained: the tensor that asked to keep this gradient as its ``.grad``, weakly.
+    """
+
+    __slots__ = ("accumulated", "after", "before", "gradient", "retained")
+
+    def __init__(self, retained: Any = None) -> None:
+        self.gradient: Table = OrderedDict()
+        self.before: Table = OrderedDict()
+        self.after: Table = OrderedDict()
+        self.accumulated: Table = OrderedDict()
+        self.retained: ref[Any] | None = None if retained is None else ref(retained)
+
+
+def add(table: Table, hook: Callable[..., Any]) -> RemovableHandle:
+    """Put ``hook`` in ``table``; its handle takes it out again with ``remove()`` or at the end of a ``with`` block."""
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    return handle
+
+
+def run_before(node: "Node", table: Table, gradient: Any, create_graph: bool) -> Any:
+    """The gradients of a node's outputs after its prehooks."""
+    several = isinstance(gradient, list)
+    given = gradient if several else [gradient]
+    for hook in list(table.values()):
+        given = _replaced(node, "prehook", hook(_lifted(node, given)), given, create_graph=create_graph)
+    return given if several else given[0]
+
+
+def run_after(
+    node: "Node", table: Table, gradient: Any, given: list[tuple[int, Any]], create_graph: bool
+) -> list[tuple[int, Any]]:
+    """The gradients of a node's inputs, by position, after its hooks."""
+    outputs = _lifted(node, gradient if isinstance(gradient, list) else [gradient])
+    found = dict(given)
+    before = results = [_summed(found.get(position), edge) for position, edge in enumerate(node.edges)]
+    for hook in list(table.values()):
+        results = _replaced(node, "hook", hook(_lifted(node, results), outputs), results, create_graph=create_graph)
+    if results is before:
+        return given  # the engine sums them, which the view shows
+    return [(position, one) for position, one in enumerate(results) if one is not None and node.edges[position]]
+
+
+def _summed(given: Any, edge: Any) -> Any:
+    """What a rule gave for an input, summed over what the op broadcast: a hook sees the shape of the input."""
+    if given is None or edge is None or given.shape == edge.shape:
+        return given
+    return sum_to(given, given.shape, edge.shape)
+
+
+def run_accumulated(table: Table, tensor: Any) -> None:
+    """Tell the hooks of a leaf that its ``.grad`` has been written."""
+    for hook in list(table.values()):
+        if hook(tensor) is not None:
+            raise RuntimeError(
+                "a hook of register_post_accumulate_grad_hook() returned a value: it has to return None, and may "
+                "change tensor.grad in place"
+            )
+
+
+def check_alike(kind: str, returned: Any, gradient: Any) -> None:
+    """An error unless a hook has ``returned`` a tensor that ``gradient`` can be replaced with.
+
+    Raises:
+        RuntimeError: it is of another shape or element type, or no tensor.
+    """
+    got = told("a tensor", returned._data) if isinstance(returned, TensorBase) else kind_of(returned)
+    if got != (wanted := told("a tensor", gradient.data)):
+        raise RuntimeError(f"{kind} must return None or {wanted}, not {got}")
+
+
+def _lifted(node: "Node", gradients: list[Any]) -> tuple[Any, ...]:
+    return tuple(None if one is None else node.plan.lift(one) for one in gradients)
+
+
+def _replaced(node: "Node", kind: str, returned: Any, given: list[Any], *, create_graph: bool) -> list[Any]:
+    """What a hook returned in place of ``given``, raw unless the backward records itself; ``given`` if it was None."""
+    if returned is None:
+        return given
+    new = list(returned) if isinstance(returned, list | tuple) else [returned]
+    if len(new) != len(given):
+        raise RuntimeError(
+            f"a {kind} of {node.op.name} returned {len(new)} gradients, but it was given {len(given)}: "
+            "return a tuple with one for each, or None to leave them as they are"
+        )
+    for one, gradient in zip(new, given, strict=True) if kind == "prehook" else ():
+        if one is not None and gradient is not None:
+            check_alike(f"a prehook of {node.op.name}", one, gradient)
+    return [one if one is None or create_graph else one.data for one in new]
+
+
+next_seq: Final = count(1).__next__
+"""The next sequence number: an origin made later has a larger one, which is the order that backward walks in."""
+
+
+class Freed:
+    """Stands in ``Node.saved`` when a backward has released what the node had saved.
+
+    Attributes:
+        place: the line that called that backward.
+        counted: the number that a graph gave that backward, and the graph's name; None where none was active.
+    """
+
+    __slots__ = ("counted", "place")
+
+    def __init__(self, place: "Place", counted: tuple[int, str] | None) -> None:
+        self.place = place
+        self.counted = counted
+
+
+class Deferred:
+    """Stands in ``Node.saved`` for values that are computed again when a backward needs them."""
+
+    __slots__ = ()
+
+    def restore(self, node: "Node") -> Any:
+        """Put back what ``node`` had saved, and return it."""
+        raise NotImplementedError
+
+
+class Vertex:
+    """What every origin says of the gradient that it stands for.
+
+    Attributes:
+        seq: the sequence number.
+        shape, dtype, device: of the gradient, which are those of the tensor; a node says more.
+        hooks: the user's hooks, None where there are none.
+    """
+
+    __slots__ = ("__weakref__", "device", "dtype", "hooks", "seq", "shape")
+
+    seq: int
+    shape: "torch.Size"
+    dtype: "torch.dtype"
+    device: "torch.device | None"
+    hooks: Hooks | None
+
+
+class Rule(NamedTuple):
+    """How the gradient of one input comes from the gradient of the output.
+
+    Attributes:
+        function: takes the gradients, for a joint rule which inputs need theirs, and what ``needs`` names.
+        needs: what the function names after the gradients.
+        formula: LaTeX.
+        outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.
+        joint: whether one call gives the gradients of all inputs.
+    """
+
+    function: Callable[..., Any]
+    needs: tuple[str, ...]
+    formula: str
+    outputs: tuple[int, ...] | None = None
+    joint: bool = False
+
+
+INFO = (
+    *("arity", "broadcasts", "defaults", "differentiable", "doc", "formula", "forward", "inputs", "listed", "live"),
+    *("many", "name", "no_gradient", "optional", "required", "results", "rules", "several", "shown", "stretched"),
+    *("sums", "variadic"),
+)
+"""What node.pxd declares as C fields of an ``OpInfo``: those of its attributes that are fields."""
+
+
+class OpInfo:
+    """What there is to know of an op without running it: of a row of the table, and of a ``Function`` of the user's.
+
+    Attributes:
+        name: torch's name of the op.
+        forward: the function on raw torch tensors; a ``Function`` has none.
+        doc: its docstring.
+        formula: LaTeX of the forward.
+        inputs: names of the tensor inputs, in order.
+        optional: how many of the last inputs may be left out.
+        defaults, required: the settings with their default values, and the names of those that have none.
+        variadic: the setting that takes all remaining positional arguments; None for most ops.
+        results: names of what the forward returns; empty for an op with ``many`` outputs.
+        shown: how many of ``results`` the caller gets; the others are only saved for rules.
+        live: positions of the outputs that have a gradient.
+        many: whether the forward returns a tuple of any length, whose tensors all have a gradient.
+        several: whether the rules take the gradients of several outputs, or of another than the first.
+        listed: the name of the input that is a list of tensors, None for most ops.
+        arity: the number of inputs; -1 where a list may have any length: then ``of(length)`` is the row that runs.
+        stretched, broadcasts: the names and the positions of the inputs that the op broadcasts, whose gradients the
+            engine sums down.
+        sums: for an input that a fused rule gives a gradient summed over the output, what was summed.
+        differentiable: False for an op whose result is piecewise constant or no floating point number.
+        no_gradient: inputs that never get a gradient, such as a target of class numbers.
+        rules: the gradient rule of each input.
+    """
+
+    name: str
+    forward: Callable[..., Any]
+    doc: str
+    formula: str
+    inputs: tuple[str, ...]
+    optional: int
+    defaults: dict[str, Any]
+    required: frozenset[str]
+    variadic: str | None
+    results: tuple[str, ...]
+    shown: int
+    live: tuple[int, ...]
+    many: bool
+    several: bool
+    listed: str | None
+    arity: int
+    stretched: frozenset[str]
+    broadcasts: frozenset[int]
+    sums: "dict[str, Sums]"
+    differentiable: bool
+    no_gradient: tuple[str, ...]
+    rules: dict[str, Rule]
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        """Run the op."""
+        raise NotImplementedError
+
+    def of(self, count: int) -> "OpInfo":
+        """The row that runs an op of a list on ``count`` tensors."""
+        raise NotImplementedError
+
+    def other_names(self) -> dict[str, str]:
+        """The other names of the arguments, each with the op's own."""
+        raise NotImplementedError
+
+    def is_list(self, name: str) -> bool:
+        """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""
+        return self.listed is not None and name in {self.listed, f"{self.listed}_shape", f"{self.listed}_device"}
+
+    def expanded(self, name: str) -> list[str]:
+        """What a rule names, as names of single values: for a list of tensors each of them."""
+        if self.listed is None or not self.is_list(name):
+            return [name]
+        return [f"{input}{name[len(self.listed) :]}" for input in self.inputs if input.startswith(f"{self.listed}[")]
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+class Steps:
+    """What a backward does at a node.
+
+    Attributes:
+        rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes.
+            None is the rule that hands the gradient on as it is.
+        joined: whether there is one rule for all inputs instead, ``joint``.
+        keeps_values: whether the node saves tensors, which a backward frees.
+        broadcasts: positions of the inputs whose gradients the engine sums down.
+        sums: by position of an input that a rule gives a gradient summed over the output, what was summed.
+        saved_names: what is saved, slot by slot.
+    """
+
+    __slots__ = ("broadcasts", "joined", "keeps_values", "rules", "saved_names", "sums")
+
+    rules: tuple[tuple[int, Callable[..., Any] | None, tuple[int, ...]], ...]
+    joined: bool
+    keeps_values: bool
+    broadcasts: frozenset[int]
+    sums: "dict[int, Sums]"
+    saved_names: tuple[str, ...]
+
+    foreign = False
+    """Whether the rules are code of the user's, which may hold the gradients that it sees or gives."""
+
+    joint: Any = None
+    """One rule for all inputs, where the op has one: it gets the gradient, which inputs need theirs, and ``saved``."""
+
+    def unpack(self, node: "Node", saved: tuple[Any, ...], gradient: Any) -> list[Any]:
+        """What ``node`` had ``saved`` as tensors with their history, for a backward that is itself recorded."""
+        raise NotImplementedError
+
+    def lift(self, value: Any) -> Any:
+        """A gradient as a ``Tensor``."""
+        raise NotImplementedError
+
+
+class Node(Vertex):
+    """One op that ran: what its rules need, and where its inputs came from.
+
+    Attributes:
+        op: the row of the table that ran.
+        plan: which rules a backward runs, and what each takes from ``saved``.
+        settings: the op's settings, defaults filled in.
+        saved: the values that the rules named, nothing else; ``Freed`` after a backward,
+            ``Deferred`` inside a checkpoint.
+        versions: for each saved value torch's version counter when it was saved; None for what is no tensor.
+        edges: the origin of each input that needs a gradient, None for the others.
+        shape, dtype: of the differentiable output, the first one if there are several.
+        device: of an output without dimensions, which mixes with tensors of any device; None where nobody has to ask.
+        outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
+        place: the line of the user's that ran it; only there if somebody watched.
+        changed: the view that it wrote into in place and that a rule wants to know; only there if there is one.
+    """
+
+    __slots__ = ("changed", "edges", "op", "outputs", "place", "plan", "saved", "settings", "versions")
+
+    op: OpInfo
+    plan: Steps
+    settings: dict[str, Any]
+    saved: tuple[Any, ...] | Freed | Deferred
+    versions: list[int | None]
+    edges: "list[Origin | None]"
+    outputs: int
+    place: "Place"
+    changed: Any
+
+    @property
+    def next_functions(self) -> "tuple[tuple[Node | Leaf | None, int], ...]":
+        """For each input where a gradient goes on to, and which output that is there; (None, 0) for a constant."""
+        return tuple([(edge.node, edge.index) if isinstance(edge, Output) else (edge, 0) for edge in self.edges])
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name}>"
+
+    def name(self) -> str:
+        """The name of the op that ran."""
+        return self.op.name
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dict of the user's own for this node."""
+        return _METADATA.setdefault(self, {})
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(grad_inputs, grad_outputs)`` in each backward after the rules of this node have run.
+
+        Both are tuples of ``Tensor`` or None. A tuple that the hook returns replaces ``grad_inputs``.
+        """
+        self.hooks = self.hooks or Hooks()
+        return add(self.hooks.after, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(grad_outputs)`` in each backward before the rules of this node run.
+
+        It gets a tuple of ``Tensor`` or None; a tuple that it returns replaces it.
+        """
+        self.hooks = self.hooks or Hooks()
+        return add(self.hooks.before, hook)
+
+
+_METADATA: WeakKeyDictionary[Node, dict[str, Any]] = WeakKeyDictionary()
+
+
+class Output(Vertex):
+    """One output of an op that has several with a gradient; it leads to the op's node, where it fills a slot."""
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node: Node, index: int, data: "torch.Tensor") -> None:
+        self.node = node
+        self.index = index
+        self.seq = next_seq()
+        self.shape = data.shape
+        self.dtype = data.dtype
+        self.device = data.device
+        self.hooks = None
+
+    @property
+    def op(self) -> OpInfo:
+        """The row that made it."""
+        return self.node.op
+
+    def __repr__(self) -> str:
+        return f"<{self.node.op.name} output {self.index}>"
+
+
+class Leaf(Vertex):
+    """The end of a path: a tensor that no recorded op made, reached through a weak reference.
+
+    It carries what the picture shows of the tensor, so that the record of a graph need not keep the tensor itself.
+    """
+
+    __slots__ = ("kind", "name", "ref")
+
+    def __init__(self, tensor: "TensorBase") -> None:
+        self.ref: ref[Any] = ref(tensor)
+        self.seq = next_seq()
+        self.shape = tensor.data.shape
+        self.dtype = tensor.data.dtype
+        self.device = tensor.data.device
+        self.name: str | None = tensor.name
+        self.kind = tensor.kind
+        self.hooks = None
+
+    @property
+    def variable(self) -> Any:
+        """The tensor, as torch calls it; None when it is gone."""
+        return self.ref()
+
+    @property
+    def next_functions(self) -> tuple[()]:
+        """A path ends here: there are none."""
+        return ()
+
+    def stands_for(self, tensor: "TensorBase") -> bool:
+        """Whether it still is the leaf of its ``tensor``, which may have been frozen since or have got other data.
+
+        All uses are to lead to one leaf, or the gradient of some would be lost. None leads to that of a constant.
+        """
+        data, kept = tensor.data, self.kind == tensor.kind or not tensor.requires_grad
+        return kept and (self.shape, self.dtype, self.device) == (data.shape, data.dtype, data.device)
+
+    def __repr__(self) -> str:
+        return f"<leaf {self.name or tuple(self.shape)}>"
+
+
+Origin = Node | Output | Leaf
+
+
+def record_id(origin: Origin) -> int:
+    """The number under which a graph records what ``origin`` made: an output goes by its op's."""
+    return origin.node.seq if isinstance(origin, Output) else origin.seq

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.node cimport Node, Vertex
+from nbgrad.core.engine.node cimport Node, Vertex
 
 # What every op and every rule tells is told without a look at the attributes of the class.
 cdef class Observer:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.caller import Place
-from nbgrad.core.node import Node, OpInfo, Origin
+from nbgrad.core.engine.node import Node, OpInfo, Origin
+from nbgrad.core.engine.place import Place
 
 
 class Cut(NamedTuple):

@@ -1,6 +1,7 @@
 cimport cython
-from nbgrad.core.caller cimport Place, user_place
-from nbgrad.core.modes cimport Scope, State
+from nbgrad.core.engine.call_site cimport user_place
+from nbgrad.core.engine.place cimport Place
+from nbgrad.core.engine.state cimport Scope, State
 
 # As of a graph's other facts none is ever in a cycle: the garbage collector need not go through them.
 @cython.no_gc

@@ -11,9 +11,9 @@ from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-from nbgrad.core.caller import user_place
-from nbgrad.core.dispatch import is_own
-from nbgrad.core.modes import Scope, State, Switch, current, set_state
+from nbgrad.core.backend.below_autograd import is_own
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
 
 
 class ModuleScope(Scope):

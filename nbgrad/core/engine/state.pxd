@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.caller cimport Place
+from nbgrad.core.engine.place cimport Place
 
 # As of a graph's other facts none is ever in a cycle: the garbage collector need not go through them.
 @cython.no_gc

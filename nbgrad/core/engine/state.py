@@ -14,10 +14,10 @@ from typing import Any, Self, TypeVar, cast
 
 import torch
 
-from nbgrad.core.autocast import Settings, any_enabled, set_back
-from nbgrad.core.base import TensorBase
-from nbgrad.core.caller import Place
-from nbgrad.core.observer import Observer
+from nbgrad.core.backend.autocast import Settings, any_enabled, set_back
+from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.place import Place
 
 F = TypeVar("F", bound=Callable[..., Any])
 

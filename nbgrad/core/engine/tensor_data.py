@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.foreign import check_asker
+from nbgrad.core.backend.torch_guards import check_asker
 
 
 def dtype_name(dtype: torch.dtype) -> str:

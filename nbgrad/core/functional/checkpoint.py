@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 
 import torch
 
-from nbgrad.core.autocast import Settings
-from nbgrad.core.base import raw_of
-from nbgrad.core.modes import Switch, current, recording, restoring
-from nbgrad.core.node import Deferred, Node
-from nbgrad.core.observer import Observer
-from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
-from nbgrad.core.saved import unpacking
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.autocast import Settings
+from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_state
+from nbgrad.core.engine.node import Deferred, Node, raw_of
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import Switch, current, recording, restoring
+from nbgrad.core.functional.saved_tensors import unpacking
+from nbgrad.core.tensor.tensor import Tensor
 
 R = TypeVar("R")
 

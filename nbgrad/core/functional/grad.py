@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from nbgrad.core import engine
-from nbgrad.core.edges import GradientEdge, several
-from nbgrad.core.node import Leaf
-from nbgrad.core.ops.joining import stack
-from nbgrad.core.tensor import Tensor, seed
+from nbgrad.core.engine.backward import Inputs, backward as accumulate, gradients
+from nbgrad.core.engine.node import Leaf
+from nbgrad.core.functional.gradient_edge import GradientEdge, several
+from nbgrad.core.ops.shape.joining import stack
+from nbgrad.core.tensor.tensor import Tensor, seed
 
 
 def backward(
@@ -17,7 +17,7 @@ def backward(
     grad_tensors: "Tensor | torch.Tensor | Sequence[Tensor | torch.Tensor | None] | None" = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: "engine.Inputs | None" = None,
+    inputs: Inputs | None = None,
 ) -> None:
     """Add the gradient of the sum of ``tensors`` to the ``.grad`` of every leaf they were computed from, in one walk.
 
@@ -35,9 +35,7 @@ def backward(
     seeds = _seeds(grad_tensors, len(ends))
     roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
     retain = create_graph if retain_graph is None else retain_graph
-    engine.backward(
-        roots, None if inputs is None else _accumulating(inputs), retain_graph=retain, create_graph=create_graph
-    )
+    accumulate(roots, None if inputs is None else _accumulating(inputs), retain_graph=retain, create_graph=create_graph)
 
 
 def grad(
@@ -89,7 +87,7 @@ def grad(
     _check_inputs(wanted)
     roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
     origins = [tensor.origin for tensor in wanted]
-    found = engine.gradients(roots, origins, retain_graph=retain, create_graph=create_graph)
+    found = gradients(roots, origins, retain_graph=retain, create_graph=create_graph)
     results: list[Tensor | None] = []
     for position, (tensor, origin) in enumerate(zip(wanted, origins, strict=True)):
         gradient = found.get(origin)

@@ -8,11 +8,10 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.engine import Walk, reachable
-from nbgrad.core.modes import current
-from nbgrad.core.node import Leaf, Node, Output
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.engine.backward import Walk, reachable
+from nbgrad.core.engine.node import Leaf, Node, Output, raw_of
+from nbgrad.core.engine.state import current
+from nbgrad.core.tensor.tensor import Tensor
 
 
 class GradientEdge(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.functional import (
+from nbgrad.core.functional.products import (
     Tensors,
     as_given,
     as_tuple,
@@ -16,8 +16,8 @@ from nbgrad.core.functional import (
     single,
     zeros,
 )
-from nbgrad.core.ops.indexing import getitem_backward
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.ops.index.getitem import getitem_backward
+from nbgrad.core.tensor.tensor import Tensor, tensor
 
 
 def jacobian(

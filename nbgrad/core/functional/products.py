@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from nbgrad.core.grad import grad
-from nbgrad.core.modes import enable_grad, restoring
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.engine.state import enable_grad, restoring
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
 
 Tensors: TypeAlias = Tensor | tuple[Tensor, ...]
 """One tensor or a tuple of them, as a function takes or returns them."""

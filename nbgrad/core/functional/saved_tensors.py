@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from torch.autograd import graph as theirs
 
-from nbgrad.core.base import TensorBase
-from nbgrad.core.dispatch import outside
-from nbgrad.core.modes import Switch, current
-from nbgrad.core.node import Deferred, Node
-from nbgrad.core.observer import Observer
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.below_autograd import outside
+from nbgrad.core.engine.node import Deferred, Node, TensorBase
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import Switch, current
+from nbgrad.core.tensor.tensor import Tensor
 
 
 class Packing(Observer):

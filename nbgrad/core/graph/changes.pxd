@@ -1,6 +1,6 @@
 cimport cython
-from nbgrad.core.base cimport raw_of
-from nbgrad.core.caller cimport Place
+from nbgrad.core.engine.node cimport raw_of
+from nbgrad.core.engine.place cimport Place
 
 @cython.final
 cdef class Changes:

@@ -6,12 +6,13 @@ from weakref import ref
 
 import torch
 
-from nbgrad.core.caller import Place, called_by_user, user_place
-from nbgrad.core.contents import differentiable, dtype_name
-from nbgrad.core.modes import Scope, current
-from nbgrad.core.node import Leaf, OpInfo, Origin, Output, record_id
-from nbgrad.core.observer import Cut
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.engine.call_site import called_by_user, user_place
+from nbgrad.core.engine.node import Leaf, OpInfo, Origin, Output, record_id
+from nbgrad.core.engine.observer import Cut
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import Scope, current
+from nbgrad.core.engine.tensor_data import differentiable, dtype_name
+from nbgrad.core.tensor.tensor import Tensor
 
 _MOST = 4096
 """How many uses without history are remembered before those of tensors that are gone are dropped."""

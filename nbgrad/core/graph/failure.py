@@ -4,9 +4,10 @@ import sysconfig
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from nbgrad.core.caller import NOT_THE_USERS, Place
-from nbgrad.core.contents import words_of
-from nbgrad.core.record import Failure
+from nbgrad.core.engine.call_site import NOT_THE_USERS
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.tensor_data import words_of
+from nbgrad.core.graph.record import Failure
 
 _LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
 

@@ -10,20 +10,20 @@ from typing import Any, Self
 
 import torch
 
-from nbgrad.core.caller import tensors_in_sight, user_frame
-from nbgrad.core.collecting import uncollected
-from nbgrad.core.contents import check_device, words_of
-from nbgrad.core.ending import Ending
-from nbgrad.core.frame import Frame, FrameRecorder
-from nbgrad.core.history import FRAMES, History
-from nbgrad.core.listener import Listener
-from nbgrad.core.modes import State, current, set_state
-from nbgrad.core.queries import Queries
-from nbgrad.core.record import Failure, Notes, Ran, Record, number_of
-from nbgrad.core.since import Since, since
-from nbgrad.core.stats import summarise_all
-from nbgrad.core.unreached import Paths, Unreached, Unstepped, named_tensors
-from nbgrad.core.update import Update
+from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
+from nbgrad.core.engine.state import State, current, set_state
+from nbgrad.core.engine.tensor_data import check_device, words_of
+from nbgrad.core.graph.changes import Since, since
+from nbgrad.core.graph.failure import Ending
+from nbgrad.core.graph.history import FRAMES, History
+from nbgrad.core.graph.last_backward import Frame, FrameRecorder
+from nbgrad.core.graph.listener import Listener
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.graph.optimizers import Update
+from nbgrad.core.graph.queries import Queries
+from nbgrad.core.graph.record import Failure, Notes, Ran, Record, number_of
+from nbgrad.core.graph.stats import summarise_all
+from nbgrad.core.graph.unreached import Paths, Unreached, Unstepped, named_tensors
 
 _next_number = count(1).__next__
 

@@ -14,11 +14,11 @@ from typing import NamedTuple, overload
 
 import torch
 
-from nbgrad.core.frame import FrameRecorder, Values
-from nbgrad.core.modes import Scope, outwards
-from nbgrad.core.record import Ran, Record
-from nbgrad.core.stats import norms, read
-from nbgrad.core.update import Update
+from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.graph.last_backward import FrameRecorder, Values
+from nbgrad.core.graph.optimizers import Update
+from nbgrad.core.graph.record import Ran, Record
+from nbgrad.core.graph.stats import norms, read
 
 FRAMES = 36
 """How many frames a graph keeps unless it is told otherwise."""

@@ -1,6 +1,6 @@
 cimport cython
-from nbgrad.core.base cimport raw_of
-from nbgrad.core.sizes cimport held_by
+from nbgrad.core.engine.node cimport raw_of
+from nbgrad.core.graph.stats cimport held_by
 
 cdef long long _SMALL_BYTES
 cdef long long _OBJECT

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.broadcast import Reduction
-from nbgrad.core.sizes import held_by
-from nbgrad.core.stats import SMALL, Norm, Stats, norms, summarise, summarise_all
+from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.graph.stats import SMALL, Norm, Stats, held_by, norms, summarise, summarise_all
 
 VALUES = 2 << 20
 """How many bytes of values of results a graph keeps."""

@@ -1,15 +1,13 @@
 cimport cython
-from nbgrad.core.base cimport TensorBase, raw_of
-from nbgrad.core.caller cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
-from nbgrad.core.changes cimport Changes
-from nbgrad.core.frame cimport FrameRecorder
-from nbgrad.core.modes cimport Scope, State, recording
-from nbgrad.core.observer cimport Observer
-from nbgrad.core.node cimport Leaf, Node, OpInfo, Output, Vertex, record_id
-from nbgrad.core.record cimport Notes, Ran, facts_of
-
-from nbgrad.core.sizes cimport few, held_by, nbytes_of
-from nbgrad.core.update cimport UpdateRecorder
+from nbgrad.core.engine.call_site cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
+from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, TensorBase, Vertex, raw_of, record_id
+from nbgrad.core.engine.observer cimport Observer
+from nbgrad.core.engine.state cimport Scope, State, recording
+from nbgrad.core.graph.changes cimport Changes
+from nbgrad.core.graph.last_backward cimport FrameRecorder
+from nbgrad.core.graph.optimizers cimport UpdateRecorder
+from nbgrad.core.graph.record cimport Notes, Ran, facts_of
+from nbgrad.core.graph.stats cimport few, held_by, nbytes_of
 
 cdef class Listener(Observer):
     cdef public object name

@@ -11,21 +11,31 @@ from weakref import ref
 import numpy as np
 import torch
 
-from nbgrad.core.base import TensorBase, raw_of
-from nbgrad.core.broadcast import Reduction
-from nbgrad.core.caller import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
-from nbgrad.core.changes import Changes
-from nbgrad.core.contents import words_of
-from nbgrad.core.frame import FrameRecorder
-from nbgrad.core.history import HistoryRecorder, Passed
-from nbgrad.core.modes import Scope, current, outwards, recording
-from nbgrad.core.node import Leaf, Node, OpInfo, Origin, Output, next_seq, record_id
-from nbgrad.core.observer import Cut, Observer
-from nbgrad.core.record import NOTHING, Failure, Literal, Notes, Operand, Ran, Record, described, facts_of, number_of
-from nbgrad.core.sizes import few, held_by, nbytes_of
-from nbgrad.core.tensor import Tensor
-from nbgrad.core.update import UpdateRecorder
-from nbgrad.core.uses import Uses
+from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
+from nbgrad.core.engine.observer import Cut, Observer
+from nbgrad.core.engine.state import Scope, current, outwards, recording
+from nbgrad.core.engine.tensor_data import words_of
+from nbgrad.core.graph.changes import Changes
+from nbgrad.core.graph.cut_paths import Uses
+from nbgrad.core.graph.history import HistoryRecorder, Passed
+from nbgrad.core.graph.last_backward import FrameRecorder
+from nbgrad.core.graph.optimizers import UpdateRecorder
+from nbgrad.core.graph.record import (
+    NOTHING,
+    Failure,
+    Literal,
+    Notes,
+    Operand,
+    Ran,
+    Record,
+    described,
+    facts_of,
+    number_of,
+)
+from nbgrad.core.graph.stats import few, held_by, nbytes_of
+from nbgrad.core.tensor.tensor import Tensor
 
 _RAW = (torch.Tensor, np.ndarray)
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nbgrad.core.contents import dtype_name
-from nbgrad.core.dispatch import unrecorded
-from nbgrad.core.node import OpInfo
-from nbgrad.core.pieces import PIECE, pieces
-from nbgrad.core.randomness import cuda_devices, drawing_from, random_state
-from nbgrad.core.stats import Stats
+from nbgrad.core.backend.below_autograd import unrecorded
+from nbgrad.core.backend.chunks import PIECE, pieces
+from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_state
+from nbgrad.core.engine.node import OpInfo
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.stats import Stats
 
 
 class Operand(NamedTuple):

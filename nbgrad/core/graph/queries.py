@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import rustworkx
 from rustworkx.visit import BFSVisitor
 
-from nbgrad.core.collecting import uncollected
-from nbgrad.core.node import record_id
-from nbgrad.core.record import Notes, Record
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.engine.node import record_id
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.graph.record import Notes, Record
+from nbgrad.core.tensor.tensor import Tensor
 
 Subject = Tensor | Record | int
 """What a question may be about: a tensor, its record, or the id of that."""
@@ -35,7 +35,7 @@ class Queries:
 
     name: str
 
-    if TYPE_CHECKING:  # nbgrad.saving has it: a picture is none of the engine's business
+    if TYPE_CHECKING:  # nbgrad.export has it: a picture is none of the engine's business
 
         def save(self, path: str | PathLike[str], *, depth: int | None = None, direction: str = "TB") -> None:
             """Write the graph to a file, by its suffix."""

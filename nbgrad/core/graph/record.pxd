@@ -1,8 +1,7 @@
 cimport cython
-from nbgrad.core.base cimport TensorBase
-from nbgrad.core.frame cimport Values
-from nbgrad.core.modes cimport Scope
-from nbgrad.core.node cimport Node, record_id
+from nbgrad.core.engine.node cimport Node, TensorBase, record_id
+from nbgrad.core.engine.state cimport Scope
+from nbgrad.core.graph.last_backward cimport Values
 
 cdef extern from *:
     # Its size is Python's own matter.

@@ -11,14 +11,13 @@ from weakref import ReferenceType, ref
 import numpy as np
 import torch
 
-from nbgrad.core.base import TensorBase
-from nbgrad.core.broadcast import Reduction
-from nbgrad.core.caller import Place
-from nbgrad.core.contents import dtype_name
-from nbgrad.core.frame import Frame, FrameRecorder, Values
-from nbgrad.core.modes import Scope
-from nbgrad.core.node import Node, OpInfo, next_seq, record_id
-from nbgrad.core.stats import Stats, countable, summarise
+from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.engine.node import Node, OpInfo, TensorBase, next_seq, record_id
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import Scope
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.last_backward import Frame, FrameRecorder, Values
+from nbgrad.core.graph.stats import Stats, countable, summarise
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,18 @@
-"""What is shown of a tensor's numbers."""
+"""The statistics that a picture shows of a tensor, and how many bytes it takes, by its shape."""
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from nbgrad.core.pieces import PIECE, piece_of, pieces
+from nbgrad.core.backend.chunks import PIECE, piece_of, pieces
+
+if TYPE_CHECKING:
+    import torch
+
 
 SMALL = 1024
 """Tensors with at most this many elements are kept to be shown; of larger ones the statistics are."""
@@ -291,3 +295,36 @@ def _norm(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     lengths = [torch.linalg.vector_norm(piece, dtype=dtype) for piece in pieces(data)]
     norm: torch.Tensor = lengths[0] if len(lengths) == 1 else torch.linalg.vector_norm(torch.stack(lengths))
     return norm
+
+
+_FEW = SMALL  # compiled to a number of C's
+
+
+def count_of(shape: tuple[int, ...]) -> int:
+    """How many elements a tensor of ``shape`` has: by position, for compiled an iterator takes twice as long."""
+    count = 1
+    for at in range(len(shape)):
+        count *= shape[at]
+    return count
+
+
+def few(shape: tuple[int, ...]) -> bool:
+    """Whether a tensor of ``shape`` is small, so that its elements are shown."""
+    return count_of(shape) <= _FEW
+
+
+def nbytes_of(shape: tuple[int, ...], dtype: "torch.dtype") -> int:
+    """The bytes of a tensor of ``shape`` and ``dtype``."""
+    known = _SIZES.get(dtype)
+    if known is None:
+        known = _SIZES[dtype] = dtype.itemsize
+    return known * count_of(shape)
+
+
+_SIZES: "dict[torch.dtype, int]" = {}
+"""The bytes of an element."""
+
+
+def held_by(data: "torch.Tensor", size: int) -> int:
+    """How much memory ``data``, of so many bytes, keeps: a window into larger memory keeps all of it."""
+    return size if data._base is None else int(data.untyped_storage().nbytes())

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.broadcast import Reduction
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.listener import Listener
-from nbgrad.core.node import Node, OpInfo, Origin
+from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.engine.node import Node, OpInfo, Origin
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.listener import Listener
 
 
 class Times(NamedTuple):

@@ -10,21 +10,22 @@ from weakref import ref
 
 import torch
 
-from nbgrad.core import nonfinite, ops
-from nbgrad.core.advice import name_of
-from nbgrad.core.caller import Place
-from nbgrad.core.contents import memory_of
-from nbgrad.core.history import HistoryRecorder
-from nbgrad.core.holders import LOOP, Holders
-from nbgrad.core.modes import Scope, outwards
-from nbgrad.core.node import record_id
-from nbgrad.core.observer import Cut
-from nbgrad.core.ops import calling
-from nbgrad.core.record import Ran, Record
-from nbgrad.core.scopes import ModuleScope
-from nbgrad.core.stats import norms, read
-from nbgrad.core.tensor import Tensor
-from nbgrad.core.uses import Uses
+from nbgrad.core import ops
+from nbgrad.core.engine.backward_errors import name_of
+from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.observer import Cut
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.engine.tensor_data import memory_of
+from nbgrad.core.graph import nonfinite
+from nbgrad.core.graph.cut_paths import Uses
+from nbgrad.core.graph.history import HistoryRecorder
+from nbgrad.core.graph.optimizers import LOOP, Holders
+from nbgrad.core.graph.record import Ran, Record
+from nbgrad.core.graph.stats import norms, read
+from nbgrad.core.ops import torch_signatures
+from nbgrad.core.tensor.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Fact(NamedTuple):
         """The function that the user called, which may have run several ops; of a block and an operator the op."""
         scope, called = self.scope, None if self.place is None else self.place.called
         block = isinstance(scope, ModuleScope) and scope.kind.__module__.startswith("nbgrad.")
-        known = called is not None and any(hasattr(one, called) for one in (ops, calling, Tensor))
+        known = called is not None and any(hasattr(one, called) for one in (ops, torch_signatures, Tensor))
         return called if called is not None and known and not block else self.name
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.interop import each, known
-from nbgrad.core.row import Op
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.interop.torch_functions import each, known
+from nbgrad.core.tensor.tensor import Tensor
 
 SAME = {
     "conjugate": "conj",

@@ -15,17 +15,17 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
-from nbgrad.core.base import raw_of
-from nbgrad.core.binding import NO_OUT, NUMPYS, other_names
-from nbgrad.core.grad import backward, grad
-from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import is_grad_enabled, tell_changed
-from nbgrad.core.op import OPS
-from nbgrad.core.ops import calling
-from nbgrad.core.ops.gammas import sample_dirichlet, standard_gamma
-from nbgrad.core.ops.packing import pack_padded, pad_packed, pad_sequence
-from nbgrad.core.row import Op
-from nbgrad.core.tensor import Tensor, tensor
+from nbgrad.core.dispatch.arguments import NO_OUT, NUMPYS, other_names
+from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.state import is_grad_enabled, tell_changed
+from nbgrad.core.functional.grad import backward, grad
+from nbgrad.core.ops import torch_signatures
+from nbgrad.core.ops.create.random import sample_dirichlet, standard_gamma
+from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
+from nbgrad.core.tensor.methods import TensorMethods
+from nbgrad.core.tensor.tensor import Tensor, tensor
 
 HIDDEN: dict[str, Callable[..., Any]] = {
     "_pack_padded_sequence": pack_padded,
@@ -127,8 +127,8 @@ def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
         return grad if function is torch.autograd.grad else backward
     public = str(resolve_name(function) or "")
     place, _, short = public.rpartition(".")
-    if place == "torch.nn.functional" and short in vars(calling):  # those that take inplace= or weights
-        return _callable(getattr(calling, short))
+    if place == "torch.nn.functional" and short in vars(torch_signatures):  # those that take inplace= or weights
+        return _callable(getattr(torch_signatures, short))
     found = known(name)
     if found is None and place in {"torch.nn.functional", "torch.special"}:  # some call themselves otherwise
         found = known(short)

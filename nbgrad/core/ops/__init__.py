@@ -4,11 +4,11 @@ Every public function of the modules beside this one stands here too. Nobody lis
 from the table, tells type checkers and editors what there is.
 """
 
-from nbgrad.core.naming import found
-from nbgrad.core.ops.dimensions import adjoint
-from nbgrad.core.ops.gates import swish
-from nbgrad.core.ops.powers import square
+from nbgrad.core.dispatch.exports import found
+from nbgrad.core.ops.elementwise.powers import square
+from nbgrad.core.ops.neural.activations import swish
+from nbgrad.core.ops.shape.views import adjoint
 
 # Another module has a helper of that name, or torch has no such function.
 _decided = {"adjoint": adjoint, "square": square, "swish": swish}
-globals().update(found(__name__, __path__, "calling", _decided))
+globals().update(found(__name__, __path__, "torch_signatures", _decided))

@@ -5,7 +5,7 @@ from typing import Any, overload
 
 import torch
 
-from nbgrad.core.methods import (
+from nbgrad.core.tensor.methods import (
     Array,
     EigenvaluesAndEigenvectors,
     InverseAndInfo,
@@ -26,7 +26,7 @@ from nbgrad.core.methods import (
     ValuesAndIndices,
     VarAndMean,
 )
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 
 def abs(input: Array) -> Tensor:
     """Absolute value, elementwise.

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.autocast import any_enabled, cast, switched_off
-from nbgrad.core.modes import restoring
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.autocast import any_enabled, cast, switched_off
+from nbgrad.core.engine.state import restoring
+from nbgrad.core.tensor.tensor import Tensor
 
 
 class _One:

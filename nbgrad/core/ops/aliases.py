@@ -2,21 +2,11 @@
 
 import torch
 
-from nbgrad.core.op import install, install_operator
-from nbgrad.core.ops import (
-    activation,
-    arithmetic,
-    bessel,
-    choosing,
-    comparison,
-    gamma,
-    linalg,
-    logarithms,
-    rounding,
-    special,
-    trigonometry,
-)
-from nbgrad.core.row import Op
+from nbgrad.core.dispatch.op import install, install_operator
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.ops.elementwise import arithmetic, comparison, powers, rounding, select, special, trigonometry
+from nbgrad.core.ops.linalg import matmul
+from nbgrad.core.ops.neural import activations
 
 
 def _also(name: str, row: Op) -> Op:
@@ -37,7 +27,7 @@ true_divide = _also("true_divide", arithmetic.div)
 install_operator("div", arithmetic.div)  # torch has __rdiv__, which Python called once
 
 fix = _also("fix", rounding.trunc)
-clip = _also("clip", choosing.clamp)
+clip = _also("clip", select.clamp)
 
 greater = _also("greater", comparison.gt)
 greater_equal = _also("greater_equal", comparison.ge)
@@ -53,25 +43,25 @@ arctan = _also("arctan", trigonometry.atan)
 arctan2 = _also("arctan2", trigonometry.atan2)
 arctanh = _also("arctanh", trigonometry.atanh)
 
-spmm = linalg.mm  # of a sparse matrix of torch's and a dense one: mm takes both
+spmm = matmul.mm  # of a sparse matrix of torch's and a dense one: mm takes both
 
 # torch.special calls its functions special_NAME, also those that torch has too.
-special_digamma = special_psi = gamma.digamma
+special_digamma = special_psi = special.digamma
 special_erf = special.erf
 special_erfc = special.erfc
 special_erfinv = special.erfinv
-special_exp2 = logarithms.exp2
-special_expit = activation.sigmoid
-special_expm1 = logarithms.expm1
-special_gammaln = gamma.lgamma
-special_i0 = bessel.i0
-special_log1p = logarithms.log1p
-special_gammainc = gamma.igamma
-special_gammaincc = gamma.igammac
+special_exp2 = powers.exp2
+special_expit = activations.sigmoid
+special_expm1 = powers.expm1
+special_gammaln = special.lgamma
+special_i0 = special.i0
+special_log1p = powers.log1p
+special_gammainc = special.igamma
+special_gammaincc = special.igammac
 special_logit = special.logit
-special_multigammaln = gamma.mvlgamma
+special_multigammaln = special.mvlgamma
 special_ndtr = special.ndtr
-special_polygamma = gamma.polygamma
+special_polygamma = special.polygamma
 special_round = rounding.round
 special_sinc = trigonometry.sinc
-special_xlogy = logarithms.xlogy
+special_xlogy = powers.xlogy

@@ -11,10 +11,12 @@ from torch.nn._reduction import legacy_get_string
 from torch.nn.functional import _get_softmax_dim  # type: ignore[attr-defined]  # its choice, and its words
 
 from nbgrad.core import ops
-from nbgrad.core.op import named
-from nbgrad.core.ops import arithmetic, binary, classification, exponential, gates, loss, piecewise, ranking, rectifier
-from nbgrad.core.ops.loss import code
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import named
+from nbgrad.core.ops.elementwise import arithmetic
+from nbgrad.core.ops.loss import binary, classification, regression
+from nbgrad.core.ops.loss.regression import code
+from nbgrad.core.ops.neural import activations, rectifiers
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def _with_inplace(row):
@@ -34,24 +36,24 @@ def _with_inplace(row):
     return function
 
 
-celu = _with_inplace(exponential.celu)
-elu = _with_inplace(exponential.elu)
-hardsigmoid = _with_inplace(piecewise.hardsigmoid)
-hardswish = _with_inplace(piecewise.hardswish)
-hardtanh = _with_inplace(piecewise.hardtanh)
-leaky_relu = _with_inplace(rectifier.leaky_relu)
-mish = _with_inplace(gates.mish)
-relu = _with_inplace(rectifier.relu)
-relu6 = _with_inplace(piecewise.relu6)
-selu = _with_inplace(exponential.selu)
-silu = _with_inplace(gates.silu)
-threshold = _with_inplace(rectifier.threshold)
+celu = _with_inplace(activations.celu)
+elu = _with_inplace(activations.elu)
+hardsigmoid = _with_inplace(rectifiers.hardsigmoid)
+hardswish = _with_inplace(rectifiers.hardswish)
+hardtanh = _with_inplace(rectifiers.hardtanh)
+leaky_relu = _with_inplace(rectifiers.leaky_relu)
+mish = _with_inplace(activations.mish)
+relu = _with_inplace(rectifiers.relu)
+relu6 = _with_inplace(rectifiers.relu6)
+selu = _with_inplace(activations.selu)
+silu = _with_inplace(activations.silu)
+threshold = _with_inplace(rectifiers.threshold)
 
 
 def rrelu(input, lower=1 / 8, upper=1 / 3, training=False, inplace=False):
     """A leaky relu whose slope is drawn anew for each element between ``lower`` and ``upper``; else their mean."""
     return (
-        rectifier.rrelu_(input, lower, upper, training) if inplace else rectifier.rrelu(input, lower, upper, training)
+        rectifiers.rrelu_(input, lower, upper, training) if inplace else rectifiers.rrelu(input, lower, upper, training)
     )
 
 
@@ -61,7 +63,7 @@ def mse_loss(input, target, reduction="mean", weight=None):
     Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
     """
     if weight is None:
-        return loss.mse_loss(input, target, reduction=reduction)
+        return regression.mse_loss(input, target, reduction=reduction)
     return _weighted((input - target) ** 2, input, weight, reduction)
 
 
@@ -73,8 +75,8 @@ def l1_loss(input, target, reduction="mean", weight=None):
     if weight is not None:
         return _weighted(arithmetic.abs(input - target), input, weight, reduction)
     if input.is_complex() or target.is_complex():
-        return loss.reduced(arithmetic.abs(input - target), reduction)
-    return loss.l1_loss(input, target, reduction=reduction)
+        return regression.reduced(arithmetic.abs(input - target), reduction)
+    return regression.l1_loss(input, target, reduction=reduction)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
@@ -85,8 +87,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     Shapes: input and target alike, weight as input; output (), or as input with ``reduction="none"``.
     """
     if weight is None:
-        return loss.huber_loss(input, target, reduction=reduction, delta=delta)
-    losses = loss.huber_loss(input, target, reduction="none", delta=delta)
+        return regression.huber_loss(input, target, reduction=reduction, delta=delta)
+    losses = regression.huber_loss(input, target, reduction="none", delta=delta)
     weighted = _weighted(losses, input, weight, "none")
     return weighted.mean() if reduction == "mean" else _weighted(losses, input, weight, reduction)
 
@@ -104,7 +106,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
 
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, reduction="mean"):
     """The row of that name in torch's order of arguments, the weights of the classes after the settings."""
-    return ranking.multi_margin_loss(input, target, weight, p=p, margin=margin, reduction=reduction)
+    return margin.multi_margin_loss(input, target, weight, p=p, margin=margin, reduction=reduction)
 
 
 def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nbgrad.core.caller import called_by_user, user_frame, variable_name
-from nbgrad.core.methods import TensorMethods
-from nbgrad.core.misuse import told_of
-from nbgrad.core.modes import State, Switch, current, is_grad_enabled
-from nbgrad.core.node import OpInfo
-from nbgrad.core.observer import Observer
+from nbgrad.core.engine.call_site import called_by_user, user_frame, variable_name
+from nbgrad.core.engine.node import OpInfo
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import State, Switch, current, is_grad_enabled
+from nbgrad.core.tensor.call_errors import told_of
+from nbgrad.core.tensor.methods import TensorMethods
 
 Shape = tuple[int, ...]
 

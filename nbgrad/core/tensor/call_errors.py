@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from nbgrad.core.caller import variable_name
-from nbgrad.core.contents import differentiable, dtype_name, told, words_of
-from nbgrad.core.modes import current
-from nbgrad.core.node import OpInfo
+from nbgrad.core.engine.call_site import variable_name
+from nbgrad.core.engine.node import OpInfo
+from nbgrad.core.engine.state import current
+from nbgrad.core.engine.tensor_data import differentiable, dtype_name, told, words_of
 
 E = TypeVar("E", bound=Exception)
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.base import TensorBase
-from nbgrad.core.strict import warn_number
+from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.tensor.broadcast_check import warn_number
 
 
 def raw_from(make: Callable[..., torch.Tensor], source: Any, **settings: Any) -> torch.Tensor:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import torch
 
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 
 Array = Tensor | torch.Tensor | np.ndarray[Any, Any]
 Number = complex

@@ -12,20 +12,19 @@ from weakref import ref
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core import advice, engine
-from nbgrad.core.alias import View, cut, part
-from nbgrad.core.base import TensorBase, raw_of
-from nbgrad.core.contents import Contents, check_device, check_differentiable, dtype_name, owned, told
-from nbgrad.core.dispatch import inferring
-from nbgrad.core.foreign import check_asker, check_cut
-from nbgrad.core.hooks import Hooks, add, check_alike
-from nbgrad.core.methods import TensorMethods
-from nbgrad.core.modes import current, tell_changed, tell_detached, tell_read
-from nbgrad.core.node import Leaf, Node, Origin, Output
-from nbgrad.core.processes import refused
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.strict import warn_copied
-from nbgrad.core.values import raw_from
+from nbgrad.core.backend.below_autograd import inferring
+from nbgrad.core.backend.torch_guards import check_asker, check_cut
+from nbgrad.core.engine import backward_errors
+from nbgrad.core.engine.backward import Inputs, backward
+from nbgrad.core.engine.node import Hooks, Leaf, Node, Origin, Output, TensorBase, add, check_alike, raw_of
+from nbgrad.core.engine.state import current, tell_changed, tell_detached, tell_read
+from nbgrad.core.engine.tensor_data import Contents, check_device, check_differentiable, dtype_name, owned, told
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.broadcast_check import warn_copied
+from nbgrad.core.tensor.construct import raw_from
+from nbgrad.core.tensor.methods import TensorMethods
+from nbgrad.core.tensor.processes import refused
+from nbgrad.core.tensor.views import View, cut, part
 
 
 class Tensor(TensorBase, Contents, TensorMethods):
@@ -163,7 +162,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         gradient: "Tensor | torch.Tensor | None" = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
-        inputs: "engine.Inputs | None" = None,
+        inputs: Inputs | None = None,
     ) -> None:
         """Add the gradient of this tensor to the ``.grad`` of every leaf it was computed from.
 
@@ -179,7 +178,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         """
         roots = [(self.origin, seed(self, gradient, create_graph=create_graph))]
         retain = create_graph if retain_graph is None else retain_graph
-        engine.backward(roots, inputs, retain_graph=retain, create_graph=create_graph)
+        backward(roots, inputs, retain_graph=retain, create_graph=create_graph)
 
     def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.
@@ -378,7 +377,7 @@ def tensor(
 def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_graph: bool) -> Any:
     """The gradient that a backward starts from at ``output``: a ``Tensor`` with ``create_graph``, else a raw tensor."""
     if not output.requires_grad:
-        raise advice.without_gradient(output.data)
+        raise backward_errors.without_gradient(output.data)
     if gradient is None:
         if output.numel() != 1:
             raise RuntimeError(

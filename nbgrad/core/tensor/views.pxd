@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.base cimport TensorBase
+from nbgrad.core.engine.node cimport TensorBase
 
 cdef class View:
     cdef public object base

@@ -11,10 +11,8 @@ from weakref import ref
 
 import torch
 
-from nbgrad.core.base import TensorBase
-from nbgrad.core.hooks import Hooks
-from nbgrad.core.modes import Switch, restoring
-from nbgrad.core.node import OpInfo, Origin
+from nbgrad.core.engine.node import Hooks, OpInfo, Origin, TensorBase
+from nbgrad.core.engine.state import Switch, restoring
 
 # One op that made a view, its settings, and the steps before it: a list that later views share and lengthen.
 Step = tuple["Step | None", "OpInfo | Part", dict[str, Any]]

@@ -9,15 +9,15 @@ from weakref import ref
 from torch.nn.modules import module as every_module
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.dispatch import is_own
-from nbgrad.core.foreign import check_asker
-from nbgrad.core.function import Function
-from nbgrad.core.misuse import no_tensor
-from nbgrad.core.modes import current, recording
-from nbgrad.core.scopes import called, path_below
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.held import HookFunctions
-from nbgrad.nn.tree import Tree, join
+from nbgrad.core.backend.below_autograd import is_own
+from nbgrad.core.backend.torch_guards import check_asker
+from nbgrad.core.dispatch.function import Function
+from nbgrad.core.engine.scope import called, path_below
+from nbgrad.core.engine.state import current, recording
+from nbgrad.core.tensor.call_errors import no_tensor
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.module.registry import Tree, join
+from nbgrad.nn.module.torch_dicts import HookFunctions
 
 _BEFORE = every_module._global_forward_pre_hooks
 _AFTER = every_module._global_forward_hooks

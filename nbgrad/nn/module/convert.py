@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.contents import check_device
-from nbgrad.core.modes import current
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.state import current
+from nbgrad.core.engine.tensor_data import check_device
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.module.registry import Tree
 from nbgrad.nn.parameter import Uninitialized
-from nbgrad.nn.tree import Tree
 
 if TYPE_CHECKING:
-    from nbgrad.nn.module import Module
+    from nbgrad.nn.module.module import Module
 
 
 class Moving(Tree):

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.module import Module
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, Uninitialized, UninitializedBuffer, UninitializedParameter
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar, Self
 
-from nbgrad.core.foreign import check_asker
-from nbgrad.nn.calling import Calling
-from nbgrad.nn.moving import Moving
-from nbgrad.nn.saving import Saving
+from nbgrad.core.backend.torch_guards import check_asker
+from nbgrad.nn.module.call import Calling
+from nbgrad.nn.module.convert import Moving
+from nbgrad.nn.module.state_dict import Saving
 
 _NEVER_CALLED = {
     "_call_impl": "override __call__ or forward, or register a hook",

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as every_module
 
-from nbgrad.core.foreign import check_asker
-from nbgrad.core.scopes import forget_paths
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.nn.held import Held, TransientNames
+from nbgrad.core.backend.torch_guards import check_asker
+from nbgrad.core.engine.scope import forget_paths
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.nn.module.torch_dicts import Held, TransientNames
 from nbgrad.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
-    from nbgrad.nn.module import Module
+    from nbgrad.nn.module.module import Module
 
 
 class Tree:
@@ -349,7 +349,7 @@ def _accepted(name: str, value: Any, role: str) -> Any:
         )
     if value is None or isinstance(value, expected):
         return value
-    wanted = "nbgrad.nn.module.Module" if expected is Tree else torch.typename(expected)
+    wanted = "nbgrad.nn.module.module.Module" if expected is Tree else torch.typename(expected)
     what = f"{torch.typename(value)!r} object"
     hint = ""
     if isinstance(value, torch.nn.Module):

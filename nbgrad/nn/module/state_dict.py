@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.contents import differentiable, dtype_name, overlaps
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.held import HookFunctions
+from nbgrad.core.engine.tensor_data import differentiable, dtype_name, overlaps
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.module.registry import Tree
+from nbgrad.nn.module.torch_dicts import HookFunctions
 from nbgrad.nn.parameter import Parameter, Uninitialized, is_lazy
-from nbgrad.nn.tree import Tree
 
 EXTRA = "_extra_state"
 """The key of what ``get_extra_state`` returns, after the module's path."""

@@ -14,7 +14,7 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from nbgrad.nn.module import Module
+from nbgrad.nn.module.module import Module
 
 __all__ = [
     "Module",

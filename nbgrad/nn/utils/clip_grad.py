@@ -7,8 +7,8 @@ import torch
 from torch.nn.utils import get_total_norm as total_norm_of
 from torch.utils.weak import WeakIdKeyDictionary
 
-from nbgrad.core.modes import current, tell_changed
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.engine.state import current, tell_changed
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parameter import check_several
 
 Params = Tensor | Iterable[Tensor]

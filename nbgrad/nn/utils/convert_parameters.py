@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 
 from nbgrad.core.ops import cat
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parameter import check_several
 
 

@@ -6,8 +6,8 @@ import torch
 
 from nbgrad import linalg
 from nbgrad.core.ops import cat, dot, matrix_exp, mv, norm, normalize, tril
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.nn.module import Module
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.utils.parametrize import register_parametrization
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch.nn.utils import parametrize as theirs
 
-from nbgrad.core.foreign import check_asker
-from nbgrad.core.modes import State, Switch, current, no_grad, restoring
-from nbgrad.core.spelling import kind_of
-from nbgrad.core.tensor import Tensor
-from nbgrad.nn.container import ModuleDict, ModuleList
-from nbgrad.nn.module import Module
+from nbgrad.core.backend.torch_guards import check_asker
+from nbgrad.core.engine.state import State, Switch, current, no_grad, restoring
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.containers import ModuleDict, ModuleList
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
 
 

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from nbgrad.core.base import raw_of
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops import index_select
-from nbgrad.core.ops.packing import pack_padded, pad_packed, pad_sequence
+from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
 
 
 class _Packed(NamedTuple):

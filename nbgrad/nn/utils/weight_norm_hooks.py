@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from torch.nn.functional import normalize
 
-from nbgrad.core.modes import no_grad, restoring
+from nbgrad.core.engine.state import no_grad, restoring
 from nbgrad.core.ops import dot, mv
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.nn.module import Module
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
 from nbgrad.nn.utils.parametrizations import _WeightNorm
 

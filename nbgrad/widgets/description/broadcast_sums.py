@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nbgrad.core.broadcast import Reduction as Undone
-from nbgrad.core.record import Input
-from nbgrad.core.stats import Stats
-from nbgrad.core.strict import unpaired
-from nbgrad.widgets.description import Reduction
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.wording import counted, number, shape_text
+from nbgrad.core.engine.broadcast import Reduction as Undone
+from nbgrad.core.graph.record import Input
+from nbgrad.core.graph.stats import Stats
+from nbgrad.core.tensor.broadcast_check import unpaired
+from nbgrad.widgets.description.format import counted, number, shape_text
+from nbgrad.widgets.description.schema import Reduction
+from nbgrad.widgets.description.snapshot import Fact
 
 _SUMS, _TERMS = 4, 4
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from nbgrad.core.collecting import uncollected
-from nbgrad.core.stats import Stats
-from nbgrad.widgets.description import Description
-from nbgrad.widgets.looks import seen, smaller
-from nbgrad.widgets.steps import ran, steps
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.graph.stats import Stats
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.description.tensor_summary import seen, smaller
+from nbgrad.widgets.description.walk import ran, steps
 
 _TOGETHER = 64
 """So many rests are inflated together: the nodes of one module stand side by side, and others stay as they are."""

@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.contents import dtype_name, text_of
-from nbgrad.core.modes import Scope
-from nbgrad.core.scopes import ModuleScope
-from nbgrad.core.since import Since
-from nbgrad.widgets.description import Detail, Node, kind_of
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.looks import FEW, amount
-from nbgrad.widgets.reductions import is_loss
-from nbgrad.widgets.saving import Saved
-from nbgrad.widgets.steps import Walk
-from nbgrad.widgets.wording import shape_text
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import Scope
+from nbgrad.core.engine.tensor_data import dtype_name, text_of
+from nbgrad.core.graph.changes import Since
+from nbgrad.widgets.description.broadcast_sums import is_loss
+from nbgrad.widgets.description.format import shape_text
+from nbgrad.widgets.description.saved_values import Saved
+from nbgrad.widgets.description.schema import Detail, Node, kind_of
+from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.description.tensor_summary import FEW, amount
+from nbgrad.widgets.description.walk import Walk
 
 _KINDS = {
     "parameter": "parameter, which training changes",

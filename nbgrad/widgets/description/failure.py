@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Literal
 
-from nbgrad.core.ending import Ending
-from nbgrad.core.modes import Scope as CoreScope
-from nbgrad.core.record import Failure, Operand
-from nbgrad.widgets.description import Badge, Description, Detail, Edge, Kind, Node, Problem, kind_of
-from nbgrad.widgets.lettering import clip
+from nbgrad.core.engine.state import Scope as CoreScope
+from nbgrad.core.graph.failure import Ending
+from nbgrad.core.graph.record import Failure, Operand
+from nbgrad.widgets.description.schema import Badge, Description, Detail, Edge, Kind, Node, Problem, kind_of
+from nbgrad.widgets.description.text_metrics import clip
 
 _MESSAGE = 300
 """How many letters of an error's message a note has."""

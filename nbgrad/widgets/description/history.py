@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.history import HistoryFrame, HistoryRecord
-from nbgrad.widgets.description import Chart, Curve, Difference, Frame, History, Overlay
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.wording import number
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
+from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.schema import Chart, Curve, Difference, Frame, History, Overlay
+from nbgrad.widgets.description.snapshot import Fact
 
 CURVES = 40
 """How many parameters have a curve; of more than these, some from the smallest gradient to the largest."""

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from nbgrad.widgets.description import Scope
+from nbgrad.widgets.description.schema import Scope
 
 
 class Nesting:

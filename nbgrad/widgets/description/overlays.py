@@ -7,14 +7,14 @@ from math import isfinite, log10, prod, sqrt
 from statistics import median
 from typing import Literal, NamedTuple
 
-from nbgrad.core.contents import dtype_name
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.modes import Scope
-from nbgrad.core.timing import TimedGraph
-from nbgrad.widgets.description import Detail, Overlay, Verdict
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.saving import Saved
-from nbgrad.widgets.wording import byte_text, duration, number
+from nbgrad.core.engine.state import Scope
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.widgets.description.format import byte_text, duration, number
+from nbgrad.widgets.description.saved_values import Saved
+from nbgrad.widgets.description.schema import Detail, Overlay, Verdict
+from nbgrad.widgets.description.snapshot import Fact
 
 _FAR = 1e3
 """How far from those where the backward begins a gradient has to be to be called vanishing or exploding."""

@@ -3,8 +3,8 @@
 In two parts, since details are written while graphviz works on what has to be clean before.
 """
 
-from nbgrad.widgets.description import Description, Detail, Edge, Formula, Node, OpText, Reduction, Step
-from nbgrad.widgets.lettering import clean, clip
+from nbgrad.widgets.description.schema import Description, Detail, Edge, Formula, Node, OpText, Reduction, Step
+from nbgrad.widgets.description.text_metrics import clean, clip
 
 LINE = 44
 """How many letters a line in a box has at most."""

@@ -3,10 +3,10 @@
 from math import prod
 from typing import NamedTuple
 
-from nbgrad.core.function import of_function
-from nbgrad.core.node import OpInfo
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.wording import byte_text
+from nbgrad.core.dispatch.function import of_function
+from nbgrad.core.engine.node import OpInfo
+from nbgrad.widgets.description.format import byte_text
+from nbgrad.widgets.description.snapshot import Fact
 
 
 class Saved(NamedTuple):

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from nbgrad.core.caller import Place
-from nbgrad.core.modes import Scope, outwards
-from nbgrad.core.node import OpInfo
-from nbgrad.core.record import Input, Record
-from nbgrad.core.since import Since
-from nbgrad.core.stats import Stats
+from nbgrad.core.engine.node import OpInfo
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.graph.changes import Since
+from nbgrad.core.graph.record import Input, Record
+from nbgrad.core.graph.stats import Stats
 
 
 class Fact(NamedTuple):

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from nbgrad.core.stats import Stats
-from nbgrad.widgets.description import Look
-from nbgrad.widgets.wording import number, scalar
+from nbgrad.core.graph.stats import Stats
+from nbgrad.widgets.description.format import number, scalar
+from nbgrad.widgets.description.schema import Look
 
 WRITTEN = 64
 """Values of tensors with at most this many elements are written out."""

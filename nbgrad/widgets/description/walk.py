@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.stats import Stats
-from nbgrad.widgets.description import Description, Edge, Given, Node, Step
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.looks import FEW, amount
-from nbgrad.widgets.reductions import whose_name
-from nbgrad.widgets.wording import scalar, shape_text
+from nbgrad.core.graph.stats import Stats
+from nbgrad.widgets.description.broadcast_sums import whose_name
+from nbgrad.widgets.description.format import scalar, shape_text
+from nbgrad.widgets.description.schema import Description, Edge, Given, Node, Step
+from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.description.tensor_summary import FEW, amount
 
 _MOST = 12
 """With at most so many elements a gradient is written out in a step, where there is room for it."""

@@ -7,24 +7,24 @@ from typing import Any
 
 import torch
 
-from nbgrad.core import nonfinite
-from nbgrad.core.contents import differentiable, dtype_name
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.history import HistoryFrame
-from nbgrad.core.stats import Stats
-from nbgrad.core.unreached import Unreached
-from nbgrad.widgets import earlier
-from nbgrad.widgets.description import Edge, Problem
-from nbgrad.widgets.evaluating import evaluating
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.falls import falls
-from nbgrad.widgets.losses import mistaken
-from nbgrad.widgets.overlays import shrinking, starved, zeroed
-from nbgrad.widgets.plain import plain
-from nbgrad.widgets.reductions import whose_name
-from nbgrad.widgets.silent import leading_to_learned, silent
-from nbgrad.widgets.waiting import Waiting
-from nbgrad.widgets.wording import counted, number
+from nbgrad.core.engine.tensor_data import differentiable, dtype_name
+from nbgrad.core.graph import nonfinite
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.stats import Stats
+from nbgrad.core.graph.unreached import Unreached
+from nbgrad.widgets.description.broadcast_sums import whose_name
+from nbgrad.widgets.description.format import counted, number
+from nbgrad.widgets.description.overlays import shrinking, starved, zeroed
+from nbgrad.widgets.description.schema import Edge, Problem
+from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.findings import divergence
+from nbgrad.widgets.findings.eval_mode import evaluating
+from nbgrad.widgets.findings.loss_inputs import mistaken
+from nbgrad.widgets.findings.saturated import leading_to_learned, silent
+from nbgrad.widgets.findings.unregistered import plain
+from nbgrad.widgets.findings.vanishing import falls
+from nbgrad.widgets.findings.zero_factors import Waiting
 
 _MOST = 20
 
@@ -60,7 +60,7 @@ def problems(
     unseen = list(plain(facts))
     spoiled = graph.spoiled()
     # Where an earlier backward was bad the parameters were before this one, whatever else was.
-    before = not all(map(earlier.finite, frames[:-1])) if frames else graph.backwards > 1
+    before = not all(map(divergence.finite, frames[:-1])) if frames else graph.backwards > 1
     found = [Problem(kind="nan", text=text, node=None) for text in spoiled]
     lost = sum(not isfinite(one.size) for one in judged.values())
     found += _beginnings(facts, ids, frames, lost, before=before, hidden=bool(spoiled))
@@ -121,10 +121,10 @@ def _beginnings(
     found = list(_forward_beginnings(facts, gone if before else unknown)) or list(_backward_beginnings(facts))
     learned = [fact for fact, _ in found if fact.kind in ("parameter", "leaf")] if len(frames) > 1 else []
     if learned:
-        text = earlier.spoiled(
+        text = divergence.spoiled(
             [fact for fact in facts if fact.kind in ("parameter", "leaf") and _bad(fact.value)], frames, facts
         )
-        at = earlier.held(frames, facts) or learned[0]
+        at = divergence.held(frames, facts) or learned[0]
         found = [(at, text), *[(fact, text) for fact, text in found if fact not in learned]]
     elif len(found) == 1 and lost > _NAMED:
         found = [(fact, f"{text}. It went on to {_reach(facts, fact, lost)}") for fact, text in found]
@@ -254,14 +254,14 @@ def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
 
 def _grown(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]) -> list[Problem]:
     """That the loss of the loop grew without bound, at the box of the loss."""
-    text = earlier.grown(frames) if len(frames) > 1 else None
+    text = divergence.grown(frames) if len(frames) > 1 else None
     root = next((ids[fact.id] for fact in facts if fact.root), None)
     return [] if text is None else [Problem(kind="warning", text=text, node=root)]
 
 
 def _added_up(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]) -> list[Problem]:
     """That the gradients of all steps are added up, at the first parameter."""
-    if not (found := earlier.added_up(facts, frames) if frames else []):
+    if not (found := divergence.added_up(facts, frames) if frames else []):
         return []
     first, *others = found
     more = f" and of {counted(len(others), 'other')}" if others else ""
@@ -336,7 +336,7 @@ def _unstepped(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
 
 def _still(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) -> list[Problem]:
     """That steps changed nothing, by a learning rate of 0 or one that is lost in rounding where gradients are large."""
-    rate = graph.rate() if earlier.still(frames) else None
+    rate = graph.rate() if divergence.still(frames) else None
     learned = [fact for fact in facts if fact.kind in ("parameter", "leaf") and fact.gradient and fact.value]
     if rate is None or not any(_large(fact) for fact in learned):
         return []

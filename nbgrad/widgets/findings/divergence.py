@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import isfinite
 
-from nbgrad.core.history import HistoryFrame
-from nbgrad.core.holders import LOOP
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.wording import counted, number
+from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.optimizers import LOOP
+from nbgrad.widgets.description.format import counted, number
+from nbgrad.widgets.description.snapshot import Fact
 
 _FAR = 1e3
 """A loss has grown without bound that is so many times what it was."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nbgrad.core.modes import outwards
-from nbgrad.core.scopes import ModuleScope
-from nbgrad.widgets.facts import Fact
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import outwards
+from nbgrad.widgets.description.snapshot import Fact
 
 
 def evaluating(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:

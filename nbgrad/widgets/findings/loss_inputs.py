@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.wording import number
+from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.snapshot import Fact
 
 _SCORES = ("cross_entropy", "binary_cross_entropy_with_logits")
 """The losses that make probabilities of scores themselves."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nbgrad.core.stats import Stats
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.wording import number
+from nbgrad.core.graph.stats import Stats
+from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.snapshot import Fact
 
 FLAT = ("relu", "relu6", "threshold", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink")
 """The activations that have a slope of exactly 0 on a part of the line."""

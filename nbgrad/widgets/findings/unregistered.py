@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from nbgrad.core.holders import optimized
-from nbgrad.core.modes import Scope, outwards
-from nbgrad.core.node import record_id
-from nbgrad.core.scopes import ModuleScope, path_below
-from nbgrad.nn.module import Module
+from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.scope import ModuleScope, path_below
+from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.graph.optimizers import optimized
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
-from nbgrad.widgets.facts import Fact
+from nbgrad.widgets.description.snapshot import Fact
 
 _INSIDE = 10_000
 """Of a container so many elements are looked at: it may hold all words of a language."""

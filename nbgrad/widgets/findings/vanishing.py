@@ -6,11 +6,11 @@ from math import isfinite, prod
 
 import torch
 
-from nbgrad.core.contents import dtype_name
-from nbgrad.core.record import Input
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.silent import FEW, FLAT, STEEP
-from nbgrad.widgets.wording import number
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.record import Input
+from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.findings.saturated import FEW, FLAT, STEEP
 
 SLIGHT = 1e-2
 """An op that passes on less than this part of a gradient is where it falls, and not one of many that shrink it."""

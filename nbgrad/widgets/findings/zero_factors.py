@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from math import inf, prod
 from typing import NamedTuple
 
-from nbgrad.core.graph import AutogradGraph
-from nbgrad.core.history import HistoryFrame
-from nbgrad.core.modes import Scope
-from nbgrad.core.record import Input
-from nbgrad.widgets.earlier import alike
-from nbgrad.widgets.facts import Fact
-from nbgrad.widgets.falls import PRODUCTS, SLIGHT, underflowed
-from nbgrad.widgets.overlays import Judgement, starved
-from nbgrad.widgets.wording import counted
+from nbgrad.core.engine.state import Scope
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.record import Input
+from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.description.overlays import Judgement, starved
+from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.findings.divergence import alike
+from nbgrad.widgets.findings.vanishing import PRODUCTS, SLIGHT, underflowed
 
 _MOST = 3
 """So many places are told of; a network of many blocks has as many."""

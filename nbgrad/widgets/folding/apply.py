@@ -11,16 +11,16 @@ does not wait for.
 from collections import Counter, defaultdict
 from itertools import groupby
 
-from nbgrad.widgets.clipping import LINE, clipped, with_clipped_details
-from nbgrad.widgets.description import Description, Detail, Edge, Given, History, Node, Reduction, Scope, Step
-from nbgrad.widgets.folding import Folding, first_folding, homes
-from nbgrad.widgets.hidden import hidden_by
-from nbgrad.widgets.keep import keep_nearest, lighter, split_hubs, without_empty_scopes
-from nbgrad.widgets.lettering import clip
-from nbgrad.widgets.rest import written
-from nbgrad.widgets.runs import Run, runs
-from nbgrad.widgets.steps import steps, stopped
-from nbgrad.widgets.wording import counted
+from nbgrad.widgets.description.deferred import written
+from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
+from nbgrad.widgets.description.schema import Description, Detail, Edge, Given, History, Node, Reduction, Scope, Step
+from nbgrad.widgets.description.text_metrics import clip
+from nbgrad.widgets.description.walk import steps, stopped
+from nbgrad.widgets.folding.choose import Folding, first_folding, homes
+from nbgrad.widgets.folding.folded import hidden_by
+from nbgrad.widgets.folding.prune import keep_nearest, lighter, split_hubs, without_empty_scopes
+from nbgrad.widgets.folding.repeats import Run, runs
 
 ASKED = 500
 """How many nodes may be drawn where a reader has unfolded a module: all of it, as long as the page can draw it fast."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
 
-from nbgrad.widgets.description import Description, Scope
-from nbgrad.widgets.extent import extent
-from nbgrad.widgets.keep import hubs
-from nbgrad.widgets.nesting import Nesting
-from nbgrad.widgets.runs import Run, runs
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Description, Scope
+from nbgrad.widgets.folding.prune import hubs
+from nbgrad.widgets.folding.repeats import Run, runs
+from nbgrad.widgets.folding.size import extent
 
 LOOK = 60
 """Of so many boxes all are drawn at first; a tensor that is drawn once per use counts as often."""

@@ -2,8 +2,8 @@
 
 from itertools import islice
 
-from nbgrad.widgets.description import Description, Edge, Hidden, HiddenNode, HiddenReduction
-from nbgrad.widgets.nesting import Nesting
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Description, Edge, Hidden, HiddenNode, HiddenReduction
 
 _NAMED = 32
 """So many of the scopes around something are named: a path through thousands says nothing to a reader."""

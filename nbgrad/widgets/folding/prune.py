@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 
-from nbgrad.widgets.description import Description, Edge, Look, Node, Problem, Scope
-from nbgrad.widgets.nesting import Nesting
-from nbgrad.widgets.wording import counted
+from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Description, Edge, Look, Node, Problem, Scope
 
 CELLS = 24_000
 """How many numbers the heat maps of one picture show: it has to travel, and to be kept."""

@@ -9,8 +9,8 @@ from itertools import zip_longest
 from operator import eq
 from typing import NamedTuple
 
-from nbgrad.widgets.description import Description, Scope
-from nbgrad.widgets.nesting import Nesting
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Description, Scope
 
 LONGEST = 12
 """Cycles of so many calls and ops are looked for: longer ones would have to be counted by name."""

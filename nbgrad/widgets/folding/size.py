@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from nbgrad.widgets.description import Description, Edge, Node
+from nbgrad.widgets.description.schema import Description, Edge, Node
 
 ROWS, COLUMNS = 13, 8
 """What is seen at once, or almost: two screens of boxes with their lines, in a notebook's width."""

@@ -15,7 +15,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from nbgrad.widgets.parts import PartError, loading, needs
+from nbgrad.widgets.optional_packages import PartError, loading, needs
 
 SECONDS = 3.0
 """How long one layout may take. A notebook must never freeze because of a picture."""

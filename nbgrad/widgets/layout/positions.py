@@ -13,13 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any, Literal
 
-from nbgrad.widgets.description import Box, Description, Edge, Layout, Node, Picture
-from nbgrad.widgets.engine import SECONDS, EngineError, EngineMissing, LayoutTimeout, language, run_graphviz
-from nbgrad.widgets.fold import ASKED, detailed, shaped
-from nbgrad.widgets.folding import Folding, first_folding, necessary
-from nbgrad.widgets.lettering import WIDER, text_width
-from nbgrad.widgets.nesting import Nesting
-from nbgrad.widgets.wires import beside
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Node, Picture
+from nbgrad.widgets.description.text_metrics import WIDER, text_width
+from nbgrad.widgets.folding.apply import ASKED, detailed, shaped
+from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
+from nbgrad.widgets.layout.curves import beside
+from nbgrad.widgets.layout.graphviz_wasm import (
+    SECONDS,
+    EngineError,
+    EngineMissing,
+    LayoutTimeout,
+    language,
+    run_graphviz,
+)
 
 NODES = 300
 """How many nodes may be drawn: more are slow to pan. Where nobody has chosen what is folded, fewer are."""

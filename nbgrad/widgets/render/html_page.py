@@ -5,13 +5,13 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-from nbgrad.widgets.description import Picture
-from nbgrad.widgets.layout import NODES
-from nbgrad.widgets.packing import packed
-from nbgrad.widgets.svg import svg
-from nbgrad.widgets.text import text
+from nbgrad.widgets.description.schema import Picture
+from nbgrad.widgets.layout.positions import NODES
+from nbgrad.widgets.render.svg import svg
+from nbgrad.widgets.render.text import text
+from nbgrad.widgets.render.wire_format import packed
 
-_STATIC = Path(__file__).parent / "static"
+_STATIC = Path(__file__).parents[1] / "static"
 
 # The browser itself refuses every request of a page, whatever is in it.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbgrad.widgets.parts import loading
+from nbgrad.widgets.optional_packages import loading
 
 if TYPE_CHECKING:
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]

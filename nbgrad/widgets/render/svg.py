@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from nbgrad.widgets.bitmap import smaller
-from nbgrad.widgets.description import Box, Edge, Node, Picture, Scope
-from nbgrad.widgets.layout import (
+from nbgrad.widgets.description.schema import Box, Edge, Node, Picture, Scope
+from nbgrad.widgets.description.text_metrics import ADJUST, FONT, text_width, wrap
+from nbgrad.widgets.layout.curves import beside, path, short as _n, tip, tip_points
+from nbgrad.widgets.layout.positions import (
     BEHIND,
     HEAD_HEIGHT,
     HEAD_SIZE,
@@ -23,9 +24,8 @@ from nbgrad.widgets.layout import (
     label_lines,
     mark_text,
 )
-from nbgrad.widgets.lettering import ADJUST, FONT, text_width, wrap
-from nbgrad.widgets.parts import loading, needs
-from nbgrad.widgets.wires import beside, path, short as _n, tip, tip_points
+from nbgrad.widgets.optional_packages import loading, needs
+from nbgrad.widgets.render.png import smaller
 
 PNG_WIDTH = 1200
 _PNG_HEIGHT = 4000  # rendering time grows with the area

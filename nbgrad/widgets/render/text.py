@@ -3,9 +3,9 @@
 import unicodedata
 from collections import defaultdict
 
-from nbgrad.widgets.description import Description, Edge, Node
-from nbgrad.widgets.lettering import clip
-from nbgrad.widgets.nesting import Nesting
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Description, Edge, Node
+from nbgrad.widgets.description.text_metrics import clip
 
 ROWS = 200
 """How many nodes are listed: the last ones, where the backward starts."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from operator import sub
 from typing import Any
 
-from nbgrad.widgets.description import Layout, Picture
-from nbgrad.widgets.wording import number
+from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.schema import Layout, Picture
 
 
 def packed(picture: Picture) -> bytes:

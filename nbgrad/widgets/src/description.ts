@@ -1,4 +1,4 @@
-// Written from nbgrad/widgets/description.py by tests/widgets/test_typescript.py; a test compares the two.
+// Written from nbgrad/widgets/description/schema.py by tests/widgets/test_typescript.py; a test compares the two.
 
 export type Kind = "op" | "parameter" | "leaf" | "input" | "constant" | "outside" | "folded" | "failed";
 

@@ -100,7 +100,7 @@ function historyOf({ history }: Description, homes: Map<string, string>): Histor
   return { ...history, charts: history.charts.map((chart) => ({ ...chart, curves: curves(chart) })) };
 }
 
-/** What is inside the folded nodes and is still told of, as nbgrad/widgets/hidden.py finds it. */
+/** What is inside the folded nodes and is still told of, as nbgrad/widgets/folding/folded.py finds it. */
 function hiddenBy(description: Description, where: Map<string, string>, renamed: Map<string, string>): Hidden {
   const { nodes, edges, hidden } = description;
   const reductions = hidden.reductions.map((one) => ({ ...one, node: where.get(one.node) ?? one.node }));

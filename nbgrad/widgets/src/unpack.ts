@@ -1,4 +1,4 @@
-// A picture as it travels: nbgrad/widgets/packing.py is the other end.
+// A picture as it travels: nbgrad/widgets/render/wire_format.py is the other end.
 
 import type { Layout, Look, Picture } from "./description";
 

@@ -6,16 +6,16 @@ from inspect import Parameter, Signature
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.binding import NO_OUT
-from nbgrad.core.contents import check_device
-from nbgrad.core.dispatch import inferring
-from nbgrad.core.modes import current
-from nbgrad.core.naming import PLACES
-from nbgrad.core.op import install, named
-from nbgrad.core.ops import drawing
-from nbgrad.core.tensor import Tensor, tensor
-from nbgrad.core.values import no_number, numbers, raw_from
+from nbgrad.core.backend.below_autograd import inferring
+from nbgrad.core.dispatch.arguments import NO_OUT
+from nbgrad.core.dispatch.exports import PLACES
+from nbgrad.core.dispatch.op import install, named
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.state import current
+from nbgrad.core.engine.tensor_data import check_device
+from nbgrad.core.ops.create import random
+from nbgrad.core.tensor.construct import no_number, numbers, raw_from
+from nbgrad.core.tensor.tensor import Tensor, tensor
 
 _MADE = {
     "arange": ("*ends", "The numbers from ``start`` (0) up to ``end``, without it, ``step`` (1) apart"),
@@ -188,7 +188,7 @@ def normal(mean, std=1.0, size=None, *, generator=None, dtype=None, device=None,
     deviation.
     """
     if size is None:
-        return drawing.normal(mean, std, generator=generator)
+        return random.normal(mean, std, generator=generator)
     place = current().device if device is None else device
     settings = {"generator": generator, "dtype": dtype, "device": place, "requires_grad": requires_grad}
     return _leaf("normal", torch.normal, (mean, std, size), settings)

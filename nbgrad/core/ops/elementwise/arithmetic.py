@@ -2,11 +2,11 @@
 
 import torch
 
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.rounding import flat
-from nbgrad.core.plan import Plan
-from nbgrad.core.samples import NONZERO, Make, Sample, at, binary, pairs, points, unary
-from nbgrad.core.strict import unpaired, warn_unpaired
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.plan import Plan
+from nbgrad.core.dispatch.samples import NONZERO, Make, Sample, at, binary, pairs, points, unary
+from nbgrad.core.ops.elementwise.rounding import flat
+from nbgrad.core.tensor.broadcast_check import unpaired, warn_unpaired
 
 
 def _scaled(x, factor):

@@ -4,9 +4,9 @@ import operator
 
 import torch
 
-from nbgrad.core.op import install, install_operator, op
-from nbgrad.core.ops.rounding import flat
-from nbgrad.core.samples import Make, Sample, at, binary, pairs, points
+from nbgrad.core.dispatch.op import install, install_operator, op
+from nbgrad.core.dispatch.samples import Make, Sample, at, binary, pairs, points
+from nbgrad.core.ops.elementwise.rounding import flat
 
 _NAN, _INF = float("nan"), float("inf")
 

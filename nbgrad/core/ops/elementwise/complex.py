@@ -7,11 +7,11 @@ which the engine sees to; the rows here are not holomorphic and say it themselve
 
 import torch
 
-from nbgrad.core.op import install_property, op
-from nbgrad.core.ops.assignment import copy
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.rounding import sgn
-from nbgrad.core.samples import Make, Sample, unary
+from nbgrad.core.dispatch.op import install_property, op
+from nbgrad.core.dispatch.samples import Make, Sample, unary
+from nbgrad.core.ops.elementwise.rounding import sgn
+from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.index.assign import copy
 
 
 def _complex(make: Make, *shape):

@@ -6,8 +6,8 @@ Networks that round (quantized weights, binary activations) are trained with a s
 
 import torch
 
-from nbgrad.core.op import op
-from nbgrad.core.samples import Make, Sample, at, pairs, points
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import Make, Sample, at, pairs, points
 
 _steps = at(-2.5, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.5)
 

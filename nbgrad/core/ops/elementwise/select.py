@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.op import install, op
-from nbgrad.core.samples import Make, Sample, binary, pairs, points
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import Make, Sample, binary, pairs, points
+from nbgrad.core.engine.node import raw_of
 
 
 def _choices(make: Make):

@@ -4,10 +4,10 @@ import math
 
 import torch
 
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import op
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.samples import POSITIVE, Domain, Make, Sample, at, binary, points, unary
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import POSITIVE, Domain, Make, Sample, at, binary, pairs, points, unary
+from nbgrad.core.ops.elementwise.select import where
 
 _PROBABILITY = Domain(0.05, 0.95)
 
@@ -247,3 +247,235 @@ def _(g, input, other):
 @xlog1py.rule("other", r"\bar{y} \odot \frac{x}{1 + y}")
 def _(g, input, other):
     return g * input / (other + 1)
+
+
+@op(formula=r"\ln |\Gamma(x)|", inplace=True, domain=POSITIVE, samples=at(-1.5, -0.5, 10.0))
+def lgamma(input):
+    """The logarithm of the absolute gamma function, elementwise; infinite at 0 and negative whole numbers.
+
+    The likelihoods of counts and of Beta, Gamma and Dirichlet distributions contain it.
+
+    Shapes: output as input.
+    """
+    return torch.lgamma(input)
+
+
+@lgamma.rule("input", r"\bar{y} \odot \psi(x)")
+def _(g, input):
+    return g * input.digamma()
+
+
+@op(formula=r"\psi(x)", inplace=True, domain=POSITIVE, samples=at(-1.5, -0.5, 10.0))
+def digamma(input):
+    """The derivative of the logarithm of the gamma function, elementwise.
+
+    The expected logarithm of a Gamma or Dirichlet variable is made of it.
+
+    Shapes: output as input.
+    """
+    return torch.digamma(input)
+
+
+@digamma.rule("input", r"\bar{y} \odot \psi'(x)")
+def _(g, input):
+    return g * polygamma(1, input)
+
+
+def _derivatives(make: Make):
+    yield from (Sample.of(*sample.args, n=1) for sample in unary(make))
+    yield from (Sample.of(make(2, 3), n=n) for n in (0, 2, 3))
+
+
+def _polygamma(input, *, n):
+    return torch.polygamma(n, input)
+
+
+@op(
+    formula=r"\psi^{(n)}(x)",
+    name="polygamma",
+    method=False,
+    inplace=lambda raw, *, n: raw.polygamma_(n),
+    domain=POSITIVE,
+    samples=_derivatives,
+    reference=_polygamma,
+)
+def _polygammas(input, *, n):
+    """The derivative of order ``n`` of digamma, elementwise.
+
+    Second derivatives of likelihoods with gamma functions need it.
+
+    Shapes: output as input. Raises RuntimeError for a negative order.
+    """
+    return torch.polygamma(n, input)
+
+
+@_polygammas.rule("input", r"\bar{y} \odot \psi^{(n + 1)}(x)")
+def _(g, input, n):
+    return g * polygamma(n + 1, input)
+
+
+def polygamma(n, input):
+    """The derivative of order ``n`` of digamma, elementwise, in torch's order of arguments."""
+    return _polygammas(input, n=n)
+
+
+install("polygamma", _polygammas)
+install("polygamma_", _polygammas.in_place)
+
+
+def _multivariate(make: Make):
+    yield from (Sample.of(*sample.args, p=1) for sample in unary(make))
+    yield from (Sample.of(make(2, 3) + 1, p=p) for p in (2, 3))
+
+
+@op(
+    formula=r"\ln \Gamma_p(x)",
+    inplace=True,
+    domain=POSITIVE,
+    samples=_multivariate,
+)
+def mvlgamma(input, *, p):
+    """The logarithm of the multivariate gamma function of dimension ``p``, elementwise.
+
+    The likelihood of a Wishart distribution of covariance matrices contains it.
+
+    Shapes: output as input. Raises RuntimeError for p below 1.
+    """
+    return torch.mvlgamma(input, p)
+
+
+@mvlgamma.rule("input", r"\bar{y} \odot \sum_{i=0}^{p-1} \psi\left(x - \frac{i}{2}\right)")
+def _(g, input, p):
+    steps = torch.arange(p, dtype=input.dtype, device=input.device) / 2
+    return g * (input.unsqueeze(-1) - steps).digamma().sum(-1)
+
+
+@op(
+    formula=r"\zeta(s, q) = \sum_{k=0}^{\infty} \frac{1}{(k + q)^{s}}",
+    name="special_zeta",
+    broadcasts=True,
+    domain=Domain(1.5, 4.0),
+    samples=pairs,
+    reference=torch.special.zeta,
+)
+def zeta(input, other):
+    """The Hurwitz zeta function of order ``input`` at ``other``, elementwise, broadcasting.
+
+    It normalizes power-law distributions, such as that of word frequencies. The order has no gradient.
+
+    Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, NotImplementedError where
+    the order needs a gradient.
+    """
+    return torch.special.zeta(input, other)
+
+
+@zeta.rule("other", r"-\bar{y} \odot s \odot \zeta(s + 1, q)")
+def _(g, input, other):
+    return g * -input * zeta(input + 1.0, other)
+
+
+def _incomplete(name, of, integral, sign):
+    """The row of one of the two regularized incomplete gamma functions: they add up to 1."""
+    kernel = getattr(torch, name)
+
+    def area(input, other):
+        return kernel(input, other)
+
+    area.__name__ = name
+    area.__doc__ = f"""The regularized {of} incomplete gamma function of shape ``input`` at ``other``, elementwise.
+
+    It is the probability of a Gamma variable {"below" if sign > 0 else "above"} the other. The shape has no gradient.
+
+    Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, NotImplementedError where
+    the shape needs a gradient.
+    """
+    formula = rf"\frac{{1}}{{\Gamma(a)}} \int_{{{integral}}} t^{{a - 1}} e^{{-t}} dt"
+    row = op(formula=formula, broadcasts=True, inplace=True, domain=POSITIVE, samples=pairs)(area)
+
+    @row.rule("other", rf"{'-' if sign < 0 else ''}\bar{{y}} \odot \frac{{x^{{a - 1}} e^{{-x}}}}{{\Gamma(a)}}")
+    def _(g, input, other):
+        density = ((input - 1) * other.log() - other - input.lgamma()).exp()
+        return g * density if sign > 0 else -g * density
+
+    return row
+
+
+igamma = _incomplete("igamma", "lower", r"0}^{x", 1)
+igammac = _incomplete("igammac", "upper", r"x}^{\infty", -1)
+
+
+_special = torch.special
+_edges = at(-30.0, 0.0, 30.0)
+
+
+@op(formula=r"I_0(x)", inplace=True, samples=unary)
+def i0(input):
+    """The modified Bessel function of order 0, elementwise.
+
+    The von Mises distribution of angles is scaled by it, and Kaiser windows of audio models are made of it.
+
+    Shapes: output as input.
+    """
+    return torch.i0(input)
+
+
+@i0.rule("input", r"\bar{y} \odot I_1(x)")
+def _(g, input):
+    return g * i1(input)
+
+
+@op(formula=r"e^{-|x|} I_0(x)", name="special_i0e", samples=_edges, reference=_special.i0e)
+def i0e(input):
+    """The modified Bessel function of order 0 times ``exp(-|x|)``, elementwise, without overflow.
+
+    The likelihood of angles that hardly vary needs it.
+
+    Shapes: output as input.
+    """
+    return _special.i0e(input)
+
+
+@i0e.rule("input", r"\bar{y} \odot (e^{-|x|} I_1(x) - \operatorname{sign}(x) \odot y)")
+def _(g, input, out):
+    return g * (i1e(input) - input.sgn() * out)
+
+
+@op(formula=r"I_1(x)", name="special_i1", samples=at(0.0), reference=_special.i1)
+def i1(input):
+    """The modified Bessel function of order 1, elementwise.
+
+    It is the derivative of that of order 0.
+
+    Shapes: output as input.
+    """
+    return _special.i1(input)
+
+
+def _away_from_0(input):
+    """Where the input is far enough from 0 to divide by, and the input with a tiny number elsewhere."""
+    tiny = torch.finfo(input.dtype).eps
+    far = input.abs() > tiny
+    return far, where(far, input, tiny)
+
+
+@i1.rule("input", r"\bar{y} \odot \left(I_0(x) - \frac{y}{x}\right) \text{, half at } 0")
+def _(g, input, out):
+    far, safe = _away_from_0(input)
+    return g * where(far, i0(safe) - out * safe.reciprocal(), 0.5)
+
+
+@op(formula=r"e^{-|x|} I_1(x)", name="special_i1e", samples=at(-30.0, 0.0, 30.0), reference=_special.i1e)
+def i1e(input):
+    """The modified Bessel function of order 1 times ``exp(-|x|)``, elementwise, without overflow.
+
+    Its ratio to that of order 0 is the mean length of von Mises variables.
+
+    Shapes: output as input.
+    """
+    return _special.i1e(input)
+
+
+@i1e.rule("input", r"\bar{y} \odot \left(e^{-|x|} I_0(x) - y \left(\operatorname{sign}(x) + \frac{1}{x}\right)\right)")
+def _(g, input, out):
+    far, safe = _away_from_0(input)
+    return g * where(far, i0e(safe) - out * (safe.sgn() + safe.reciprocal()), 0.5)

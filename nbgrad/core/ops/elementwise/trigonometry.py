@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from nbgrad.core.op import op
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.samples import Domain, Make, Sample, at, pairs, points, unary
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import Domain, Make, Sample, at, pairs, points, unary
+from nbgrad.core.ops.elementwise.select import where
 
 _INSIDE = Domain(-0.9, 0.9)
 _ABOVE_ONE = Domain(1.2, 3.0)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.base import TensorBase, raw_of
-from nbgrad.core.caller import user_place
-from nbgrad.core.values import numbers
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.node import TensorBase, raw_of
+from nbgrad.core.tensor.construct import numbers
 
 
 def canonical(index: Any) -> Any:

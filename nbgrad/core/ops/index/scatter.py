@@ -1,12 +1,17 @@
-"""Scattering: a tensor with some of its elements or slices replaced, or added to, at given places."""
+"""Elements or slices replaced, added to, or reduced, at the places that an index tensor names."""
+
+import warnings
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.indexing import gather_along, getitem_backward
-from nbgrad.core.ops.picking import index_lines, index_select_along
-from nbgrad.core.ops.shape import reshape
-from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.index.getitem import gather_along, getitem_backward, index_lines, index_select_along
+from nbgrad.core.ops.shape.views import reshape
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def _zero(g):
@@ -276,3 +281,262 @@ install("index_copy", index_copy)
 install("index_copy_", _index_copy_)
 install("index_fill", index_fill)
 install("index_fill_", _index_fill_)
+
+
+class _Kind(NamedTuple):
+    """The rows for indices of elements, and those for indices of slices."""
+
+    reduce: Any
+    pick: Any
+    add: Any
+    clear: Any
+
+
+def _to_input(kind, g, input, index, src, out, settings):
+    """The gradient of what the values are reduced into."""
+    dim, reduce, include_self = settings["dim"], settings["reduce"], settings["include_self"]
+    if reduce == "sum":
+        slope = g
+    elif reduce == "mean":
+        slope = g / _counts(kind, g, index, src, dim, include_self)
+    elif reduce == "prod":  # the product of the others: that without the input's own factor
+        factors = where(input == 0, 1.0, input)
+        slope = g * kind.reduce(factors, index, src, **settings) / factors
+    else:
+        slope = (input == out) * (g / _ties(kind, g, input, index, src, out, dim))
+    return slope if include_self else kind.clear(slope, index, 0.0, dim=dim)
+
+
+def _to_source(kind, g, input, index, src, out, settings):
+    """The gradient of the values that are reduced."""
+    dim, reduce = settings["dim"], settings["reduce"]
+    if reduce == "sum":
+        return kind.pick(g, index, dim=dim)
+    if reduce == "mean":
+        return kind.pick(g / _counts(kind, g, index, src, dim, settings["include_self"]), index, dim=dim)
+    if reduce == "prod":
+        return _product_to_source(kind, g, input, index, src, out, settings)
+    part = g / _ties(kind, g, input, index, src, out, dim)
+    return (src == kind.pick(out, index, dim=dim)) * kind.pick(part, index, dim=dim)
+
+
+def _counts(kind, g, index, src, dim, include_self):
+    """How many values meet at each place, but at least 1."""
+    own = torch.full(g.shape, float(include_self), dtype=g.dtype, device=g.device)
+    count = kind.add(own, index, torch.ones(src.shape, dtype=g.dtype, device=g.device), dim=dim)
+    return where(count == 0, 1.0, count)
+
+
+def _ties(kind, g, input, index, src, out, dim):
+    """How many values share each extreme, the input's own included."""
+    among = (src == kind.pick(out, index, dim=dim)).to(dtype=g.dtype)
+    return kind.add((input == out).to(dtype=g.dtype), index, among, dim=dim)
+
+
+def _product_to_source(kind, g, input, index, src, out, settings):
+    """The product of the others: the whole divided by the factor, or, for the only 0 at a place, that without it."""
+    dim = settings["dim"]
+    zero = src == 0
+    none = torch.zeros(g.shape, dtype=g.dtype, device=g.device)
+    zeros = kind.pick(kind.add(none, index, zero.to(dtype=g.dtype), dim=dim), index, dim=dim)
+    if isinstance(g, Tensor) and zeros.device.type != "meta" and bool((zeros.data > 1).any()):
+        raise NotImplementedError(
+            f"{kind.reduce.name}(reduce='prod') cannot be differentiated twice where several zeros meet at one place"
+        )
+    alone = where(zeros == 1, zero, False)
+    without = kind.reduce(input, index, where(alone, 1.0, src), **settings)
+    divided = kind.pick(g * out, index, dim=dim) / where(zero, 1.0, src)
+    return where(alone, kind.pick(g * without, index, dim=dim), divided)
+
+
+_INPUT = r"\text{the part of } \bar{y} \text{ that the input has in each place's sum, product, mean or extreme}"
+_SOURCE = r"\text{the part of } \bar{y} \text{ at } i \text{ that each value has in it}"
+
+
+def _reductions(make: Make):
+    kinds = ("sum", "prod", "mean", "amax", "amin")
+    for number, (x, index, src, dim) in enumerate(scatterings(make)):
+        if src.shape == index.shape:
+            yield Sample.of(x, index, src, dim=dim, reduce=kinds[number % 5], include_self=number % 3 > 0)
+    index = torch.tensor([1, 1, 0, 1])
+    for reduce in kinds:
+        for include_self in (True, False):
+            yield Sample.of(make(3), index, make(4), dim=0, reduce=reduce, include_self=include_self)
+    yield from _edges(index)
+
+
+def _edges(index):
+    """Ties, a zero in the input and one among the values."""
+    x = torch.tensor([0.0, 2.0, 1.0], dtype=torch.float64)
+    src = torch.tensor([2.0, 0.0, 3.0, 2.0], dtype=torch.float64)
+    for reduce in ("prod", "amax", "amin"):
+        yield Sample.of(x, index, src, dim=0, reduce=reduce)
+
+
+@op(
+    formula=r"\operatorname{reduce}(x, s \text{ at } i)",
+    name="scatter_reduce",
+    no_gradient=("index",),
+    method=False,
+    inplace=lambda raw, index, src, dim, reduce, include_self=True: raw.scatter_reduce_(
+        dim, index, src, reduce, include_self=include_self
+    ),
+    samples=_reductions,
+    reference=lambda x, index, src, dim, reduce, include_self=True: torch.scatter_reduce(
+        x, dim, index, src, reduce, include_self=include_self
+    ),
+)
+def scatter_reduce_along(input, index, src, *, dim, reduce, include_self=True):
+    """What src sends along ``dim`` to the numbers in index, reduced: "sum", "prod", "mean", "amax" or "amin".
+
+    Graph networks gather their neighbours' messages so (Xu et al. 2019, https://arxiv.org/abs/1810.00826, compare
+    sum, mean and max). With ``include_self`` the input's own element takes part, without it only where nothing
+    arrives. Elements that share an extreme share its gradient.
+
+    Shapes: all of equal rank, index no larger than src, output as input. Raises RuntimeError where an index is out of
+    range; NotImplementedError where a product with several zeros at one place is differentiated twice.
+    """
+    return torch.scatter_reduce(input, dim, index, src, reduce, include_self=include_self)
+
+
+_BY_ELEMENT = _Kind(scatter_reduce_along, gather_along, scatter_add_along, scatter_along)
+
+
+@scatter_reduce_along.rule("input", _INPUT)
+def _(g, input, index, src, out, dim, reduce, include_self):
+    settings = {"dim": dim, "reduce": reduce, "include_self": include_self}
+    return _to_input(_BY_ELEMENT, g, input, index, src, out, settings)
+
+
+@scatter_reduce_along.rule("src", _SOURCE)
+def _(g, input, index, src, out, dim, reduce, include_self):
+    settings = {"dim": dim, "reduce": reduce, "include_self": include_self}
+    return as_source(_to_source(_BY_ELEMENT, g, input, index, src, out, settings), src.shape)
+
+
+@cache
+def _hear_torch_out():
+    """Have torch say now, where nobody hears it, what it says at the first call: that its index_reduce is in beta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.index_reduce(torch.ones(1), 0, torch.tensor([0]), torch.ones(1), "prod")
+
+
+def _index_reduce_kernel(raw, index, source, dim, reduce, include_self=True):
+    _hear_torch_out()
+    raw.index_reduce_(dim, index, source, reduce, include_self=include_self)
+
+
+def _slice_reductions(make: Make):
+    kinds = ("prod", "mean", "amax", "amin")
+    shapes = ((), (3,), (2, 3), (2, 1, 3), (2, 2, 1, 3), (1, 2, 2, 1, 2), (2, 0, 3))
+    for number, shape in enumerate(shapes):
+        index = torch.arange(shape[0])[:2] if shape else torch.zeros(1, dtype=torch.int64)
+        source = make(len(index), *shape[1:]) if shape else make()
+        yield Sample.of(make(*shape), index, source, dim=0, reduce=kinds[number % 4], include_self=number % 3 > 0)
+    index = torch.tensor([1, 1, 0, 1])
+    for reduce in kinds:
+        for include_self in (True, False):
+            yield Sample.of(make(2, 3), index, make(2, 4), dim=-1, reduce=reduce, include_self=include_self)
+    yield from _edges(index)
+
+
+@op(
+    formula=r"\operatorname{reduce}(x, s \text{ at } i)",
+    name="index_reduce",
+    no_gradient=("index",),
+    method=False,
+    inplace=_index_reduce_kernel,
+    samples=_slice_reductions,
+    reference=lambda x, index, source, dim, reduce, include_self=True: torch.index_reduce(
+        x, dim, index, source, reduce, include_self=include_self
+    ),
+)
+def index_reduce_along(input, index, source, *, dim, reduce, include_self=True):
+    """What source sends slice by slice along ``dim`` to the numbers in index, reduced: "prod", "mean", "amax", "amin".
+
+    With ``include_self`` the input's own slice takes part, without it only where nothing arrives. Elements that share
+    an extreme share its gradient.
+
+    Shapes: source as input with the length of index along ``dim``, output as input. Raises RuntimeError where it is
+    not; NotImplementedError where a product with several zeros at one place is differentiated twice.
+    """
+    _hear_torch_out()
+    return torch.index_reduce(input, dim, index, source, reduce, include_self=include_self)
+
+
+_BY_SLICE = _Kind(index_reduce_along, index_select_along, index_add_along, index_fill_along)
+
+
+@index_reduce_along.rule("input", _INPUT)
+def _(g, input, index, source, out, dim, reduce, include_self):
+    settings = {"dim": dim, "reduce": reduce, "include_self": include_self}
+    return _to_input(_BY_SLICE, g, input, index, source, out, settings)
+
+
+@index_reduce_along.rule("source", _SOURCE)
+def _(g, input, index, source, out, dim, reduce, include_self):
+    settings = {"dim": dim, "reduce": reduce, "include_self": include_self}
+    return _to_source(_BY_SLICE, g, input, index, source, out, settings)
+
+
+# In torch's order of arguments
+
+
+def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
+    """What ``src`` sends along ``dim`` to the numbers in ``index``, reduced into input."""
+    return scatter_reduce_along(input, index, src, dim=dim, reduce=reduce, include_self=include_self)
+
+
+def _scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
+    """In place: what ``src`` sends along ``dim`` to the numbers in ``index``, reduced."""
+    return scatter_reduce_along.in_place(self, index, src, dim=dim, reduce=reduce, include_self=include_self)
+
+
+def index_reduce(input, dim, index, source, reduce, *, include_self=True):
+    """What ``source`` sends slice by slice along ``dim`` to the numbers in ``index``, reduced into input."""
+    return index_reduce_along(input, index, source, dim=dim, reduce=reduce, include_self=include_self)
+
+
+def _index_reduce_(self, dim, index, source, reduce, *, include_self=True):
+    """In place: what ``source`` sends slice by slice along ``dim`` to the numbers in ``index``, reduced."""
+    return index_reduce_along.in_place(self, index, source, dim=dim, reduce=reduce, include_self=include_self)
+
+
+def scatter(input, dim, index, src=None, *, value=None, reduce=None):
+    """Input with the elements at ``index`` along ``dim`` replaced by ``src``, a tensor or a number.
+
+    With ``reduce``, "add" or "multiply", they are added or multiplied instead.
+    """
+    row, *args = _scattered(input, index, src, value, reduce)
+    return row(*args, dim=dim, **_PRODUCT.get(reduce, {}))
+
+
+def _scatter_(self, dim, index, src=None, *, value=None, reduce=None):
+    """In place: the elements at ``index`` along ``dim`` replaced by ``src``, or added or multiplied by ``reduce``."""
+    row, *args = _scattered(self, index, src, value, reduce)
+    return row.in_place(*args, dim=dim, **_PRODUCT.get(reduce, {}))
+
+
+_PRODUCT = {"multiply": {"reduce": "prod"}}
+
+
+def _scattered(input, index, src, value, reduce):
+    """The row for a way to reduce, and its inputs: a number becomes as many as there are places."""
+    if (src is None) == (value is None):
+        raise TypeError("scatter() takes either src or value")
+    src = value if src is None else src
+    rows = {None: scatter_along, "add": scatter_add_along, "multiply": scatter_reduce_along}
+    if reduce not in rows:
+        raise RuntimeError(f"scatter(reduce={reduce!r}): it is 'add' or 'multiply'")
+    if reduce is not None and isinstance(src, int | float | complex):
+        src = torch.full(index.shape, src, dtype=input.dtype, device=input.device)
+    return rows[reduce], input, index, src
+
+
+install("scatter", scatter)
+install("scatter_", _scatter_)
+install("scatter_reduce", scatter_reduce)
+install("scatter_reduce_", _scatter_reduce_)
+install("index_reduce", index_reduce)
+install("index_reduce_", _index_reduce_)

@@ -1,4 +1,4 @@
-"""Decompositions by orthogonal matrices: eigenvalues, singular values, QR.
+"""Decompositions by orthogonal matrices: eigenvalues, singular values, QR, and Householder reflections.
 
 The rules follow from differentiating A = U S V^T and its like, with the constraint that U and V stay orthogonal, as in
 M. Giles ("Collected matrix derivative results", 2008) and J. Townsend ("Differentiating the singular value
@@ -10,19 +10,20 @@ from collections import namedtuple
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.complex import conj, imag, real_part
-from nbgrad.core.ops.diagonals import diag_embed, diagonal, tril
-from nbgrad.core.ops.joining import cat
-from nbgrad.core.ops.solving import (
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.plan import conjugate
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.ops.elementwise.complex import conj, imag, real_part
+from nbgrad.core.ops.linalg.diagonals import diag_embed, diagonal, tril
+from nbgrad.core.ops.linalg.solve import (
     BATCHES,
     adjoint,
     linalg_solve,
     linalg_solve_triangular,
 )
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.ops.shape.joining import cat
+from nbgrad.core.tensor.tensor import Tensor
 
 _linalg = torch.linalg
 
@@ -368,3 +369,148 @@ def qr(input, some=True):
 
 for _function in (qr, svd):
     install(_function.__name__, _function)
+
+
+def _basis(A, q, niter):
+    """Orthonormal columns that span nearly what the largest singular vectors span."""
+    columns = torch.randn(A.shape[-1], q, dtype=A.dtype, device=A.device)
+    Q = linalg_qr(A @ columns).Q
+    for _ in range(niter):
+        Q = linalg_qr(A @ linalg_qr(adjoint(A) @ Q).Q).Q
+    return Q
+
+
+def svd_lowrank(A, q=6, niter=2, M=None):
+    """The q largest singular values of matrices and their singular vectors, nearly, without all the others.
+
+    Large weights are compressed so, and recommendations found (Halko et al. 2011, https://arxiv.org/abs/0909.4061). It
+    draws random numbers; each of ``niter`` rounds comes closer.
+
+    Shapes: A (..., m, n), and M, which is taken from it, alike; U (..., m, q), S (..., q) and V (..., n, q).
+    """
+    q, niter = 6 if q is None else q, 2 if niter is None else niter
+    A = A if M is None else A - M
+    rows, columns = A.shape[-2:]
+    tall = adjoint(A) if rows < columns else A
+    Q = _basis(tall, q, niter)
+    U, S, Vh = linalg_svd(adjoint(Q) @ tall, full_matrices=False)
+    U, V = Q @ U, adjoint(Vh)
+    return _Svd(V, S, U) if rows < columns else _Svd(U, S, V)
+
+
+def pca_lowrank(A, q=None, center=True, niter=2):
+    """The q principal components of observations, which are rows: svd_lowrank of them, less their mean if ``center``.
+
+    Shapes: A (..., m, n); U (..., m, q), S (..., q) and V (..., n, q). Raises ValueError for more components than rows
+    or columns.
+    """
+    most = min(A.shape[-2:])
+    q = min(6, most) if q is None else q
+    if not 0 <= q <= most:
+        raise ValueError(f"pca_lowrank: q is to be between 0 and {most}, not {q}")
+    if niter < 0:
+        raise ValueError(f"pca_lowrank: niter is to be 0 or more, not {niter}")
+    return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
+
+
+def _reflections(make: Make):
+    for batch in BATCHES:
+        yield Sample.of(make(*batch, 4, 3), make(*batch, 2))
+    yield Sample.of(make(3, 3), make(3))
+    yield Sample.of(torch.complex(make(3, 2), make(3, 2)), torch.complex(make(2), make(2)))
+    yield Sample.of(make(0, 3, 2), make(0, 2))
+
+
+def _product(A, tau):
+    """Torch's function, which forgets its inputs where there are no reflections."""
+    return torch.linalg.householder_product(A, tau) + 0 * (A.sum() + tau.sum())
+
+
+@op(
+    formula=r"\prod_i (I - \tau_i v_i v_i^{\top})",
+    samples=_reflections,
+    holomorphic=False,
+    reference=_product,
+)
+def linalg_householder_product(A, tau):
+    """The first columns of a product of Householder reflections, whose vectors are below the diagonal of A.
+
+    Orthogonal weights can be made of such (Mhammedi et al. 2017, https://arxiv.org/abs/1612.00188).
+
+    Shapes: A (..., n, m) with n >= m, tau (..., k) with k <= m give (..., n, m). Raises RuntimeError where they do not
+    fit.
+    """
+    return torch.linalg.householder_product(A, tau)
+
+
+@linalg_householder_product.joint_rule(
+    A=r"-\tau_i (K_i + K_i^{\top}) v_i",
+    tau=r"-v_i^{\top} K_i v_i \text{ with } K_i = \overline{I - \tau_i v_i v_i^{\top}}",
+)
+def _(g, needed, A, tau):
+    return _of_reflections(g, A, tau, A.shape[-1])
+
+
+def _of_reflections(g, A, tau, columns):
+    """The gradients of the vectors and of tau from that of so many columns of the product."""
+    rows, count = A.shape[-2], tau.shape[-1]
+    unit = torch.eye(rows, A.shape[-1], dtype=A.dtype, device=A.device)
+    vectors = tril(A, diagonal=-1) + unit
+    v = [vectors[..., i : i + 1] for i in range(count)]
+    t = [tau[..., i : i + 1].unsqueeze(-1) for i in range(count)]
+    rights, right = [], torch.eye(rows, columns, dtype=A.dtype, device=A.device)
+    for i in reversed(range(count)):  # what comes after each reflection
+        rights.append(right)
+        right = right - t[i] * (v[i] @ (adjoint(v[i]) @ right))
+    to_vectors, to_tau = [], []
+    for i, right in enumerate(reversed(rights)):
+        ahead, behind = adjoint(v[i]) @ g, adjoint(right) @ v[i]
+        to_vectors.append(-(conjugate(t[i]) * (g @ behind) + t[i] * (right @ adjoint(ahead))))
+        to_tau.append(-(ahead @ behind).squeeze(-1))
+        g = g - conjugate(t[i]) * (v[i] @ ahead)  # what came before it is undone
+    beside = torch.zeros((*A.shape[:-1], A.shape[-1] - count), dtype=A.dtype, device=A.device)
+    to_a = tril(cat([*to_vectors, beside], dim=-1), diagonal=-1)
+    return to_a, cat(to_tau, dim=-1) if to_tau else torch.zeros(tuple(tau.shape), dtype=tau.dtype, device=tau.device)
+
+
+def _applied(make: Make):
+    for batch in BATCHES:
+        yield Sample.of(make(*batch, 4, 2), make(*batch, 2), make(*batch, 4, 3))
+    for left in (True, False):
+        for transpose in (True, False):
+            yield Sample.of(make(3, 2), make(2), make(3, 3), left=left, transpose=transpose)
+    yield Sample.of(
+        torch.complex(make(3, 2), make(3, 2)),
+        torch.complex(make(2), make(2)),
+        torch.complex(make(3, 2), make(3, 2)),
+        transpose=True,
+    )
+    yield Sample.of(make(3, 2), make(2), make(3, 0))
+
+
+@op(formula=r"\prod_i (I - \tau_i v_i v_i^{\top})\,B", samples=_applied, holomorphic=False)
+def ormqr(input, tau, other, *, left=True, transpose=False):
+    """A matrix times a product of Householder reflections, or its adjoint, without making the product.
+
+    Shapes: input (..., n, k), tau (..., k), other (..., n, m) with ``left``, (..., m, n) without. Raises RuntimeError
+    where they do not fit.
+    """
+    return torch.ormqr(input, tau, other, left, transpose)
+
+
+@ormqr.joint_rule(input=r"\text{that of the product}", tau=r"\text{that of the product}", other=r"Q^{\top}\,\bar{y}")
+def _(g, needed, input, tau, other, left, transpose):
+    to_input = to_tau = None
+    if needed[0] or needed[1]:
+        product = g @ adjoint(other) if left else adjoint(other) @ g
+        product = adjoint(product) if transpose else product
+        to_input, to_tau = _of_reflections(product, input, tau, input.shape[-2])
+    return to_input, to_tau, ormqr(input, tau, g, left=left, transpose=not transpose) if needed[2] else None
+
+
+def orgqr(input, tau):
+    """The first columns of a product of Householder reflections."""
+    return linalg_householder_product(input, tau)
+
+
+install("orgqr", orgqr)

@@ -2,10 +2,10 @@
 
 import torch
 
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.joining import cat
-from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.ops.shape.joining import cat
 
 
 def _matrices(make: Make):

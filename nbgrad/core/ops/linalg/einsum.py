@@ -4,11 +4,11 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 import torch
 
-from nbgrad.core.contents import memory_of
-from nbgrad.core.op import op
-from nbgrad.core.ops.diagonals import diag_embed, diagonal
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.engine.tensor_data import memory_of
+from nbgrad.core.ops.linalg.diagonals import diag_embed, diagonal
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def _sums(make: Make):

@@ -6,18 +6,18 @@ The rules differentiate A = L L^T and A = P L U with the constraint that the fac
 
 import torch
 
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.diagonals import tril, triu
-from nbgrad.core.ops.joining import cat
-from nbgrad.core.ops.solving import (
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.ops.linalg.diagonals import tril, triu
+from nbgrad.core.ops.linalg.solve import (
     BATCHES,
     adjoint,
     linalg_solve_triangular,
     regular,
     transposed,
 )
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.ops.shape.joining import cat
+from nbgrad.core.tensor.tensor import Tensor
 
 _linalg = torch.linalg
 

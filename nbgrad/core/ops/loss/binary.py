@@ -2,13 +2,13 @@
 
 import torch
 
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import op
-from nbgrad.core.ops.activation import logsigmoid, sigmoid, sigmoid_backward
-from nbgrad.core.ops.choosing import clamp_min
-from nbgrad.core.ops.logarithms import log
-from nbgrad.core.ops.loss import REDUCTIONS, code, divided, for_g, with_gradients
-from nbgrad.core.samples import Domain, Make, Sample
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import Domain, Make, Sample
+from nbgrad.core.ops.elementwise.powers import log
+from nbgrad.core.ops.elementwise.select import clamp_min
+from nbgrad.core.ops.loss.regression import REDUCTIONS, code, divided, for_g, with_gradients
+from nbgrad.core.ops.neural.activations import logsigmoid, sigmoid, sigmoid_backward
 
 _nn = torch.nn.functional
 _SHARES = Domain(0.1, 0.9)

@@ -4,15 +4,15 @@ from math import prod
 
 import torch
 
-from nbgrad.core.autocast import any_enabled
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import op
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.loss import REDUCTIONS, code
-from nbgrad.core.ops.shape import unsqueeze
-from nbgrad.core.ops.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.strict import unpaired, warn_one_class
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.backend.autocast import any_enabled
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.loss.regression import REDUCTIONS, code
+from nbgrad.core.ops.neural.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
+from nbgrad.core.ops.shape.views import unsqueeze
+from nbgrad.core.tensor.broadcast_check import unpaired, warn_one_class
 
 _WEIGHT = torch.tensor([0.5, 1.0, 2.0, 1.5], dtype=torch.float64)
 

@@ -4,12 +4,12 @@ import math
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import op
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.strict import unpaired, warn_unpaired
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.tensor.broadcast_check import unpaired, warn_unpaired
 
 _nn = torch.nn.functional
 

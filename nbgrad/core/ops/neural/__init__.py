@@ -1,1 +1,4 @@
-"""Ops of neural networks: activations, convolution, pooling, normalization, attention, recurrence. It imports ``dispatch`` and below, and other ops."""
+"""Ops of neural networks, from activations to attention.
+
+It imports ``dispatch`` and below, and other ops.
+"""

@@ -4,19 +4,19 @@ import math
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.contents import differentiable, dtype_name
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import op
-from nbgrad.core.ops.arithmetic import abs
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.indexing import getitem, getitem_backward
-from nbgrad.core.ops.norms import linalg_vector_norm, slope
-from nbgrad.core.ops.powers import sqrt
-from nbgrad.core.ops.rounding import sgn
-from nbgrad.core.ops.shape import clone, unsqueeze
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.tensor_data import differentiable, dtype_name
+from nbgrad.core.ops.elementwise.arithmetic import abs
+from nbgrad.core.ops.elementwise.powers import sqrt
+from nbgrad.core.ops.elementwise.rounding import sgn
+from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.index.getitem import getitem, getitem_backward
+from nbgrad.core.ops.reduce.norms import linalg_vector_norm, slope
+from nbgrad.core.ops.shape.views import clone, unsqueeze
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):

@@ -4,10 +4,10 @@ import math
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.op import op
-from nbgrad.core.samples import SHAPES, Make, Sample
-from nbgrad.core.strict import warn_here
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.tensor.broadcast_check import warn_here
 
 
 def _noises(make: Make):

@@ -2,13 +2,13 @@
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.dispatch import unrecorded
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import op
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.joint import spread, total
-from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.backend.below_autograd import unrecorded
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.ops._joint_rules import spread, total
+from nbgrad.core.ops.elementwise.select import where
 
 _functional = torch.nn.functional
 

@@ -5,15 +5,14 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.ops.adding import baddbmm
-from nbgrad.core.ops.attention import scaled_dot_product_attention
-from nbgrad.core.ops.dropout import dropout
-from nbgrad.core.ops.joining import cat
-from nbgrad.core.ops.linalg import bmm, linear
-from nbgrad.core.ops.padding import constant_pad_nd
-from nbgrad.core.ops.softmax import softmax
-from nbgrad.core.ops.splitting import chunk, split
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.ops.linalg.matmul import baddbmm, bmm, linear
+from nbgrad.core.ops.neural.attention import scaled_dot_product_attention
+from nbgrad.core.ops.neural.dropout import dropout
+from nbgrad.core.ops.neural.softmax import softmax
+from nbgrad.core.ops.shape.joining import cat
+from nbgrad.core.ops.shape.padding import constant_pad_nd
+from nbgrad.core.ops.shape.splitting import chunk, split
 
 
 def multi_head_attention_forward(

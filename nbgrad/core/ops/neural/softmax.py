@@ -4,10 +4,10 @@ import warnings
 
 import torch
 
-from nbgrad.core.base import raw_of
-from nbgrad.core.op import op
-from nbgrad.core.samples import Make, Sample, along_a_dim
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import Make, Sample, along_a_dim
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def _probabilities(make: Make):

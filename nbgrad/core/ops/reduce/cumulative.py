@@ -2,11 +2,11 @@
 
 import torch
 
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.indexing import gather_backward, getitem
-from nbgrad.core.ops.joining import cat
-from nbgrad.core.samples import Make, Sample, along_a_dim
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import Make, Sample, along_a_dim
+from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.index.getitem import gather_backward, getitem
+from nbgrad.core.ops.shape.joining import cat
 
 
 def reversed_cumsum(x, dim):

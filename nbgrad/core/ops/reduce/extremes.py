@@ -2,12 +2,12 @@
 
 import torch
 
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.choosing import maximum, minimum, where
-from nbgrad.core.ops.indexing import gather_along
-from nbgrad.core.ops.reduction import dims_of, kept, reductions
-from nbgrad.core.samples import Make, Sample, along_a_dim, reducing, unary
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import Make, Sample, along_a_dim, reducing, unary
+from nbgrad.core.ops.elementwise.select import maximum, minimum, where
+from nbgrad.core.ops.index.getitem import gather_along
+from nbgrad.core.ops.reduce.reductions import dims_of, kept, reductions
 
 
 def _tied():

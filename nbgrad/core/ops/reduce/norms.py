@@ -4,12 +4,12 @@ import math
 
 import torch
 
-from nbgrad.core.op import op
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.complex import real_part
-from nbgrad.core.ops.reduction import dims_of, kept, reductions
-from nbgrad.core.plan import conjugate
-from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.plan import conjugate
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.ops.elementwise.complex import real_part
+from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.reduce.reductions import dims_of, kept, reductions
 
 _ORDERS = (1, 2, 3, 1.5, 0.5, math.inf, -math.inf, -1.5)
 

@@ -2,11 +2,11 @@
 
 import torch
 
-from nbgrad.core.op import install, op
-from nbgrad.core.ops import choosing
-from nbgrad.core.ops.extremes import not_empty_along_a_dim, selecting
-from nbgrad.core.samples import SHAPES, Make, Sample, along_a_dim
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample, along_a_dim
+from nbgrad.core.ops.elementwise import select
+from nbgrad.core.ops.reduce.extremes import not_empty_along_a_dim, selecting
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def _orders(make: Make):
@@ -216,7 +216,7 @@ def where(condition, input=None, other=None):
         return nonzero(condition, as_tuple=True)
     if input is None or other is None:
         raise TypeError("where() takes a condition alone, or with two tensors or numbers to choose from, not with one")
-    return choosing.where(condition, input, other)
+    return select.where(condition, input, other)
 
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):

@@ -4,15 +4,15 @@ import math
 
 import torch
 
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.arithmetic import lerp
-from nbgrad.core.ops.casting import as_one
-from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.indexing import gather_along
-from nbgrad.core.ops.reduction import count_of, kept, reductions, stretched
-from nbgrad.core.ops.sorting import sort
-from nbgrad.core.samples import Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.ops._autocast import as_one
+from nbgrad.core.ops.elementwise.arithmetic import lerp
+from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.index.getitem import gather_along
+from nbgrad.core.ops.reduce.reductions import count_of, kept, reductions, stretched
+from nbgrad.core.ops.reduce.sorting import sort
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def _read(dim, unbiased, correction):

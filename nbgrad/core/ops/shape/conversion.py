@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.contents import check_device
-from nbgrad.core.methods import Conversions
-from nbgrad.core.op import install, op
-from nbgrad.core.ops.shape import clone, contiguous
-from nbgrad.core.samples import SHAPES, Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.engine.tensor_data import check_device
+from nbgrad.core.ops.shape.views import clone, contiguous
+from nbgrad.core.tensor.methods import Conversions
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def _moves(make: Make):

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.op import op
-from nbgrad.core.ops.indexing import getitem
-from nbgrad.core.ops.shape import expand, reshape, unsqueeze
-from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.ops.index.getitem import getitem
+from nbgrad.core.ops.shape.views import expand, reshape, unsqueeze
 
 
 def _joined(make: Make):

@@ -1,10 +1,10 @@
 """Padding: a border around the last dimensions, of a constant or of what is inside."""
 
-from nbgrad.core.kernels import aten
-from nbgrad.core.op import op
-from nbgrad.core.ops.joining import cat
-from nbgrad.core.ops.splitting import narrow
-from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.backend.aten import aten
+from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.ops.shape.joining import cat
+from nbgrad.core.ops.shape.splitting import narrow
 
 
 def _borders(make: Make):

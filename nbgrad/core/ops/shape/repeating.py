@@ -2,8 +2,8 @@
 
 import torch
 
-from nbgrad.core.op import install, op
-from nbgrad.core.samples import SHAPES, Make, Sample
+from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
 
 
 def _repeats(make: Make):

@@ -1,17 +1,20 @@
-"""Windows, and memory seen in any way."""
+"""Windows and other views by strides, and torch's ops with _copy in their names, which copy a view at once."""
 
+from inspect import signature
 from math import prod
 
 import torch
 
-from nbgrad.core.alias import View
-from nbgrad.core.base import raw_of
-from nbgrad.core.contents import overlaps
-from nbgrad.core.inplace import InPlace
-from nbgrad.core.op import OPS, install, op
-from nbgrad.core.ops.shape import turned
-from nbgrad.core.samples import SHAPES, Make, Sample
-from nbgrad.core.tensor import Tensor
+from nbgrad.core.dispatch.inplace import InPlace
+from nbgrad.core.dispatch.op import OPS, install, op
+from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.tensor_data import overlaps
+from nbgrad.core.ops.linalg.diagonals import diagonal
+from nbgrad.core.ops.shape.splitting import chunk, narrow, split, split_with_sizes, unbind
+from nbgrad.core.ops.shape.views import clone, expand, permute, squeeze, t, transpose, turned, unsqueeze, view
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.core.tensor.views import View
 
 
 def _windows(make: Make):
@@ -245,3 +248,50 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None):
 install("as_strided_scatter", as_strided_scatter)
 install("as_strided", as_strided)
 install("as_strided_", _as_strided_)
+
+
+def _copying(name, viewing):
+    """``viewing`` with every tensor that it gives in memory of its own; both steps are recorded."""
+
+    def copied(*args, **settings):
+        given = viewing(*args, **settings)
+        return tuple(clone(one) for one in given) if isinstance(given, tuple | list) else clone(given)
+
+    copied.__name__ = copied.__qualname__ = name
+    copied.__doc__ = f"What ``{name.removesuffix('_copy')}`` gives, in memory of its own."
+    copied.__signature__ = signature(viewing)  # type: ignore[attr-defined]  # what help() shows
+    return copied
+
+
+as_strided_copy = _copying("as_strided_copy", as_strided)
+diagonal_copy = _copying("diagonal_copy", diagonal)
+expand_copy = _copying("expand_copy", expand)
+narrow_copy = _copying("narrow_copy", narrow)
+permute_copy = _copying("permute_copy", permute)
+split_with_sizes_copy = _copying("split_with_sizes_copy", split_with_sizes)
+squeeze_copy = _copying("squeeze_copy", squeeze)
+t_copy = _copying("t_copy", t)
+transpose_copy = _copying("transpose_copy", transpose)
+unbind_copy = _copying("unbind_copy", unbind)
+unfold_copy = _copying("unfold_copy", unfold)
+unsqueeze_copy = _copying("unsqueeze_copy", unsqueeze)
+view_copy = _copying("view_copy", view)
+
+
+def alias_copy(input):
+    """A copy."""
+    return clone(input)
+
+
+def unsafe_chunk(input, chunks, dim=0):
+    """What ``chunk`` gives, each in memory of its own."""
+    return tuple(clone(one) for one in chunk(input, chunks, dim))
+
+
+def unsafe_split(input, split_size_or_sections, dim=0):
+    """What ``split`` gives, each in memory of its own."""
+    return tuple(clone(one) for one in split(input, split_size_or_sections, dim))
+
+
+for _name in ("narrow_copy", "unsafe_chunk", "unsafe_split"):
+    install(_name, globals()[_name])

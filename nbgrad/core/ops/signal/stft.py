@@ -2,11 +2,11 @@
 
 import torch
 
-from nbgrad.core.op import install
-from nbgrad.core.ops.complex import view_as_real
-from nbgrad.core.ops.fourier import fft_c2c, fft_c2r, fft_r2c
-from nbgrad.core.ops.padding import pad
-from nbgrad.core.ops.windows import unfold, unfold_backward
+from nbgrad.core.dispatch.op import install
+from nbgrad.core.ops.elementwise.complex import view_as_real
+from nbgrad.core.ops.shape.padding import pad
+from nbgrad.core.ops.shape.strided import unfold, unfold_backward
+from nbgrad.core.ops.signal.fft import fft_c2c, fft_c2r, fft_r2c
 
 
 def stft(

@@ -1,0 +1,8 @@
+cimport cython
+
+@cython.no_gc
+@cython.final
+cdef class Place:
+    cdef object _code
+    cdef int _offset
+    cpdef bint same(self, Place other)

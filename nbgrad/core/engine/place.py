@@ -1,0 +1,74 @@
+"""A line of the user's code."""
+
+import ast
+import linecache
+import os
+from contextlib import suppress
+from functools import lru_cache
+from itertools import islice
+from types import CodeType
+
+
+class Place:
+    """A line of the user's code: an instruction, whose line number is looked up when somebody asks."""
+
+    __slots__ = ("_code", "_offset")
+
+    def __init__(self, code: CodeType, offset: int) -> None:
+        self._code = code
+        self._offset = offset
+
+    @property
+    def file(self) -> str:
+        """The file name of the code."""
+        return self._code.co_filename
+
+    @property
+    def line(self) -> int:
+        """The number of the line, from 1."""
+        return _line(self._code, self._offset)
+
+    @property
+    def cell(self) -> bool:
+        """Whether the line is in a notebook cell, which has no file name that a reader knows."""
+        return "ipykernel_" in self.file or self.file.startswith("<ipython-input")
+
+    @property
+    def text(self) -> str:
+        """The line itself; empty where Python does not know it, as in code given to ``exec``."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def same(self, other: "Place") -> bool:
+        """Whether both are one instruction."""
+        return self._code is other._code and self._offset == other._offset
+
+    @property
+    def called(self) -> str | None:
+        """The name of the function or method that is called there; None for an operator, and where it is not known."""
+        first, last, start, end = next(islice(self._code.co_positions(), self._offset // 2, None))
+        if first is None or last is None:
+            return None
+        lines = [linecache.getline(self.file, line).encode() for line in range(first, last + 1)]
+        lines[-1] = lines[-1][:end]
+        with suppress(SyntaxError):
+            function = getattr(
+                ast.parse(b"".join(lines)[start:].decode(errors="replace"), mode="eval").body, "func", None
+            )
+            return getattr(function, "attr", None) or getattr(function, "id", None)
+        return None
+
+    def __str__(self) -> str:
+        where = f"line {self.line} of the cell" if self.cell else f"{_shortened(self.file)}:{self.line}"
+        return f"{where}, `{self.text}`" if self.text else where
+
+
+@lru_cache(4096)
+def _line(code: CodeType, offset: int) -> int:
+    lines = (line for start, end, line in code.co_lines() if start <= offset < end and line)
+    return next(lines, code.co_firstlineno)
+
+
+def _shortened(file: str) -> str:
+    """The path from the current folder, where the file is below it."""
+    here = os.getcwd() + os.sep  # noqa: PTH109  # compared as text: a file name of Python may be no path at all
+    return file.removeprefix(here)
