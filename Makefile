@@ -109,7 +109,7 @@ types: setup ## mypy --strict
 # What a second run of the tests could find is less: it takes some cases of each test. `make whole` takes them all.
 unit: setup compile ## the tests that need no browser: on the compiled core, some on the plain one, some as other processors run them
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser")
-	$(call step,unit (plain core),$(if $(filter 1,$(FIRST)),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN) --sample 8,echo "   it ran on the plain core"))
+	$(call step,unit (plain core),$(if $(filter 1,$(FIRST)),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN) --sample 12,echo "   it ran on the plain core"))
 	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
 
