@@ -19,7 +19,7 @@ CORE := nbgrad/core
 # Written last where the core is compiled in place.
 COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*/*.pxd)
-# In how many processes the core is compiled and the unit tests run.
+# In how many processes the core is compiled and the tests run.
 JOBS ?= 2
 # For which Pythons `make wheels` builds: those that are there.
 PYTHONS ?= python3.11 python3.12 python3.13
@@ -109,7 +109,7 @@ types: setup ## mypy --strict
 # What a second run of the tests could find is less: it takes some cases of each test. `make whole` takes them all.
 unit: setup compile ## the tests that need no browser: on the compiled core, some on the plain one, some as other processors run them
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser")
-	$(call step,unit (plain core),$(if $(filter 1,$(FIRST)),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN) --sample 8,echo "   it ran on the plain core"))
+	$(call step,unit (plain core),$(if $(filter 1,$(FIRST)),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN) --sample 12,echo "   it ran on the plain core"))
 	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
 
@@ -166,7 +166,7 @@ save: setup ## run the notebooks and save them with their outputs, as the notebo
 		--NotebookClient.extra_arguments=--log-level=ERROR notebooks/*.ipynb)
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium; screenshots in build/screenshots
-	$(call step,browser,$(PY) -m pytest -q -p no:nbval -m browser)
+	$(call step,browser,$(UNIT) -m browser)
 
 clean: ## remove what was built, but not .venv
 	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*.pyd

@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
 
 # The tests run in as many processes as there are cores, and their tensors are small: a second thread only waits for the
 # first. Said before anything imports torch, and so to the processes that tests start too.
@@ -40,6 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, default=1, metavar="N", help="run every Nth case of each test function")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m browser`` leave every file that has no such test: to import them all takes half a minute."""
+    if config.getoption("markexpr") != "browser" or collection_path.suffix != ".py":
+        return None
+    return True if "mark.browser" not in collection_path.read_text(encoding="utf-8") else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run browser tests last: they are slow, and playwright keeps an event loop running once it has started.
 
@@ -60,20 +68,43 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling | None":
     """With ``--dist loadscope``, send the cases of a test function to one process, all at once.
 
-    One by one the process that sends them counts, for each test that is done, all that are, which takes a core's time.
-    The tests of a module that makes something once for all of them, as a wheel, go to one process too. The groups are
-    read from the files here, because the marks of xdist 3.8 have no effect with pytest 9.2.
+    The tests of a module that makes something once for all of them, as a wheel, go to one process too. Such groups and
+    those of many cases go first, so that at the end no process waits long for another one. The groups are read from the
+    files here, because the marks of xdist 3.8 have no effect with pytest 9.2.
     """
     if config.getoption("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class Functions(LoadScopeScheduling):
+        # Of tens of thousands of tests xdist's own methods search the place of each, and count all that are done after
+        # each: that takes a part of a core that a test could have.
+        def __init__(self) -> None:
+            super().__init__(config, log)
+            self.places: dict[str, int] = {}
+
         def _split_scope(self, nodeid: str) -> str:
             module, _, _ = nodeid.partition("::")
             return module if makes_something_once(config.rootpath / module) else nodeid.partition("[")[0]
 
-    return Functions(config, log)
+        def _assign_work_unit(self, node: "WorkerController") -> None:
+            if not self.places:
+                self.places = {test: place for place, test in enumerate(self.collection or ())}
+                self.workqueue = OrderedDict(sorted(self.workqueue.items(), key=lambda group: "::" in group[0]))
+            group, tests = self.workqueue.popitem(last=False)
+            self.assigned_work[node][group] = tests
+            node.send_runtest_some([self.places[test] for test, done in tests.items() if not done])
+
+        def mark_test_complete(self, node: "WorkerController", item_index: int, duration: float = 0) -> None:
+            test = self.registered_collections[node][item_index]
+            group = self._split_scope(test)
+            tests = self.assigned_work[node][group]
+            tests[test] = True
+            if all(tests.values()):
+                del self.assigned_work[node][group]
+            self._reschedule(node)
+
+    return Functions()
 
 
 @cache

@@ -153,7 +153,7 @@ def parameters(function: Any) -> list[str] | None:
 
 def test_a_type_checker_knows_the_functions(tmp_path: Path) -> None:
     (tmp_path / "calls.py").write_text(CALLS)
-    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", str(tmp_path / "calls.py")]
+    command = [sys.executable, "-m", "mypy", str(tmp_path / "calls.py")]
     result = subprocess.run(command, cwd=write.ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 

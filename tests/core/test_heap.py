@@ -32,6 +32,7 @@ def of_its_own(imported: str, **variables: str) -> bool:
     return bool(int(ran.stdout))
 
 
+@pytest.mark.once  # its module is not compiled
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only GNU's C library tells what it does")
 def test_freed_memory_is_kept_for_the_next_step() -> None:
     assert of_its_own(""), "torch alone gets it from the system"

@@ -50,9 +50,11 @@ class LabServer:
         self.folder = folder
         self.notebooks = folder / "notebooks"
         self.token = secrets.token_hex(16)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        self.place = socket.socket()
+        # With this option Linux lets the server listen where a socket is only bound, and gives the port to no one else.
+        self.place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.place.bind(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.place.getsockname()[1]}"
 
     def start(self) -> None:
         """Start the server and wait until it answers.
@@ -66,6 +68,8 @@ class LabServer:
         overrides.parent.mkdir(parents=True)
         overrides.write_text(json.dumps(SETTINGS))
         self.log = (self.folder / "server.log").open("w+")
+        if sys.platform != "linux":
+            self.place.close()
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
@@ -90,6 +94,7 @@ class LabServer:
                 self.log.seek(0)
                 raise RuntimeError(f"JupyterLab did not start:\n{self.log.read()}")
             time.sleep(0.1)
+        self.place.close()
 
     def _answers(self) -> bool:
         try:
@@ -102,15 +107,16 @@ class LabServer:
         """End the server, which stops its kernels; whatever outlives that is killed and reported.
 
         Raises:
-            RuntimeError: a process was left over.
+            RuntimeError: a process was left over, or the server did not end within a minute.
         """
+        self.place.close()
         if self.process.poll() is None:
             family = psutil.Process(self.process.pid).children(recursive=True)
             self.process.terminate()  # an interrupt is ignored where a shell runs the tests in the background
         else:
             family = []
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             family.append(psutil.Process(self.process.pid))
         _, left = psutil.wait_procs(family, timeout=5)

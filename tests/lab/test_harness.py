@@ -1,6 +1,10 @@
 """The harness sees what it is there to see: a click that reaches the kernel, a failing cell, a page that phones out."""
 
+import errno
+import socket
+import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nbformat
 import pytest
@@ -61,3 +65,13 @@ def test_a_request_to_elsewhere_is_seen(browser: Browser) -> None:
     with watched_page(browser) as (page, remote):
         page.set_content('<img src="http://elsewhere.invalid/x.png"><img src="data:,">')
     assert remote == ["http://elsewhere.invalid/x.png"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps a port for a server that has not started")
+def test_the_port_of_a_server_that_starts_is_taken(tmp_path: Path) -> None:
+    """Several processes start servers at once, and kernels and browsers open sockets all the time."""
+    server = LabServer(tmp_path)
+    with socket.socket() as other, pytest.raises(OSError, match=r".") as taken:
+        other.bind(("127.0.0.1", urlsplit(server.url).port))
+    server.place.close()
+    assert taken.value.errno == errno.EADDRINUSE
