@@ -6,7 +6,7 @@ backward that is itself recorded.
 """
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from inspect import Parameter, signature
 from itertools import takewhile
@@ -17,7 +17,7 @@ import torch
 
 from nbgrad.core.alias import Part, link
 from nbgrad.core.autocast import any_enabled, cast, may_cast
-from nbgrad.core.base import TensorBase
+from nbgrad.core.base import TensorBase, raw_of
 from nbgrad.core.binding import bind, other_names, unbound
 from nbgrad.core.broadcast import Sums
 from nbgrad.core.contents import REAL, differentiable
@@ -153,7 +153,9 @@ class Op:
 
         It takes after the gradients ``needed``, which says for each input of the op whether its gradient is asked for,
         and then what it needs, as any rule. It returns one gradient for each input of the op, None where there is none.
-        A list of tensors is one name here: the rule gets it as a tuple and gives one gradient for each.
+        A list of tensors is one name here: the rule gets it as a tuple and gives one gradient for each. A rule that
+        makes the gradient of each tensor of the list from the others names ``NAME_others``: where one alone needs a
+        gradient, its values are not saved, and the rule does not read them in that tuple.
         """
         return self._ruled(formulas, joint=True)
 
@@ -170,6 +172,7 @@ class Op:
             needs = needs[joint:]
             known = {*takes, *self.results, *self.defaults}
             known |= {f"{name}_{what}" for name in takes for what in ("shape", "device", "path")}
+            known |= {f"{self.listed}_others"} if joint and self.listed else set()
             if unknown := [name for name in needs if name not in known]:
                 inputs = ", ".join(formulas)
                 raise ValueError(f"the rule of {self.name!r} for {inputs!r} names {unknown}: known are {sorted(known)}")
@@ -202,13 +205,21 @@ class Op:
 
     def is_list(self, name: str) -> bool:
         """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""
-        return self.listed is not None and name in {self.listed, f"{self.listed}_shape", f"{self.listed}_device"}
+        return self.listed is not None and name.removeprefix(self.listed) in {"", "_shape", "_device", "_others"}
 
-    def expanded(self, name: str) -> list[str]:
-        """What a rule names, as names of single values: for a list of tensors each of them."""
+    def expanded(self, name: str, wanted: Sequence[int]) -> list[str]:
+        """What a rule names, as names of single values: for a list of tensors each of them.
+
+        ``wanted``: the positions of the inputs that need a gradient.
+        """
         if self.listed is None or not self.is_list(name):
             return [name]
-        return [f"{input}{name[len(self.listed) :]}" for input in self.inputs if input.startswith(f"{self.listed}[")]
+        members = [input for input in self.inputs if input.startswith(f"{self.listed}[")]
+        what = name.removeprefix(self.listed)
+        if what == "_others":  # the path to an input takes nothing of it
+            alone = {self.inputs[wanted[0]]} if len(wanted) == 1 else set()
+            return [f"{member}_path" if member in alone else member for member in members]
+        return [f"{member}{what}" for member in members]
 
     def of(self, count: int) -> "Op":
         """The row that runs this op on a list of ``count`` tensors: each of them is an input of its own."""
@@ -285,6 +296,36 @@ class Op:
             output = made(result, node)
             return link(output, args[0], self, settings, recorded or recording(state)) if self.view else output
         return self._outputs(node, args, result, settings, recorded=recorded or recording(state))
+
+    def known(self, result: Any, *paths: Any, **settings: Any) -> Any:
+        """``result``, which the op has once made, with the history that running the op would give it.
+
+        A rule so names a result of its forward where second orders go through the inputs, whose values need not be
+        saved then.
+
+        Args:
+            result: what the op gives of its inputs, computed before.
+            paths: the inputs as a rule gets them by ``NAME_path``. In a plain backward all are None: ``result`` comes
+                back as it is.
+            settings: those of the op.
+
+        Raises:
+            TypeError: a rule of the op names the values of an input, which a path has not.
+        """
+        if paths.count(None) == len(paths):
+            return result
+        state = current()
+        if not state.grad_enabled:
+            return result
+        raw, values, edges = raw_of(result), list(paths), [None] * len(paths)
+        node = self._record(edges, values, raw, settings, self._unwrap(paths, values, edges))
+        if node is not None and any(slot < self.arity for slot in node.plan.slots):
+            raise TypeError(
+                f"the result of {self.name!r} alone is not enough for its rules: they name an input's values"
+            )
+        if state.observers:
+            tell(state.observers, self, paths, settings, raw, node)
+        return made(raw, node)
 
     def _outputs(
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool

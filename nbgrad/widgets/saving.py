@@ -75,10 +75,8 @@ def _plan(op: Op, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
     wanted = [name for name, use in taken if name in op.rules and use is not None and use[0]]
     if not wanted or not op.differentiable:
         return _Plan((), whole=True)
-    needs = [
-        need for of in wanted for need in op.rules[of].needs if not need.endswith("_path")
-    ]  # nothing is kept of it
-    names = tuple(dict.fromkeys(name for need in needs for name in op.expanded(need)))
+    plan = op.plan(op, [op.inputs.index(name) for name in wanted])
+    names = tuple(name for slot, name in enumerate(plan.saved_names) if slot not in plan.paths)  # a path keeps nothing
     whole = not of_function(op)  # what a function of the user's saves is its own affair
     known = {name: at for at, (name, use) in enumerate(taken) if use is not None and not use[1]}
     given = {name for name, use in taken if use is None} | set(op.defaults)

@@ -8,6 +8,7 @@ from nbgrad.core.ops.activation import logsigmoid, sigmoid, sigmoid_backward
 from nbgrad.core.ops.choosing import clamp_min
 from nbgrad.core.ops.logarithms import log
 from nbgrad.core.ops.loss import REDUCTIONS, code, divided, for_g, with_gradients
+from nbgrad.core.plan import conjugate
 from nbgrad.core.samples import Domain, Make, Sample
 
 _nn = torch.nn.functional
@@ -198,4 +199,4 @@ def _(gradient, input, target, reduction):
 )
 def _(gradient, g, input, target, reduction):
     scaled = gradient * divided(g, reduction, input.shape) * (target * target)
-    return sigmoid_backward(scaled, sigmoid(target * input))
+    return sigmoid_backward(scaled, conjugate(sigmoid(target * input)))  # it conjugates its y, as torch's kernel does
