@@ -4,11 +4,10 @@ from math import prod
 
 import torch
 
-from nbgrad.core.autocast import any_enabled
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
 from nbgrad.core.ops.choosing import where
-from nbgrad.core.ops.loss import REDUCTIONS, code
+from nbgrad.core.ops.loss import REDUCTIONS, code, in_full
 from nbgrad.core.ops.shape import unsqueeze
 from nbgrad.core.ops.softmax import log_softmax, log_softmax_backward
 from nbgrad.core.samples import Make, Sample
@@ -47,16 +46,8 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     Shapes: input (C,), (N, C) or (N, C, d1, ...); target class numbers of that shape without C; weight (C,). Output (),
     or as the target with ``reduction="none"``. Raises IndexError for a class number out of range.
     """
-    input, target, weight = _in_full(input, target, weight)
+    input, target, weight = in_full(input, target, weight)
     return _nll(input, target, weight, ignore_index, reduction)
-
-
-def _in_full(*tensors):
-    """Under autocast numbers of half precision become float32: its policy for the losses, not for their kernels."""
-    if not any_enabled() or not torch.is_autocast_enabled(tensors[0].device.type):
-        return tensors
-    short = (torch.float16, torch.bfloat16)
-    return [one.float() if one is not None and one.dtype in short else one for one in tensors]
 
 
 @nll_loss.rule("input", r"-\bar{y} \, \frac{1}{n} w_{t_i} \text{ at } t_i \text{, } 0 \text{ elsewhere}")
@@ -167,7 +158,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     """
     if unpaired(input, target):
         warn_one_class("cross_entropy", input, target)
-    input, target, weight = _in_full(input, target, weight)
+    input, target, weight = in_full(input, target, weight)
     dim = min(1, input.ndim - 1)
     logs = torch.log_softmax(input, dim)
     loss, total = _of_logs(logs, target, weight, ignore_index, reduction, label_smoothing, dim)

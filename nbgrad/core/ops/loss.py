@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from nbgrad.core.autocast import any_enabled
 from nbgrad.core.base import raw_of
 from nbgrad.core.kernels import aten
 from nbgrad.core.op import op
@@ -84,6 +85,14 @@ def warned(name, input, target):
     """A warning where (N, 1) meets (N,): torch stretches both here without a word."""
     if unpaired(input, target):
         warn_unpaired(name, *(raw_of(one) for one in (input, target)))
+
+
+def in_full(*tensors):
+    """Under autocast numbers of half precision become float32: its policy for the losses, not for their kernels."""
+    if not any_enabled() or not torch.is_autocast_enabled(tensors[0].device.type):
+        return tensors
+    short = (torch.float16, torch.bfloat16)
+    return [one.float() if one is not None and one.dtype in short else one for one in tensors]
 
 
 def _paired(name, input, target):
@@ -186,7 +195,7 @@ def l1_loss(input, target, *, reduction="mean"):
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
     """
-    input, target = _paired("l1_loss", input, target)
+    input, target = in_full(*_paired("l1_loss", input, target))
     difference = input - target
     return reduced(difference.abs(), reduction), difference
 
