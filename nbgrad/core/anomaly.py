@@ -178,6 +178,7 @@ class _Watch(Observer):
             for arg, value, input in zip(args, values, op.inputs, strict=False)
         ]
         found: list[nonfinite.Operand] = []
+        known: str | None
         if isinstance(self._before, Stats):
             known = f"not known: no copy was kept of what {op.name} overwrote, which is larger than {_KEPT:,} bytes"
         else:
