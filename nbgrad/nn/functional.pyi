@@ -575,12 +575,9 @@ def smooth_l1_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """Squared error for errors below ``beta``, absolute error beyond it.
+    """Squared error for errors below ``beta``, absolute error beyond it; with a ``beta`` of 0 it is l1_loss.
 
-    Detectors fit their boxes with it (Girshick 2015, https://arxiv.org/abs/1504.08083): an outlier pulls no harder than
-    1, and near 0 the gradient vanishes smoothly.
-
-    Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
 
 def soft_margin_loss(

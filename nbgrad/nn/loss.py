@@ -70,7 +70,7 @@ class MSELoss(Loss, function=torch_signatures.mse_loss):
 
 
 @settings()
-class SmoothL1Loss(Loss, function=ops.smooth_l1_loss):
+class SmoothL1Loss(Loss, function=torch_signatures.smooth_l1_loss):
     """The squared error where it is small, the absolute one beyond ``beta`` (Girshick 2015).
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.

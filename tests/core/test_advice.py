@@ -239,7 +239,7 @@ def test_a_step_of_an_optimizer_between_forward_and_backward_asks_for_another_or
 def test_second_backward_names_no_input_that_was_not_given() -> None:
     loss = nbgrad.nn.functional.cross_entropy(leaf(1.0, 2.0), nbgrad.tensor(1))
     loss.backward()
-    assert "its saved 'input', 'log_probabilities', 'target' and 'total_weight' were freed" in message(loss.backward)
+    assert "its saved 'log_probabilities', 'target' and 'total_weight' were freed" in message(loss.backward)
 
 
 @pytest.mark.parametrize("call", [lambda x: x * 2, lambda x: x / 2, lambda x: nbgrad.lerp(x, x, 0.5)])

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.diagnose import anomaly
 from nbgrad.core.diagnose.anomaly import AnomalyError
 from nbgrad.core.dispatch.op import OPS, op
 from nbgrad.core.dispatch.samples import Make, Sample
@@ -18,6 +19,7 @@ from nbgrad.core.engine.state import current
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.nonfinite import UNARY
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from tests.allocations import torch_blocks
 from tests.core.programs import Library, Program, agree, error, plain
 
 
@@ -228,6 +230,38 @@ def test_an_op_in_place_is_blamed_for_what_it_wrote() -> None:
         with pytest.raises(RuntimeError, match="must match"):
             z *= tensor([1.0, 2.0, 3.0])
         z.clamp(max=1.0)  # what the op before was about to change is forgotten
+
+
+def test_no_copy_is_kept_of_a_large_tensor_that_an_op_overwrites(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 1 << 22
+    x = tensor(torch.ones(size // 4))
+    x.name = "x"
+    with nbgrad.detect_anomaly():
+        assert torch_blocks(lambda: x.mul_(2.0), least=size) == [size]
+        monkeypatch.setattr(anomaly, "_KEPT", 1 << 20)
+        assert torch_blocks(lambda: x.mul_(2.0), least=size) == []
+    x.data[77] = -1.0
+    found = caught(x.log_)
+    assert (found.op, found.kind, found.index) == ("log_", "nan", (77,))
+    assert found.cause == "not known: no copy was kept of what log_ overwrote, which is larger than 1,048,576 bytes"
+    assert "operands: x of shape (1048576,)" in str(found)
+    with nbgrad.detect_anomaly():
+        assert torch_blocks(x.nan_to_num_, least=size) == []
+    x.data[5] = inf
+    with nbgrad.detect_anomaly():
+        x.mul_(2.0)  # it was there before, and an Inf in a constant may be meant
+    x.data[6] = nan
+    found = caught(lambda: x.add_(1.0))
+    assert "'x', an input, holds nan before add_ runs" in str(found)
+    assert "x of shape (1048576,), 1 of them nan, 1 of them inf" in str(found)
+
+
+def test_the_copy_of_what_an_op_overwrites_goes_with_the_op() -> None:
+    x = tensor(torch.ones(1 << 20))
+    with nbgrad.detect_anomaly():
+        x.mul_(2.0)
+        (watch,) = [one for one in current().observers if isinstance(one, anomaly._Watch)]
+        assert watch._before is None
 
 
 def test_an_overflow_on_the_way_is_told() -> None:

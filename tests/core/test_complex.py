@@ -61,6 +61,85 @@ def test_a_row_on_complex_numbers_is_torchs(name: str) -> None:
                 raise AssertionError(f"{name}({rows.describe(sample)}): {error}") from error
 
 
+UNDEFINED = {"linalg_eigh": "phase", "linalg_svd": "phase", "normal": "a standard deviation that is drawn below 0"}
+"""Rows that cannot be compared with differences of their complex results, and why."""
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, row in OPS.items() if row.differentiable and row.rules and not name.endswith("_backward")]
+)
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")  # torch's, about what the sample asks for
+def test_both_orders_are_the_differences_of_values_where_torch_has_no_complex_gradient(name: str) -> None:
+    row = OPS[name]
+    for sample in only_ours(row):
+        wanted = rows.differentiable(row, sample)
+
+        def run(*given: Any, sample: Sample = sample, wanted: list[int] = wanted) -> Any:
+            args = [tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in sample.args]
+            for place, one in zip(wanted, given, strict=True):
+                args[place] = one
+            return rows.live(row, row(*args, **sample.settings))
+
+        inputs = [tensor(sample.args[place], requires_grad=True) for place in wanted]
+        nbgrad.gradcheck(run, inputs)
+        nbgrad.gradgradcheck(run, inputs)
+
+
+def only_ours(row: Op) -> Iterator[Sample]:
+    """A few complex samples of the row that it runs on and torch differentiates not, or not twice."""
+    found = 0
+    for sample in rows.comparable(row, complex_samples(row)):
+        sizes = [arg.numel() for arg in sample.args if isinstance(arg, torch.Tensor)]
+        mixed = len({sample.args[place].dtype for place in rows.differentiable(row, sample)}) > 1
+        if found == 3 or row.name in UNDEFINED or mixed or not all(0 < size < 20 for size in sizes):
+            continue
+        try:
+            row.forward(*sample.args, **sample.settings)
+        except (RuntimeError, TypeError, ValueError):
+            continue
+        try:
+            rows.by_torch(row, sample, rows.seeds_for(row, sample))
+        except (RuntimeError, TypeError):
+            found += 1
+            yield sample
+
+
+Complex = Callable[[Any, Any], Any]
+"""A function of two complex tensors."""
+
+NOT_TWICE: dict[str, Complex] = {
+    "soft_margin_loss": lambda x, t: nbgrad.nn.functional.soft_margin_loss(x, t.detach(), reduction="sum"),
+    "scatter_reduce prod": lambda x, y: nbgrad.scatter_reduce(x, 0, TO, y, "prod"),
+    "scatter_reduce prod of one zero": lambda x, y: nbgrad.scatter_reduce(x, 0, TO, y * ZERO, "prod"),
+    "scatter_reduce prod without itself": lambda x, y: nbgrad.scatter_reduce(x, 0, TO, y, "prod", include_self=False),
+    "the row of l1_loss": lambda x, y: OPS["l1_loss"](x, y, reduction="mean"),
+    "the row of l1_loss, complex and real": lambda x, y: OPS["l1_loss"](x.real, y, reduction="none"),
+    "the row of smooth_l1_loss": lambda x, y: OPS["smooth_l1_loss"](x, y, reduction="sum", beta=0.0),
+}
+"""What torch differentiates once at most, or has no function of."""
+
+TO, ZERO = torch.tensor([1, 1, 0]), torch.tensor([0.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("name", NOT_TWICE)
+def test_both_orders_of_a_complex_function_are_the_differences_of_values(name: str) -> None:
+    draw = torch.Generator().manual_seed(5)
+    inputs = [tensor(torch.randn(3, generator=draw, dtype=torch.complex128), requires_grad=True) for _ in range(2)]
+    inputs = [*inputs[:1], inputs[1].data] if name == "soft_margin_loss" else inputs
+    nbgrad.gradcheck(NOT_TWICE[name], inputs)
+    nbgrad.gradgradcheck(NOT_TWICE[name], inputs)
+
+
+def test_a_third_order_of_l1_loss_of_complex_numbers_is_there() -> None:
+    def slope(x: Any, t: Any) -> Any:
+        (first,) = nbgrad.grad(OPS["l1_loss"](x, t, reduction="sum"), x, create_graph=True)
+        return first
+
+    draw = torch.Generator().manual_seed(6)
+    x, t = [tensor(torch.randn(3, generator=draw, dtype=torch.complex128), requires_grad=True) for _ in range(2)]
+    nbgrad.gradgradcheck(slope, [x, t])
+
+
 def loss_of_two(lib: Any, z: Any, w: Any) -> Any:
     return (z * w).abs().sum() + (z / w).real.sum() + (z - w.conj()).imag.sum()
 

@@ -17,6 +17,7 @@ from nbgrad.core.graph import cut_paths
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn.functional import mse_loss
 from nbgrad.widgets.describe import describe
+from tests.work import lines
 
 W = nn.Parameter([[1.0, 2.0], [3.0, 5.0]])
 W.name = "W"
@@ -328,3 +329,25 @@ def test_of_several_ends_none_of_which_led_to_the_loss_the_first_is_named() -> N
         two(nbgrad.ones(3, 2)).sum().backward()
     assert first.shape, second.shape
     assert ["`first = hidden.detach()`" in found.reason for found in graph.unreached(one)] == [True, True]
+
+
+def test_where_many_branching_paths_end_is_found_in_linear_time() -> None:
+    """In each step the path of a weight branches, and all that follows is reached from it."""
+
+    def work(steps: int) -> int:
+        weights = [nbgrad.tensor([1.0], requires_grad=True) for _ in range(steps)]
+        used = nbgrad.tensor([1.0], requires_grad=True)
+        with nbgrad.AutogradGraph() as graph:
+            x = nbgrad.tensor([1.0])
+            for weight in weights:
+                x = x * weight
+                x = x + x.sin()
+            (used * 2).sum().backward()
+            found: list[Any] = []
+            count = lines(lambda: found.extend(graph.unreached(weights)))
+        assert len(found) == steps
+        assert all("it ends at add at" in one.reason for one in found)
+        return count
+
+    small, large = work(20), work(160)
+    assert large < 10 * small

@@ -1050,3 +1050,99 @@ def test_a_change_is_a_node_of_the_graph_named_after_its_variable() -> None:
     assert [record.op.name for record in graph.records if record.name == "x" and record.op] == ["view_scatter"]
     (scatter,) = [record for record in graph.records if record.op is OPS["view_scatter"]]
     assert str(scatter.settings["path"]) == "getitem(index=slice(1, None, None))"
+
+
+# What is saved: a change of anything else is allowed, as in torch.
+
+
+def _class_losses() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor]]]:
+    draw = torch.Generator().manual_seed(11)
+    scores, shares = (torch.randn(4, 3, generator=draw, dtype=torch.float64) for _ in range(2))
+    shares, weight, numbers = shares.softmax(1), torch.tensor([0.5, 1.0, 2.0]).double(), torch.tensor([0, 2, 1, 0])
+    loss = torch.nn.functional.cross_entropy
+    return {
+        "cross_entropy": (lambda x: loss(x, numbers), [scores]),
+        "cross_entropy smoothed": (lambda x: loss(x, numbers, weight, label_smoothing=0.1), [scores]),
+        "cross_entropy of each": (lambda x: loss(x, numbers, reduction="none"), [scores]),
+        "cross_entropy of probabilities": (loss, [scores, shares]),
+    }
+
+
+def _points(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(12)
+    return [torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes]
+
+
+F = torch.nn.functional
+
+SAVING: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
+    "l1_loss": (F.l1_loss, _points((4, 3), (4, 3))),
+    "l1_loss of each": (lambda x, t: F.l1_loss(x, t, reduction="none"), _points((4, 3), (4, 3))),
+    "l1_loss of complex numbers": (F.l1_loss, [torch.complex(*_points((4,), (4,))), *_points((4,))]),
+    "smooth_l1_loss": (lambda x, t: F.smooth_l1_loss(x, t, beta=0.0), _points((4, 3), (4, 3))),
+    "huber_loss": (F.huber_loss, _points((4, 3), (4, 3))),
+    **_class_losses(),
+    "einsum": (lambda a, b: torch.einsum("ij,jk->ik", a, b), _points((4, 3), (3, 2))),
+    "einsum of batches": (lambda a, b: torch.einsum("bij,bkj->bik", a, b), _points((2, 4, 3), (2, 2, 3))),
+    "einsum of one": (lambda a: torch.einsum("ij->i", a), _points((4, 3))),
+    "einsum with itself": (lambda a: torch.einsum("ij,ij->i", a, a), _points((4, 3))),
+    **{f"cdist {p}": (lambda a, b, p=p: torch.cdist(a, b, p=p), _points((4, 3), (2, 3))) for p in (1.0, 2.0, 3.0)},
+    "cdist by products": (torch.cdist, _points((30, 3), (2, 3))),
+    "pdist": (F.pdist, _points((4, 3))),
+    "matmul": (torch.matmul, _points((4, 3), (3, 2))),
+}
+
+
+@pytest.mark.parametrize("name", SAVING)
+def test_a_change_is_refused_where_torch_refuses_it_whatever_needs_a_gradient(name: str) -> None:
+    function, given = SAVING[name]
+    for needs in range(1, 2 ** len(given)):
+        for place in range(len(given)):
+            found = []
+            for ours in (True, False):
+                asked = [bool(needs >> i & 1) for i in range(len(given))]
+                args: list[Any] = [
+                    tensor(one.clone(), requires_grad=ask) if ours else one.clone().requires_grad_(ask)
+                    for one, ask in zip(given, asked, strict=True)
+                ]
+                made = function(*args)
+                with (nbgrad if ours else torch).no_grad():
+                    args[place].mul_(2)
+                said = error(lambda _, made=made: made.sum().backward(), OURS)
+                assert not said or "in-place" in said or "inplace" in said, said
+                found.append([None if one.grad is None else plain(one.grad) for one in args] if not said else "refused")
+            mine, yours = found
+            what = f"{name}, {needs:b} need a gradient, {place} is changed"
+            assert isinstance(mine, str) == isinstance(yours, str), f"{what}: nbgrad {mine}, torch {yours}"
+            if mine != "refused":
+                for one, other in zip(mine, yours, strict=True):
+                    assert (one is None) == (other is None), what
+                    if one is not None:
+                        rows.close(one, other, what)
+
+
+@pytest.mark.parametrize("name", ["l1_loss", "l1_loss of complex numbers", *_class_losses(), "einsum"])
+def test_second_orders_are_right_after_a_change_of_what_is_not_saved(name: str) -> None:
+    function, given = SAVING[name]
+    found = []
+    for ours in (True, False):
+        args: list[Any] = [
+            tensor(one.clone(), requires_grad=not i) if ours else one.clone().requires_grad_(not i)
+            for i, one in enumerate(given)
+        ]
+        lib: Any = nbgrad if ours else torch.autograd
+        scaled = args[0] * 2
+        made = function(scaled, *args[1:])
+        with (nbgrad if ours else torch).no_grad():
+            scaled.mul_(-3)
+        (first,) = lib.grad((made * made).sum() if made.ndim else made * made, args[0], create_graph=True)
+        (second,) = lib.grad(total(first * first), args[0])
+        found.append((plain(first), plain(second)))
+    for mine, yours in zip(*found, strict=True):
+        rows.close(mine, yours, name)
+
+
+def test_the_result_of_an_op_whose_rules_name_its_inputs_cannot_be_known_from_paths() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(TypeError, match="'mul' alone is not enough for its rules"):
+        OPS["mul"].known(torch.tensor([1.0, 4.0]), x, x)

@@ -22,6 +22,7 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.render.text import text
 from nbgrad.widgets.tensor_lookup import Holdings
 from tests.allocations import python_peak, torch_blocks
+from tests.core.whole import check_finite, check_statistics
 
 SIDE = 1024
 COUNT = SIDE * SIDE
@@ -109,23 +110,8 @@ def test_numpy_makes_no_copy_either(layout: str) -> None:
 @pytest.mark.parametrize(("dtype", "layout"), KINDS, ids=str)
 def test_they_are_those_of_the_whole(dtype: torch.dtype, layout: str, what: str) -> None:
     data = large(dtype, layout, what)
-    found = stats.summarise(data)
-    whole = (data.abs() if data.is_complex() else data).double().reshape(-1)
-    sound = whole[whole.isfinite()]
-    assert found.norm == pytest.approx(float(whole.norm()), rel=1e-12, nan_ok=True)
-    assert (found.low, found.high) == (float(sound.min()), float(sound.max()))
-    assert found.mean == pytest.approx(float(sound.mean()), rel=1e-12)
-    assert (found.nan, found.inf) == (int(whole.isnan().sum()), int(whole.isinf().sum()))
-    assert found.counts == tuple(torch.histc(sound, 20).int().tolist())
-    wide = data.to(torch.promote_types(dtype, torch.float32))
-    assert stats.read(stats.norms({0: data}))[0] == pytest.approx(float(wide.norm()), rel=1e-3, nan_ok=True)
-    assert nonfinite.finite(data) is bool(data.isfinite().all())
-    for kind, mask in (("nan", data.isnan()), ("inf", data.isinf())):
-        assert nonfinite.holds(kind, data) is bool(mask.any())
-        assert nonfinite.count(kind, data) == int(mask.sum())
-        if mask.any():
-            assert nonfinite.first(kind, data) == tuple(mask.nonzero()[0].tolist())
-    assert nonfinite.unmeant(data) is bool(data.isinf().any() and data[data.isfinite()].any())
+    check_statistics(data)
+    check_finite(data)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool], ids=str)

@@ -4,6 +4,7 @@ It observes the engine and costs nothing where it is not switched on. An op is t
 an Inf and what it was given does not; the others only pass it on.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.functional.saved_tensors import values_of
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.changes import Changes
+from nbgrad.core.graph.stats import Stats, nbytes_of
 from nbgrad.core.tensor.call_errors import told_of
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -110,7 +112,7 @@ class _Watch(Observer):
     def __init__(self, check: bool) -> None:
         self._check = check
         self._first = 0
-        self._before: torch.Tensor | None = None  # what an op that runs now is about to overwrite
+        self._before: torch.Tensor | Stats | None = None  # what an op that runs now is about to overwrite
         self._changes = Changes()
         self._forget()
 
@@ -133,7 +135,7 @@ class _Watch(Observer):
         self._before = None  # one may have raised
 
     def on_overwrite(self, data: torch.Tensor) -> None:
-        self._before = data.clone() if self._check else None
+        self._before = _kept(data) if self._check else None
 
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:  # noqa: ARG002  # every observer is told
         node.place = user_place()
@@ -142,11 +144,12 @@ class _Watch(Observer):
     def on_result(
         self, op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
     ) -> None:
-        if not self._check or current().walking:
-            return  # a rule that records itself is checked as a rule
-        for position, out in enumerate(results[: len(op.results[: op.shown])]):
+        # A rule that records itself is checked as a rule.
+        checked = results[: len(op.results[: op.shown])] if self._check and not current().walking else ()
+        for position, out in enumerate(checked):
             if not nonfinite.finite(out):
                 self._forward(op, args, {**op.defaults, **settings}, position, out, node)
+        self._before = None
 
     def _forward(
         self,
@@ -172,12 +175,17 @@ class _Watch(Observer):
             nonfinite.Given(input, _name(arg) or input, value)
             for arg, value, input in zip(args, values, op.inputs, strict=False)
         ]
-        run = nonfinite.again(op, settings, position)
-        found = nonfinite.operands(run, op.stretched, given, kind, out)
+        found: list[nonfinite.Operand] = []
+        known: str | None
+        if isinstance(self._before, Stats):
+            known = f"not known: no copy was kept of what {op.name} overwrote, which is larger than {_KEPT:,} bytes"
+        else:
+            run = nonfinite.again(op, settings, position)
+            found = nonfinite.operands(run, op.stretched, given, kind, out)
+            known = nonfinite.cause(op, kind, found, values, settings, out.dtype)
         place, id = user_place(), None if node is None else node.seq
         lines = [f"{op.name} made {kind} in the forward: {place}", _bad(op.results[position], kind, out)]
         lines.append(f"operands: {_listed(found, given)}")
-        known = nonfinite.cause(op, kind, found, values, settings, out.dtype)
         cause = known or f"{op.name} of these values is not finite"
         facts: dict[str, Any] = {"index": index, "place": place, "op": op.name, "id": id}
         raise told_of(AnomalyError(lines, cause, phase="forward", kind=kind, **facts), op, args)
@@ -192,7 +200,7 @@ class _Watch(Observer):
         """The error that names an input which was bad before any op ran."""
         name = _name(arg) or input
         index = nonfinite.first(kind, value) if isinstance(value, torch.Tensor) else ()
-        bad = _bad(name, kind, value) if isinstance(value, torch.Tensor) else f"{name} = {value}"
+        bad = _bad(name, kind, value) if isinstance(value, torch.Tensor) else nonfinite.summary(name, value)
         origin = arg._origin if isinstance(arg, Tensor) else None
         made = f"the result of an earlier {origin.op.name}" if isinstance(origin, Node | Output) else "an input"
         place = user_place()
@@ -335,6 +343,20 @@ def _ran(origin: Origin) -> str:
         return ""
     place = place_of(origin)
     return f"; it ran at {place}" if place else "; its line is not known: run the forward inside detect_anomaly() too"
+
+
+_KEPT = 1 << 26
+"""Of a tensor with more bytes than this no copy is kept while an op overwrites it."""
+
+
+def _kept(data: torch.Tensor) -> "torch.Tensor | Stats":
+    """A copy of ``data`` for messages; of a large tensor only how many of its numbers are not finite."""
+    if nbytes_of(data.shape, data.dtype) <= _KEPT:
+        return data.clone()
+    shape = tuple(data.shape)
+    if nonfinite.finite(data):
+        return Stats(shape, math.nan)
+    return Stats(shape, math.nan, nan=nonfinite.count("nan", data), inf=nonfinite.count("inf", data))
 
 
 def _bad(name: str, kind: str, value: torch.Tensor) -> str:

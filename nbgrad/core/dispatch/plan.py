@@ -33,7 +33,9 @@ class Plan(Steps):
     def __init__(self, op: OpInfo, positions: list[int], conjugated: bool = False) -> None:
         chosen = [(position, op.rules[op.inputs[position]]) for position in positions]
         distinct = {id(rule): rule for _, rule in chosen}.values()  # a list of many tensors has one rule for all
-        names = list(dict.fromkeys(name for rule in distinct for need in rule.needs for name in op.expanded(need)))
+        names = list(
+            dict.fromkeys(name for rule in distinct for need in rule.needs for name in op.expanded(need, positions))
+        )
         slots = _places(names)
         self.saved_names = tuple(names)
         self.rules = tuple(
@@ -109,7 +111,8 @@ class JointPlan(Plan):
         slots = _places(self.saved_names)
         # A list of tensors is handed to the rule as one tuple, everything else by itself.
         self._groups = tuple(
-            tuple(slots[one] for one in op.expanded(name)) if op.is_list(name) else slots[name] for name in rule.needs
+            tuple(slots[one] for one in op.expanded(name, positions)) if op.is_list(name) else slots[name]
+            for name in rule.needs
         )
 
     def joint(self, gradient: Any, needed: tuple[bool, ...], *saved: Any) -> Any:

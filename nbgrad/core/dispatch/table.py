@@ -23,7 +23,7 @@ from nbgrad.core.dispatch.arguments import bind, bound, other_names
 from nbgrad.core.dispatch.plan import JointPlan, Plan
 from nbgrad.core.dispatch.samples import Domain, Make, Sample
 from nbgrad.core.engine.broadcast import Sums
-from nbgrad.core.engine.node import INFO, Node, OpInfo, Output, Rule, TensorBase, next_seq
+from nbgrad.core.engine.node import INFO, Node, OpInfo, Output, Rule, TensorBase, next_seq, raw_of
 from nbgrad.core.engine.observer import tell
 from nbgrad.core.engine.state import current, recording
 from nbgrad.core.engine.tensor_data import REAL, differentiable
@@ -148,7 +148,9 @@ class Op(OpInfo):
 
         It takes after the gradients ``needed``, which says for each input of the op whether its gradient is asked for,
         and then what it needs, as any rule. It returns one gradient for each input of the op, None where there is none.
-        A list of tensors is one name here: the rule gets it as a tuple and gives one gradient for each.
+        A list of tensors is one name here: the rule gets it as a tuple and gives one gradient for each. A rule that
+        makes the gradient of each tensor of the list from the others names ``NAME_others``: where one alone needs a
+        gradient, its values are not saved, and the rule does not read them in that tuple.
         """
         return self._ruled(formulas, joint=True)
 
@@ -165,6 +167,7 @@ class Op(OpInfo):
             needs = needs[joint:]
             known = {*takes, *self.results, *self.defaults}
             known |= {f"{name}_{what}" for name in takes for what in ("shape", "device", "path")}
+            known |= {f"{self.listed}_others"} if joint and self.listed else set()
             if unknown := [name for name in needs if name not in known]:
                 inputs = ", ".join(formulas)
                 raise ValueError(f"the rule of {self.name!r} for {inputs!r} names {unknown}: known are {sorted(known)}")
@@ -265,6 +268,37 @@ class Op(OpInfo):
             output = made(result, node)
             return link(output, args[0], self, settings, recorded or recording(state)) if self.view else output
         return self._outputs(node, args, result, settings, recorded=recorded or recording(state))
+
+    def known(self, result: Any, *paths: Any, **settings: Any) -> Any:
+        """``result``, which the op has once made, with the history that running the op would give it.
+
+        A rule so names a result of its forward where second orders go through the inputs, whose values need not be
+        saved then.
+
+        Args:
+            result: what the op gives of its inputs, computed before.
+            paths: the inputs as a rule gets them by ``NAME_path``. In a plain backward all are None: ``result`` comes
+                back as it is.
+            settings: those of the op.
+
+        Raises:
+            TypeError: a rule of the op names the values of an input, which a path has not.
+        """
+        if paths.count(None) == len(paths):
+            return result
+        state = current()
+        if not state.grad_enabled:
+            return result
+        raw, values, edges = raw_of(result), list(paths), [None] * len(paths)
+        node = self._record(edges, values, raw, settings, self._unwrap(paths, values, edges))
+        plan = None if node is None else node.plan
+        if isinstance(plan, Plan) and any(slot < self.arity for slot in plan.slots):
+            raise TypeError(
+                f"the result of {self.name!r} alone is not enough for its rules: they name an input's values"
+            )
+        if state.observers:
+            tell(state.observers, self, paths, settings, raw, node)
+        return made(raw, node)
 
     def _outputs(
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool

@@ -5,7 +5,7 @@ graph that the user drops is gone at once, without the garbage collector.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, ref
@@ -324,13 +324,21 @@ class OpInfo:
 
     def is_list(self, name: str) -> bool:
         """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""
-        return self.listed is not None and name in {self.listed, f"{self.listed}_shape", f"{self.listed}_device"}
+        return self.listed is not None and name.removeprefix(self.listed) in {"", "_shape", "_device", "_others"}
 
-    def expanded(self, name: str) -> list[str]:
-        """What a rule names, as names of single values: for a list of tensors each of them."""
+    def expanded(self, name: str, wanted: Sequence[int]) -> list[str]:
+        """What a rule names, as names of single values: for a list of tensors each of them.
+
+        ``wanted``: the positions of the inputs that need a gradient.
+        """
         if self.listed is None or not self.is_list(name):
             return [name]
-        return [f"{input}{name[len(self.listed) :]}" for input in self.inputs if input.startswith(f"{self.listed}[")]
+        members = [input for input in self.inputs if input.startswith(f"{self.listed}[")]
+        what = name.removeprefix(self.listed)
+        if what == "_others":  # the path to an input takes nothing of it
+            alone = {self.inputs[wanted[0]]} if len(wanted) == 1 else set()
+            return [f"{member}_path" if member in alone else member for member in members]
+        return [f"{member}{what}" for member in members]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

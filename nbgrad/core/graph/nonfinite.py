@@ -223,6 +223,9 @@ def _own_index(own: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, .
 
 def summary(name: str, value: Any) -> str:
     """An operand as a whole, where no single element can be named."""
+    if isinstance(value, Stats):
+        bad = "".join(f", {found} of them {kind}" for kind, found in (("nan", value.nan), ("inf", value.inf)) if found)
+        return f"{name} of shape {value.shape}{bad}"
     if not isinstance(value, torch.Tensor):
         return f"{name} = {value}"
     if value.dtype is torch.bool or value.dtype.is_complex:

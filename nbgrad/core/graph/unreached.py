@@ -166,7 +166,9 @@ class Paths:
         self._backwards = backwards
         self._history = history
         self._latest = latest
-        self._ends: dict[int, tuple[int, tuple[str, Place] | None]] = {}
+        self._ends: dict[
+            int, tuple[int, int]
+        ] = {}  # by id, the last that is made of it, and of that whose numbers went
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
         for id, fact in facts.items():
@@ -372,25 +374,20 @@ class Paths:
         )
 
     def _farthest(self, start: int) -> tuple[int, tuple[str, Place] | None]:
-        """What is made of ``start`` in the most steps, and who took the numbers of the last of it that anyone did."""
-        alone: list[int] = []
-        while start not in self._ends and len(consumers := self._consumers.get(start, [])) == 1:
-            alone.append(start)
-            start = consumers[0]
-        if start not in self._ends:
-            path = [start]
-            seen = set(path)
-            for seq in path:  # grows while it is walked: nearest first
-                for consumer in self._consumers.get(seq, ()):
-                    if consumer not in seen:
-                        seen.add(consumer)
-                        path.append(consumer)
-            self._ends[start] = path[-1], next((self._reads[seq] for seq in reversed(path) if seq in self._reads), None)
-        end, read = self._ends[start]
-        for seq in reversed(alone):
-            read = read or self._reads.get(seq)
-            self._ends[seq] = end, read
-        return end, read
+        """The last op of all that is made of ``start``, and who took the numbers of the last of it that anyone did."""
+        waiting = [start]
+        while waiting:
+            seq = waiting[-1]
+            consumers = self._consumers.get(seq, ())
+            unknown = [] if seq in self._ends else [one for one in consumers if one not in self._ends]
+            waiting += unknown
+            if not unknown:
+                ends = [self._ends[one] for one in consumers]
+                last, read = max((seq, *(end for end, _ in ends))), seq if seq in self._reads else 0
+                self._ends[seq] = last, max((read, *(late for _, late in ends)))
+                waiting.pop()
+        last, read = self._ends[start]
+        return last, self._reads.get(read)
 
     def _through(self, seq: int, cut: Cut) -> str:
         """What ``cut`` off the result of ``seq``; of what the function at its place made on the way nothing is said."""

@@ -74,9 +74,17 @@ def l1_loss(input, target, reduction="mean", weight=None):
     """
     if weight is not None:
         return _weighted(arithmetic.abs(input - target), input, weight, reduction)
-    if input.is_complex() or target.is_complex():
-        return regression.reduced(arithmetic.abs(input - target), reduction)
     return regression.l1_loss(input, target, reduction=reduction)
+
+
+def smooth_l1_loss(input, target, reduction="mean", beta=1.0):
+    """Squared error for errors below ``beta``, absolute error beyond it; with a ``beta`` of 0 it is l1_loss.
+
+    Shapes: input and target alike; output (), or as input with ``reduction="none"``.
+    """
+    if beta == 0:
+        return l1_loss(input, target, reduction)
+    return regression.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):

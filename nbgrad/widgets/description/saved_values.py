@@ -3,7 +3,7 @@
 from math import prod
 from typing import NamedTuple
 
-from nbgrad.core.dispatch.function import of_function
+from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.node import OpInfo
 from nbgrad.widgets.description.format import byte_text
 from nbgrad.widgets.description.snapshot import Fact
@@ -75,17 +75,16 @@ def _plan(op: OpInfo, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
     wanted = [name for name, use in taken if name in op.rules and use is not None and use[0]]
     if not wanted or not op.differentiable:
         return _Plan((), whole=True)
-    needs = [
-        need for of in wanted for need in op.rules[of].needs if not need.endswith("_path")
-    ]  # nothing is kept of it
-    names = tuple(dict.fromkeys(name for need in needs for name in op.expanded(need)))
-    whole = not of_function(op)  # what a function of the user's saves is its own affair
+    if not isinstance(op, Op):
+        return _Plan((), whole=False)  # what a function of the user's saves is its own affair
+    plan = op.plan(op, [op.inputs.index(name) for name in wanted])
+    names = tuple(name for slot, name in enumerate(plan.saved_names) if slot not in plan.paths)  # a path keeps nothing
     known = {name: at for at, (name, use) in enumerate(taken) if use is not None and not use[1]}
     given = {name for name, use in taken if use is None} | set(op.defaults)
     unknown = [name for name in names if name not in known and name not in op.results[:1] and name not in given]
     return _Plan(
         names,
-        whole and all(name.endswith(("_shape", "_device")) for name in unknown),
+        all(name.endswith(("_shape", "_device")) for name in unknown),
         tuple([known[name] for name in names if name in known and name not in op.results[:1]]),
         any(name in op.results[:1] for name in names),
     )

@@ -97,8 +97,11 @@ def sgn(input):
 
 @sgn.rule("input", r"0 \text{; of complex numbers the part of } \frac{\bar{y}}{|x|} \text{ across their direction}")
 def _(g, input, out):
-    if not input.is_complex():
-        return flat(g)
+    return across(g, input, out) if input.is_complex() else flat(g)
+
+
+def across(g, input, out):
+    """The gradient of complex numbers whose direction ``out`` gets g: the part of it across that, by their size."""
     size = input.abs()
     return (g / size - (g / out).real * out / size).masked_fill(size == 0, 0)
 

@@ -337,8 +337,8 @@ def _product_to_source(kind, g, input, index, src, out, settings):
     """The product of the others: the whole divided by the factor, or, for the only 0 at a place, that without it."""
     dim = settings["dim"]
     zero = src == 0
-    none = torch.zeros(g.shape, dtype=g.dtype, device=g.device)
-    zeros = kind.pick(kind.add(none, index, zero.to(dtype=g.dtype), dim=dim), index, dim=dim)
+    none = torch.zeros(g.shape, dtype=torch.int64, device=g.device)  # whole numbers: complex ones have no order
+    zeros = kind.pick(kind.add(none, index, zero.to(dtype=none.dtype), dim=dim), index, dim=dim)
     if isinstance(g, Tensor) and zeros.device.type != "meta" and bool((zeros.data > 1).any()):
         raise NotImplementedError(
             f"{kind.reduce.name}(reduce='prod') cannot be differentiated twice where several zeros meet at one place"

@@ -62,21 +62,23 @@ def row(*operands, equation):
 
 
 @row.joint_rule(operands=r"\sum \bar{y} \prod_{m \neq n} x_m")
-def _(g, needed, operands, equation):
-    inputs, output = _indices(equation, [len(operand.shape) for operand in operands])
+def _(g, needed, operands_others, operands_shape, equation):
+    inputs, output = _indices(equation, [len(shape) for shape in operands_shape])
     sizes: dict[int, int] = {}
-    for labels, operand in zip(inputs, operands, strict=True):
-        for label, size in zip(labels, operand.shape, strict=True):
+    for labels, shape in zip(inputs, operands_shape, strict=True):
+        for label, size in zip(labels, shape, strict=True):
             sizes[label] = size if sizes.get(label, 1) == 1 else sizes[label]
     return [
-        _gradient(g, position, operands, inputs, output, sizes) if wanted else None
+        _gradient(g, position, tuple(operands_shape[position]), operands_others, inputs, output, sizes)
+        if wanted
+        else None
         for position, wanted in enumerate(needed)
     ]
 
 
-def _gradient(g, position, operands, inputs, output, sizes):
+def _gradient(g, position, shape, operands, inputs, output, sizes):
     """The gradient of one operand: the product of that of the output and all others, summed over the other indices."""
-    mine, shape = inputs[position], tuple(operands[position].shape)
+    mine = inputs[position]
     others = [
         (labels, operand) for i, (labels, operand) in enumerate(zip(inputs, operands, strict=True)) if i != position
     ]

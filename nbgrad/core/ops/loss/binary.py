@@ -4,6 +4,7 @@ import torch
 
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import op
+from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import Domain, Make, Sample
 from nbgrad.core.ops.elementwise.powers import log
 from nbgrad.core.ops.elementwise.select import clamp_min
@@ -198,4 +199,4 @@ def _(gradient, input, target, reduction):
 )
 def _(gradient, g, input, target, reduction):
     scaled = gradient * divided(g, reduction, input.shape) * (target * target)
-    return sigmoid_backward(scaled, sigmoid(target * input))
+    return sigmoid_backward(scaled, conjugate(sigmoid(target * input)))  # it conjugates its y, as torch's kernel does

@@ -5,12 +5,11 @@ from math import prod
 import torch
 
 from nbgrad.core.backend.aten import aten
-from nbgrad.core.backend.autocast import any_enabled
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.ops.elementwise.select import where
-from nbgrad.core.ops.loss.regression import REDUCTIONS, code
-from nbgrad.core.ops.neural.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
+from nbgrad.core.ops.loss.regression import REDUCTIONS, code, in_full
+from nbgrad.core.ops.neural.softmax import log_softmax, log_softmax_backward
 from nbgrad.core.ops.shape.views import unsqueeze
 from nbgrad.core.tensor.broadcast_check import unpaired, warn_one_class
 
@@ -47,16 +46,8 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     Shapes: input (C,), (N, C) or (N, C, d1, ...); target class numbers of that shape without C; weight (C,). Output (),
     or as the target with ``reduction="none"``. Raises IndexError for a class number out of range.
     """
-    input, target, weight = _in_full(input, target, weight)
+    input, target, weight = in_full(input, target, weight)
     return _nll(input, target, weight, ignore_index, reduction)
-
-
-def _in_full(*tensors):
-    """Under autocast numbers of half precision become float32: its policy for the losses, not for their kernels."""
-    if not any_enabled() or not torch.is_autocast_enabled(tensors[0].device.type):
-        return tensors
-    short = (torch.float16, torch.bfloat16)
-    return [one.float() if one is not None and one.dtype in short else one for one in tensors]
 
 
 @nll_loss.rule("input", r"-\bar{y} \, \frac{1}{n} w_{t_i} \text{ at } t_i \text{, } 0 \text{ elsewhere}")
@@ -167,18 +158,24 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     """
     if unpaired(input, target):
         warn_one_class("cross_entropy", input, target)
-    input, target, weight = _in_full(input, target, weight)
+    input, target, weight = in_full(input, target, weight)
     dim = min(1, input.ndim - 1)
     logs = torch.log_softmax(input, dim)
+    loss, total = _of_logs(logs, target, weight, ignore_index, reduction, label_smoothing, dim)
+    return loss, logs, total
+
+
+def _of_logs(logs, target, weight, ignore_index, reduction, label_smoothing, dim):
+    """The loss of log probabilities and the sum of the weights that count."""
     if target.dtype.is_floating_point:
-        return _of_probabilities(logs, target, weight, reduction, label_smoothing, dim), logs, logs.new_empty(())
+        return _of_probabilities(logs, target, weight, reduction, label_smoothing, dim), logs.new_empty(())
     loss, total = _nll(logs, target, weight, ignore_index, reduction)
     if label_smoothing:
         smooth = -(logs if weight is None else logs * _per_class(weight, logs, dim)).sum(dim)
         smooth = smooth.masked_fill_(target == ignore_index, 0)
         smooth = smooth if reduction == "none" else smooth.sum() / total if reduction == "mean" else smooth.sum()
-        loss = (1 - label_smoothing) * loss + smooth * (label_smoothing / input.shape[dim])
-    return loss, logs, total
+        loss = (1 - label_smoothing) * loss + smooth * (label_smoothing / logs.shape[dim])
+    return loss, total
 
 
 def _of_probabilities(logs, target, weight, reduction, label_smoothing, dim):
@@ -198,9 +195,9 @@ def cross_entropy_by_steps(input, target, weight, *, reduction, label_smoothing)
 
 
 @cross_entropy.rule("input", r"\bar{y} \, \frac{1}{n} (\operatorname{softmax}(x) - t)")
-def _(g, input, target, weight, log_probabilities, total_weight, ignore_index, reduction, label_smoothing):
+def _(g, input_path, target, weight, log_probabilities, total_weight, ignore_index, reduction, label_smoothing):
     return cross_entropy_backward(
-        *(g, input, target, weight, log_probabilities, total_weight),
+        *(g, _known_logs(log_probabilities, input_path), target, weight, total_weight),
         ignore_index=ignore_index,
         reduction=reduction,
         label_smoothing=label_smoothing,
@@ -208,34 +205,48 @@ def _(g, input, target, weight, log_probabilities, total_weight, ignore_index, r
 
 
 @cross_entropy.rule("target", r"-\bar{y} \, \frac{1}{n} \ln \operatorname{softmax}(x)")
-def _(g, input, target, weight, reduction, label_smoothing):
-    dim = min(1, len(input.shape) - 1)
-    surprise = -log_softmax(input, dim=dim) * (1 - label_smoothing)
-    return _weighted(surprise, weight, dim) * _share(g, target, reduction, dim)
+def _(g, input_path, target_shape, weight, log_probabilities, reduction, label_smoothing):
+    dim = min(1, len(target_shape) - 1)
+    surprise = -_known_logs(log_probabilities, input_path) * (1 - label_smoothing)
+    return _weighted(surprise, weight, dim) * _share(g, target_shape, reduction, dim)
 
 
-def _by_torch(g, input, target, weight, log_probabilities, total_weight, **settings):
+def _known_logs(logs, path):
+    """The log probabilities that a forward has kept, as those of the scores that ``path`` leads to."""
+    return logs if path is None else log_softmax.known(logs, path, dim=min(1, len(logs.shape) - 1))
+
+
+def _by_torch(g, log_probabilities, target, weight, total_weight, *, ignore_index, reduction, label_smoothing):
     """The gradient of cross_entropy by torch's autograd, which differentiates it further."""
-    x = input if input.requires_grad else input.clone().requires_grad_()
-    loss = torch.nn.functional.cross_entropy(x, target, weight, **settings)
-    return torch.autograd.grad(loss, x, g, create_graph=True)[0]
+    logs = log_probabilities if log_probabilities.requires_grad else log_probabilities.clone().requires_grad_()
+    dim = min(1, logs.ndim - 1)
+    loss, _ = _of_logs(logs, target, weight, ignore_index, reduction, label_smoothing, dim)
+    (for_logs,) = torch.autograd.grad(loss, logs, g, create_graph=True)
+    return torch._log_softmax_backward_data(for_logs, logs, dim, logs.dtype)
+
+
+def _kept_by_cross_entropy(make: Make):
+    for (g, _, target, weight, logs, total), settings in _kept(
+        cross_entropy.forward, _classifications, label_smoothing=0.0
+    )(make):
+        yield Sample.of(g, logs, target, weight, total, **settings)
 
 
 @op(
-    formula=r"g \, \frac{1}{n} (\operatorname{softmax}(x) - t)",
-    no_gradient=("weight", "log_probabilities", "total_weight"),
-    samples=_kept(cross_entropy.forward, _classifications, label_smoothing=0.0),
+    formula=r"g \, \frac{1}{n} (e^{l} - t)",
+    no_gradient=("weight", "total_weight"),
+    samples=_kept_by_cross_entropy,
     reference=_by_torch,
 )
 def cross_entropy_backward(
-    g, input, target, weight, log_probabilities, total_weight, *, ignore_index, reduction, label_smoothing
+    g, log_probabilities, target, weight, total_weight, *, ignore_index, reduction, label_smoothing
 ):
     """The gradient of cross_entropy for the scores, from what its forward keeps.
 
     Shapes: g () or as the class numbers with ``reduction="none"``, where total_weight is not read and may be None; else
-    total_weight (); log_probabilities as input; the others as in cross_entropy; output as input.
+    total_weight (); log_probabilities as the scores; the others as in cross_entropy; output as log_probabilities.
     """
-    dim = min(1, input.ndim - 1)
+    dim = min(1, log_probabilities.ndim - 1)
     for_logs = _for_logs(
         g, log_probabilities, target, weight, total_weight, ignore_index, reduction, label_smoothing, dim
     )
@@ -244,37 +255,35 @@ def cross_entropy_backward(
     return log_softmax_backward(for_logs, log_probabilities, dim=dim)
 
 
-@cross_entropy_backward.rule("g", r"\frac{1}{n} \sum \bar{y} \odot (\operatorname{softmax}(x) - t)")
-def _(gradient, g_shape, input, target, weight, total_weight, ignore_index, reduction, label_smoothing):
-    dim = min(1, len(input.shape) - 1)
+@cross_entropy_backward.rule("g", r"\frac{1}{n} \sum \bar{y} \odot (e^{l} - t)")
+def _(gradient, g_shape, log_probabilities, target, weight, total_weight, ignore_index, reduction, label_smoothing):
+    logs = log_probabilities
+    dim = min(1, len(logs.shape) - 1)
     one = torch.ones(g_shape, dtype=gradient.dtype, device=gradient.device)
-    for_logs = _for_logs(one, input, target, weight, total_weight, ignore_index, reduction, label_smoothing, dim)
-    product = _centred(gradient, input, dim) * for_logs
+    for_logs = _for_logs(one, logs, target, weight, total_weight, ignore_index, reduction, label_smoothing, dim)
+    product = _centred(gradient, logs, dim) * for_logs
     return product.sum(dim) if reduction == "none" else product.sum()
 
 
-@cross_entropy_backward.rule(
-    "input", r"\frac{1}{n} p \odot (\bar{y} - \sum_j \bar{y}_j p_j) g, \; p = \operatorname{softmax}(x)"
-)
-def _(gradient, g, input, target, weight, total_weight, ignore_index, reduction, label_smoothing):
-    dim = min(1, len(input.shape) - 1)
-    for_logs = _for_logs(g, input, target, weight, total_weight, ignore_index, reduction, label_smoothing, dim)
-    return -for_logs.sum(dim, True) * softmax_backward(gradient, softmax(input, dim=dim), dim=dim)
+@cross_entropy_backward.rule("log_probabilities", r"\frac{1}{n} e^{l} \odot \bar{y} \, g")
+def _(gradient, g, log_probabilities, target, weight, total_weight, ignore_index, reduction, label_smoothing):
+    logs = log_probabilities
+    dim = min(1, len(logs.shape) - 1)
+    for_logs = _for_logs(g, logs, target, weight, total_weight, ignore_index, reduction, label_smoothing, dim)
+    return -for_logs.sum(dim, True) * (logs.exp() * gradient)
 
 
-@cross_entropy_backward.rule(
-    "target", r"-\frac{1}{n} (\bar{y} - \sum_j \bar{y}_j p_j) g, \; p = \operatorname{softmax}(x)"
-)
-def _(gradient, g, input, target, weight, reduction, label_smoothing):
-    dim = min(1, len(input.shape) - 1)
-    share = _share(g, target, reduction, dim) * (label_smoothing - 1)
-    return _weighted(_centred(gradient, input, dim) * share, weight, dim)
+@cross_entropy_backward.rule("target", r"-\frac{1}{n} (\bar{y} - \sum_j \bar{y}_j e^{l_j}) g")
+def _(gradient, g, log_probabilities, target_shape, weight, reduction, label_smoothing):
+    dim = min(1, len(target_shape) - 1)
+    share = _share(g, target_shape, reduction, dim) * (label_smoothing - 1)
+    return _weighted(_centred(gradient, log_probabilities, dim) * share, weight, dim)
 
 
 def _for_logs(g, like, target, weight, total_weight, ignore_index, reduction, label_smoothing, dim):
     """The gradient of cross entropy for the log probabilities, which have the shape of ``like``."""
     if target.dtype.is_floating_point:
-        return -_truth(target, weight, label_smoothing, dim) * _share(g, target, reduction, dim)
+        return -_truth(target, weight, label_smoothing, dim) * _share(g, target.shape, reduction, dim)
     settings = {"ignore_index": ignore_index, "reduction": reduction}
     if not label_smoothing:
         return nll_loss_backward(g, like, target, weight, total_weight, **settings)
@@ -292,16 +301,16 @@ def _truth(target, weight, label_smoothing, dim):
     return _weighted(target, weight, dim)
 
 
-def _share(g, target, reduction, dim):
+def _share(g, shape, reduction, dim):
     """What each row of probabilities contributes to the loss, times g, with room for the classes at ``dim``."""
     if reduction == "none":
         return unsqueeze(g, dim=dim)
-    return g / (prod(target.shape) / target.shape[dim]) if reduction == "mean" else g
+    return g / (prod(shape) / shape[dim]) if reduction == "mean" else g
 
 
-def _centred(gradient, input, dim):
-    """The gradient less its mean over the classes under the probabilities of the scores."""
-    return gradient - (gradient * softmax(input, dim=dim)).sum(dim, True)
+def _centred(gradient, logs, dim):
+    """The gradient less its mean over the classes under the probabilities with these logarithms."""
+    return gradient - (gradient * logs.exp()).sum(dim, True)
 
 
 def _weighted(value, weight, dim):

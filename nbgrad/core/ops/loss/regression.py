@@ -5,9 +5,12 @@ import math
 import torch
 
 from nbgrad.core.backend.aten import aten
+from nbgrad.core.backend.autocast import any_enabled
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.ops.elementwise.arithmetic import sub
+from nbgrad.core.ops.elementwise.rounding import across, sgn
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.tensor.broadcast_check import unpaired, warn_unpaired
 
@@ -84,6 +87,14 @@ def warned(name, input, target):
         warn_unpaired(name, *(raw_of(one) for one in (input, target)))
 
 
+def in_full(*tensors):
+    """Under autocast numbers of half precision become float32: its policy for the losses, not for their kernels."""
+    if not any_enabled() or not torch.is_autocast_enabled(tensors[0].device.type):
+        return tensors
+    short = (torch.float16, torch.bfloat16)
+    return [one.float() if one is not None and one.dtype in short else one for one in tensors]
+
+
 def _paired(name, input, target):
     """Input and target in one shape, with a warning where that stretches one of them."""
     if input.shape != target.shape:
@@ -156,7 +167,26 @@ def _(gradient, g, reduction):
 # The absolute value.
 
 
-@op(formula=r"\frac{1}{n} \sum_i |x_i - t_i|", broadcasts=True, samples=errors)
+def _complex_errors(make: Make):
+    """Errors, and some of complex numbers and of a complex and real ones."""
+    yield from errors(make)
+    for reduction in REDUCTIONS:
+        yield Sample.of(_complex(make, 2, 3), _complex(make, 2, 3), reduction=reduction)
+    yield Sample.of(_complex(make, 2, 3), make(2, 3))
+    yield Sample.of(make(3), _complex(make, 3), reduction="none")
+
+
+def _complex(make, *shape):
+    return torch.complex(make(*shape), make(*shape))
+
+
+@op(
+    formula=r"\frac{1}{n} \sum_i |x_i - t_i|",
+    broadcasts=True,
+    holomorphic=False,
+    aux=("difference",),
+    samples=_complex_errors,
+)
 def l1_loss(input, target, *, reduction="mean"):
     """Mean absolute error between a prediction and its target.
 
@@ -165,42 +195,56 @@ def l1_loss(input, target, *, reduction="mean"):
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``. Warns where they broadcast.
     """
-    input, target = _paired("l1_loss", input, target)
-    return _nn.l1_loss(input, target, reduction=reduction)
+    input, target = in_full(*_paired("l1_loss", input, target))
+    difference = input - target
+    return reduced(difference.abs(), reduction), difference
 
 
 @l1_loss.rule("input", r"\bar{y} \, \frac{1}{n} \operatorname{sgn}(x - t)")
-def _(g, input, target, reduction):
-    return l1_loss_backward(g, input, target, reduction=reduction)
+def _(g, input_path, target_path, difference, reduction):
+    return l1_loss_backward(g, sub.known(difference, input_path, target_path), reduction=reduction)
 
 
 @l1_loss.rule("target", r"-\bar{y} \, \frac{1}{n} \operatorname{sgn}(x - t)")
-def _(g, input, target, reduction):
-    return l1_loss_backward(g, target, input, reduction=reduction)
+def _(g, input_path, target_path, difference, reduction):
+    return l1_loss_backward(-g, sub.known(difference, input_path, target_path), reduction=reduction)
 
 
-def _l1_gradient(g, input, target, reduction):
-    return divided(g, reduction, torch.broadcast_shapes(input.shape, target.shape)) * torch.sgn(input - target)
+def _differences(make: Make):
+    for (input, target), settings in _complex_errors(make):
+        difference, settings = input - target, {"reduction": "mean", **settings}
+        yield Sample.of(make(*difference.shape if settings["reduction"] == "none" else ()), difference, **settings)
 
 
-@op(
-    formula=r"g \, \frac{1}{n} \operatorname{sgn}(x - t)",
-    flat=("input", "target"),
-    samples=with_gradients(errors),
-    reference=_l1_gradient,
-)
-def l1_loss_backward(g, input, target, *, reduction):
-    """The gradient of l1_loss for its input; with the two exchanged that for its target.
+def _l1_gradient(g, difference, reduction):
+    return divided(g, reduction, difference.shape) * torch.sgn(difference)
 
-    Shapes: input and target broadcast to the output, g () or as the output with ``reduction="none"``.
+
+@op(formula=r"g \, \frac{1}{n} \operatorname{sgn}(d)", holomorphic=False, samples=_differences, reference=_l1_gradient)
+def l1_loss_backward(g, difference, *, reduction):
+    """The gradient of l1_loss for its input; with -g that for its target.
+
+    Shapes: g real, () or as the difference with ``reduction="none"``; output as the difference.
     """
-    input, target = _alike(g, input, target)
-    return _l1_gradient(g, input, target, reduction)
+    return _l1_gradient(g, difference, reduction)
 
 
-@l1_loss_backward.rule("g", r"\frac{1}{n} \sum \bar{y} \odot \operatorname{sgn}(x - t)")
-def _(gradient, input, target, reduction):
-    return for_g(l1_loss_backward, gradient, input, target, reduction=reduction)
+@l1_loss_backward.rule("g", r"\frac{1}{n} \sum \operatorname{Re}(\bar{y} \odot \overline{\operatorname{sgn}(d)})")
+def _(gradient, difference, reduction):
+    if difference.is_complex():
+        found = (gradient * sgn(difference).conj()).real
+        return found if reduction == "none" else divided(found.sum(), reduction, difference.shape)
+    return for_g(l1_loss_backward, gradient, difference, reduction=reduction)
+
+
+@l1_loss_backward.rule(
+    "difference",
+    r"0 \text{; of complex numbers the part of } \frac{\bar{y} \, g}{n |d|} \text{ across their direction}",
+)
+def _(gradient, g, difference, reduction):
+    if not difference.is_complex():
+        return torch.zeros_like(raw_of(difference))
+    return across(gradient * divided(g, reduction, difference.shape), difference, sgn(difference))
 
 
 # Between the two.
@@ -236,7 +280,7 @@ def _(g, input, target, reduction, beta):
 
 def _smooth_l1_gradient(g, input, target, reduction, beta):
     if beta == 0:
-        return l1_loss_backward(g, input, target, reduction=reduction)
+        return l1_loss_backward(g, input - target, reduction=reduction)
     return smooth_l1_loss_backward(g, input, target, reduction=reduction, beta=beta)
 
 

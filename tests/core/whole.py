@@ -1,0 +1,43 @@
+"""Statistics and checks of a tensor that nbgrad reads in pieces, next to those of the whole as they are defined."""
+
+import math
+
+import torch
+
+from nbgrad.core import nonfinite, stats
+
+
+def check_statistics(data: torch.Tensor) -> None:
+    """Those that are shown of the numbers."""
+    found = stats.summarise(data)
+    whole = (data.abs() if data.is_complex() else data).double().reshape(-1)
+    sound = whole[whole.isfinite()]
+    assert (found.nan, found.inf) == (int(whole.isnan().sum()), int(whole.isinf().sum()))
+    assert close(found.norm, float(whole.norm()))
+    if len(sound):
+        assert (found.low, found.high) == (float(sound.min()), float(sound.max()))
+        assert close(found.mean, float(sound.mean()), scale=float(sound.abs().max()))
+    else:
+        assert (found.low, found.high, found.mean, found.counts) == (None, None, None, None)
+    if found.counts is not None:
+        assert found.counts == tuple(torch.histc(sound, 20).int().tolist())
+
+
+def check_finite(data: torch.Tensor) -> None:
+    """The checks for NaN and Inf, and the norm that a frame keeps."""
+    wide = data.resolve_conj().resolve_neg().to(torch.promote_types(data.dtype, torch.float32))
+    assert close(stats.read(stats.norms({0: data}))[0], float(wide.norm()), part=1e-3)
+    assert nonfinite.finite(data) is bool(data.isfinite().all())
+    for kind, mask in (("nan", data.isnan()), ("inf", data.isinf())):
+        assert nonfinite.holds(kind, data) is bool(mask.any())
+        assert nonfinite.count(kind, data) == int(mask.sum())
+        if mask.any():
+            assert nonfinite.first(kind, data) == tuple(mask.nonzero()[0].tolist())
+    assert nonfinite.unmeant(data) is bool(data.isinf().any() and data[data.isfinite()].any())
+
+
+def close(found: float | None, wanted: float, *, part: float = 1e-12, scale: float = 0.0) -> bool:
+    """Whether two numbers are the same but for the order of additions."""
+    if found is None or math.isnan(wanted) or math.isinf(wanted):
+        return found is not None and repr(found) == repr(wanted)
+    return abs(found - wanted) <= part * max(abs(wanted), scale)
