@@ -19,6 +19,13 @@ from nbgrad.core.modes import current
 from nbgrad.core.op import OPS, op
 from nbgrad.core.samples import Sample
 from nbgrad.nn.utils import parametrize
+from nbgrad.widgets.describe import describe, outline
+from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.numbers import Holdings
+from nbgrad.widgets.packing import unpacked
+from nbgrad.widgets.svg import svg
+from nbgrad.widgets.text import text
+from nbgrad.widgets.view import GraphView
 
 _FOLDER = nbgrad.__path__[0]
 _KINDS = ("cpu", "cuda")
@@ -355,6 +362,57 @@ def recording() -> Callable[[], Any]:
     return run
 
 
+def _small(*, close: bool) -> nbgrad.AutogradGraph:
+    """A graph of one layer, closed or only left."""
+    torch.manual_seed(0)
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 2), nbgrad.nn.ReLU())
+    graph = nbgrad.AutogradGraph("small")
+    graph.__enter__()
+    (net(nbgrad.ones(4, 3)) ** 2).mean().backward()
+    graph.leave()
+    if close:
+        graph.close()
+    return graph
+
+
+def drawing() -> Callable[[], Any]:
+    """A closed graph and an open one, described, laid out and drawn; both can be asked afterwards."""
+    graphs = [_small(close=True), _small(close=False)]
+
+    def drawn(graph: nbgrad.AutogradGraph) -> Any:
+        picture = lay_out(outline(graph))
+        return [svg(picture), text(describe(graph)), len(graph.records), str(graph.frame), len(graph.history)]
+
+    return lambda: list(map(drawn, graphs))
+
+
+def answering() -> Callable[[], Any]:
+    """A live view that gets the messages of a page: a module is folded and unfolded, turned, and numbers are read."""
+    graph = _small(close=True)
+    light = outline(graph)
+    scope, node = light["scopes"][0]["id"], "n1"
+    holdings = Holdings(graph)
+
+    def run() -> Any:
+        view, pictures = GraphView(light, None, None, holdings), []
+        view.put_away()
+        for count, request in enumerate(
+            ({"toggle": [scope]}, {"direction": "LR"}, {"node": node, "of": "value"}, {"toggle": [scope]})
+        ):
+            click(view, {**request, "count": count})
+            pictures.append((unpacked(view.picture), view.numbers))
+        view.close()
+        return pictures
+
+    return run
+
+
+def click(view: GraphView, request: dict[str, Any]) -> None:
+    """Send ``view`` the message that a page sends after a click."""
+    update = {"method": "update", "state": {"request": request}, "buffer_paths": []}
+    view._handle_msg({"content": {"data": update}, "buffers": []})
+
+
 Make = Callable[[], Callable[[], Any]]
 
 ENGINE: dict[Make, tuple[str, ...]] = {
@@ -374,3 +432,9 @@ BLOCKS: dict[Make, tuple[str, ...]] = {
     recording: ("collecting", "graph", "modes", "recording", "timing"),
 }
 """``with`` blocks of the user's: in plain Python the end of a cell puts back what they may leave."""
+
+PICTURES: dict[Make, tuple[str, ...]] = {
+    drawing: ("collecting", "describe", "facts", "frame", "layout", "rest", "svg"),
+    answering: ("collecting", "folding", "layout", "packing", "rest", "view"),
+}
+"""What draws a graph that is there already: what was interrupted is asked for again, of the same graph."""
