@@ -62,7 +62,7 @@ class Values:
         return len(self._held)
 
     def add(self, id: int, data: torch.Tensor) -> None:
-        """Keep ``data``, which are ``few``, as the values of ``id``."""
+        """Keep ``data``, a small tensor (``few``), as the values of ``id``."""
         size = _nbytes(data)
         if size < 0:
             return
@@ -74,7 +74,7 @@ class Values:
             self.keep(set(list(self._held)[len(self._held) // 2 :]))
 
     def keep(self, ids: Container[int]) -> None:
-        """Let go of all but those of ``ids``."""
+        """Drop the values of all records but ``ids``."""
         kept, room = {}, VALUES
         for id, held in self._held.items():
             if id in ids:
@@ -89,7 +89,7 @@ class Values:
 
 
 class Lengths:
-    """The norms of those of which no tensor is kept, packed: there may be a million of them.
+    """The norms of the gradients whose tensors are not kept, packed: there may be a million of them.
 
     Everything that is known of a norm is added in one step, which no interrupt divides.
     """
@@ -106,7 +106,7 @@ class Lengths:
         self._found: dict[Any, int] | None = None
 
     def add(self, id: int, position: int, receiver: int, shape: tuple[int, ...], norm: Norm) -> None:
-        """Remember ``norm``; the others are as ``Kept.keep`` has them."""
+        """Remember ``norm``; the other arguments are those of ``Kept.keep``."""
         self._found = None
         number = self._numbers.get(shape)
         if number is None:
@@ -171,7 +171,7 @@ class Lengths:
         return None if place is None else self._stats(place)
 
     def all(self, lone: list[int]) -> dict[Any, Stats]:
-        """The same of everything."""
+        """The statistics of all norms, by key."""
         return {key: self._stats(place) for key, place in self._places(lone).items()}
 
     def norms(self, lone: list[int]) -> dict[int, Norm]:
@@ -179,7 +179,7 @@ class Lengths:
         return {key: self._at(place)[1] for key, place in self._places(lone).items() if isinstance(key, int)}
 
     def forget_places(self) -> None:
-        """Find them anew when somebody asks."""
+        """Drop the index of the records by key; the next question makes it anew."""
         self._found = None
 
 
@@ -240,7 +240,7 @@ class Kept:
         shelf += (id, position, data, data._version, receiver, leaf)  # all or nothing, also for an interrupt
 
     def lone(self, id: int) -> None:
-        """What the one rule gave that leads to ``id`` is the gradient of it: it is kept once."""
+        """Only one rule leads to ``id``: what that rule gave is the gradient of ``id``, and is kept once."""
         self._lone.append(id)
         self._index = None
         self._lengths.forget_places()
@@ -294,12 +294,12 @@ class Kept:
         return {**norms({id: data for id, data in {**more, **held}.items() if id not in known}), **known}
 
     def forget_places(self) -> None:
-        """Where everything is by its key is found anew when somebody asks: it takes as much as many small gradients."""
+        """Drop the indices by key, which take as much memory as many small gradients; a question makes them anew."""
         self._index = None
         self._lengths.forget_places()
 
     def changed(self) -> bool:
-        """Whether the gradient of a leaf was changed in place since; of those of which the norm is kept, no."""
+        """Whether a kept gradient of a leaf was changed in place since; of those with only a norm this is not known."""
         for shelf in (self._small, self._large):
             for at in range(0, len(shelf), 6):
                 if shelf[at + 5] and shelf[at + 2]._version != shelf[at + 3]:
@@ -307,16 +307,16 @@ class Kept:
         return False
 
     def shrink(self) -> None:
-        """Let go of all but small tensors: the next backward can use their memory again."""
+        """Drop the large tensors: the next backward can use their memory again."""
         self._large = []
         self._latest = self._index = self._counted = None
 
     def raw(self, key: Any) -> torch.Tensor | None:
-        """What is kept as ``key``; None if that is its norm, or it was changed in place since."""
+        """The tensor kept as ``key``; None if only its norm was kept, or if it was changed in place since."""
         return _unchanged(*self._held().get(key, (None, 0)))
 
     def get(self, key: Any) -> Stats | None:
-        """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
+        """The statistics of the tensor kept as ``key``; only its norm, if known, where it was changed in place."""
         data = self.raw(key)
         if data is not None:
             return summarise(data)
@@ -347,7 +347,7 @@ def _nbytes(data: torch.Tensor) -> int:
 
 
 def _key(id: int, position: int) -> Any:
-    """Under what is looked up what was kept."""
+    """The key under which a kept tensor or its norm is found."""
     if position == GRADIENT:
         return id
     return (id, position) if position >= 0 else (id, UNREDUCED - position, "unreduced")
@@ -384,11 +384,11 @@ class Frame:
         return self.gradients.get(id)
 
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
-        """What the rule of an input gave it."""
+        """The gradient that the rule of an input gave it."""
         return self.contributions.get(key)
 
     def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
-        """The same before the sum that undid a broadcast."""
+        """That gradient before the sum that undid a broadcast."""
         return self.unreduced.get(key)
 
 
@@ -421,7 +421,7 @@ class FrameRecorder:
         self._kept.keep(result, _GRADIENT, raw_of(gradient), size)
 
     def lone(self, seq: int) -> None:
-        """That gradient is what the one rule gave that leads there."""
+        """The gradient of ``seq`` is what the only rule gave that leads there."""
         self._kept.lone(seq)
 
     def contribution(
@@ -434,7 +434,7 @@ class FrameRecorder:
         self._kept.keep(seq, position, raw_of(gradient), size, receiver, leaf)
 
     def stretched(self, seq: int, position: int, gradient: Any, size: int) -> None:
-        """What that was before the sum, to show the sum where it is small."""
+        """The small gradient of an input before a sum undid a broadcast: the sum is shown with it."""
         self._kept.keep(seq, _UNREDUCED - position, raw_of(gradient), size)
 
     def leaf(self, seq: int, gradient: Any) -> None:
@@ -484,11 +484,11 @@ class FrameRecorder:
         return self._kept.raw(results[0]) if len(results) == 1 else None
 
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
-        """What the rule of an input gave it."""
+        """The gradient that the rule of an input gave it."""
         return self._kept.get(key)
 
     def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
-        """The same before the sum that undid a broadcast."""
+        """That gradient before the sum that undid a broadcast."""
         return self._kept.get((*key, "unreduced"))
 
     def frame(self) -> Frame:
@@ -503,7 +503,7 @@ class FrameRecorder:
 
 
 def _norm_of(norms: list[Norm]) -> Norm:
-    """The norm of tensors together that have these."""
+    """The norm of several tensors taken together, from the norm of each."""
     device = next((norm.device for norm in norms if isinstance(norm, torch.Tensor)), None)
     if device is None:
         return float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float64)))
@@ -513,5 +513,5 @@ def _norm_of(norms: list[Norm]) -> Norm:
 
 
 def _pairs(flat: list[Any]) -> dict[int, torch.Tensor]:
-    """A dict of what stands in a list, key and value of one after the other."""
+    """The dict of a flat list in which each key is followed by its value."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
