@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
+from time import monotonic, sleep
 from types import CodeType, FrameType
 from typing import Any
 
@@ -29,6 +30,9 @@ from nbgrad.widgets.view import GraphView
 
 _FOLDER = nbgrad.__path__[0]
 _KINDS = ("cpu", "cuda")
+
+ENDING = 5.0
+"""How many seconds a thread that an interrupted caller has left may go on: a layout takes three at most."""
 
 
 def switched() -> dict[str, Any]:
@@ -67,6 +71,9 @@ def switched() -> dict[str, Any]:
 
 def check_untouched(before: dict[str, Any], where: str) -> None:
     """Raise AssertionError, which names them, if anything is switched otherwise than ``before``."""
+    end = monotonic() + ENDING
+    while threading.active_count() > before["threads"] and monotonic() < end:
+        sleep(0.001)  # a layout that nobody waits for any more ends by itself
     after = switched()
     changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
     assert not changed, f"{where}: {changed}"
