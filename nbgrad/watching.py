@@ -136,10 +136,12 @@ class Watch(Observer):
     def _end(self, result: Any) -> None:
         error = getattr(result, "error_in_exec", None)  # whoever fires the event by hand may pass nothing
         if error is not None and self._is_ours(error):
-            self.graph.raised(error)
-            self._refresh()
-            self._shows_error = True
-            self.graph.recovered()
+            try:
+                self.graph.raised(error)
+                self._refresh()
+                self._shows_error = True
+            finally:
+                self.graph.recovered()
         elif self._waiting:
             self._refresh()
         self._keep(last=False)

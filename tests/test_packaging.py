@@ -231,11 +231,11 @@ def test_the_compiled_wheel_runs_compiled_and_as_it_is_told(installed: Path) -> 
 
 
 def test_a_source_that_changed_after_it_was_compiled_runs_plain_and_says_so(site: Path) -> None:
-    for name in ("row.py", "node.pxd"):
+    for name in ("dispatch/table.py", "engine/node.pxd"):
         with (site / "nbgrad" / "core" / name).open("a", encoding="utf-8") as file:
             file.write("# changed\n")
     result = run(site)
-    why = "node, row changed after it was compiled. Install nbgrad again, or run make compile"
+    why = "dispatch.table, engine.node changed after it was compiled. Install nbgrad again, or run make compile"
     assert answer(result, site) == f"False True {why}"
     assert f"RuntimeWarning: nbgrad runs as plain Python, more slowly: {why}" in result.stderr
     refused = run(site, NBGRAD_COMPILED="1")
@@ -244,9 +244,9 @@ def test_a_source_that_changed_after_it_was_compiled_runs_plain_and_says_so(site
 
 
 def test_a_part_that_was_not_compiled_makes_all_of_it_plain(site: Path) -> None:
-    (site / "nbgrad" / "core" / f"node{SUFFIX}").unlink()
+    (site / "nbgrad" / "core" / "engine" / f"node{SUFFIX}").unlink()
     result = run(site)
-    assert answer(result, site).startswith("False True node was not compiled when the others were")
+    assert answer(result, site).startswith("False True engine.node was not compiled when the others were")
     assert "RuntimeWarning" in result.stderr
 
 
@@ -255,10 +255,10 @@ def test_a_compiler_that_fails_at_one_file_leaves_nothing_half_compiled(source: 
     if compiler is None or os.name == "nt":
         pytest.skip("no C compiler on this machine that a script can stand before")
     copy = shutil.copytree(source, tmp_path / "source", ignore=shutil.ignore_patterns("build", "*.egg-info"))
-    for path in (copy / "nbgrad" / "core").glob("*.pxd"):
-        if path.stem not in {"node", "dispatch"}:
+    for path in (copy / "nbgrad" / "core").rglob("*.pxd"):
+        if path.stem not in {"node", "below_autograd"}:
             path.unlink()
-    (copy / "nbgrad" / "core" / "node.pxd").write_text("")
+    (copy / "nbgrad" / "core" / "engine" / "node.pxd").write_text("")
     script = tmp_path / "cc"
     script.write_text(f'#!/bin/sh\ncase "$*" in *node.c*) exit 1;; esac\nexec {compiler} "$@"\n')
     script.chmod(0o755)

@@ -119,7 +119,7 @@ def test_what_may_be_a_defect_of_nbgrad_keeps_every_frame(
     shell.run_cell(BEGIN)
     text = shown(shell, "y = (x * x).sum()\ny.backward()\ny.backward()")
     assert "AttributeError" in text
-    assert "engine.py" in text
+    assert "backward.py" in text
 
 
 def test_xmode_show_shows_every_frame(shell: InteractiveShell) -> None:

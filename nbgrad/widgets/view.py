@@ -81,11 +81,12 @@ class GraphView(anywidget.AnyWidget):
         Returns:
             What is shown.
         """
-        self._holdings = holdings
-        self._description, self._kept = description, None
         folding = self._folding if self._folding is not None else folding
         picture = lay_out(description, direction=self._direction, folding=folding)
-        self.picture = packed(picture)
+        sent = packed(picture)
+        self._holdings = holdings
+        self._description, self._kept = description, None  # once it can be shown: an interrupt leaves the one shown
+        self._put(sent)
         return picture
 
     def put_away(self) -> None:
@@ -125,13 +126,23 @@ class GraphView(anywidget.AnyWidget):
         description = self._at_hand()
         if description is None:
             return
-        folding = self._folding or first_folding(description, NODES)
+        chosen, direction = self._folding, self._direction
         if request.get("direction") in ("TB", "LR"):
-            self._direction = request["direction"]
+            direction = request["direction"]
         if request.get("toggle"):
             holds = [str(scope) for scope in request["toggle"]]
-            folding = self._folding = folding.toggled(description, holds, NODES)
-        self.picture = packed(lay_out(description, direction=self._direction, folding=folding))
+            chosen = (chosen or first_folding(description, NODES)).toggled(description, holds, NODES)
+        folding = chosen or first_folding(description, NODES)
+        self._put(packed(lay_out(description, direction=direction, folding=folding)))
+        # Once it is sent: where an interrupt came before, the same click is answered in the same way.
+        self._direction, self._folding = direction, chosen
+
+    def _put(self, picture: bytes) -> None:
+        """Show ``picture``; one that is there already is sent again, for an interrupt may have hit its message."""
+        if picture == self.picture:
+            self.send_state("picture")
+        else:
+            self.picture = picture
 
     def _told(self, _view: Any, content: dict[str, str], _buffers: Any) -> None:
         """A page shows the view, or the output in which it did was cleared there: close it if that was its only page.

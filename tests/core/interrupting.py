@@ -7,11 +7,16 @@ import threading
 import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
+from time import monotonic, sleep
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 import torch
+from nbgrad.widgets.numbers import Holdings
+from nbgrad.widgets.packing import unpacked
+from nbgrad.widgets.svg import svg
+from nbgrad.widgets.text import text
 
 import nbgrad
 from nbgrad.core.backend import below_autograd
@@ -20,9 +25,15 @@ from nbgrad.core.dispatch.samples import Sample
 from nbgrad.core.engine.state import current
 from nbgrad.core.tensor import tensor as tensors
 from nbgrad.nn.utils import parametrize
+from nbgrad.widgets.describe import describe, outline
+from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.view import GraphView
 
 _FOLDER = nbgrad.__path__[0]
 _KINDS = ("cpu", "cuda")
+
+ENDING = 5.0
+"""How many seconds a thread that an interrupted caller has left may go on: a layout takes three at most."""
 
 
 def switched() -> dict[str, Any]:
@@ -61,6 +72,9 @@ def switched() -> dict[str, Any]:
 
 def check_untouched(before: dict[str, Any], where: str) -> None:
     """Raise AssertionError, which names them, if anything is switched otherwise than ``before``."""
+    end = monotonic() + ENDING
+    while threading.active_count() > before["threads"] and monotonic() < end:
+        sleep(0.001)  # a layout that nobody waits for any more ends by itself
     after = switched()
     changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
     assert not changed, f"{where}: {changed}"
@@ -356,22 +370,79 @@ def recording() -> Callable[[], Any]:
     return run
 
 
+def _small(*, close: bool) -> nbgrad.AutogradGraph:
+    """A graph of one layer, closed or only left."""
+    torch.manual_seed(0)
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 2), nbgrad.nn.ReLU())
+    graph = nbgrad.AutogradGraph("small")
+    graph.__enter__()
+    (net(nbgrad.ones(4, 3)) ** 2).mean().backward()
+    graph.leave()
+    if close:
+        graph.close()
+    return graph
+
+
+def drawing() -> Callable[[], Any]:
+    """A closed graph and an open one, described, laid out and drawn; both can be asked afterwards."""
+    graphs = [_small(close=True), _small(close=False)]
+
+    def drawn(graph: nbgrad.AutogradGraph) -> Any:
+        picture = lay_out(outline(graph))
+        return [svg(picture), text(describe(graph)), len(graph.records), str(graph.frame), len(graph.history)]
+
+    return lambda: list(map(drawn, graphs))
+
+
+def answering() -> Callable[[], Any]:
+    """A live view that gets the messages of a page: a module is folded and unfolded, turned, and numbers are read."""
+    graph = _small(close=True)
+    light = outline(graph)
+    scope, node = light["scopes"][0]["id"], "n1"
+    holdings = Holdings(graph)
+
+    def run() -> Any:
+        view, pictures = GraphView(light, None, None, holdings), []
+        view.put_away()
+        for count, request in enumerate(
+            ({"toggle": [scope]}, {"direction": "LR"}, {"node": node, "of": "value"}, {"toggle": [scope]})
+        ):
+            click(view, {**request, "count": count})
+            pictures.append((unpacked(view.picture), view.numbers))
+        view.close()
+        return pictures
+
+    return run
+
+
+def click(view: GraphView, request: dict[str, Any]) -> None:
+    """Send ``view`` the message that a page sends after a click."""
+    update = {"method": "update", "state": {"request": request}, "buffer_paths": []}
+    view._handle_msg({"content": {"data": update}, "buffers": []})
+
+
 Make = Callable[[], Callable[[], Any]]
 
 ENGINE: dict[Make, tuple[str, ...]] = {
-    hooks: ("dispatch", "engine", "function", "hooks", "modes", "tensor"),
-    twice: ("dispatch", "engine", "grad", "modes"),
-    inside: ("dispatch", "engine", "modes"),
-    checkpoint: ("checkpoint", "dispatch", "modes", "randomness"),
-    autocast: ("autocast", "dispatch", "modes", "randomness"),
-    modules: ("calling", "optimizer", "parametrize"),
-    inplace: ("alias", "dispatch", "inplace", "modes"),
-    functional: ("check", "func", "functional", "modes"),
+    hooks: ("below_autograd", "backward", "function", "node", "state", "tensor"),
+    twice: ("below_autograd", "backward", "grad", "state"),
+    inside: ("below_autograd", "backward", "state"),
+    checkpoint: ("checkpoint", "below_autograd", "state", "randomness"),
+    autocast: ("autocast", "below_autograd", "state", "randomness"),
+    modules: ("call", "optimizer", "parametrize"),
+    inplace: ("views", "below_autograd", "inplace", "state"),
+    functional: ("gradcheck", "func", "products", "state"),
 }
 """What nbgrad puts back itself: nothing may be left when it has raised. For each the modules that switch something."""
 
 BLOCKS: dict[Make, tuple[str, ...]] = {
-    anomaly: ("anomaly", "modes", "scopes", "strict"),
-    recording: ("collecting", "graph", "modes", "recording", "timing"),
+    anomaly: ("anomaly", "state", "scope", "broadcast_check"),
+    recording: ("no_gc", "graph", "state", "recording", "timing"),
 }
 """``with`` blocks of the user's: in plain Python the end of a cell puts back what they may leave."""
+
+PICTURES: dict[Make, tuple[str, ...]] = {
+    drawing: ("no_gc", "describe", "snapshot", "last_backward", "positions", "deferred", "svg"),
+    answering: ("no_gc", "choose", "positions", "wire_format", "deferred", "view"),
+}
+"""What draws a graph that is there already: what was interrupted is asked for again, of the same graph."""

@@ -1,7 +1,10 @@
 """What is kept of one backward, and the budget for that."""
 
+import itertools
 import math
 import tracemalloc
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,9 +12,10 @@ import torch
 import nbgrad
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.last_backward import GRADIENT, OBJECT, UNREDUCED, FrameRecorder, Kept
+from nbgrad.core.graph.last_backward import GRADIENT, OBJECT, UNREDUCED, FrameRecorder, Kept, Lengths, Values
 from nbgrad.core.graph.stats import Stats, nbytes_of
 from nbgrad.core.tensor.tensor import tensor
+from tests.core.interrupting import Instants
 
 
 def test_beyond_the_budget_only_the_norm_is_kept() -> None:
@@ -215,3 +219,137 @@ def test_the_gradient_of_the_one_result_that_has_one_can_be_looked_at() -> None:
         assert record.kept_gradient.tolist() == [7.0, 7.0]
         (first * 3 + second).sum().backward()
         assert record.kept_gradient is None, "there are two"
+
+
+def _each_interrupted(run: Callable[[], Callable[[], Any]]) -> "list[str]":
+    """Interrupt what ``run`` makes before each instruction of the module ``frame``: where that was."""
+    hits: list[str] = []
+    for number in itertools.count():
+        tracer = Instants(number, ["frame"])
+        if not tracer.run(run()):
+            return hits
+        hits.append(str(tracer.hit))
+    raise AssertionError("unreachable")
+
+
+@pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
+@pytest.mark.parametrize("room", [0, 1 << 20], ids=["norms", "tensors"])
+def test_an_interrupt_at_any_instruction_leaves_whole_what_is_kept(room: int) -> None:
+    """What was kept before is there, what was being kept is there or not, and what is kept later is there."""
+
+    def keep(kept: Kept, op: int) -> None:
+        kept.keep(op, 0, torch.ones(op), 4 * op, receiver=100 + op)
+        kept.lone(100 + op)
+
+    whole = Kept(room)
+    for op in (1, 2, 3):
+        keep(whole, op)
+    want = whole.summarise()
+    made: list[Kept] = []
+
+    def interrupted() -> Callable[[], Any]:
+        made.append(Kept(room))
+        keep(made[-1], 1)
+        return lambda: keep(made[-1], 2)
+
+    hits = _each_interrupted(interrupted)
+    assert any(" Kept.keep " in hit for hit in hits)
+    assert any(" Lengths.add " in hit for hit in hits) == (room == 0)
+    for hit, kept in zip(hits, made, strict=False):
+        found = kept.summarise()
+        assert found == {key: stats for key, stats in want.items() if key in found}, hit
+        assert {(1, 0), 101} <= found.keys(), hit
+        keep(kept, 2)
+        keep(kept, 3)
+        assert kept.summarise() == want, hit
+
+
+@pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
+def test_an_interrupt_at_any_instruction_gives_no_norm_of_a_gpu_to_another_tensor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where norms stay on their device they are tensors, which wait until a vector is made of some."""
+    monkeypatch.setattr(last_backward, "_STACKED", 2)
+
+    def add(lengths: Lengths, op: int) -> None:
+        lengths.add(op, GRADIENT, 0, (op,), torch.tensor(float(op)) if op % 4 else float(op))
+
+    made: list[Lengths] = []
+
+    def interrupted() -> Callable[[], Any]:
+        made.append(Lengths())
+        for op in (1, 2, 3, 4):
+            add(made[-1], op)
+        return lambda: [add(made[-1], op) for op in (5, 6)]
+
+    hits = _each_interrupted(interrupted)
+    assert any(" Lengths._stack " in hit for hit in hits)
+    for hit, lengths in zip(hits, made, strict=False):
+        for more in ((), (5, 6, 7, 8, 9)):
+            for op in more:
+                add(lengths, op)
+            found = lengths.all([])
+            assert found.keys() >= {1, 2, 3, 4, *more}, hit
+            assert found == {op: Stats((op,), float(op)) for op in found}, hit
+            assert {op: float(norm) for op, norm in lengths.norms([]).items()} == {op: float(op) for op in found}, hit
+            assert lengths.get(3, []) == found[3], hit
+
+
+@pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
+def test_an_interrupt_at_any_instruction_leaves_small_values_within_their_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(last_backward, "VALUES", 4 * (OBJECT + 4))
+    made: list[Values] = []
+
+    def interrupted() -> Callable[[], Any]:
+        made.append(Values())
+        for op in range(4):
+            made[-1].add(op, torch.ones(1))
+        return lambda: made[-1].add(4, torch.ones(1))
+
+    hits = _each_interrupted(interrupted)
+    assert any(" Values.keep " in hit for hit in hits)
+    for hit, values in zip(hits, made, strict=False):
+        for op in range(5, 25):
+            values.add(op, torch.ones(1))
+            assert len(values) <= 4, hit
+            assert values.raw(op) is not None, hit
+
+
+@pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
+def test_an_interrupt_at_any_instruction_leaves_whole_what_was_recorded_of_a_backward() -> None:
+    """As the end of a backward, which takes the norms of what has arrived at leaves."""
+
+    def recorder() -> FrameRecorder:
+        made = FrameRecorder((1,), 0)
+        for seq in (1, 2):
+            made.leaf(seq, torch.ones(seq))
+        return made
+
+    whole = recorder()
+    whole.leaf(3, torch.ones(3))
+    want = whole.norms()
+    made: list[FrameRecorder] = []
+
+    def interrupted() -> Callable[[], Any]:
+        made.append(recorder())
+        return lambda: made[-1].leaf(3, torch.ones(3))
+
+    hits = _each_interrupted(interrupted)
+    for hit, one in zip(hits, made, strict=False):
+        assert one.norms() == {seq: norm for seq, norm in want.items() if seq in one.norms()}, hit
+        one.leaf(3, torch.ones(3))
+        assert one.norms() == want, hit
+    made.clear()
+
+    def ended() -> Callable[[], Any]:
+        made.append(recorder())
+        return lambda: made[-1].end(1, None)
+
+    hits = _each_interrupted(ended)
+    assert any(" Lengths.add " in hit for hit in hits)
+    for hit, one in zip(hits, made, strict=False):
+        assert one.norms() == {seq: norm for seq, norm in want.items() if seq < 3}, hit
+        assert one.number in (0, 1), hit
+        one.frame()

@@ -1,6 +1,7 @@
 """Ctrl-C at any instant: nothing that nbgrad switches is left behind, and what was stopped runs as ever afterwards."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import nbgrad
 from nbgrad.core.backend import below_autograd
 from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
-from tests.core.interrupting import BLOCKS, ENGINE, Instants, check_untouched, switched
+from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Instants, check_untouched, leaf, switched
 
-EVERY = ("collecting", "dispatch", "randomness")
+EVERY = ("no_gc", "below_autograd", "randomness")
 """What switches for all others: every instruction of it is interrupted."""
 
 MOST = 150
@@ -31,23 +32,45 @@ def test_an_interrupt_at_any_instruction_leaves_nothing_switched(make: Callable[
     numbers = notes.each()
     every = [at for at in numbers if Path(notes.passed[at][0].co_filename).stem in EVERY]
     for count, number in enumerate(sorted({*every, *numbers[:: len(numbers) // MOST + 1]})):
-        before, state = switched(), current()
+        before, begun = switched(), current()
         tracer = Instants(number, modules)
         if not tracer.run(make() if count % 20 else run):
             continue
         if make in BLOCKS and not nbgrad.compiled():
-            state.set_state(state.unwound(state))  # as at the end of a cell
+            state.set_state(state.unwound(begun))  # as at the end of a cell
         check_untouched(before, str(tracer.hit))
         if count % 20 == 0:
             assert run() == want, tracer.hit
     assert run() == want
 
 
+PICTURED = 16
+"""So many instants of each picture: the same one is drawn after each."""
+
+
+@pytest.mark.parametrize("make", PICTURES, ids=lambda make: make.__name__)
+def test_a_picture_that_was_interrupted_is_the_same_when_it_is_drawn_again(
+    make: Callable[[], Callable[[], Any]],
+) -> None:
+    run = make()
+    want = run()
+    assert run() == want
+    notes = Instants(modules=PICTURES[make])
+    assert not notes.run(run)
+    numbers = notes.each()
+    for number in numbers[:: len(numbers) // PICTURED + 1]:
+        before = switched()
+        tracer = Instants(number, PICTURES[make])
+        assert tracer.run(run)
+        check_untouched(before, str(tracer.hit))
+        assert run() == want, tracer.hit
+
+
 @pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
-@pytest.mark.parametrize("make", [*ENGINE, *BLOCKS], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [*ENGINE, *BLOCKS, *PICTURES], ids=lambda make: make.__name__)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_modules_that_switch_something_run_in_what_is_interrupted(make: Callable[[], Callable[[], Any]]) -> None:
-    modules = {**ENGINE, **BLOCKS}[make]
+    modules = {**ENGINE, **BLOCKS, **PICTURES}[make]
     notes = Instants(modules=modules)
     make()()
     notes.run(make())
@@ -78,6 +101,108 @@ def test_a_guard_that_is_left_too_late_is_found() -> None:
             below_autograd._leave_out(below_autograd._RECORDS, False)
     assert found
     assert all("exclude" in one for one in found)
+
+
+def _each(module: str, run: Callable[[], Any]) -> Iterator[str]:
+    """Run it, what ``run`` has made, interrupted before each instruction of ``module``: where that was."""
+    for number in itertools.count():
+        tracer = Instants(number, [module])
+        if not tracer.run(run()):
+            return
+        yield str(tracer.hit)
+
+
+@pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
+def test_an_interrupt_at_the_end_of_a_backward_leaves_a_graph_that_fits_together() -> None:
+    """The graph shows the backward or the one before it, and the next one as if nothing had been."""
+
+    def step() -> None:
+        y = x * x
+        y.sum().backward()
+
+    graphs: list[nbgrad.AutogradGraph] = []
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+
+    def run() -> Callable[[], Any]:
+        graphs.append(nbgrad.AutogradGraph())
+        graphs[-1].__enter__()
+        step()
+        recorder = graphs[-1].listener
+        y = (x * x).sum()
+        recorder.on_backward_begin([(y.origin, nbgrad.ones(()))])
+        recorder.on_gradient(y.origin, torch.ones(()), False)
+        return recorder.on_backward_end
+
+    before = current()
+    for hit in _each("listener", run):
+        graph = graphs[-1]
+        assert len(graph.records) == 3, hit
+        assert graph.frame is not None, hit
+        assert graph.frame.number in (1, 2), hit
+        assert graph.frame.number >= graph.backwards, hit
+        step()
+        assert graph.listener.changes.backwards == graph.backwards, hit
+        assert graph.frame.number == graph.backwards, hit
+        assert [frame.number for frame in graph.history][-1] == graph.backwards, hit
+        graph.leave()
+        graph.close()
+        assert len(graph.records) == 3, hit
+        state.set_state(before)
+    graphs[-1].leave()
+    assert len(graphs) > 50
+
+
+@pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
+def test_an_interrupt_while_a_tensor_gets_other_data_loses_no_hook() -> None:
+    calls: list[Any] = []
+    made: list[nbgrad.Tensor] = []
+
+    def change() -> None:
+        made[-1].data = torch.ones(2, 2)
+
+    def run() -> Callable[[], Any]:
+        made.append(leaf())
+        made[-1].register_hook(calls.append)
+        return change
+
+    for hit in _each("tensor", run):
+        change()
+        calls.clear()
+        (made[-1] * made[-1]).sum().backward()
+        assert len(calls) == 1, hit
+    assert len(made) > 20
+
+
+@pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
+def test_an_interrupt_while_an_error_is_noted_loses_no_complete_backward() -> None:
+    def hook(_: Any) -> None:
+        raise ValueError("no")
+
+    made: list[tuple[nbgrad.AutogradGraph, ValueError]] = []
+
+    def run() -> Callable[[], Any]:
+        x = leaf()
+        graph = nbgrad.AutogradGraph()
+        graph.__enter__()
+        (x * x).sum().backward()
+        y = x * 2
+        y.register_hook(hook)
+        with pytest.raises(ValueError, match="no") as raised:
+            y.sum().backward()
+        graph.leave()
+        made.append((graph, raised.value))
+        return lambda: graph.raised(raised.value)
+
+    for hit in _each("graph", run):
+        graph, error = made[-1]
+        graph.recovered()
+        assert graph.frame is not None, hit
+        assert graph.frame.number == 1, hit
+        graph.raised(error)
+        assert graph.frame.number == 0, hit
+        graph.recovered()
+        assert graph.frame.number == 1, hit
+    assert len(made) > 10
 
 
 def test_an_interrupt_in_a_hook_leaves_torchs_autograd_on() -> None:

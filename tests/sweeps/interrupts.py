@@ -6,17 +6,20 @@ from time import perf_counter
 
 import nbgrad
 from nbgrad.core.engine.state import current
-from tests.core.interrupting import BLOCKS, ENGINE, Alarm, Instants, check_untouched, switched
+from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, check_untouched, switched
 
 CASES = 8
 
 INTERRUPTS = 50
 """So many a case: a million are 20,000 cases."""
 
+OF_A_PICTURE = 5
+"""Of what takes a hundred times as long, and is run to its end after each."""
+
 
 def check(random: Random) -> None:
     """Interrupt one scenario again and again, and run it to its end in between."""
-    make = random.choice([*ENGINE, *BLOCKS])
+    make = random.choice([*ENGINE, *BLOCKS, *PICTURES])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run = make()
@@ -30,7 +33,7 @@ def check(random: Random) -> None:
             notes = Instants()
             notes.run(run)
             count = len(notes.passed)
-        for _ in range(INTERRUPTS):
+        for _ in range(OF_A_PICTURE if make in PICTURES else INTERRUPTS):
             number = random.randrange(count) if traced else 0
             stop = Instants(number) if traced else Alarm(random.uniform(1e-6, 1.1 * seconds))
             before, state = switched(), current()
@@ -40,4 +43,6 @@ def check(random: Random) -> None:
             where = f"{make.__name__} at {stop.hit}" if isinstance(stop, Instants) else f"{make.__name__} by a signal"
             check_untouched(before, where)
             assert interrupted or not traced
+            if make in PICTURES:
+                assert run() == want, where
         assert run() == want, make.__name__

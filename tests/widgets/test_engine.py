@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,6 +51,38 @@ def test_an_early_alarm_never_stops_the_next_layout() -> None:
     limit = 10 * (time.monotonic() - begin)
     for _ in range(20):  # the alarms of the first ones come while the last ones run
         assert "a" in names(run_graphviz(SMALL, seconds=limit))
+
+
+@pytest.mark.parametrize("hit", ["start", "cancel"])
+def test_an_alarm_that_an_interrupt_has_left_never_stops_the_next_layout(
+    hit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C as the alarm is set, or before it is cancelled: it rings while the next layout runs."""
+
+    class Alarm(threading.Timer):
+        def start(self) -> None:
+            super().start()
+            if hit == "start":
+                raise KeyboardInterrupt
+
+        def cancel(self) -> None:
+            raise KeyboardInterrupt
+
+    host = graphviz_wasm._host()
+    assert not isinstance(host, str)
+    host.render(SMALL, 1.0)
+    rang: list[float] = []
+    ring = host._engine.increment_epoch
+    monkeypatch.setattr(host._engine, "increment_epoch", lambda: (rang.append(time.monotonic()), ring()))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Timer", Alarm)
+        with pytest.raises(KeyboardInterrupt):
+            host.render(SMALL, 0.2)
+    begin = time.monotonic()
+    with pytest.raises(LayoutTimeout):
+        host.render(ENDLESS, 0.6)
+    assert len(rang) == 1
+    assert rang[0] - begin > 0.5, "it was stopped by its own alarm"
 
 
 def test_threads_may_ask_at_once() -> None:

@@ -2,9 +2,11 @@
 
 import base64
 import gc
+import itertools
 import subprocess
 import sys
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 import nbgrad
 from nbgrad.widgets import cell_outputs, notebook_output, view
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.folding.choose import Folding, first_folding
 from nbgrad.widgets.layout import positions
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing
@@ -26,6 +28,7 @@ from nbgrad.widgets.layout.positions import NODES, lay_out
 from nbgrad.widgets.notebook_output import show, static_bundle
 from nbgrad.widgets.render.wire_format import packed, unpacked
 from nbgrad.widgets.view import GraphView
+from tests.core.interrupting import Instants, click
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -345,3 +348,75 @@ def test_a_missing_png_renderer_leaves_the_rest(small: Description, monkeypatch:
     notebook_output._tell_once.cache_clear()
     with pytest.warns(UserWarning, match="No module named 'resvg_py'.* The SVG stays"):
         assert set(static_bundle(small)) == {"image/svg+xml", "text/plain"}
+
+
+def test_a_click_whose_answer_was_interrupted_is_answered_when_it_comes_again() -> None:
+    """At whatever instruction that was: what the reader asks for is shown after the next click, or the one after it."""
+    light = outline(repeated(12))
+    scope = light["scopes"][-1]["id"]
+
+    def clicked(widget: GraphView, counts: Iterator[int]) -> Picture:
+        click(widget, {"toggle": [scope], "direction": "LR", "count": next(counts)})
+        return unpacked(widget.picture)
+
+    calm, counts = GraphView(light), itertools.count()
+    folded, unfolded = clicked(calm, counts), clicked(calm, counts)
+    assert folded["description"]["nodes"] != unfolded["description"]["nodes"]
+    calm.close()
+    notes = Instants(modules=["view"])
+    widget = GraphView(light)
+    notes.run(lambda: clicked(widget, counts))
+    widget.close()
+    asked = [
+        at for at in notes.each() if "_answer" in notes.passed[at][0].co_qualname or "_put" in str(notes.passed[at])
+    ]
+    for number in asked[::4]:
+        widget = GraphView(light)
+        begin = unpacked(widget.picture)
+        tracer = Instants(number, ["view"])
+        assert tracer.run(lambda: clicked(widget, counts))  # noqa: B023  # it is called at once
+        shown = unpacked(widget.picture)
+        if shown == begin:
+            assert clicked(widget, counts) == folded, tracer.hit
+        else:
+            assert shown == folded, tracer.hit
+            assert unfolded in (clicked(widget, counts), clicked(widget, counts)), tracer.hit
+        widget.close()
+
+
+def test_a_graph_whose_drawing_was_interrupted_leaves_the_one_that_is_shown(
+    small: Description, mlp: Description, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widget, calm = GraphView(small), GraphView(small)
+
+    def interrupted(*_: Any, **__: Any) -> Picture:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(view, "lay_out", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            widget.draw(mlp)
+    for one in (widget, calm):
+        one.request = {"direction": "LR"}
+    assert widget.picture == calm.picture
+
+
+def test_a_picture_whose_message_was_interrupted_is_sent_again(
+    small: Description, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widget = GraphView(small)
+
+    sent: list[str] = []
+
+    def send(key: str) -> None:
+        if key == "picture" and not sent:
+            sent.append("interrupted")
+            raise KeyboardInterrupt
+        sent.append(key)
+
+    monkeypatch.setattr(widget, "send_state", send)
+    with pytest.raises(KeyboardInterrupt):
+        click(widget, {"direction": "LR", "count": 1})
+    click(widget, {"direction": "LR", "count": 2})
+    assert "picture" in sent
+    assert unpacked(widget.picture)["direction"] == "LR"

@@ -1,9 +1,9 @@
 """torch's autocast around nbgrad's ops: what it casts is recorded, so that the rules see what the kernels saw.
 
-``torch.autocast`` works below our ops, in torch's dispatcher: a forward runs in bfloat16 without our doing, but what we
-would save are the inputs before the cast. Here torch is asked once per op and kind of arguments what it casts; from
-then on the same casts run as recorded ops of their own. No list of ops is kept: torch's policy, device by device, is
-the rule.
+``torch.autocast`` works below our ops, in torch's dispatcher: it runs a forward in bfloat16, but our ops would save
+their inputs before the cast. So each op is run once on copies, for each kind of arguments, to see which inputs torch
+casts; from then on the same casts run as recorded ops of their own. nbgrad has no list of ops for this: torch's policy
+for each device decides.
 """
 
 from collections.abc import Callable
@@ -34,12 +34,12 @@ _known: "WeakKeyDictionary[Any, dict[Any, Casts]]" = WeakKeyDictionary()
 
 
 def cast(op: Any, args: tuple[Any, ...], values: list[Any], settings: dict[str, Any]) -> tuple[Any, ...]:
-    """``args`` as autocast makes them for ``op``: a ``Tensor`` that it casts is the result of a recorded ``to``.
+    """``args`` as autocast casts them for ``op``: each ``Tensor`` that it casts is the result of a recorded ``to``.
 
     Args:
         op: the row that is about to run.
         args: its inputs as they were passed.
-        values: the same as raw torch tensors, numbers and None; changed to what is returned.
+        values: ``args`` as raw torch tensors, numbers and None; the casts are written into this list.
         settings: its settings.
     """
     known = _known.setdefault(op, {})
@@ -59,9 +59,9 @@ def cast(op: Any, args: tuple[Any, ...], values: list[Any], settings: dict[str, 
 
 
 def may_cast(function: Callable[..., Any]) -> bool:
-    """Whether autocast may cast what ``function`` is called with: False only for kernels that it has no policy for.
+    """Whether autocast may cast the arguments of ``function``: False only for kernels without a policy.
 
-    To ask whether autocast is on costs a small op a twentieth of its time.
+    Rows without one need not ask whether autocast is on, which takes a twentieth of the time of a small op.
     """
     if not isinstance(function, BuiltinFunctionType) or not (function.__module__ or "").startswith("torch"):
         return True
@@ -77,7 +77,7 @@ def _with_policy() -> frozenset[str]:
 
 
 def _kind(value: Any) -> Any:
-    """What of an argument may make a row choose another of torch's kernels, with another policy."""
+    """The properties of an argument by which a row may choose another kernel of torch's, with another policy."""
     if isinstance(value, torch.Tensor):
         return value.dtype, value.device.type, value.ndim
     if isinstance(value, tuple):
@@ -86,9 +86,9 @@ def _kind(value: Any) -> Any:
 
 
 class Settings:
-    """What autocast is set to when this is made; ``set`` sets it again, in so many calls that each set one thing.
+    """The settings of autocast when this is made; ``set`` sets them again, each by a call of its own.
 
-    torch's own context managers would count how many there are around each other, and an interrupt may lose count.
+    torch's own context managers count how deeply they are nested, and an interrupt may make that count wrong.
     """
 
     __slots__ = ("_cache", "_modes")
@@ -98,7 +98,7 @@ class Settings:
         self._modes = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _KINDS]
 
     def set(self) -> None:
-        """Make it what autocast is set to."""
+        """Set autocast to these settings."""
         torch.set_autocast_cache_enabled(self._cache)
         for kind, enabled, dtype in self._modes:
             if (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) != (enabled, dtype):
@@ -108,7 +108,7 @@ class Settings:
             torch.clear_autocast_cache()  # as at the end of the outermost of torch's own
 
     def restored(self, run: Callable[..., Any], *args: Any) -> Any:
-        """``run(*args)``, with autocast as it was; after it autocast is as it is now."""
+        """Return ``run(*args)``, run with these settings; afterwards autocast is set as it was before the call."""
         before = Settings()
         try:
             try:
@@ -122,7 +122,7 @@ class Settings:
 
 
 def set_back(settings: Settings | None) -> None:
-    """Make ``settings`` what autocast is set to; None stands for autocast that is off for every kind of device."""
+    """Set autocast to ``settings``; None switches it off for every kind of device."""
     if settings is not None:
         settings.set()
     elif any_enabled():
@@ -132,7 +132,7 @@ def set_back(settings: Settings | None) -> None:
 
 
 class _Off:
-    """Autocast is off inside, and after it on for those kinds of devices for which it was."""
+    """Inside it autocast is off; after it autocast is on again for the kinds of devices for which it was on."""
 
     __slots__ = ("_on",)
 
@@ -152,15 +152,15 @@ _AS_IT_IS = nullcontext()
 
 
 def switched_off() -> AbstractContextManager[None]:
-    """Rules run in the element types of the forward, also where ``backward()`` is called under autocast.
+    """A context without autocast: rules run in the element types of the forward, also in a backward under autocast.
 
-    What is inside it has to be in a function that sets autocast back if it raises: an interrupt may hit its end.
+    An interrupt may hit its end, so the function around it has to set autocast back when something is raised.
     """
     return _Off() if any_enabled() else _AS_IT_IS
 
 
 def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> Casts:
-    """What autocast casts when ``forward`` runs: what is cast with it on, less what ``forward`` casts by itself."""
+    """What autocast casts when ``forward`` runs: all casts with it on, without those that ``forward`` makes itself."""
     before = Settings()
     try:
         with_it = without_inference(unrecorded, _casts, forward, values, settings)
@@ -178,7 +178,7 @@ def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any
 
 
 def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> dict[int, torch.dtype]:
-    """The element type that each tensor input is cast to while ``forward`` runs, on copies and with no trace left."""
+    """The element type that each tensor input is cast to while ``forward`` runs on copies, by the input's position."""
     # In order, for what a forward puts in order before a kernel reads it would be another tensor than the watched.
     copies = [
         value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
@@ -190,7 +190,7 @@ def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, A
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
-    """Sees what torch's dispatcher does below autocast: the casts of these tensors are kernels like any other."""
+    """Sees the kernels that run below autocast, of which a cast is one, and notes the casts of its tensors."""
 
     def __init__(self, watched: list[Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -223,6 +223,6 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's cla
 
 
 def _lower(height: int) -> None:
-    """Take from torch's stack of modes what is above ``height``."""
+    """Pop torch's stack of modes until it is as high as ``height``."""
     while torch._C._len_torch_dispatch_stack() > height:
         torch._C._pop_torch_dispatch_stack(None)

@@ -1,7 +1,7 @@
-"""Functions of the user's between an op and what it saves: a file, another device, fewer bits.
+"""The user's functions that pack what an op saves for the backward: into a file, to another device, in fewer bits.
 
-They look on as a graph does (``Observer``): where there are none, an op pays nothing for them. torch's own contexts,
-``torch.autograd.graph.saved_tensors_hooks`` and what derives from it, reach nbgrad's ops too.
+The packing is an ``Observer``, as a graph is: without one an op does no work for it. torch's own context
+``torch.autograd.graph.saved_tensors_hooks``, and the classes derived from it, pack what nbgrad's ops save too.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 class Packing(Observer):
-    """Packs what each op saves, as one context asks for.
+    """Packs what each op saves inside one context.
 
     Args:
-        pack: gets a tensor that is saved; the graph keeps what it returns.
-        unpack: gets that, and returns the tensor, in each backward that comes to the op.
-        raw: whether they take and return torch tensors, not nbgrad's.
+        pack: takes a tensor that an op saves; what it returns is kept in place of the tensor.
+        unpack: takes what ``pack`` returned and returns the tensor, in each backward that comes to the op.
+        raw: whether both take and return torch tensors instead of nbgrad's.
     """
 
     __slots__ = ("_pack", "_raw", "_unpack")
@@ -53,7 +53,7 @@ class Packing(Observer):
         return _Kept(packed)
 
     def unpacked(self, value: Any) -> Any:
-        """What an op had saved, of what is kept of it."""
+        """The value that an op had saved, from what is kept in its place."""
         if not isinstance(value, _Kept):
             return value
         tensor = self._unpack(value.packed)
@@ -66,7 +66,7 @@ class Packing(Observer):
 
 
 class _Kept:
-    """What a pack hook returned, told apart from what was saved as it is."""
+    """A value that a pack hook returned; an op may also save values that are not packed."""
 
     __slots__ = ("packed",)
 
@@ -75,7 +75,7 @@ class _Kept:
 
 
 class _Packed(Deferred):
-    """Stands in ``Node.saved`` for what was packed."""
+    """Stands in ``Node.saved`` for the packed values."""
 
     __slots__ = ("_packing", "_values")
 
@@ -83,24 +83,24 @@ class _Packed(Deferred):
         self._values, self._packing = values, packing
 
     def restore(self, node: Node) -> Any:  # noqa: ARG002  # it stays packed, for another backward
-        """Unpack all that the node had saved."""
+        """Unpack and return all values that the node had saved."""
         with Switch(observers=()):
             return tuple([self._packing.unpacked(value) for value in self._values])
 
 
 def values_of(node: Node) -> tuple[Any, ...]:
-    """What ``node`` had saved, inside a backward that has come to it."""
+    """The values that ``node`` had saved; called in a backward that has come to it."""
     saved: Any = node.saved.restore(node) if isinstance(node.saved, Deferred) else node.saved
     return saved if isinstance(saved, tuple) else ()
 
 
 def unpacking(observers: tuple[Observer, ...]) -> tuple[Observer, ...]:
-    """Those of ``observers`` that pack nothing."""
+    """The ``observers`` without those that pack."""
     return tuple([one for one in observers if not isinstance(one, Packing)])
 
 
 def _packs(pack: Callable[[Any], Any], unpack: Callable[[Any], Any], *, raw: bool) -> Switch:
-    """A switch inside which these pack and unpack, and no others."""
+    """A switch inside which only these two functions pack and unpack."""
     return Switch(observers=(*unpacking(current().observers), Packing(pack, unpack, raw=raw)))
 
 
@@ -154,7 +154,7 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801  # torch's name
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """Inside it ``saved_tensors_hooks``, nbgrad's and torch's, are a RuntimeError with that message."""
+    """Inside it, to enter ``saved_tensors_hooks``, nbgrad's or torch's, raises a RuntimeError with that message."""
     if any(isinstance(one, Packing) for one in current().observers):
         raise RuntimeError(error_message)
     with theirs.disable_saved_tensors_hooks(error_message):
@@ -165,15 +165,15 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 
 
 def _applies(context: theirs.saved_tensors_hooks) -> bool:
-    """Whether nbgrad's ops are packed in a context of torch's: not for its checkpoint, which waits for torch's engine.
+    """Whether a context of torch's packs what nbgrad's ops save: all but that of torch's checkpoint do.
 
-    What that runs is recorded as if it were not there.
+    torch's checkpoint needs torch's engine to compute again, so nbgrad's ops inside it save as they do outside.
     """
     return type(context).__module__ != "torch.utils.checkpoint"
 
 
 def _follow() -> None:
-    """Let the contexts of torch's, which tell nobody that they begin, pack what nbgrad's ops save."""
+    """Make torch's contexts pack what nbgrad's ops save: their methods that begin and end one are wrapped."""
     enter, leave = theirs.saved_tensors_hooks.__enter__, theirs.saved_tensors_hooks.__exit__
     if hasattr(enter, "_nbgrad"):
         return

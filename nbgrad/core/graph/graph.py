@@ -227,13 +227,17 @@ class AutogradGraph(Queries):
         backward that was complete. The history stays that of the complete ones.
         """
         found = self.failure(error)
-        self.ending = Ending.of(error, found)
-        if found is not None and found.frame is not None:
-            if self._failed and self._ended is None:
+        ending = Ending.of(error, found)
+        if found is None or found.frame is None:
+            self.ending = ending
+            return
+        if self._failed and self._records is not self._failed:
+            if self._ended is None:
                 self._ended = self.history
-                self._records = self._failed
-            self._complete = self._notes.frame
-            self._notes.frame = found.frame
+            self._records = self._failed
+        self._complete = self._notes.frame
+        self.ending = ending  # not before ``recovered`` could bring back the complete one
+        self._notes.frame = found.frame
 
     def recovered(self) -> None:
         """Go on after ``raised``: the graph, which is still open, shows the last complete backward again."""

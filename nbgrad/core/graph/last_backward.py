@@ -1,9 +1,10 @@
 """What one backward did: the gradients that arrived, and the reductions that were made."""
 
 import math
-from array import array
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from struct import Struct
 from typing import Any
 
 import torch
@@ -24,6 +25,12 @@ OBJECT = 640
 
 _STACKED = 1024
 """Of so many norms on a GPU one vector is made."""
+
+_RECORD = Struct("<qqiiid")
+"""What is kept with a norm: the id, the receiver, the position, the number of the shape, the number of the vector that
+the norm is in, and its place there; or ``_HERE`` and the norm itself."""
+
+_HERE = -1
 
 GRADIENT = -1
 """The position of no input: it stands for the gradient of what an op made or a leaf is."""
@@ -54,25 +61,26 @@ class Values:
         return len(self._held)
 
     def add(self, id: int, data: torch.Tensor) -> None:
-        """Keep ``data``, which are ``few``, as the values of ``id``."""
+        """Keep ``data``, a small tensor (``few``), as the values of ``id``."""
         size = _nbytes(data)
         if size < 0:
             return
         if held_by(data, size) > 2 * size + _OBJECT:
             data = data.clone()
+        self._room -= size + _OBJECT  # first: after an interrupt in between there seems to be less room, never more
         self._held[id] = (data, data._version, size + _OBJECT)
-        self._room -= size + _OBJECT
         if self._room < 0:
             self.keep(set(list(self._held)[len(self._held) // 2 :]))
 
     def keep(self, ids: Container[int]) -> None:
-        """Let go of all but those of ``ids``."""
-        kept, self._room = {}, VALUES
+        """Drop the values of all records but ``ids``."""
+        kept, room = {}, VALUES
         for id, held in self._held.items():
             if id in ids:
                 kept[id] = held
-                self._room -= held[2]
+                room -= held[2]
         self._held = kept
+        self._room = room
 
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""
@@ -80,79 +88,97 @@ class Values:
 
 
 class Lengths:
-    """The norms of those of which no tensor is kept, packed: there may be a million of them."""
+    """The norms of the gradients whose tensors are not kept, packed: there may be a million of them.
 
-    __slots__ = ("_far", "_found", "_ids", "_numbers", "_positions", "_receivers", "_shapes", "_stacked", "_waiting")
+    Everything that is known of a norm is added in one step, which no interrupt divides.
+    """
+
+    __slots__ = ("_far", "_found", "_next", "_numbers", "_records", "_shapes", "_waiting")
 
     def __init__(self) -> None:
-        self._ids, self._positions, self._receivers = array("q"), array("q"), array("q")
-        self._numbers = array("d")
-        self._shapes: list[tuple[int, ...]] = []
-        self._waiting: list[tuple[int, torch.Tensor]] = []  # those on GPUs by their place here
-        self._far: dict[int, tuple[torch.Tensor, int]] = {}  # those in vectors there
+        self._records = bytearray()  # of ``_RECORD``, one after the other
+        self._waiting: list[tuple[int, int, int, int, torch.Tensor]] = []  # norms on GPUs, each with its record
+        self._far: dict[int, torch.Tensor] = {}  # vectors of those, by number
+        self._shapes: dict[int, tuple[int, ...]] = {}  # by number
+        self._numbers: dict[tuple[int, ...], int] = {}  # of the shapes
+        self._next = count().__next__
         self._found: dict[Any, int] | None = None
 
     def add(self, id: int, position: int, receiver: int, shape: tuple[int, ...], norm: Norm) -> None:
-        """Remember ``norm``; the others are as ``Kept.keep`` has them."""
+        """Remember ``norm``; the other arguments are those of ``Kept.keep``."""
         self._found = None
-        if isinstance(norm, torch.Tensor):
-            self._waiting.append((len(self._ids), norm))
-            norm = math.nan
-            if len(self._waiting) >= _STACKED:
-                self._stack()
-        self._ids.append(id)
-        self._positions.append(position)
-        self._receivers.append(receiver)
-        self._numbers.append(norm)
-        self._shapes.append(shape if self._shapes and self._shapes[-1] is shape else self._one(shape))
-
-    def _one(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The object that stands for ``shape``, where it is that of the one before."""
-        return self._shapes[-1] if self._shapes and self._shapes[-1] == shape else tuple(shape)
+        number = self._numbers.get(shape)
+        if number is None:
+            number = self._next()
+            self._shapes[number] = one = tuple(shape)
+            self._numbers[one] = number
+        if not isinstance(norm, torch.Tensor):
+            self._records.extend(_RECORD.pack(id, receiver, position, number, _HERE, norm))
+            return
+        self._waiting.append((id, receiver, position, number, norm))
+        if len(self._waiting) >= _STACKED:
+            self._stack()
 
     def _stack(self) -> None:
-        """Make vectors of the norms on GPUs: a tensor for each would take more than what it is the norm of."""
-        devices = {norm.device for _, norm in self._waiting}
-        for device in devices:
-            own = [(at, norm) for at, norm in self._waiting if norm.device == device]
-            vector = torch.stack([norm.double() for _, norm in own])
-            self._far.update({at: (vector, place) for place, (at, _) in enumerate(own)})
-        self._waiting = []
+        """Make vectors of the norms on GPUs: a tensor for each would take more than what it is the norm of.
+
+        They wait until all that is known of them is a record. If an interrupt comes in between, the next call makes the
+        same vectors again.
+        """
+        waiting = self._waiting.copy()
+        if not waiting:
+            return
+        records = bytearray()
+        for device in dict.fromkeys([one[-1].device for one in waiting]):
+            own = [one for one in waiting if one[-1].device == device]
+            vector = self._next()
+            self._far[vector] = torch.stack([norm.double() for *_, norm in own])
+            for place, (*known, _) in enumerate(own):
+                records += _RECORD.pack(*known, vector, place)
+        self._records.extend(records)
+        del self._waiting[: len(waiting)]
 
     def _places(self, lone: list[int]) -> dict[Any, int]:
-        """Where each is, by key."""
-        if self._found is None:
-            self._found = {
-                _key(id, at): place for place, (id, at) in enumerate(zip(self._ids, self._positions, strict=True))
+        """Where the record of each is, by key."""
+        found = self._found
+        if found is None:
+            self._stack()
+            records = bytes(self._records)  # a copy: another thread may add one
+            found = {
+                _key(id, position): at * _RECORD.size
+                for at, (id, _, position, *_) in enumerate(_RECORD.iter_unpack(records))
             }
             known = set(lone)
-            self._found.update({id: place for place, id in enumerate(self._receivers) if id in known})
-        return self._found
+            for at, (_, receiver, *_) in enumerate(_RECORD.iter_unpack(records)):
+                if receiver in known:
+                    found[receiver] = at * _RECORD.size
+            self._found = found
+        return found
 
-    def _number(self, place: int) -> Norm:
-        far = self._far.get(place)
-        return self._numbers[place] if far is None else far[0][far[1]]
+    def _at(self, place: int) -> tuple[tuple[int, ...], Norm]:
+        """The shape and the norm of which the record is there."""
+        _, _, _, shape, vector, number = _RECORD.unpack_from(self._records, place)
+        return self._shapes[shape], number if vector == _HERE else self._far[vector][int(number)]
+
+    def _stats(self, place: int) -> Stats:
+        shape, norm = self._at(place)
+        return Stats(shape, float(norm))
 
     def get(self, key: Any, lone: list[int]) -> Stats | None:
         """What is known of ``key``; ``lone`` are the ids of those that one rule leads to, as ``Kept.lone`` has them."""
         place = self._places(lone).get(key)
-        if place is None:
-            return None
-        self._stack()
-        return Stats(self._shapes[place], float(self._number(place)))
+        return None if place is None else self._stats(place)
 
     def all(self, lone: list[int]) -> dict[Any, Stats]:
-        """The same of everything."""
-        self._stack()
-        return {key: Stats(self._shapes[at], float(self._number(at))) for key, at in self._places(lone).items()}
+        """The statistics of all norms, by key."""
+        return {key: self._stats(place) for key, place in self._places(lone).items()}
 
     def norms(self, lone: list[int]) -> dict[int, Norm]:
         """The norms of the gradients of tensors, where they are."""
-        self._stack()
-        return {key: self._number(place) for key, place in self._places(lone).items() if isinstance(key, int)}
+        return {key: self._at(place)[1] for key, place in self._places(lone).items() if isinstance(key, int)}
 
     def forget_places(self) -> None:
-        """Find them anew when somebody asks."""
+        """Drop the index of the records by key; the next question makes it anew."""
         self._found = None
 
 
@@ -206,18 +232,14 @@ class Kept:
             elif not self._fits(data, size + _OBJECT):
                 self._keep_norm(id, position, data, receiver, data.shape)
                 return
-            self._latest, self._size = data, size
+            self._size = size
+            self._latest = data  # after its size: an interrupt may come in between
         self._index = None
         shelf = self._small if self._size <= _SMALL_BYTES else self._large
-        shelf.append(id)
-        shelf.append(position)
-        shelf.append(data)
-        shelf.append(data._version)
-        shelf.append(receiver)
-        shelf.append(leaf)
+        shelf += (id, position, data, data._version, receiver, leaf)  # all or nothing, also for an interrupt
 
     def lone(self, id: int) -> None:
-        """What the one rule gave that leads to ``id`` is the gradient of it: it is kept once."""
+        """Only one rule leads to ``id``: what that rule gave is the gradient of ``id``, and is kept once."""
         self._lone.append(id)
         self._index = None
         self._lengths.forget_places()
@@ -231,7 +253,8 @@ class Kept:
         if self._counted is None:
             held = {id(one): one for one in (*self._small[2::6], *self._large[2::6])}
             paid = sum([held_by(one, one.nbytes) + _OBJECT for one in held.values()])
-            self._counted, self._room = set(held), self._budget - paid
+            self._room = self._budget - paid
+            self._counted = set(held)
         if id(data) not in self._counted:
             if size > self._room:
                 return False
@@ -270,12 +293,12 @@ class Kept:
         return {**norms({id: data for id, data in {**more, **held}.items() if id not in known}), **known}
 
     def forget_places(self) -> None:
-        """Where everything is by its key is found anew when somebody asks: it takes as much as many small gradients."""
+        """Drop the indices by key, which take as much memory as many small gradients; a question makes them anew."""
         self._index = None
         self._lengths.forget_places()
 
     def changed(self) -> bool:
-        """Whether the gradient of a leaf was changed in place since; of those of which the norm is kept, no."""
+        """Whether a kept gradient of a leaf was changed in place since; of those with only a norm this is not known."""
         for shelf in (self._small, self._large):
             for at in range(0, len(shelf), 6):
                 if shelf[at + 5] and shelf[at + 2]._version != shelf[at + 3]:
@@ -283,16 +306,16 @@ class Kept:
         return False
 
     def shrink(self) -> None:
-        """Let go of all but small tensors: the next backward can use their memory again."""
+        """Drop the large tensors: the next backward can use their memory again."""
         self._large = []
         self._latest = self._index = self._counted = None
 
     def raw(self, key: Any) -> torch.Tensor | None:
-        """What is kept as ``key``; None if that is its norm, or it was changed in place since."""
+        """The tensor kept as ``key``; None if only its norm was kept, or if it was changed in place since."""
         return _unchanged(*self._held().get(key, (None, 0)))
 
     def get(self, key: Any) -> Stats | None:
-        """The statistics of what is kept as ``key``; if it was changed in place since, its norm if that was kept."""
+        """The statistics of the tensor kept as ``key``; only its norm, if known, where it was changed in place."""
         data = self.raw(key)
         if data is not None:
             return summarise(data)
@@ -323,7 +346,7 @@ def _nbytes(data: torch.Tensor) -> int:
 
 
 def _key(id: int, position: int) -> Any:
-    """Under what is looked up what was kept."""
+    """The key under which a kept tensor or its norm is found."""
     if position == GRADIENT:
         return id
     return (id, position) if position >= 0 else (id, UNREDUCED - position, "unreduced")
@@ -360,11 +383,11 @@ class Frame:
         return self.gradients.get(id)
 
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
-        """What the rule of an input gave it."""
+        """The gradient that the rule of an input gave it."""
         return self.contributions.get(key)
 
     def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
-        """The same before the sum that undid a broadcast."""
+        """That gradient before the sum that undid a broadcast."""
         return self.unreduced.get(key)
 
 
@@ -397,7 +420,7 @@ class FrameRecorder:
         self._kept.keep(result, _GRADIENT, raw_of(gradient), size)
 
     def lone(self, seq: int) -> None:
-        """That gradient is what the one rule gave that leads there."""
+        """The gradient of ``seq`` is what the only rule gave that leads there."""
         self._kept.lone(seq)
 
     def contribution(
@@ -410,13 +433,12 @@ class FrameRecorder:
         self._kept.keep(seq, position, raw_of(gradient), size, receiver, leaf)
 
     def stretched(self, seq: int, position: int, gradient: Any, size: int) -> None:
-        """What that was before the sum, to show the sum where it is small."""
+        """The small gradient of an input before a sum undid a broadcast: the sum is shown with it."""
         self._kept.keep(seq, _UNREDUCED - position, raw_of(gradient), size)
 
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, or is given to the user, who may change it: clipping does."""
-        self._leaves.append(seq)
-        self._leaves.append(raw_of(gradient))
+        self._leaves += (seq, raw_of(gradient))
 
     def end(self, number: int, before: "FrameRecorder | Frame | None", watch: bool = True) -> None:
         """The backward is complete, the ``number``-th: what the user can change from now on are the ``.grad``.
@@ -461,11 +483,11 @@ class FrameRecorder:
         return self._kept.raw(results[0]) if len(results) == 1 else None
 
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
-        """What the rule of an input gave it."""
+        """The gradient that the rule of an input gave it."""
         return self._kept.get(key)
 
     def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
-        """The same before the sum that undid a broadcast."""
+        """That gradient before the sum that undid a broadcast."""
         return self._kept.get((*key, "unreduced"))
 
     def frame(self) -> Frame:
@@ -480,7 +502,7 @@ class FrameRecorder:
 
 
 def _norm_of(norms: list[Norm]) -> Norm:
-    """The norm of tensors together that have these."""
+    """The norm of several tensors taken together, from the norm of each."""
     device = next((norm.device for norm in norms if isinstance(norm, torch.Tensor)), None)
     if device is None:
         return float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float64)))
@@ -490,5 +512,5 @@ def _norm_of(norms: list[Norm]) -> Norm:
 
 
 def _pairs(flat: list[Any]) -> dict[int, torch.Tensor]:
-    """A dict of what stands in a list, key and value of one after the other."""
+    """The dict of a flat list in which each key is followed by its value."""
     return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -42,7 +42,7 @@ cdef class Listener(Observer):
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
     @cython.locals(recorder=FrameRecorder, frame=FrameType)
     cpdef object on_backward_begin(self, list roots)
-    @cython.locals(ended=FrameRecorder, frame=bint)
+    @cython.locals(ended=FrameRecorder, frame=bint, number=Py_ssize_t)
     cpdef object on_backward_end(self)
     cpdef object on_step_end(self, object params, object what)
     cpdef object on_change(self, object changed, object what)

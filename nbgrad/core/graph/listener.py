@@ -330,19 +330,21 @@ class Listener(Observer):
         """The frame is complete and becomes the last one."""
         if self.running is None:
             return
-        self.uses.reached = self.running.arrived
-        self.before_last, self._at_last = self._at_last, self._latest
-        self.backwards += 1
-        self.changes.backwards += 1
-        ended, before = self.running, self.notes.frame
+        ended, before, number = self.running, self.notes.frame, self.backwards + 1
+        ended.number = number
+        # Each line may be the last one before an interrupt: it is shown before it is counted.
         self.notes.frame, self.running, ended.outer = ended, ended.outer, None
-        frame = False
-        if self.backwards >= self._ask:
-            frame, self._ask = self.history.wants(self.backwards), self.history.ask_again(self.backwards)
-        self.updates.backward_ended(self.backwards, frame and self.history.measures_step(self.backwards))
+        self.uses.reached = ended.arrived
+        self.before_last, self._at_last = self._at_last, self._latest
+        self.backwards = number
+        self.changes.backwards = number
+        frame = number >= self._ask and self.history.wants(number)
+        self.updates.backward_ended(number, frame and self.history.measures_step(number))
         if frame:
-            self.history.add(self.backwards, ended, self.passed(), self.notes.values)
-        ended.end(self.backwards, before, self.watch)
+            self.history.add(number, ended, self.passed(), self.notes.values)
+        if number >= self._ask:
+            self._ask = self.history.ask_again(number)
+        ended.end(number, before, self.watch)
 
     # What is there.
 

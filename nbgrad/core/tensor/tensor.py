@@ -107,8 +107,9 @@ class Tensor(TensorBase, Contents, TensorMethods):
         """For other data or another kind, where the leaf that there is does not stand for it, a new one: same hooks."""
         before = self._origin
         if before is not None and not before.stands_for(self):
-            self._origin = None
-            self.origin.hooks = before.hooks
+            renewed = Leaf(self)
+            renewed.hooks = before.hooks
+            self._origin = renewed  # with its hooks: an interrupt loses none
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
         """Set ``requires_grad`` in place and return the tensor."""

@@ -120,6 +120,7 @@ class _Host:
             self._engine, self._module = self._compile(path, cached=False)
         self._linker = wasmtime.Linker(self._engine)
         self._linker.define_wasi()
+        self._at_work: Any = None  # the store of the layout that runs
 
     def _compile(self, path: str, *, cached: bool) -> tuple[Any, Any]:
         config = self._wasmtime.Config()
@@ -139,10 +140,11 @@ class _Host:
             store.set_limits(memory_size=_MEMORY)
             store.set_wasi(self._wasmtime.WasiConfig())
             store.set_epoch_deadline(1)
-            alarm = threading.Timer(seconds, self._engine.increment_epoch)
+            alarm = threading.Timer(seconds, self._ring, [store])
             alarm.daemon = True
-            alarm.start()
+            self._at_work = store
             try:
+                alarm.start()
                 return self._call(store, dot)
             except self._wasmtime.Trap as trap:
                 if trap.trap_code == self._wasmtime.TrapCode.INTERRUPT:
@@ -152,7 +154,13 @@ class _Host:
                 raise EngineError(f"graphviz failed: {str(error).splitlines()[0]}") from None
             finally:
                 alarm.cancel()
-                alarm.join()  # an alarm that rings late would stop the next layout
+                if alarm.is_alive():
+                    alarm.join()  # an alarm that rings late would stop the next layout
+
+    def _ring(self, store: Any) -> None:
+        """Stop the layout of ``store``, and no later one where an interrupt has hit what cancels the alarm."""
+        if self._at_work is store:
+            self._engine.increment_epoch()
 
     def _call(self, store: Any, dot: str) -> str:
         exports = self._linker.instantiate(store, self._module).exports(store)
