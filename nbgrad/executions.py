@@ -10,14 +10,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from contextvars import ContextVar
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from nbgrad.core.engine import state
-
-if TYPE_CHECKING:
-    from nbgrad.magics import Session
 
 _TELLERS = ("IPython", "ipykernel")
 """The packages that trigger ``post_run_cell`` for each cell that they run; others may not."""
@@ -28,7 +25,7 @@ class Execution:
 
     Attributes:
         parent: the run in which this one was started, if that had not ended.
-        recorded: what ends with it, the last that began first.
+        recorded: what ends with it, the last that began first; each has a method ``ended``.
         over: whether it has ended.
     """
 
@@ -36,7 +33,7 @@ class Execution:
 
     def __init__(self, parent: "Execution | None") -> None:
         self.parent = parent
-        self.recorded: list[Session] = []
+        self.recorded: list[Any] = []
         self.over = False
 
 

@@ -215,7 +215,7 @@ def test_the_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
 
 def test_with_a_compiler_the_wheel_holds_what_was_compiled_too(compiled: Path) -> None:
     assert not compiled.name.endswith("-any.whl")
-    made = {f"nbgrad/core/{name}{SUFFIX}" for name in COMPILED}
+    made = {f"nbgrad/core/{name.replace('.', '/')}{SUFFIX}" for name in COMPILED}
     assert held(compiled) == wanted() | made | {"nbgrad/core/compiled.json"}
     with ZipFile(compiled) as archive:
         assert list(json.loads(archive.read("nbgrad/core/compiled.json"))) == COMPILED

@@ -1,4 +1,4 @@
-"""Write nbgrad/core/methods.pyi, what type checkers and editors read of ``Tensor``, from the op table.
+"""Write nbgrad/core/tensor/methods.pyi, what type checkers and editors read of ``Tensor``, from the op table.
 
 Run it after a change of the table, with all that is made from it: python tools/write.py
 """
@@ -18,7 +18,7 @@ import nbgrad  # noqa: E402, F401  # fills the table
 from nbgrad.core.tensor.methods import Conversions, TensorMethods  # noqa: E402
 from tools.annotations import HEADER, KINDS, tuples, ways, written  # noqa: E402
 
-STUB = ROOT / "nbgrad" / "core" / "methods.pyi"
+STUB = ROOT / "nbgrad" / "core" / "tensor" / "methods.pyi"
 
 DOC = '"""The methods of ``Tensor``, written by tools/write_methods.py from the op table: change that instead."""\n'
 

@@ -50,8 +50,8 @@ print({{name: rule.formula for name, rule in mul.rules.items()}})
 
 def page() -> str:
     """The text of the page."""
-    modules = [import_module(info.name) for info in walk_packages(ops.__path__, f"{ops.__name__}.") if not info.ispkg]
-    groups = [text for module in modules if (text := group(module))]
+    modules = [import_module(info.name) for info in walk_packages(ops.__path__, f"{ops.__name__}.")]
+    groups = [text for module in modules if (text := folder(module) if hasattr(module, "__path__") else group(module))]
     mul = OPS["mul"]
     rules = {name: rule.formula for name, rule in mul.rules.items()}
     made = {name for module in modules for name in functions(module)}
@@ -59,9 +59,15 @@ def page() -> str:
     return "\n".join([head, *groups])
 
 
+def folder(package: ModuleType) -> str:
+    """The heading of a folder, with the sentence that says what is in it."""
+    return f"## {package.__name__.rpartition('.')[2]}\n\n{(package.__doc__ or '').partition('.')[0]}.\n"
+
+
 def group(module: ModuleType) -> str:
     """One module: its rows as a table, and by name what else it has."""
-    name = module.__name__.rpartition(".")[2]
+    path = module.__name__.removeprefix(f"{ops.__name__}.").replace(".", "/")
+    level, name = "#" * (2 + path.count("/")), path.rpartition("/")[2]
     held = [row for row in OPS.values() if row.forward.__module__ == module.__name__]
     rows = shown(held)
     lists = {
@@ -73,7 +79,7 @@ def group(module: ModuleType) -> str:
     if not rows and not texts:
         return ""
     table = ["| op | value | gradient |", "|---|---|---|", *map(line, rows), ""] if rows else []
-    head = f"## [{name}](../nbgrad/core/ops/{name}.py)\n\n{(module.__doc__ or '').split(chr(10))[0]}\n"
+    head = f"{level} [{name}](../nbgrad/core/ops/{path}.py)\n\n{(module.__doc__ or '').split(chr(10))[0]}\n"
     return "\n".join([head, *table, *texts])
 
 

@@ -11,6 +11,7 @@ import torch
 
 import nbgrad
 from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.graph import last_backward
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.last_backward import GRADIENT, OBJECT, UNREDUCED, FrameRecorder, Kept, Lengths, Values
 from nbgrad.core.graph.stats import Stats, nbytes_of

@@ -5,6 +5,7 @@ from random import Random
 from time import perf_counter
 
 import nbgrad
+from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
 from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, check_untouched, switched
 
@@ -36,10 +37,10 @@ def check(random: Random) -> None:
         for _ in range(OF_A_PICTURE if make in PICTURES else INTERRUPTS):
             number = random.randrange(count) if traced else 0
             stop = Instants(number) if traced else Alarm(random.uniform(1e-6, 1.1 * seconds))
-            before, state = switched(), current()
+            before, begun = switched(), current()
             interrupted = stop.run(run)
             if make in BLOCKS and not nbgrad.compiled():
-                state.set_state(state.unwound(state))  # as at the end of a cell
+                state.set_state(state.unwound(begun))  # as at the end of a cell
             where = f"{make.__name__} at {stop.hit}" if isinstance(stop, Instants) else f"{make.__name__} by a signal"
             check_untouched(before, where)
             assert interrupted or not traced
