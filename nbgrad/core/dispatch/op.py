@@ -9,14 +9,11 @@ import torch
 
 from nbgrad.core.dispatch.inplace import InPlace
 from nbgrad.core.dispatch.samples import REALS, Domain, Make, Sample
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.dispatch.torch_parser import as_parsed
 from nbgrad.core.engine.broadcast import Sums
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor
-
-OPS: dict[str, Op] = {}
-"""The table: every row by its name."""
 
 
 def op(

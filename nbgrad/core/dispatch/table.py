@@ -124,6 +124,9 @@ class Op(OpInfo):
             setattr(twin, name, getattr(self, name))
         return twin
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return row_named, (self.name,)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "Op":
         """Itself, as of a function: a copied module has the same activation."""
         return self
@@ -414,6 +417,23 @@ class Op(OpInfo):
         if self._in_place is None:
             raise AttributeError(f"op {self.name!r} has no in-place twin: declare it with @op(..., inplace=True)")
         return self._in_place
+
+
+OPS: dict[str, Op] = {}
+"""The table: every row by its name."""
+
+
+def row_named(name: str) -> Op:
+    """The row of the table that a pickle names.
+
+    Raises:
+        KeyError: there is none; the message says what to do.
+    """
+    if name not in OPS:
+        raise KeyError(
+            f"the op table has no row {name!r}: import the module that declares it before you read the pickle"
+        )
+    return OPS[name]
 
 
 _TENSOR = Tensor

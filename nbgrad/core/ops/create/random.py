@@ -15,8 +15,9 @@ import torch
 from nbgrad.core.backend.torch_guards import in_function
 from nbgrad.core.dispatch.function import Function, once_differentiable
 from nbgrad.core.dispatch.inplace import InPlace
-from nbgrad.core.dispatch.op import OPS, install, named, op
+from nbgrad.core.dispatch.op import install, named, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current, enable_grad, no_grad
 from nbgrad.core.ops.elementwise.rounding import flat

@@ -3,8 +3,9 @@
 import torch
 
 from nbgrad.core.backend.aten import aten
-from nbgrad.core.dispatch.op import OPS, install, op
+from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample, unary
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index._indices import mask_or_positions
