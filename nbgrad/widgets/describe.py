@@ -51,7 +51,7 @@ def describe(graph: AutogradGraph) -> Description:
 
 @uncollected
 def outline(graph: AutogradGraph) -> Description:
-    """The same with the details, the looks and the sums still to be written, which ``rest.written`` does.
+    """The same with the details, the looks and the sums still to be written, which ``deferred.written`` does.
 
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """

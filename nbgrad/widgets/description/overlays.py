@@ -137,7 +137,7 @@ def verdicts(
 ) -> list[Verdict]:
     """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it.
 
-    Those that only wait for a step are sound, and ``waiting`` has what is said of them. Where some are NaN, and
+    Those that only wait for a step are sound, and ``findings.zero_factors`` says so. Where some are NaN, and
     a finding tells where that has ``begun``, nothing is said of any that is not sound: it may be so for that alone.
     """
     lost = begun and not all(isfinite(one.size) for one in judged.values())
@@ -155,7 +155,7 @@ def verdicts(
 def shrinking(judged: dict[Scope, Judgement]) -> str | None:
     """What there is to say of gradients that vanish little by little on their way back; None where they do not.
 
-    Of one step that takes most of it, or all, ``falls`` tells.
+    ``findings.vanishing`` speaks of one step that takes most of it, or all.
     """
     way = [(scope, one.size) for scope, one in judged.items() if one.kind in ("vanishing", "sound")]
     vanished = [at for at, (scope, _) in enumerate(way) if judged[scope].kind == "vanishing"]

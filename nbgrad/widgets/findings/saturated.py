@@ -66,7 +66,7 @@ def silent(facts: list[Fact], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
 
 
 def _saturated(fact: Fact, gradient: Stats, passed: Stats) -> str | None:
-    """Where exactly nothing is passed on, ``falls`` tells."""
+    """``vanishing`` speaks of those that pass on exactly nothing."""
     most = 0.0 if fact.op is None else gradient.norm * STEEP[fact.op.name]
     if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < FEW * _SAMPLES:
         return None

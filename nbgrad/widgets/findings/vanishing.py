@@ -38,9 +38,9 @@ def falls(
 ) -> Iterator[tuple[Fact, str]]:
     """The ops at which a gradient ends or falls on its way to parameters that get none, and what is to be said of each.
 
-    Of activations that are flat on a part of the line, or nearly so, ``silent`` tells, but of few numbers. A tensor
-    outside of modules may get none where all is well, as what is masked or was not chosen does: there the op is told of
-    if it lets nothing through whatever is learned.
+    ``saturated`` speaks of activations that are flat, or nearly so, on a part of the line, but not of few numbers. A
+    tensor outside of modules may get no gradient where all is well, for example where it is masked: there an op is
+    named only if it lets nothing through whatever is learned.
 
     Args:
         facts: what the last backward ran through.
