@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from nbgrad.core import nonfinite, stats
+from nbgrad.core.graph import nonfinite, stats
 
 
 def check_statistics(data: torch.Tensor) -> None:
