@@ -10,6 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.ops.elementwise import special
+from nbgrad.core.tensor.methods import TensorMethods
+from tests.core import rows
 
 pytestmark = pytest.mark.once
 
@@ -95,6 +98,20 @@ def test_a_decision_has_its_context_and_what_was_measured(path: Path) -> None:
 
 def test_the_design_is_one_page() -> None:
     assert len((DOCS / "design.md").read_text(encoding="utf-8").splitlines()) <= 100
+
+
+def test_the_row_of_contributing_passes_the_tests_of_a_row() -> None:
+    [block] = blocks((DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    table = dict(OPS)
+    try:
+        exec(block.code, dict(vars(special)))
+        (row,) = (row for name, row in OPS.items() if name not in table)
+        for sample in rows.samples(row):
+            rows.check(row, sample)
+    finally:
+        OPS.clear()
+        OPS.update(table)
+        del TensorMethods.logcosh  # type: ignore[attr-defined]
 
 
 # The tester is tested.
