@@ -10,11 +10,14 @@ from typing import NamedTuple
 import pytest
 
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.ops.elementwise import special
+from nbgrad.core.tensor.methods import TensorMethods
+from tests.core import rows
 
 pytestmark = pytest.mark.once
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "design.md")
+PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "design.md")  # which has nothing to run
 FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -72,6 +75,43 @@ def test_page_runs_and_prints_what_it_says(path: Path, monkeypatch: pytest.Monke
 
 def test_there_are_pages() -> None:
     assert PAGES
+
+
+DECISIONS = sorted(path for path in (DOCS / "decisions").glob("*.md") if path.name != "README.md")
+
+
+def test_every_decision_is_in_the_index_once_under_its_own_title() -> None:
+    index = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
+    titles = {path.name: path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ") for path in DECISIONS}
+    assert titles
+    assert sorted(re.findall(r"^- \[(.*)\]\((.*)\): ", index, re.MULTILINE)) == sorted(
+        (title, name) for name, title in titles.items()
+    )
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_has_its_context_and_what_was_measured(path: Path) -> None:
+    parts = re.split(r"^## (.*)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert parts[1::2] == ["Context", "Decision", "Measured"]
+    assert all(text.strip() for text in parts)
+
+
+def test_the_design_is_one_page() -> None:
+    assert len((DOCS / "design.md").read_text(encoding="utf-8").splitlines()) <= 100
+
+
+def test_the_row_of_contributing_passes_the_tests_of_a_row() -> None:
+    [block] = blocks((DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    table = dict(OPS)
+    try:
+        exec(block.code, dict(vars(special)))
+        (row,) = (row for name, row in OPS.items() if name not in table)
+        for sample in rows.samples(row):
+            rows.check(row, sample)
+    finally:
+        OPS.clear()
+        OPS.update(table)
+        del TensorMethods.logcosh  # type: ignore[attr-defined]
 
 
 # The tester is tested.

@@ -29,7 +29,7 @@ PROGRAM = """
 import sys; sys.path.insert(0, sys.argv[1])
 import nbgrad, nbgrad.magics, nbgrad.widgets.view
 from nbgrad.core import compilation
-from nbgrad.core.backend.below_autograd import table
+from nbgrad.core.dispatch import table
 x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
 (x * x).sum().backward()
 print(nbgrad.__file__)

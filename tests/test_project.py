@@ -81,6 +81,23 @@ def test_every_local_link_in_the_documents_leads_somewhere(files: list[Path]) ->
     assert not broken
 
 
+def test_every_source_file_that_a_document_names_is_there(files: list[Path]) -> None:
+    names = ["/" + name_of(path) for path in files]
+    assert not [mention for path in files if path.suffix == ".md" for mention in lost(read(path), names)]
+    assert lost("`core/engine/gone.py`, `engine/gone/`", names) == ["core/engine/gone.py", "engine/gone/"], "the tester"
+
+
+def lost(text: str, names: list[str]) -> list[str]:
+    """The sources and folders that a text names by a part of their paths, of which there are none."""
+    mentions = re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|pyi|pxd|ts|css|mjs)|(?:[\w-]+/)+)`", text)
+    tried = [(mention, "/" + mention) for mention in mentions if not mention.startswith(("build/", "dist/"))]
+    return [
+        mention
+        for mention, part in tried
+        if not any(name.endswith(part) or (part[-1] == "/" and part in name) for name in names)
+    ]
+
+
 def test_no_file_names_a_machine_or_a_registry(files: list[Path]) -> None:
     # Put together here, so that this file does not find itself.
     folders = "|".join(("work", "root", "home", "Users"))

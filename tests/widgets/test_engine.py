@@ -37,6 +37,21 @@ def test_the_same_graph_gives_the_same_answer_in_another_process() -> None:
     assert other.stdout == run_graphviz(SMALL) == run_graphviz(SMALL)
 
 
+def test_a_process_that_has_drawn_ends_without_a_word() -> None:
+    """The compiled core keeps more alive until the interpreter ends than the plain one."""
+    program = """
+import nbgrad
+from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
+x = nbgrad.ones(2, requires_grad=True)
+with nbgrad.AutogradGraph() as graph:
+    loss = x.sum()
+    loss.backward()
+run_graphviz("digraph { a }")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_it_stops_in_time_and_works_again() -> None:
     run_graphviz(SMALL)  # compiled before the clock starts
     with pytest.raises(LayoutTimeout, match=r"stopped after 0\.3 s"):

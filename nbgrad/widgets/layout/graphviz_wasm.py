@@ -6,6 +6,7 @@ that nobody has to install a ``dot`` program and every machine computes the same
 that comes in here holds no name that a user chose.
 """
 
+import atexit
 import os
 import shutil
 import struct
@@ -197,6 +198,10 @@ def _host() -> _Host | str:
         return _Host(wasmtime, str(PACKAGE_WASM_PATH))
     except (wasmtime.WasmtimeError, OSError) as error:
         return f"wasmtime: {str(error).splitlines()[0]}"
+
+
+# Later wasmtime's own module is gone, and each of its objects would print that it cannot free itself.
+atexit.register(_host.cache_clear)
 
 
 def _run_wasm(dot: str, seconds: float) -> str:
