@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 # A file over the limit is a question to answer. Answer it here: path -> reason.
 LINE_LIMIT = 900
 LONG_FILES = {
+    "nbgrad/nn/module/module.py": "one class, with every method of torch's Module",
     "nbgrad/widgets/src/graph.css": "one declaration a line; a style sheet is searched, not read from top to bottom",
 }
 
