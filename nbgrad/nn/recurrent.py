@@ -13,22 +13,23 @@ from nbgrad.nn import init
 from nbgrad.nn.function_block import of_shape
 from nbgrad.nn.module.call import misfit
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Parameter, uninitialized
+from nbgrad.nn.parameter import Device, Parameter, uninitialized
 from nbgrad.nn.utils.rnn import PackedSequence, in_order
 
-Device = torch.device | str | None
-
-# Of each kind: how many gates it has, and torch's function over a sequence.
 _KINDS: dict[str, tuple[int, Callable[..., Any]]] = {
     "RNN_TANH": (1, rnn_tanh),
     "RNN_RELU": (1, rnn_relu),
     "LSTM": (4, lstm),
     "GRU": (3, gru),
 }
+"""The number of gates of each kind, and its op over a sequence."""
+
+
+# Layers over a sequence.
 
 
 class RNNBase(Module):
-    """What recurrent networks share: their weights, layer by layer and direction by direction."""
+    """The base of recurrent networks: their weights, layer by layer and direction by direction."""
 
     weight_ih_l0: Parameter
 
@@ -310,8 +311,11 @@ class GRU(RNNBase):
         super().__init__("GRU", input_size, hidden_size, *settings)
 
 
+# Cells: one step.
+
+
 class RNNCellBase(Module):
-    """What single steps share: their weights."""
+    """The base of cells: their weights."""
 
     bias_ih: Parameter | None
     bias_hh: Parameter | None
