@@ -16,7 +16,7 @@ import torch
 
 import nbgrad
 from nbgrad.core import ops
-from nbgrad.core.backend.below_autograd import exports
+from nbgrad.core.dispatch import exports
 from nbgrad.core.dispatch.inplace import InPlace
 from nbgrad.core.dispatch.table import OPS, Op
 from tests.lacking import need

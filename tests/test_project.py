@@ -51,6 +51,14 @@ def test_no_source_file_is_long_without_a_reason(files: list[Path]) -> None:
     assert long.keys() == LONG_FILES.keys(), f"over {LINE_LIMIT} lines: {long}; listed with a reason: {LONG_FILES}"
 
 
+def test_the_package_puts_nothing_onto_the_classes_that_it_exports() -> None:
+    tree = ast.parse(read(ROOT / "nbgrad" / "__init__.py"))
+    targets = [target for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets]
+    calls = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    assert not [ast.unparse(target) for target in targets if isinstance(target, ast.Attribute)]
+    assert "setattr" not in calls
+
+
 def test_every_notebook_is_saved_as_it_ran_and_without_widget_state(files: list[Path]) -> None:
     for path in files:
         if path.suffix == ".ipynb":
