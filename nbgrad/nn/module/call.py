@@ -33,7 +33,7 @@ class Hook(NamedTuple):
     always_call: bool = False
 
 
-class Block(Protocol):
+class CalledModule(Protocol):
     """What this file asks of a module."""
 
     _runs_functions: ClassVar[bool]
@@ -75,7 +75,7 @@ def forward_hooks(own: ModuleHooks | None) -> dict[int, Hook]:
 
 
 def run_forward_pre_hooks(
-    module: Block, own: ModuleHooks, args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: CalledModule, own: ModuleHooks, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a forward after the hooks before it: first those of all modules, then the ``own``."""
     for hook in [*map(Hook, GLOBAL_FORWARD_PRE_HOOKS.values()), *own.before.values()]:
@@ -94,12 +94,16 @@ def run_forward_pre_hooks(
     return args, kwargs
 
 
-def run_forward_hook(module: Block, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+def run_forward_hook(
+    module: CalledModule, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+) -> Any:
     """What a hook after the forward returns."""
     return hook.run(module, args, kwargs, output) if hook.with_kwargs else hook.run(module, args, output)
 
 
-def run_after_error(module: Block, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+def run_after_error(
+    module: CalledModule, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+) -> Any:
     """Run a hook that is always called; an error in it is a warning, for there is one already."""
     try:
         returned = run_forward_hook(module, hook, args, kwargs, output)
@@ -131,7 +135,7 @@ class ModuleBoundary(Function):
 class BackwardHooks:
     """The backward hooks of one call of a module."""
 
-    def __init__(self, module: Block, hooks: ModuleHooks) -> None:
+    def __init__(self, module: CalledModule, hooks: ModuleHooks) -> None:
         self.module = module
         self.before = [*map(Hook, GLOBAL_BACKWARD_PRE_HOOKS.values()), *hooks.backward_before.values()]
         self.after = [*map(Hook, GLOBAL_BACKWARD_HOOKS.values()), *hooks.backward_after.values()]
@@ -227,16 +231,16 @@ def _as_many(returned: Any, given: tuple[Any, ...], what: str) -> tuple[Any, ...
 class _Origin:
     """Where an error came from: the module that it left last, and the path in that of the one that raised it."""
 
-    def __init__(self, module: Block, args: tuple[Any, ...], error: Exception) -> None:
+    def __init__(self, module: CalledModule, args: tuple[Any, ...], error: Exception) -> None:
         self.kind = type(module).__name__
         self.path = ""
-        self.module: ref[Block] | None = ref(module)
+        self.module: ref[CalledModule] | None = ref(module)
         self.what = str(error) if "_nbgrad_misfit" in vars(error) else _wrong(module, args, error)
         if self.what:
             settings = module.extra_repr()
             error.args = (f"{self.kind}({settings}): {self.what}" if settings else f"{self.kind}: {self.what}",)
 
-    def left(self, module: Block, error: Exception) -> None:
+    def left(self, module: CalledModule, error: Exception) -> None:
         """The error leaves ``module``, which called the last one."""
         inner = None if self.module is None else self.module()
         below = None if inner is None else path_below(module, inner)
@@ -256,7 +260,7 @@ class _Origin:
         return f"in {self.path} ({self.kind})"
 
 
-def _wrong(module: Block, args: tuple[Any, ...], error: Exception) -> str | None:
+def _wrong(module: CalledModule, args: tuple[Any, ...], error: Exception) -> str | None:
     """What is wrong with the input of a block that raised ``error``, if it is that."""
     if args and isinstance(args[0], Tensor):
         return module._misfit(args[0]) if isinstance(error, _SHAPE_ERRORS) else None
@@ -276,7 +280,7 @@ def misfit(error: E) -> E:
 _SHAPE_ERRORS = (RuntimeError, ValueError, IndexError, TypeError)
 
 
-def add_path(error: Exception, module: Block, args: tuple[Any, ...]) -> None:
+def add_path(error: Exception, module: CalledModule, args: tuple[Any, ...]) -> None:
     """Name the module that raised ``error`` by its path, as far as it is known when the error leaves ``module``."""
     origin = error.__dict__.get("_nbgrad_origin")
     if origin is None:

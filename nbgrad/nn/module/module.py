@@ -246,7 +246,7 @@ class Module:
     def _all(self, *roles: str) -> Mapping[str, Any]:
         return MappingProxyType({name: self.__dict__[name] for name, role in self._roles.items() if role in roles})
 
-    # What is inside.
+    # Walks through modules, parameters and buffers.
 
     def named_modules(
         self, memo: "set[Module] | None" = None, prefix: str = "", remove_duplicate: bool = True
@@ -333,6 +333,10 @@ class Module:
                     seen.add(value)
                 yield join(path, name), value
 
+    def parameter_count(self, only_trainable: bool = False) -> int:
+        """How many numbers the module learns, shared ones once; with ``only_trainable`` not the frozen ones."""
+        return sum(one.numel() for one in self.parameters() if one.requires_grad or not only_trainable)
+
     # By path.
 
     def get_submodule(self, target: str) -> "Module":
@@ -397,10 +401,6 @@ class Module:
         if module._roles.get(name) not in roles:
             raise AttributeError(f"{name!r} of {type(module).__name__} is not {kind}")
         return getattr(module, name)
-
-    def parameter_count(self, only_trainable: bool = False) -> int:
-        """How many numbers the module learns, shared ones once; with ``only_trainable`` not the frozen ones."""
-        return sum(one.numel() for one in self.parameters() if one.requires_grad or not only_trainable)
 
     # Modes and gradients.
 
@@ -818,7 +818,7 @@ class Module:
     def _shown_hooks(self, kind: str) -> MutableMapping[int, Callable[..., Any]]:
         return HookFunctions({} if self._saving_hooks is None else getattr(self._saving_hooks, kind))
 
-    # What programs read of torch's private attributes.
+    # Attributes that are private in torch, and that programs read and change all the same.
 
     @property
     def _parameters(self) -> MutableMapping[str, Parameter | None]:
@@ -883,7 +883,7 @@ class Module:
         """The functions that run after loading, by their numbers."""
         return self._shown_hooks("loaded")
 
-    # The text.
+    # Printing.
 
     def extra_repr(self) -> str:
         """What ``repr`` shows between the parentheses: the settings of the block."""

@@ -51,7 +51,7 @@ class SavingHooks:
         self.loaded: OrderedDict[int, SavingHook] = OrderedDict()
 
 
-class Saved(Protocol):
+class SavedModule(Protocol):
     """What this file asks of a module."""
 
     _roles: dict[str, str]
@@ -79,7 +79,7 @@ class Saved(Protocol):
 class Entry(NamedTuple):
     """A value of a module, and what is to be loaded into it."""
 
-    module: Saved
+    module: SavedModule
     name: str
     key: str
     value: Tensor
@@ -97,7 +97,7 @@ class Load:
         keys: those that are missing or unexpected.
     """
 
-    def __init__(self, root: Saved, *, strict: bool = True, assign: bool) -> None:
+    def __init__(self, root: SavedModule, *, strict: bool = True, assign: bool) -> None:
         self.root, self.strict, self.assign = root, strict, assign
         self.keys = IncompatibleKeys([], [])
         self._problems: list[str] = []
@@ -112,7 +112,7 @@ class Load:
         if not self._waits:
             for module in _each(self.root):
                 self._before += [_remembered(module), *[_held(value) for _, value in module._own(*_ROLES)]]
-        waiting: list[tuple[Saved, dict[str, Any] | None, str]] = [(self.root, given, "")]
+        waiting: list[tuple[SavedModule, dict[str, Any] | None, str]] = [(self.root, given, "")]
         while waiting:
             module, values, prefix = waiting.pop()
             if values is None:  # all below it have been visited
@@ -127,7 +127,7 @@ class Load:
             below = [(child, parts.get(name, {}), f"{prefix}{name}.") for name, child in module._own("module")]
             waiting += reversed(below)
 
-    def _ask(self, module: Saved, values: dict[str, Any], prefix: str, facts: dict[str, Any]) -> None:
+    def _ask(self, module: SavedModule, values: dict[str, Any], prefix: str, facts: dict[str, Any]) -> None:
         """Let one module look for its values."""
         if self.assign:
             facts["assign_to_params_buffers"] = True
@@ -137,7 +137,7 @@ class Load:
         finally:
             _loading.reset(token)
 
-    def _loaded(self, module: Saved) -> None:
+    def _loaded(self, module: SavedModule) -> None:
         for hook in module._hooks_of("loaded"):
             if hook.run(module, self.keys) is not None:
                 raise RuntimeError("a load_state_dict post-hook returns None: it changes the lists of keys in place")
@@ -238,9 +238,9 @@ def current_load() -> Load | None:
 _ROLES = ("parameter", "buffer", "transient")
 
 
-def _each(root: Saved) -> list[Saved]:
+def _each(root: SavedModule) -> list[SavedModule]:
     """Every module once, also those that one hides from its walks."""
-    found: dict[Saved, None] = {}
+    found: dict[SavedModule, None] = {}
     waiting = [root]
     while waiting:
         module = waiting.pop()
@@ -250,7 +250,7 @@ def _each(root: Saved) -> list[Saved]:
     return list(found)
 
 
-def _remembered(module: Saved) -> Callable[[], None]:
+def _remembered(module: SavedModule) -> Callable[[], None]:
     """A function that gives ``module`` back the attributes that it has now."""
     attributes, roles = dict(vars(module)), dict(module._roles)
 
