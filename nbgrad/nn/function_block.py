@@ -14,6 +14,8 @@ from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.module.module import Module
 
 T = TypeVar("T", bound=type["Block"])
+Size = int | tuple[int, ...]
+"""A setting of an op on signals, images or volumes: one number for all their dimensions, or one for each."""
 
 
 class Block(Module):
