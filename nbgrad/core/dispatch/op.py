@@ -54,6 +54,7 @@ def op(
     reference: Callable[..., Any] | None = None,
     view: bool = False,
     inplace: bool | Callable[..., None] = False,
+    unvaried: dict[str, str] | None = None,
 ) -> "Decorator":
     """Decorate the forward of an op: positional parameters are tensors, keyword-only ones are settings.
 
@@ -84,6 +85,7 @@ def op(
         view: whether the output may share the memory of the first input.
         inplace: whether there is an in-place twin, a method with an underscore; or what changes a raw tensor so, if
             torch has no method of that name.
+        unvaried: settings that all samples leave at one value, each with the reason.
     """
     row = {name: value for name, value in locals().items() if name not in {"operator", "method", "inplace"}}
 
@@ -93,6 +95,9 @@ def op(
         again = held is not None and held.forward.__module__ == forward.__module__ == "__main__"
         if held is not None and not again:  # a cell of a notebook may run again and replace its own row, no other
             raise ValueError(f"the op table already has a row {made.name!r}")
+        if unknown := sorted(set(made.unvaried) - set(made.defaults)):
+            known = ", ".join(made.defaults) or "none"
+            raise ValueError(f"op {made.name!r} has no setting {unknown[0]!r}: its settings are {known}")
         for input in flat:
             made.rule(input, "0")(zeros_for(input))
         OPS[made.name] = made

@@ -71,6 +71,7 @@ class Op(OpInfo):
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         domain, samples: where random test inputs are drawn from, and the inputs that the tests run the row on.
         reference: torch's own function, where it is not the one called like this row.
+        unvaried: settings that all samples leave at one value, each with the reason.
         plan: how it makes plans.
     """
 
@@ -110,7 +111,9 @@ class Op(OpInfo):
         self._in_place: Twin | None = None
         self.domain: Domain = row["domain"]
         self.samples: Callable[[Make], Iterator[Sample]] = row["samples"]
-        self.reference: Callable[..., Any] | None = row["reference"]
+        self.reference: Callable[..., Any] | None
+        self.unvaried: dict[str, str]
+        self.reference, self.unvaried = row["reference"], row["unvaried"] or {}
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
         self._rows: dict[int, Op] = {}
