@@ -111,8 +111,6 @@ class Op(OpInfo):
         self._in_place: Twin | None = None
         self.domain: Domain = row["domain"]
         self.samples: Callable[[Make], Iterator[Sample]] = row["samples"]
-        self.reference: Callable[..., Any] | None
-        self.unvaried: dict[str, str]
         self.reference, self.unvaried = row["reference"], row["unvaried"] or {}
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
