@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from nbgrad.core.backend.allocator import keep_freed
 from nbgrad.core.backend.autocast import any_enabled, cast, may_cast
 from nbgrad.core.backend.below_autograd import inferring
 from nbgrad.core.backend.direct import direct
@@ -396,6 +397,7 @@ class Op(OpInfo):
             raise RuntimeError(INFERENCE.format(op=self.name)) from None
 
     def _make_plan(self, key: int) -> Plan | None:
+        keep_freed()  # here and not for each op: a training loop comes by once for each kind of op
         asked = enumerate(reversed(f"{abs(key):b}"))  # a shift of so many bits for each would be quadratic
         wanted = [i for i, bit in asked if bit == "1" and self.inputs[i] not in self.no_gradient]
         if self.differentiable:
