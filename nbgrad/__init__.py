@@ -16,6 +16,7 @@ from torch import (
 from nbgrad import (
     amp as amp,
     autograd as autograd,
+    extend as extend,
     fft as fft,
     func as func,
     linalg as linalg,

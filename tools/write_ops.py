@@ -33,7 +33,7 @@ The sums that undo broadcasting are not in there: the engine makes them. *(of 0.
 their numbers from, for an op that not every number suits. Everything on this page is read from the rows:
 
 ```python
-from nbgrad.core.dispatch.table import OPS
+from nbgrad.extend import OPS
 
 mul = OPS["mul"]
 print(mul.formula)

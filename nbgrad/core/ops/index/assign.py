@@ -473,6 +473,7 @@ def _sliced(make: Make):
         yield Sample.of(make(*shape), make(*shape))
         yield Sample.of(make(*shape), make(*shape[:-1], len(range(shape[-1])[1:])), dim=-1, start=1)
     yield Sample.of(make(2, 5), make(2, 2), dim=1, start=-4, end=4, step=2)
+    yield Sample.of(make(2, 5), make(2, 2), dim=1, start=1, end=3)
 
 
 @op(formula=r"s \text{ at } x[\ldots, a:b, \ldots]", samples=_sliced)
@@ -500,6 +501,7 @@ def _diagonals(make: Make):
     yield Sample.of(make(3, 4), make(3), offset=1)
     yield Sample.of(make(3, 4), make(2), offset=-1)
     yield Sample.of(make(2, 3, 4), make(3, 2), offset=0, dim1=0, dim2=-1)
+    yield Sample.of(make(2, 3, 4), make(2, 3), offset=1, dim1=1, dim2=2)
     yield Sample.of(make(2, 0, 3), make(3, 0))
 
 
