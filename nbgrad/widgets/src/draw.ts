@@ -1,19 +1,9 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
-import type { Box, Edge, Kind, Node as GraphNode, Picture } from "./description";
+import type { Box, Edge, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
 import { beside, path, tip } from "./geometry";
-
-export const MEANING: Record<Kind, string> = {
-  op: "operation",
-  parameter: "parameter",
-  leaf: "leaf: needs a gradient",
-  input: "input",
-  constant: "constant",
-  outside: "made before this graph",
-  folded: "folded module",
-  failed: "raised an error",
-};
+import { MEANING } from "./model";
 
 /** The elements that can be selected, by the id of their node, edge or scope. */
 export interface Drawing {

@@ -1,10 +1,8 @@
 // The graph as a table: for screen readers, and for everybody who would rather read than look.
 
 import type { Description } from "./description";
-import { MEANING } from "./draw";
 import { html, listen } from "./dom";
-import { scopePath } from "./geometry";
-import { name } from "./panel";
+import { MEANING, name, scopePath } from "./model";
 
 export function tableOf(description: Description, choose: (id: string) => void): HTMLElement {
   const head = html("tr");

@@ -2,8 +2,7 @@
 
 import type { Description } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
-import { MEANING } from "./draw";
-import { wrong } from "./panel";
+import { MEANING, wrong } from "./model";
 
 export type Mode = "forward" | "backward" | "both";
 
