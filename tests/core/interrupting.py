@@ -13,10 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from nbgrad.widgets.numbers import Holdings
-from nbgrad.widgets.packing import unpacked
-from nbgrad.widgets.svg import svg
-from nbgrad.widgets.text import text
 
 import nbgrad
 from nbgrad.core.backend import below_autograd
@@ -27,7 +23,11 @@ from nbgrad.core.engine.state import current
 from nbgrad.core.tensor import tensor as tensors
 from nbgrad.nn.utils import parametrize
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.layout import lay_out
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.render.svg import svg
+from nbgrad.widgets.render.text import text
+from nbgrad.widgets.render.wire_format import unpacked
+from nbgrad.widgets.tensor_lookup import Holdings
 from nbgrad.widgets.view import GraphView
 
 _FOLDER = nbgrad.__path__[0]
