@@ -48,6 +48,7 @@ from nbgrad.core.functional.checkpoint import checkpoint as checkpoint
 from nbgrad.core.functional.grad import backward as backward, grad as grad
 from nbgrad.core.functional.jacobian import hessian as hessian, jacobian as jacobian
 from nbgrad.core.functional.products import hvp as hvp, jvp as jvp, vhp as vhp, vjp as vjp
+from nbgrad.core.graph.finding import Finding, set_finder
 from nbgrad.core.graph.graph import AutogradGraph as AutogradGraph
 from nbgrad.core.interop.numpy_arrays import from_numpy as from_numpy
 from nbgrad.core.interop.torch_functions import from_dlpack as from_dlpack
@@ -102,6 +103,15 @@ def _save(graph: AutogradGraph, path: Any, **options: Any) -> None:
 
     save(graph, path, **options)
 
+
+def _findings(graph: AutogradGraph) -> list[Finding]:
+    """Look for findings: what does it is imported when the first graph is asked."""
+    from nbgrad.widgets.findings.collect import findings
+
+    return findings(graph)
+
+
+set_finder(_findings)
 
 AutogradGraph._ipython_display_ = _show  # type: ignore[attr-defined]  # here, so that core knows no widgets
 AutogradGraph.save = _save  # type: ignore[assignment, method-assign]  # the same, and it passes on what it is given
