@@ -1,7 +1,8 @@
 // Paths beside paths, arrow heads, and what becomes of a layout when scopes are folded without a kernel.
 
+import { MEANING, TIP_LENGTH, TIP_SIDE } from "./constants";
 import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Picture, Scope } from "./description";
-import { MEANING, name, original, scopePath, within } from "./model";
+import { name, original, scopePath, within } from "./model";
 
 export type Point = number[];
 
@@ -30,7 +31,7 @@ export function tip(run: Point[]): string {
     [dx, dy] = [(x - px) / length, (y - py) / length];
     break;
   }
-  const side = (s: number) => `${n(x - 7 * dx - 3.2 * s * dy)},${n(y - 7 * dy + 3.2 * s * dx)}`;
+  const side = (s: number) => `${n(x - TIP_LENGTH * dx - TIP_SIDE * s * dy)},${n(y - TIP_LENGTH * dy + TIP_SIDE * s * dx)}`;
   return `${n(x)},${n(y)} ${side(1)} ${side(-1)}`;
 }
 

@@ -1,17 +1,6 @@
 // Questions about a description that need no drawing: what a thing is called, and where it stands.
 
-import type { Description, Kind, Node as GraphNode, Scope } from "./description";
-
-export const MEANING: Record<Kind, string> = {
-  op: "operation",
-  parameter: "parameter",
-  leaf: "leaf: needs a gradient",
-  input: "input",
-  constant: "constant",
-  outside: "made before this graph",
-  folded: "folded module",
-  failed: "raised an error",
-};
+import type { Description, Node as GraphNode, Scope } from "./description";
 
 /** The id of the tensor that a copy ("n3.2") stands for. */
 export const original = (id: string): string => id.split(".")[0] ?? id;

@@ -1,9 +1,10 @@
 // What the side panel says about a node, an edge, a reduction, or about all reductions and findings.
 
+import { MEANING } from "./constants";
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { button, html, listen, prose } from "./dom";
 import { formula } from "./formula";
-import { MEANING, name, nodeOf, original, scopePath, wrong } from "./model";
+import { name, nodeOf, original, scopePath, wrong } from "./model";
 import type { Inquiry } from "./numbers";
 import { lookOf } from "./tensor_plot";
 

@@ -1,8 +1,9 @@
 // The graph as a table: for screen readers, and for everybody who would rather read than look.
 
+import { MEANING } from "./constants";
 import type { Description } from "./description";
 import { html, listen } from "./dom";
-import { MEANING, name, scopePath } from "./model";
+import { name, scopePath } from "./model";
 
 export function tableOf(description: Description, choose: (id: string) => void): HTMLElement {
   const head = html("tr");
