@@ -65,7 +65,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # ------------------------------------------------------------------------------------------------- write
 
-write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md and docs/parity.md
+write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md, docs/parity.md, what the front end has of Python
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
 
 images: setup ## write the pictures of the documentation anew, docs/images: after a change of the front end

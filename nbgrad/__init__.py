@@ -49,6 +49,7 @@ from nbgrad.core.functional.checkpoint import checkpoint as checkpoint
 from nbgrad.core.functional.grad import backward as backward, grad as grad
 from nbgrad.core.functional.jacobian import hessian as hessian, jacobian as jacobian
 from nbgrad.core.functional.products import hvp as hvp, jvp as jvp, vhp as vhp, vjp as vjp
+from nbgrad.core.graph.finding import Finding as Finding
 from nbgrad.core.graph.graph import AutogradGraph as AutogradGraph
 from nbgrad.core.graph.renderer import register_renderer as _register_renderer
 from nbgrad.core.interop.numpy_arrays import from_numpy as from_numpy

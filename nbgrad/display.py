@@ -1,8 +1,9 @@
-"""The display of a graph in a notebook cell or a file. What draws it is imported when it is asked for."""
+"""The display of a graph in a notebook cell or a file, and its findings: imported when somebody asks for them."""
 
 from os import PathLike
 from typing import Any
 
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 
 
@@ -24,3 +25,9 @@ class GraphRenderer:
         from nbgrad.export import save
 
         save(graph, path, **options)
+
+    def findings(self, graph: AutogradGraph) -> list[Finding]:
+        """Look for what is wrong in ``graph``, or probably not meant."""
+        from nbgrad.widgets.findings.collect import findings
+
+        return findings(graph)

@@ -16,6 +16,7 @@ from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.changes import Since, since
 from nbgrad.core.graph.failure import Ending
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.history import FRAMES, History
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
 from nbgrad.core.graph.listener import Listener
@@ -246,6 +247,15 @@ class AutogradGraph(Queries):
         if self.ending is not None and self.ending.failure is not None and self.ending.failure.frame is not None:
             self._notes.frame = self._complete
         self.ending = self._complete = None
+
+    def findings(self) -> list[Finding]:
+        """Everything that is wrong in the graph, or probably not meant: what the list of findings in its picture says.
+
+        Returns:
+            Errors first, the gradients of modules last. Each has its kind, its text, its remedy, the id of its record,
+            and the names of its tensors and modules. An empty list if nothing looks wrong.
+        """
+        return registered_renderer().findings(self)
 
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.

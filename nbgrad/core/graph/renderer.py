@@ -3,6 +3,8 @@
 from os import PathLike
 from typing import Any, Protocol
 
+from nbgrad.core.graph.finding import Finding
+
 
 class Renderer(Protocol):
     """What a graph asks of its renderer."""
@@ -13,12 +15,15 @@ class Renderer(Protocol):
     def save(self, graph: Any, path: str | PathLike[str], *, depth: int | None, direction: str) -> None:
         """Write ``graph`` to a file."""
 
+    def findings(self, graph: Any) -> list[Finding]:
+        """What is wrong in ``graph``, or probably not meant."""
+
 
 _registered: list[Renderer] = []
 
 
 def register_renderer(renderer: Renderer) -> None:
-    """Have ``renderer`` show and save graphs from now on."""
+    """Have ``renderer`` show and save graphs, and look for findings in them, from now on."""
     _registered[:] = [renderer]
 
 
