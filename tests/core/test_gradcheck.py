@@ -316,7 +316,7 @@ def test_a_rule_that_is_wrong_by_a_thousandth_is_named_with_both_values(row: Mak
     assert "numeric 120.5" in text
     assert "ratio 1.001" in text
     assert "op slightly_wrong called at" in text
-    assert "test_check.py" in text
+    assert "test_gradcheck.py" in text
     assert "the rule for 'x' of shape (2,) gives 22.18" in text
     assert "every entry is off by the same factor 1.001" in text
 
