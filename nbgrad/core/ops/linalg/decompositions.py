@@ -429,6 +429,7 @@ def _product(A, tau):
 
 @op(
     formula=r"\prod_i (I - \tau_i v_i v_i^{\top})",
+    kernel=torch.linalg.householder_product,
     samples=_reflections,
     holomorphic=False,
     reference=_product,
@@ -489,7 +490,7 @@ def _applied(make: Make):
     yield Sample.of(make(3, 2), make(2), make(3, 0))
 
 
-@op(formula=r"\prod_i (I - \tau_i v_i v_i^{\top})\,B", samples=_applied, holomorphic=False)
+@op(formula=r"\prod_i (I - \tau_i v_i v_i^{\top})\,B", kernel=torch.ormqr, samples=_applied, holomorphic=False)
 def ormqr(input, tau, other, *, left=True, transpose=False):
     """A matrix times a product of Householder reflections, or its adjoint, without making the product.
 

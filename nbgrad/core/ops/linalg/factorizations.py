@@ -50,6 +50,7 @@ def _of_cholesky(g, factor, upper):
 
 @op(
     formula=r"L \text{ of } A = L\,L^{\top}",
+    kernel=_linalg.cholesky,
     samples=_definite,
     holomorphic=False,
     reference=_linalg.cholesky,
@@ -108,7 +109,7 @@ def _triangles(make: Make):
     yield Sample.of(make(0, 0))
 
 
-@op(formula=r"(L\,L^{\top})^{-1}", samples=_triangles, holomorphic=False)
+@op(formula=r"(L\,L^{\top})^{-1}", kernel=torch.cholesky_inverse, samples=_triangles, holomorphic=False)
 def cholesky_inverse(input, *, upper=False):
     """The inverse of the matrix that has this Cholesky factor.
 
@@ -131,7 +132,7 @@ def _systems(make: Make):
     yield Sample.of(make(4, 3, 2), _linalg.cholesky(_positive(make, 2, 1, 3, 3)))
 
 
-@op(formula=r"(L\,L^{\top})^{-1} B", samples=_systems, broadcasts=True, holomorphic=False)
+@op(formula=r"(L\,L^{\top})^{-1} B", kernel=torch.cholesky_solve, samples=_systems, broadcasts=True, holomorphic=False)
 def cholesky_solve(B, L, *, upper=False):
     """The solution of a system whose matrix has this Cholesky factor.
 
@@ -316,6 +317,7 @@ def _factored(make: Make):
 
 @op(
     formula=r"(P\,L\,U)^{-1} B",
+    kernel=_linalg.lu_solve,
     samples=_factored,
     broadcasts=("LU", "B"),
     no_gradient=("pivots",),

@@ -78,7 +78,7 @@ def linalg_inv_ex(A, *, check_errors=False):
     return tuple(_linalg.inv_ex(A, check_errors=check_errors))
 
 
-@op(formula=r"A^{-1}", samples=square, reference=_linalg.inv)
+@op(formula=r"A^{-1}", kernel=_linalg.inv, samples=square, reference=_linalg.inv)
 def linalg_inv(A):
     """The inverse of square matrices.
 

@@ -44,6 +44,7 @@ def slope(g, x, norm, p, dims):
 
 @op(
     formula=r"\left(\sum_i |x_i|^p\right)^{1/p}",
+    kernel=torch.linalg.vector_norm,
     holomorphic=False,
     samples=_norm_samples,
     reference=torch.linalg.vector_norm,
@@ -112,7 +113,7 @@ def _distances(make: Make):
     yield Sample.of(x, x.clone())
 
 
-@op(formula=r"\|a - b\|_p", broadcasts=True, holomorphic=False, samples=_distances)
+@op(formula=r"\|a - b\|_p", kernel=torch.dist, broadcasts=True, holomorphic=False, samples=_distances)
 def dist(input, other, *, p=2):
     """The norm of order p of the difference, all elements as one vector.
 

@@ -149,6 +149,7 @@ def _buckets(make: Make):
 
 @op(
     formula=r"\text{the interval in which each } x \text{ lies}",
+    kernel=torch.bucketize,
     differentiable=False,
     method=False,
     samples=_buckets,
@@ -173,7 +174,7 @@ def _memberships(make: Make):
     yield Sample.of(2, some)
 
 
-@op(formula=r"x \in S", differentiable=False, method=False, samples=_memberships)
+@op(formula=r"x \in S", kernel=torch.isin, differentiable=False, method=False, samples=_memberships)
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Whether each element is among others; it has no gradient.
 

@@ -83,7 +83,7 @@ def _unbound(make: Make):
     yield Sample.of(make(2, 0, 3), dim=-1)
 
 
-@op(formula=r"(x_1, \ldots, x_n)", samples=_unbound, many=True, view=True)
+@op(formula=r"(x_1, \ldots, x_n)", kernel=torch.unbind, samples=_unbound, many=True, view=True)
 def unbind(input, *, dim=0):
     """The slices of a tensor along ``dim``, without that dimension: what ``stack`` undoes.
 
