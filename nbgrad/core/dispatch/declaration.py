@@ -1,6 +1,6 @@
 """The declarations of a row of the op table: the arguments of ``@op``, each with its type."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,8 @@ class Declaration:
             function do: the engine conjugates them. False if they say themselves what to conjugate, as torch's
             convention has it, as for ``abs``.
         variadic: the setting that takes all remaining positional arguments, as ``shape`` in ``x.reshape(2, 3)``.
+        ranks: the numbers of dimensions that the first input has in the samples: where not every one from 0 to 5 is
+            possible, those that are.
         domain: where random test inputs are drawn from.
         operator: Python's operator for it, as ``add`` for ``+``.
         method: whether ``Tensor`` has it as a method; default: whether torch's has.
@@ -56,6 +58,7 @@ class Declaration:
     many: bool = False
     holomorphic: bool = True
     variadic: str | None = None
+    ranks: Sequence[int] = range(6)
     domain: Domain = REALS
     operator: str | None = None
     method: bool | None = None

@@ -68,7 +68,8 @@ class Op(OpInfo):
         autocasts: whether torch's autocast may cast the inputs.
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
-        domain, samples: where random test inputs are drawn from, and the inputs that the tests run the row on.
+        domain, samples, ranks: where random test inputs are drawn from, the inputs that the tests run the row on, and
+            the ranks that the first of these have.
         reference: torch's own function, where it is not the one called like this row.
         unvaried: settings that all samples leave at one value, each with the reason.
         plan: how it makes plans.
@@ -101,7 +102,7 @@ class Op(OpInfo):
         self.holomorphic = declared.holomorphic
         self.view = declared.view
         self._in_place: Twin | None = None
-        self.domain, self.samples = declared.domain, declared.samples
+        self.domain, self.samples, self.ranks = declared.domain, declared.samples, declared.ranks
         self.reference, self.unvaried = declared.reference, declared.unvaried
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}

@@ -168,7 +168,14 @@ def _with_two(make: Make):
     yield from (Sample.of(make(*shape, 2)) for shape in ((), (3,), (2, 3), (2, 1, 3), (2, 2, 1, 3), (0,)))
 
 
-@op(formula=r"x_{..., 0} + i x_{..., 1}", kernel=torch.view_as_complex, samples=_with_two, holomorphic=False, view=True)
+@op(
+    formula=r"x_{..., 0} + i x_{..., 1}",
+    kernel=torch.view_as_complex,
+    samples=_with_two,
+    ranks=range(1, 6),
+    holomorphic=False,
+    view=True,
+)
 def view_as_complex(input):
     """Pairs of real numbers, read as complex ones in the same memory.
 

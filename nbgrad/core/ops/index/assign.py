@@ -377,6 +377,7 @@ def _index_puts(make: Make):
     method=False,
     inplace=lambda raw, values, indices, accumulate=False: aten.index_put_(raw, indices, values, accumulate),
     samples=_index_puts,
+    ranks=range(1, 6),
     reference=lambda x, values, indices, accumulate=False: aten.index_put(x, indices, values, accumulate),
 )
 def index_put_at(input, values, *, indices, accumulate=False):
@@ -450,7 +451,7 @@ def _selected(make: Make):
     yield Sample.of(make(2, 0, 3), make(0, 3), dim=0, index=1)
 
 
-@op(formula=r"s \text{ at } x[\ldots, i, \ldots]", samples=_selected)
+@op(formula=r"s \text{ at } x[\ldots, i, \ldots]", samples=_selected, ranks=range(1, 6))
 def select_scatter(input, src, *, dim, index):
     """Input with the slice at one index along ``dim`` replaced.
 
@@ -477,7 +478,7 @@ def _sliced(make: Make):
     yield Sample.of(make(2, 5), make(2, 2), dim=1, start=1, end=3)
 
 
-@op(formula=r"s \text{ at } x[\ldots, a:b, \ldots]", kernel=torch.slice_scatter, samples=_sliced)
+@op(formula=r"s \text{ at } x[\ldots, a:b, \ldots]", kernel=torch.slice_scatter, samples=_sliced, ranks=range(1, 6))
 def slice_scatter(input, src, *, dim=0, start=None, end=None, step=1):
     """Input with the slice from ``start`` to ``end`` along ``dim`` replaced.
 
@@ -506,7 +507,12 @@ def _diagonals(make: Make):
     yield Sample.of(make(2, 0, 3), make(3, 0))
 
 
-@op(formula=r"s \text{ on the diagonal, } x \text{ elsewhere}", kernel=torch.diagonal_scatter, samples=_diagonals)
+@op(
+    formula=r"s \text{ on the diagonal, } x \text{ elsewhere}",
+    kernel=torch.diagonal_scatter,
+    samples=_diagonals,
+    ranks=range(2, 6),
+)
 def diagonal_scatter(input, src, *, offset=0, dim1=0, dim2=1):
     """Input with a diagonal of its dimensions ``dim1`` and ``dim2`` replaced.
 

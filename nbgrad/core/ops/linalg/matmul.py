@@ -41,7 +41,7 @@ def _over_batch(output, b):
     return reduction((*output[:-2], *b), b) if len(b) == 2 and len(output) > 2 else None
 
 
-@op(formula=r"a\,b", broadcasts=True, sums={"b": _over_batch}, operator="matmul", samples=_products)
+@op(formula=r"a\,b", broadcasts=True, sums={"b": _over_batch}, operator="matmul", samples=_products, ranks=range(1, 6))
 def matmul(a, b):
     """Matrix product of the last two dimensions, those before them broadcasting; a vector is one row or column.
 
@@ -82,7 +82,7 @@ def _two_matrices(make: Make):
     yield Sample.of(make(3, 2).T, make(4, 3).T)
 
 
-@op(formula=r"A\,B", samples=_two_matrices)
+@op(formula=r"A\,B", samples=_two_matrices, ranks=(2,))
 def mm(input, mat2):
     """Product of two matrices.
 
@@ -106,7 +106,7 @@ def _two_batches(make: Make):
         yield Sample.of(make(b, n, k), make(b, k, m))
 
 
-@op(formula=r"A_i\,B_i", kernel=torch.bmm, samples=_two_batches)
+@op(formula=r"A_i\,B_i", kernel=torch.bmm, samples=_two_batches, ranks=(3,))
 def bmm(input, mat2):
     """Products of two batches of matrices, pair by pair.
 
@@ -130,7 +130,7 @@ def _matrix_and_vector(make: Make):
         yield Sample.of(make(n, k), make(k))
 
 
-@op(formula=r"A\,x", kernel=torch.mv, samples=_matrix_and_vector)
+@op(formula=r"A\,x", kernel=torch.mv, samples=_matrix_and_vector, ranks=(2,))
 def mv(input, vec):
     """Product of a matrix and a vector.
 
@@ -153,7 +153,7 @@ def _two_vectors(make: Make):
     yield from (Sample.of(make(n), make(n)) for n in (3, 1, 0))
 
 
-@op(formula=r"\sum_i x_i y_i", kernel=torch.dot, samples=_two_vectors)
+@op(formula=r"\sum_i x_i y_i", kernel=torch.dot, samples=_two_vectors, ranks=(1,))
 def dot(input, tensor):
     """Product of two vectors: the sum of the products of their elements.
 
@@ -178,7 +178,13 @@ def _vectors_of_either_kind(make: Make):
         yield Sample.of(*[torch.complex(make(n), make(n)) for _ in range(2)])
 
 
-@op(formula=r"\sum_i \overline{x_i} y_i", kernel=torch.vdot, samples=_vectors_of_either_kind, holomorphic=False)
+@op(
+    formula=r"\sum_i \overline{x_i} y_i",
+    kernel=torch.vdot,
+    samples=_vectors_of_either_kind,
+    ranks=(1,),
+    holomorphic=False,
+)
 def vdot(input, other):
     """Product of two vectors, the first of them conjugated: the length of a complex vector, squared, is real so.
 
@@ -326,7 +332,7 @@ def _layers(make: Make):
     yield Sample.of(make(2, 0), make(4, 0), make(4))
 
 
-@op(formula=r"x\,W^{\top} + b", broadcasts=("bias",), samples=_layers)
+@op(formula=r"x\,W^{\top} + b", broadcasts=("bias",), samples=_layers, ranks=range(1, 6))
 def linear(input, weight, bias=None):
     """The fully connected layer: every output is a weighted sum of all inputs, plus a bias.
 
@@ -400,7 +406,7 @@ def _matrices(make: Make):
     yield Sample.of(make(2, 4), make(2, 0), make(0, 4), beta=2)
 
 
-@op(formula=r"\beta x + \alpha A\,B", broadcasts=("input",), inplace=True, samples=_matrices)
+@op(formula=r"\beta x + \alpha A\,B", broadcasts=("input",), inplace=True, samples=_matrices, ranks=(0, 1, 2))
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """The product of two matrices, added to the input, each with a factor.
 
@@ -436,7 +442,14 @@ def _batches(make: Make):
     yield Sample.of(make(5, 2, 4), make(5, 2, 0), make(5, 0, 4), beta=2)
 
 
-@op(formula=r"\beta x_i + \alpha A_i\,B_i", kernel=torch.baddbmm, broadcasts=("input",), inplace=True, samples=_batches)
+@op(
+    formula=r"\beta x_i + \alpha A_i\,B_i",
+    kernel=torch.baddbmm,
+    broadcasts=("input",),
+    inplace=True,
+    samples=_batches,
+    ranks=(0, 1, 2, 3),
+)
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """The products of two batches of matrices, pair by pair, added to the input, each with a factor.
 
@@ -476,6 +489,7 @@ def _summed_batches(make: Make):
     broadcasts=("input",),
     inplace=True,
     samples=_summed_batches,
+    ranks=(0, 1, 2),
 )
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """The sum of the products of two batches of matrices, added to the input, each with a factor.
@@ -508,7 +522,14 @@ def _vectors(make: Make):
     yield Sample.of(make(2), make(2, 0), make(0), beta=2)
 
 
-@op(formula=r"\beta x + \alpha A\,v", kernel=torch.addmv, broadcasts=("input",), inplace=True, samples=_vectors)
+@op(
+    formula=r"\beta x + \alpha A\,v",
+    kernel=torch.addmv,
+    broadcasts=("input",),
+    inplace=True,
+    samples=_vectors,
+    ranks=(0, 1),
+)
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """The product of a matrix and a vector, added to the input, each with a factor.
 
@@ -539,7 +560,14 @@ def _outer(make: Make):
     yield Sample.of(make(0, 3), make(0), make(3))
 
 
-@op(formula=r"\beta x + \alpha u\,v^{\top}", kernel=torch.addr, broadcasts=("input",), inplace=True, samples=_outer)
+@op(
+    formula=r"\beta x + \alpha u\,v^{\top}",
+    kernel=torch.addr,
+    broadcasts=("input",),
+    inplace=True,
+    samples=_outer,
+    ranks=(0, 1, 2),
+)
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """The outer product of two vectors, added to the input, each with a factor.
 
@@ -576,6 +604,7 @@ def _bilinear_layers(make: Make):
     kernel=torch.nn.functional.bilinear,
     broadcasts=("bias",),
     samples=_bilinear_layers,
+    ranks=range(1, 6),
 )
 def bilinear(input1, input2, weight, bias=None):
     """The bilinear layer: every output is a weighted sum of all products of an element of each input, plus a bias.

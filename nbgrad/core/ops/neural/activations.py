@@ -406,7 +406,7 @@ def _halves(make: Make):
     yield Sample.of(torch.tensor([1.0, -2.0, 0.0, 30.0, -30.0, 0.0], dtype=torch.float64))
 
 
-@op(formula=r"a \odot \sigma(b), \; x = [a, b]", samples=_halves)
+@op(formula=r"a \odot \sigma(b), \; x = [a, b]", samples=_halves, ranks=range(1, 6))
 def glu(input, *, dim=-1):
     """Splits the input along ``dim`` into halves a and b, and lets the logistic function of b gate a.
 
@@ -437,6 +437,7 @@ def _halves_and_gradients(make: Make):
 @op(
     formula=r"[g \odot \sigma(b), \; g \odot a \odot \sigma(b) (1 - \sigma(b))], \; x = [a, b]",
     samples=_halves_and_gradients,
+    ranks=range(1, 6),
     reference=aten.glu_backward,
 )
 def glu_backward(g, x, *, dim):

@@ -76,7 +76,7 @@ def _renorms(make: Make):
     yield Sample.of(make(3, 4), p=1.5, dim=1, maxnorm=100.0)
 
 
-@op(formula=r"x \odot \min(1, \frac{m}{\|x\|_p})", inplace=True, holomorphic=False, samples=_renorms)
+@op(formula=r"x \odot \min(1, \frac{m}{\|x\|_p})", inplace=True, holomorphic=False, samples=_renorms, ranks=range(2, 6))
 def renorm(input, *, p, dim, maxnorm):
     """Each slice along ``dim`` whose norm of order p is above ``maxnorm`` scaled down to it; the others as they are.
 

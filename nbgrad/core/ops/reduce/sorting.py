@@ -127,6 +127,7 @@ def _searches(make: Make):
     formula=r"\text{where each } x \text{ belongs among the sorted}",
     differentiable=False,
     samples=_searches,
+    ranks=range(1, 6),
 )
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
     """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
