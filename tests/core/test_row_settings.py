@@ -111,7 +111,9 @@ def ignoring(row: Op, name: str, value: Any) -> Iterator[None]:
         for taken, rule in before.items():
             if name in rule.needs:
                 place = rule.needs.index(name) - len(rule.needs)
-                row.rules[taken] = changed.setdefault(id(rule), rule._replace(function=fixed(rule.function, place)))
+                row.rules[taken] = changed.setdefault(
+                    id(rule), rule._replace(function=fixed(rule.function, place), kernel=None)
+                )
         row._plans.clear()
         row._rows.clear()
         yield

@@ -1,17 +1,16 @@
 """The op table: ``@op`` puts a row into it, and gives ``Tensor`` the method and the operator of that name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import Signature, isfunction, signature
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
 
+from nbgrad.core.dispatch.declaration import Declaration
 from nbgrad.core.dispatch.inplace import InPlace
-from nbgrad.core.dispatch.samples import REALS, Domain, Make, Sample
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.dispatch.torch_parser import as_parsed
-from nbgrad.core.engine.broadcast import Sums
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -24,96 +23,48 @@ if TYPE_CHECKING:
 
         def __call__(self, *args: Any, **settings: Any) -> R: ...
 
-    class Decorator(Protocol):
-        """The type of ``op(...)``: where the forward says that it gives one tensor, the row gives a ``Tensor``."""
+
+class op(Declaration):  # noqa: N801  # it is used as a function
+    __doc__ = f"""Decorate the forward of an op: positional parameters are tensors, keyword-only ones are settings.
+
+    A parameter ``*tensors`` is a list of tensors, which is called with one list as torch's ``cat`` is.
+
+    Raises:
+        ValueError: there is a row of that name already, or no setting of a name in ``unvaried``.
+
+    Args:{(Declaration.__doc__ or "").partition("Attributes:")[2]}"""
+
+    if TYPE_CHECKING:
 
         @overload
         def __call__(self, forward: Callable[..., torch.Tensor]) -> TypedOp[Tensor]: ...
         @overload
         def __call__(self, forward: Callable[..., Any]) -> TypedOp[Any]: ...
 
-
-def op(
-    *,
-    formula: str,
-    name: str | None = None,
-    samples: Callable[[Make], Iterator[Sample]],
-    broadcasts: bool | tuple[str, ...] = False,
-    sums: dict[str, Sums] | None = None,
-    differentiable: bool = True,
-    no_gradient: tuple[str, ...] = (),
-    flat: tuple[str, ...] = (),
-    outputs: tuple[str, ...] = ("out",),
-    aux: tuple[str, ...] = (),
-    many: bool = False,
-    holomorphic: bool = True,
-    variadic: str | None = None,
-    domain: Domain = REALS,
-    operator: str | None = None,
-    method: bool | None = None,
-    reference: Callable[..., Any] | None = None,
-    view: bool = False,
-    inplace: bool | Callable[..., None] = False,
-    unvaried: dict[str, str] | None = None,
-) -> "Decorator":
-    """Decorate the forward of an op: positional parameters are tensors, keyword-only ones are settings.
-
-    A parameter ``*tensors`` is a list of tensors, which is called with one list as torch's ``cat`` is.
-
-    Args:
-        formula: LaTeX of the forward, in the names of the inputs.
-        name: the op's name; default: that of the function.
-        samples: yields the inputs that the tests run the row on.
-        broadcasts: True if all inputs broadcast, or the names of those that do; the engine undoes it for the rules.
-        sums: of inputs that the op stretches by itself, as the bias of a convolution, and whose gradients a fused rule
-            gives already summed: by the shapes of the output and the input, what was summed. It is said to observers.
-        differentiable: False if the op has no gradient.
-        no_gradient: inputs that never get one.
-        flat: inputs that the result does not change with but for jumps, as the gradient of relu with where it is open.
-            Their gradient is zeros and not nothing, as in torch: a Hessian of such ops exists, and is 0.
-        outputs: names of the outputs; the first has a gradient, unless the rules name others as ``g_NAME``.
-        aux: what the forward returns after its outputs, for the rules alone.
-        many: whether the forward returns a tuple of any length, as ``split`` does; each of its tensors has a gradient.
-        holomorphic: whether the rules hold for complex numbers as they stand for real ones, as those of a holomorphic
-            function do: the engine conjugates them. False if they say themselves what to conjugate, as torch's
-            convention has it, as for ``abs``.
-        variadic: the setting that takes all remaining positional arguments, as ``shape`` in ``x.reshape(2, 3)``.
-        domain: where random test inputs are drawn from.
-        operator: Python's operator for it, as ``add`` for ``+``.
-        method: whether ``Tensor`` has it as a method; default: whether torch's has.
-        reference: torch's own function, if it is not the one of the same name.
-        view: whether the output may share the memory of the first input.
-        inplace: whether there is an in-place twin, a method with an underscore; or what changes a raw tensor so, if
-            torch has no method of that name.
-        unvaried: settings that all samples leave at one value, each with the reason.
-    """
-    row = {name: value for name, value in locals().items() if name not in {"operator", "method", "inplace"}}
-
-    def decorate(forward: Callable[..., Any]) -> Op:
-        made = Op(forward, **row)
+    def __call__(self, forward: Callable[..., Any]) -> Op:
+        """Make the row, and put it into the table."""
+        made = Op(forward, self)
         held = OPS.get(made.name)
         again = held is not None and held.forward.__module__ == forward.__module__ == "__main__"
         if held is not None and not again:  # a cell of a notebook may run again and replace its own row, no other
             raise ValueError(f"the op table already has a row {made.name!r}")
-        if unknown := sorted(set(made.unvaried) - set(made.defaults)):
+        if unknown := sorted(set(self.unvaried) - set(made.defaults)):
             known = ", ".join(made.defaults) or "none"
             raise ValueError(f"op {made.name!r} has no setting {unknown[0]!r}: its settings are {known}")
-        for input in flat:
+        for input in self.flat:
             made.rule(input, "0")(zeros_for(input))
         OPS[made.name] = made
-        if method or (method is None and hasattr(torch.Tensor, made.name)):
+        if self.method or (self.method is None and hasattr(torch.Tensor, made.name)):
             install(made.name, made)
-        if operator is not None:
-            install_operator(operator, made)
-        if inplace:
-            made._in_place = in_place = InPlace(made, inplace, OPS)
-            if method is not False:
+        if self.operator is not None:
+            install_operator(self.operator, made)
+        if self.inplace:
+            made._in_place = in_place = InPlace(made, self.inplace, OPS)
+            if self.method is not False:
                 install(f"{made.name}_", in_place)
-            if operator is not None and made.arity == 2:
-                install_in_place(f"i{operator}", in_place)
+            if self.operator is not None and made.arity == 2:
+                install_in_place(f"i{self.operator}", in_place)
         return made
-
-    return decorate  # type: ignore[return-value]  # a row is not an object of the class for type checkers
 
 
 def zeros_for(input: str) -> Callable[..., Any]:

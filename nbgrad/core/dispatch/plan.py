@@ -5,9 +5,8 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.backend.below_autograd import foreign
-from nbgrad.core.backend.direct import direct_rule
-from nbgrad.core.engine.node import Node, OpInfo, Origin, Output, Rule, Steps
+from nbgrad.core.backend.below_autograd import foreign, is_own
+from nbgrad.core.engine.node import Node, OpInfo, Origin, Output, Rule, Steps, identity
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -145,9 +144,9 @@ def _seen(rule: Rule, op: OpInfo, conjugated: bool) -> Callable[..., Any] | None
 
     None stands for the rule that hands the gradient on as it is, which need not be called.
     """
+    if rule.kernel is not None and not conjugated:
+        return None if rule.kernel is identity else rule.kernel if is_own(rule.function) else foreign(rule.kernel)
     function = foreign(rule.function)
-    if rule.outputs is None and not conjugated and not rule.joint:
-        return direct_rule(function)
     if rule.outputs is not None:
         function = _picking(function, tuple(op.live.index(output) for output in rule.outputs))
     return _conjugating(function) if conjugated else function

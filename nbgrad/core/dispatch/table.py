@@ -6,7 +6,7 @@ backward that is itself recorded.
 """
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from inspect import Parameter, signature
 from itertools import takewhile
@@ -18,12 +18,10 @@ import torch
 from nbgrad.core.backend.allocator import keep_freed
 from nbgrad.core.backend.autocast import any_enabled, cast, may_cast
 from nbgrad.core.backend.below_autograd import inferring
-from nbgrad.core.backend.direct import direct
 from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import bind, bound, other_names
+from nbgrad.core.dispatch.declaration import Declaration
 from nbgrad.core.dispatch.plan import JointPlan, Plan
-from nbgrad.core.dispatch.samples import Domain, Make, Sample
-from nbgrad.core.engine.broadcast import Sums
 from nbgrad.core.engine.node import INFO, Node, OpInfo, Output, Rule, TensorBase, next_seq, raw_of
 from nbgrad.core.engine.observer import tell
 from nbgrad.core.engine.state import current, recording
@@ -66,25 +64,26 @@ class Op(OpInfo):
 
     Attributes, beside those of ``OpInfo``:
         forward: the function on raw torch tensors.
-        kernel: what a call without settings runs: the same, or what it hands its inputs on to.
+        kernel: what a call without settings runs: the same, or torch's function that it hands its inputs on to.
         autocasts: whether torch's autocast may cast the inputs.
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
-        domain, samples: where random test inputs are drawn from, and the inputs that the tests run the row on.
+        domain, samples, ranks: where random test inputs are drawn from, the inputs that the tests run the row on, and
+            the ranks that the first of these have.
         reference: torch's own function, where it is not the one called like this row.
         unvaried: settings that all samples leave at one value, each with the reason.
         plan: how it makes plans.
     """
 
-    def __init__(self, forward: Callable[..., Any], **row: Any) -> None:
+    def __init__(self, forward: Callable[..., Any], declared: Declaration) -> None:
         self.__signature__ = signature(forward)  # what help() and a notebook's tooltip show
         parameters = self.__signature__.parameters.values()
-        self.name: str = row.get("name") or forward.__name__
+        self.name = declared.name or forward.__name__
         self.forward = forward
-        self.kernel: Callable[..., Any] | None = None  # looked for when it is first wanted
-        self.autocasts = True
+        self.kernel = declared.kernel or forward
+        self.autocasts = True  # until the first op of the row is recorded, which asks
         self.doc = self.__doc__ = forward.__doc__ or ""
-        self.formula: str = row["formula"]
+        self.formula = declared.formula
         tensors = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
         self.inputs = tuple(p.name for p in tensors)
         self.listed = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), None)
@@ -92,31 +91,33 @@ class Op(OpInfo):
         self.optional = sum(p.default is None for p in tensors)
         self.defaults = {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
         self.required = frozenset(name for name, default in self.defaults.items() if default is Parameter.empty)
-        self.variadic: str | None = row["variadic"]
-        self.many: bool = row["many"]
-        outputs = row["outputs"]
-        self.results: tuple[str, ...] = () if self.many else (*outputs, *row["aux"])
-        self.shown = len(outputs)
-        self.returns = namedtuple(self.name, outputs) if len(outputs) > 1 else None  # fields are data
-        self.live: tuple[int, ...] = (0,)
-        self.several = self.many
-        named = row["broadcasts"] or ()
+        self.variadic = declared.variadic
+        self._set_outputs(declared)
+        named = declared.broadcasts or ()
         self.stretched = frozenset((*self.inputs, self.listed or "") if named is True else named) - {""}
         self.broadcasts = frozenset(position for position, name in enumerate(self.inputs) if name in self.stretched)
-        self.sums: dict[str, Sums] = row["sums"] or {}
-        self.differentiable: bool = row["differentiable"]
-        self.no_gradient: tuple[str, ...] = row["no_gradient"]
-        self.holomorphic: bool = row["holomorphic"]
-        self.view: bool = row["view"]
-        self.simple = not self.many and len(self.results) == 1
+        self.sums = declared.sums
+        self.differentiable = declared.differentiable
+        self.no_gradient = declared.no_gradient
+        self.holomorphic = declared.holomorphic
+        self.view = declared.view
         self._in_place: Twin | None = None
-        self.domain: Domain = row["domain"]
-        self.samples: Callable[[Make], Iterator[Sample]] = row["samples"]
-        self.reference, self.unvaried = row["reference"], row["unvaried"] or {}
+        self.domain, self.samples, self.ranks = declared.domain, declared.samples, declared.ranks
+        self.reference, self.unvaried = declared.reference, declared.unvaried
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
         self._rows: dict[int, Op] = {}
         self.plan = Plan
+
+    def _set_outputs(self, declared: Declaration) -> None:
+        outputs = declared.outputs
+        self.many = declared.many
+        self.results = () if self.many else (*outputs, *declared.aux)
+        self.shown = len(outputs)
+        self.returns = namedtuple(self.name, outputs) if len(outputs) > 1 else None  # fields are data
+        self.live = (0,)
+        self.several = self.many
+        self.simple = not self.many and len(self.results) == 1
 
     def __copy__(self) -> "Op":
         """A row of its own with the same fields; where it is compiled some of them are not in its ``__dict__``."""
@@ -133,7 +134,9 @@ class Op(OpInfo):
         """Itself, as of a function: a copied module has the same activation."""
         return self
 
-    def rule(self, input: str, formula: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def rule(
+        self, input: str, formula: str, *, kernel: Callable[..., Any] | None = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate the rule of ``input``: ``rule(g, ...)`` gives its gradient from ``g``, the gradient of the output.
 
         After ``g`` the rule names what it needs, and the engine saves exactly that: inputs, ``out``, settings, further
@@ -145,8 +148,17 @@ class Op(OpInfo):
         Where several outputs have a gradient, the rule names those it takes, ``g_NAME`` with the output's name, in
         place of ``g``; of an op with ``many`` outputs ``g`` is the list of them all. None stands for the gradient of
         an output that no path from the root of the backward reached.
+
+        Args:
+            input: the name of the input.
+            formula: LaTeX of its gradient.
+            kernel: what the rule does with ``g`` and what it names, where that is no more than to call it: an operator,
+                as ``operator.mul``, or ``identity``. A backward then calls it directly.
+
+        Raises:
+            ValueError: the op has no such input, or the rule names what there is not.
         """
-        return self._ruled({input: formula}, joint=False)
+        return self._ruled({input: formula}, joint=False, kernel=kernel)
 
     def joint_rule(self, **formulas: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate one rule for all inputs named here: it gives the tuple of their gradients, as one kernel does.
@@ -159,7 +171,9 @@ class Op(OpInfo):
         """
         return self._ruled(formulas, joint=True)
 
-    def _ruled(self, formulas: dict[str, str], *, joint: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def _ruled(
+        self, formulas: dict[str, str], *, joint: bool, kernel: Callable[..., Any] | None = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         takes = [*self.inputs, *([self.listed] if self.listed else [])]
         for input in formulas:
             if input not in takes:
@@ -177,9 +191,10 @@ class Op(OpInfo):
                 inputs = ", ".join(formulas)
                 raise ValueError(f"the rule of {self.name!r} for {inputs!r} names {unknown}: known are {sorted(known)}")
             if gradients is not None:
+                self._check_no_kernel(kernel, formulas)
                 self.live, self.several = tuple(sorted({*gradients, *(self.live if self.several else ())})), True
             for input, formula in formulas.items():
-                self.rules[input] = Rule(function, tuple(needs), formula, gradients, joint)
+                self.rules[input] = Rule(function, tuple(needs), formula, gradients, joint, kernel)
             if joint:
                 self.plan = JointPlan
             self._plans.clear()  # made from the rule before, if there was one
@@ -189,6 +204,13 @@ class Op(OpInfo):
             return function
 
         return decorate
+
+    def _check_no_kernel(self, kernel: Callable[..., Any] | None, formulas: dict[str, str]) -> None:
+        if kernel is not None:
+            raise ValueError(
+                f"the rule of {self.name!r} for {', '.join(formulas)!r} takes the gradients of several outputs: "
+                "a kernel takes one, so leave kernel= out"
+            )
 
     def _gradients(self, parameters: list[str]) -> tuple[tuple[int, ...] | None, list[str]]:
         """Which outputs' gradients a rule names by its first parameters, None for the one called g; and the others."""
@@ -241,9 +263,6 @@ class Op(OpInfo):
         values: list[Any] = list(args)
         edges: list[Any] | None = [None] * len(args) if state.grad_enabled else None
         needs = self._unwrap(args, values, edges)
-        if self.kernel is None:
-            self.kernel = direct(self.forward)
-            self.autocasts = may_cast(self.kernel)
         if needs < 0:
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
@@ -397,7 +416,9 @@ class Op(OpInfo):
             raise RuntimeError(INFERENCE.format(op=self.name)) from None
 
     def _make_plan(self, key: int) -> Plan | None:
-        keep_freed()  # here and not for each op: a training loop comes by once for each kind of op
+        # Here and not for each op: a training loop comes by once for each kind of op.
+        keep_freed()
+        self.autocasts = may_cast(self.kernel)
         asked = enumerate(reversed(f"{abs(key):b}"))  # a shift of so many bits for each would be quadratic
         wanted = [i for i, bit in asked if bit == "1" and self.inputs[i] not in self.no_gradient]
         if self.differentiable:

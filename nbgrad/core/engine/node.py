@@ -243,6 +243,7 @@ class Rule(NamedTuple):
         formula: LaTeX.
         outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.
         joint: whether one call gives the gradients of all inputs.
+        kernel: what the function only calls, on all that it is given; None where it does more.
     """
 
     function: Callable[..., Any]
@@ -250,6 +251,12 @@ class Rule(NamedTuple):
     formula: str
     outputs: tuple[int, ...] | None = None
     joint: bool = False
+    kernel: Callable[..., Any] | None = None
+
+
+def identity(g: Any) -> Any:
+    """The kernel of a rule that hands the gradient on as it is: a backward need not call it."""
+    return g
 
 
 INFO = (

@@ -1,10 +1,13 @@
 """Arithmetic, elementwise: sums, products, quotients and what is made of them, broadcasting."""
 
+import operator
+
 import torch
 
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.plan import Plan
 from nbgrad.core.dispatch.samples import NONZERO, Make, Sample, at, binary, pairs, points, unary
+from nbgrad.core.engine.node import identity
 from nbgrad.core.ops.elementwise.rounding import flat
 from nbgrad.core.tensor.broadcast_check import unpaired, warn_unpaired
 
@@ -20,7 +23,7 @@ def _sums(make: Make):
     yield Sample.of(2.0, make(2, 3), alpha=-0.5)
 
 
-@op(formula=r"a + b", broadcasts=True, operator="add", inplace=True, samples=_sums)
+@op(formula=r"a + b", kernel=torch.add, broadcasts=True, operator="add", inplace=True, samples=_sums)
 def add(a, b, *, alpha=1):
     """Sum of two tensors, elementwise, broadcasting; b is multiplied by ``alpha`` first.
 
@@ -33,7 +36,7 @@ def add(a, b, *, alpha=1):
     return torch.add(a, b, alpha=alpha)
 
 
-@add.rule("a", r"\bar{y}")
+@add.rule("a", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
@@ -43,7 +46,7 @@ def _(g, alpha):
     return _scaled(g, alpha)
 
 
-@op(formula=r"a - b", broadcasts=True, operator="sub", inplace=True, samples=_sums)
+@op(formula=r"a - b", kernel=torch.sub, broadcasts=True, operator="sub", inplace=True, samples=_sums)
 def sub(a, b, *, alpha=1):
     """Difference of two tensors, elementwise, broadcasting; b is multiplied by ``alpha`` first.
 
@@ -54,7 +57,7 @@ def sub(a, b, *, alpha=1):
     return torch.sub(a, b, alpha=alpha)
 
 
-@sub.rule("a", r"\bar{y}")
+@sub.rule("a", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
@@ -89,7 +92,7 @@ def rsub(input, other, *, alpha=1):
     return sub(other, input, alpha=alpha)
 
 
-@op(formula=r"a \odot b", broadcasts=True, operator="mul", inplace=True, samples=binary)
+@op(formula=r"a \odot b", kernel=torch.mul, broadcasts=True, operator="mul", inplace=True, samples=binary)
 def mul(a, b):
     """Product of two tensors, elementwise, broadcasting.
 
@@ -101,12 +104,12 @@ def mul(a, b):
     return torch.mul(a, b)
 
 
-@mul.rule("a", r"\bar{y} \odot b")
+@mul.rule("a", r"\bar{y} \odot b", kernel=operator.mul)
 def _(g, b):
     return g * b
 
 
-@mul.rule("b", r"\bar{y} \odot a")
+@mul.rule("b", r"\bar{y} \odot a", kernel=operator.mul)
 def _(g, a):
     return g * a
 
@@ -118,7 +121,15 @@ def _quotients(make: Make):
         yield Sample.of(2.0, make(2, 3), rounding_mode=mode)
 
 
-@op(formula=r"\frac{a}{b}", broadcasts=True, operator="truediv", inplace=True, domain=NONZERO, samples=_quotients)
+@op(
+    formula=r"\frac{a}{b}",
+    kernel=torch.div,
+    broadcasts=True,
+    operator="truediv",
+    inplace=True,
+    domain=NONZERO,
+    samples=_quotients,
+)
 def div(a, b, *, rounding_mode=None):
     """True quotient of two tensors, elementwise, broadcasting; integers give floating point numbers.
 
@@ -142,6 +153,7 @@ def _(g, a, b, rounding_mode):
 
 @op(
     formula=r"\left\lfloor \frac{x}{y} \right\rfloor",
+    kernel=torch.floor_divide,
     broadcasts=True,
     differentiable=False,
     operator="floordiv",
@@ -168,6 +180,7 @@ def _remainders(make: Make):
 
 @op(
     formula=r"x - y \left\lfloor \frac{x}{y} \right\rfloor",
+    kernel=torch.remainder,
     broadcasts=True,
     operator="mod",
     inplace=True,
@@ -184,7 +197,7 @@ def remainder(input, other):
     return torch.remainder(input, other)
 
 
-@remainder.rule("input", r"\bar{y}")
+@remainder.rule("input", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
@@ -196,6 +209,7 @@ def _(g, input, other):
 
 @op(
     formula=r"x - y \operatorname{trunc}\left(\frac{x}{y}\right)",
+    kernel=torch.fmod,
     broadcasts=True,
     inplace=True,
     domain=NONZERO,
@@ -211,7 +225,7 @@ def fmod(input, other):
     return torch.fmod(input, other)
 
 
-@fmod.rule("input", r"\bar{y}")
+@fmod.rule("input", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
@@ -221,7 +235,7 @@ def _(g, input, other):
     return -g * div(input, other, rounding_mode="trunc")
 
 
-@op(formula=r"-x", operator="neg", inplace=True, samples=unary)
+@op(formula=r"-x", kernel=torch.neg, operator="neg", inplace=True, samples=unary)
 def neg(x):
     """The tensor with its sign changed.
 
@@ -232,7 +246,7 @@ def neg(x):
     return torch.neg(x)
 
 
-@neg.rule("x", r"-\bar{y}")
+@neg.rule("x", r"-\bar{y}", kernel=operator.neg)
 def _(g):
     return -g
 
@@ -242,7 +256,7 @@ def _sizes(make: Make):
     yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
 
 
-@op(formula=r"|x|", operator="abs", inplace=True, holomorphic=False, samples=_sizes)
+@op(formula=r"|x|", kernel=torch.abs, operator="abs", inplace=True, holomorphic=False, samples=_sizes)
 def abs(input):
     """Absolute value, elementwise.
 
@@ -259,7 +273,7 @@ def _(g, input):
     return g * input.sgn()
 
 
-@op(formula=r"\frac{1}{x}", inplace=True, domain=NONZERO, samples=unary)
+@op(formula=r"\frac{1}{x}", kernel=torch.reciprocal, inplace=True, domain=NONZERO, samples=unary)
 def reciprocal(input):
     """One over each element; infinite at 0.
 
@@ -298,7 +312,7 @@ def _blends(make: Make):
     yield Sample.of(points(1.0, 1.0), points(3.0, 3.0), points(0.0, 1.0))
 
 
-@op(formula=r"x + w \odot (e - x)", broadcasts=True, inplace=True, samples=_blends)
+@op(formula=r"x + w \odot (e - x)", kernel=torch.lerp, broadcasts=True, inplace=True, samples=_blends)
 def lerp(input, end, weight):
     """Linear interpolation, elementwise, broadcasting: the input at weight 0, the end at weight 1.
 
@@ -314,7 +328,7 @@ def _(g, weight):
     return g * (1 - weight)
 
 
-@lerp.rule("end", r"\bar{y} \odot w")
+@lerp.rule("end", r"\bar{y} \odot w", kernel=operator.mul)
 def _(g, weight):
     return g * weight
 
@@ -331,7 +345,7 @@ def _triples(make: Make):
     yield Sample.of(make(), make(3), make(3), value=2)
 
 
-@op(formula=r"x + v \, s \odot t", broadcasts=True, inplace=True, samples=_triples)
+@op(formula=r"x + v \, s \odot t", kernel=torch.addcmul, broadcasts=True, inplace=True, samples=_triples)
 def addcmul(input, tensor1, tensor2, *, value=1):
     """A product times ``value``, added to the input, elementwise, in one kernel, broadcasting.
 
@@ -342,7 +356,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
     return torch.addcmul(input, tensor1, tensor2, value=value)
 
 
-@addcmul.rule("input", r"\bar{y}")
+@addcmul.rule("input", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
@@ -357,7 +371,14 @@ def _(g, tensor1, value):
     return g * _scaled(tensor1, value)
 
 
-@op(formula=r"x + v \, \frac{s}{t}", broadcasts=True, inplace=True, domain=NONZERO, samples=_triples)
+@op(
+    formula=r"x + v \, \frac{s}{t}",
+    kernel=torch.addcdiv,
+    broadcasts=True,
+    inplace=True,
+    domain=NONZERO,
+    samples=_triples,
+)
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """A quotient times ``value``, added to the input, elementwise, in one kernel, broadcasting.
 
@@ -368,7 +389,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
     return torch.addcdiv(input, tensor1, tensor2, value=value)
 
 
-@addcdiv.rule("input", r"\bar{y}")
+@addcdiv.rule("input", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 

@@ -66,7 +66,7 @@ def _near(make: Make):
     yield Sample.of(x, y, rtol=0.2, atol=0.1, equal_nan=True)
 
 
-@op(formula=r"|x - y| \leq a + r |y|", broadcasts=True, differentiable=False, samples=_near)
+@op(formula=r"|x - y| \leq a + r |y|", kernel=torch.isclose, broadcasts=True, differentiable=False, samples=_near)
 def isclose(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Whether two numbers differ by at most ``atol + rtol * |other|``, elementwise, broadcasting; no gradient.
 
@@ -147,7 +147,7 @@ logical_or = _truth("logical_or", "either or both", "Sequences end at a token or
 logical_xor = _truth("logical_xor", "exactly one", "It finds where two masks differ.", r"x \oplus y")
 
 
-@op(formula=r"\lnot x", differentiable=False, inplace=True, samples=at(0.0, -0.0, 1.0, _NAN))
+@op(formula=r"\lnot x", kernel=torch.logical_not, differentiable=False, inplace=True, samples=at(0.0, -0.0, 1.0, _NAN))
 def logical_not(input):
     """Whether each element is 0: a bool tensor, which has no gradient.
 
@@ -232,7 +232,14 @@ def _whole_alone(make: Make):
     yield Sample.of(make(2, 3) > 0)
 
 
-@op(formula=r"\lnot x", differentiable=False, operator="invert", inplace=True, samples=_whole_alone)
+@op(
+    formula=r"\lnot x",
+    kernel=torch.bitwise_not,
+    differentiable=False,
+    operator="invert",
+    inplace=True,
+    samples=_whole_alone,
+)
 def bitwise_not(input):
     """Every bit of whole numbers turned round, elementwise; it has no gradient.
 

@@ -9,6 +9,7 @@ import torch
 
 from nbgrad.core.dispatch.op import install_property, op
 from nbgrad.core.dispatch.samples import Make, Sample, unary
+from nbgrad.core.engine.node import identity
 from nbgrad.core.ops.elementwise.rounding import sgn
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index.assign import copy
@@ -29,7 +30,7 @@ def _either(make: Make):
     yield from complex_unary(make)
 
 
-@op(formula=r"\bar{z}", samples=_either, holomorphic=False, view=True)
+@op(formula=r"\bar{z}", kernel=torch.conj, samples=_either, holomorphic=False, view=True)
 def conj(input):
     """The complex conjugate: the imaginary part with the other sign. A real tensor is as it was.
 
@@ -43,7 +44,7 @@ def _(g):
     return conj(g)
 
 
-@op(formula=r"\bar{z}", samples=_either, holomorphic=False, view=True, inplace=True)
+@op(formula=r"\bar{z}", kernel=torch.conj_physical, samples=_either, holomorphic=False, view=True, inplace=True)
 def conj_physical(input):
     """The complex conjugate, computed: ``conj`` only marks the tensor to be read so.
 
@@ -57,7 +58,7 @@ def _(g):
     return conj(g)
 
 
-@op(formula=r"z", samples=_either, holomorphic=False, view=True)
+@op(formula=r"z", kernel=torch.resolve_conj, samples=_either, holomorphic=False, view=True)
 def resolve_conj(input):
     """The same numbers, with a conjugate that was only marked carried out.
 
@@ -66,12 +67,12 @@ def resolve_conj(input):
     return torch.resolve_conj(input)
 
 
-@resolve_conj.rule("input", r"\bar{y}")
+@resolve_conj.rule("input", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
 
-@op(formula=r"z", samples=_either, holomorphic=False, view=True)
+@op(formula=r"z", kernel=torch.resolve_neg, samples=_either, holomorphic=False, view=True)
 def resolve_neg(input):
     """The same numbers, with a minus sign that was only marked carried out.
 
@@ -82,12 +83,12 @@ def resolve_neg(input):
     return torch.resolve_neg(input)
 
 
-@resolve_neg.rule("input", r"\bar{y}")
+@resolve_neg.rule("input", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
 
-@op(formula=r"\operatorname{Re} z", samples=_either, holomorphic=False, view=True, method=False)
+@op(formula=r"\operatorname{Re} z", kernel=torch.real, samples=_either, holomorphic=False, view=True, method=False)
 def real(input):
     """The real part, in the memory of the complex tensor. A real tensor is as it was.
 
@@ -96,12 +97,14 @@ def real(input):
     return torch.real(input)
 
 
-@real.rule("input", r"\bar{y}")
+@real.rule("input", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
 
-@op(formula=r"\operatorname{Im} z", samples=complex_unary, holomorphic=False, view=True, method=False)
+@op(
+    formula=r"\operatorname{Im} z", kernel=torch.imag, samples=complex_unary, holomorphic=False, view=True, method=False
+)
 def imag(input):
     """The imaginary part, in the memory of the complex tensor.
 
@@ -121,7 +124,7 @@ def _pairs(make: Make):
     yield Sample.of(make(1, 2, 2, 1, 2), make(3, 1, 2, 2, 1))
 
 
-@op(formula=r"x + i y", samples=_pairs, broadcasts=True, holomorphic=False)
+@op(formula=r"x + i y", kernel=torch.complex, samples=_pairs, broadcasts=True, holomorphic=False)
 def complex(real, imag):
     """The complex number with these two parts.
 
@@ -140,7 +143,9 @@ def _(g):
     return imag(g)
 
 
-@op(formula=r"r (\cos \varphi + i \sin \varphi)", samples=_pairs, broadcasts=True, holomorphic=False)
+@op(
+    formula=r"r (\cos \varphi + i \sin \varphi)", kernel=torch.polar, samples=_pairs, broadcasts=True, holomorphic=False
+)
 def polar(abs, angle):
     """The complex number of this size and this angle.
 
@@ -163,7 +168,14 @@ def _with_two(make: Make):
     yield from (Sample.of(make(*shape, 2)) for shape in ((), (3,), (2, 3), (2, 1, 3), (2, 2, 1, 3), (0,)))
 
 
-@op(formula=r"x_{..., 0} + i x_{..., 1}", samples=_with_two, holomorphic=False, view=True)
+@op(
+    formula=r"x_{..., 0} + i x_{..., 1}",
+    kernel=torch.view_as_complex,
+    samples=_with_two,
+    ranks=range(1, 6),
+    holomorphic=False,
+    view=True,
+)
 def view_as_complex(input):
     """Pairs of real numbers, read as complex ones in the same memory.
 
@@ -177,7 +189,13 @@ def _(g):
     return view_as_real(resolve_conj(g))
 
 
-@op(formula=r"(\operatorname{Re} z, \operatorname{Im} z)", samples=complex_unary, holomorphic=False, view=True)
+@op(
+    formula=r"(\operatorname{Re} z, \operatorname{Im} z)",
+    kernel=torch.view_as_real,
+    samples=complex_unary,
+    holomorphic=False,
+    view=True,
+)
 def view_as_real(input):
     """Complex numbers, read as pairs of real ones in the same memory.
 
@@ -191,7 +209,7 @@ def _(g):
     return complex(g[..., 0], g[..., 1])
 
 
-@op(formula=r"\arg z", samples=_either, holomorphic=False)
+@op(formula=r"\arg z", kernel=torch.angle, samples=_either, holomorphic=False)
 def angle(input):
     """The angle of a complex number, between -pi and pi; of a real one 0 or pi, with no gradient.
 

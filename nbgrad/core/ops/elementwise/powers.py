@@ -2,6 +2,7 @@
 
 import cmath
 import math
+import operator
 
 import torch
 
@@ -13,7 +14,7 @@ from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.shape.conversion import to
 
 
-@op(formula=r"e^{x}", inplace=True, samples=unary)
+@op(formula=r"e^{x}", kernel=torch.exp, inplace=True, samples=unary)
 def exp(x):
     """The exponential function, elementwise.
 
@@ -24,12 +25,12 @@ def exp(x):
     return torch.exp(x)
 
 
-@exp.rule("x", r"\bar{y} \odot y")
+@exp.rule("x", r"\bar{y} \odot y", kernel=operator.mul)
 def _(g, out):
     return g * out
 
 
-@op(formula=r"\ln x", inplace=True, domain=POSITIVE, samples=unary)
+@op(formula=r"\ln x", kernel=torch.log, inplace=True, domain=POSITIVE, samples=unary)
 def log(x):
     """Natural logarithm, elementwise; NaN for negative x, -inf at 0.
 
@@ -40,12 +41,12 @@ def log(x):
     return torch.log(x)
 
 
-@log.rule("x", r"\frac{\bar{y}}{x}")
+@log.rule("x", r"\frac{\bar{y}}{x}", kernel=operator.truediv)
 def _(g, x):
     return g / x
 
 
-@op(formula=r"2^{x}", inplace=True, samples=unary)
+@op(formula=r"2^{x}", kernel=torch.exp2, inplace=True, samples=unary)
 def exp2(input):
     """Two to the power of each element.
 
@@ -61,7 +62,7 @@ def _(g, out):
     return g * out * math.log(2)
 
 
-@op(formula=r"e^{x} - 1", inplace=True, samples=at(-1e-10, 0.0, 1e-10))
+@op(formula=r"e^{x} - 1", kernel=torch.expm1, inplace=True, samples=at(-1e-10, 0.0, 1e-10))
 def expm1(input):
     """The exponential minus 1, elementwise, exact also near 0.
 
@@ -77,7 +78,7 @@ def _(g, out):
     return g * (out + 1)
 
 
-@op(formula=r"\log_2 x", inplace=True, domain=POSITIVE, samples=unary)
+@op(formula=r"\log_2 x", kernel=torch.log2, inplace=True, domain=POSITIVE, samples=unary)
 def log2(input):
     """Logarithm to base 2, elementwise; NaN for negative numbers, -inf at 0.
 
@@ -93,7 +94,7 @@ def _(g, input):
     return g / (input * math.log(2))
 
 
-@op(formula=r"\log_{10} x", inplace=True, domain=POSITIVE, samples=unary)
+@op(formula=r"\log_{10} x", kernel=torch.log10, inplace=True, domain=POSITIVE, samples=unary)
 def log10(input):
     """Logarithm to base 10, elementwise; NaN for negative numbers, -inf at 0.
 
@@ -109,7 +110,7 @@ def _(g, input):
     return g / (input * math.log(10))
 
 
-@op(formula=r"\ln(1 + x)", inplace=True, domain=POSITIVE, samples=at(-0.5, -1e-10, 0.0, 1e-10))
+@op(formula=r"\ln(1 + x)", kernel=torch.log1p, inplace=True, domain=POSITIVE, samples=at(-0.5, -1e-10, 0.0, 1e-10))
 def log1p(input):
     """Logarithm of 1 plus each element, exact also near 0.
 
@@ -130,7 +131,7 @@ def _far_apart(make: Make):
     yield Sample.of(points(-1000.0, 0.0, 1000.0), points(1000.0, 0.0, -1000.0))
 
 
-@op(formula=r"\ln(e^{x} + e^{y})", broadcasts=True, samples=_far_apart)
+@op(formula=r"\ln(e^{x} + e^{y})", kernel=torch.logaddexp, broadcasts=True, samples=_far_apart)
 def logaddexp(input, other):
     """Logarithm of the sum of two exponentials, elementwise, broadcasting, computed without overflow.
 
@@ -151,7 +152,7 @@ def _(g, input, other):
     return g / (1 + (input - other).exp())
 
 
-@op(formula=r"\log_2(2^{x} + 2^{y})", broadcasts=True, samples=_far_apart)
+@op(formula=r"\log_2(2^{x} + 2^{y})", kernel=torch.logaddexp2, broadcasts=True, samples=_far_apart)
 def logaddexp2(input, other):
     """Base-2 logarithm of the sum of two powers of 2, elementwise, broadcasting, computed without overflow.
 
@@ -179,7 +180,7 @@ def _entropies(make: Make):
     yield Sample.of(0.0, points(0.0, 1.0))
 
 
-@op(formula=r"x \ln y", broadcasts=True, inplace=True, domain=POSITIVE, samples=_entropies)
+@op(formula=r"x \ln y", kernel=torch.xlogy, broadcasts=True, inplace=True, domain=POSITIVE, samples=_entropies)
 def xlogy(input, other):
     """The input times the logarithm of the other, elementwise, broadcasting; 0 wherever the input is 0.
 
@@ -217,7 +218,7 @@ def _powers(make: Make):
         yield Sample.of(*pair)
 
 
-@op(formula=r"a^{b}", broadcasts=True, operator="pow", inplace=True, domain=POSITIVE, samples=_powers)
+@op(formula=r"a^{b}", kernel=torch.pow, broadcasts=True, operator="pow", inplace=True, domain=POSITIVE, samples=_powers)
 def pow(a, b):
     """The power a to the b, elementwise, broadcasting.
 
@@ -261,7 +262,7 @@ def _log(a, like):
     return math.log(a) if a > 0 else math.nan
 
 
-@op(formula=r"\sqrt{x}", inplace=True, domain=POSITIVE, samples=unary)
+@op(formula=r"\sqrt{x}", kernel=torch.sqrt, inplace=True, domain=POSITIVE, samples=unary)
 def sqrt(x):
     """Square root, elementwise; NaN for negative x.
 
@@ -277,7 +278,7 @@ def _(g, out):
     return g / (2 * out)
 
 
-@op(formula=r"\frac{1}{\sqrt{x}}", inplace=True, domain=POSITIVE, samples=unary)
+@op(formula=r"\frac{1}{\sqrt{x}}", kernel=torch.rsqrt, inplace=True, domain=POSITIVE, samples=unary)
 def rsqrt(input):
     """One over the square root, elementwise; NaN for negative numbers, infinite at 0.
 

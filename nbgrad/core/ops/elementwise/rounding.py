@@ -8,6 +8,7 @@ import torch
 
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample, at, pairs, points
+from nbgrad.core.engine.node import identity
 
 _steps = at(-2.5, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.5)
 
@@ -17,7 +18,7 @@ def flat(g):
     return torch.zeros(g.shape, dtype=g.dtype, device=g.device)
 
 
-@op(formula=r"\lfloor x \rfloor", inplace=True, samples=_steps)
+@op(formula=r"\lfloor x \rfloor", kernel=torch.floor, inplace=True, samples=_steps)
 def floor(input):
     """The next whole number below, elementwise.
 
@@ -28,7 +29,7 @@ def floor(input):
     return torch.floor(input)
 
 
-@op(formula=r"\lceil x \rceil", inplace=True, samples=_steps)
+@op(formula=r"\lceil x \rceil", kernel=torch.ceil, inplace=True, samples=_steps)
 def ceil(input):
     """The next whole number above, elementwise.
 
@@ -39,7 +40,7 @@ def ceil(input):
     return torch.ceil(input)
 
 
-@op(formula=r"\operatorname{trunc}(x)", inplace=True, samples=_steps)
+@op(formula=r"\operatorname{trunc}(x)", kernel=torch.trunc, inplace=True, samples=_steps)
 def trunc(input):
     """The whole part, elementwise: rounded towards 0.
 
@@ -67,7 +68,7 @@ def round(input, *, decimals=0):
     return torch.round(input, decimals=decimals) if decimals else torch.round(input)
 
 
-@op(formula=r"\operatorname{sign}(x)", inplace=True, samples=at(-1.0, -0.0, 0.0, 1.0))
+@op(formula=r"\operatorname{sign}(x)", kernel=torch.sign, inplace=True, samples=at(-1.0, -0.0, 0.0, 1.0))
 def sign(input):
     """-1, 0 or 1 as each element is negative, zero or positive.
 
@@ -84,7 +85,7 @@ def _directions(make: Make):
     yield Sample.of(torch.tensor([0.0, 1.0, -2.0j]).to(torch.complex128))
 
 
-@op(formula=r"\operatorname{sgn}(x)", inplace=True, holomorphic=False, samples=_directions)
+@op(formula=r"\operatorname{sgn}(x)", kernel=torch.sgn, inplace=True, holomorphic=False, samples=_directions)
 def sgn(input):
     """The sign of each element; for a complex number, the number of size 1 in the same direction.
 
@@ -110,7 +111,7 @@ for _row in (floor, ceil, trunc, round, sign):
     _row.rule("input", "0")(flat)
 
 
-@op(formula=r"x - \operatorname{trunc}(x)", inplace=True, samples=_steps)
+@op(formula=r"x - \operatorname{trunc}(x)", kernel=torch.frac, inplace=True, samples=_steps)
 def frac(input):
     """What is left of each element without its whole part, with the sign of the element.
 
@@ -121,7 +122,7 @@ def frac(input):
     return torch.frac(input)
 
 
-@frac.rule("input", r"\bar{y}")
+@frac.rule("input", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
@@ -132,7 +133,7 @@ def _signs(make: Make):
     yield Sample.of(points(0.0, -0.0, 1.0, -1.0, 2.0), points(-1.0, -1.0, -0.0, 0.0, -3.0))
 
 
-@op(formula=r"|x| \operatorname{sign}(y)", broadcasts=True, inplace=True, samples=_signs)
+@op(formula=r"|x| \operatorname{sign}(y)", kernel=torch.copysign, broadcasts=True, inplace=True, samples=_signs)
 def copysign(input, other):
     """The size of the input with the sign of the other, elementwise, broadcasting; the sign of -0.0 counts.
 
@@ -160,6 +161,7 @@ def _levels(make: Make):
 
 @op(
     formula=r"0 \text{ where } x < 0 \text{, } v \text{ where } x = 0 \text{, } 1 \text{ where } x > 0",
+    kernel=torch.heaviside,
     broadcasts=True,
     differentiable=False,
     inplace=True,
@@ -182,7 +184,7 @@ def _unusual(make: Make):
     yield Sample.of(special, nan=1.0, posinf=2.0, neginf=-2.0)
 
 
-@op(formula=r"x \text{ where finite, else a number}", inplace=True, samples=_unusual)
+@op(formula=r"x \text{ where finite, else a number}", kernel=torch.nan_to_num, inplace=True, samples=_unusual)
 def nan_to_num(input, *, nan=None, posinf=None, neginf=None):
     """NaN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given.
 

@@ -20,6 +20,7 @@ def _choices(make: Make):
 
 @op(
     formula=r"\text{a where condition, else b}",
+    kernel=torch.where,
     broadcasts=True,
     no_gradient=("condition",),
     method=False,
@@ -86,7 +87,7 @@ def _edges(make: Make):
     yield Sample.of(points(1.0, 2.0, 3.0, nan, 1.0, nan), points(1.0, 3.0, 2.0, 1.0, nan, nan))
 
 
-@op(formula=r"\max(a, b)", broadcasts=True, samples=_edges)
+@op(formula=r"\max(a, b)", kernel=torch.maximum, broadcasts=True, samples=_edges)
 def maximum(a, b):
     """The larger of a and b, elementwise, broadcasting; NaN where either is NaN.
 
@@ -107,7 +108,7 @@ def _(g, a, b):
     return _of_larger(g, b, a)
 
 
-@op(formula=r"\min(x, y)", broadcasts=True, samples=_edges)
+@op(formula=r"\min(x, y)", kernel=torch.minimum, broadcasts=True, samples=_edges)
 def minimum(input, other):
     """The smaller of two, elementwise, broadcasting; NaN where either is NaN.
 
@@ -129,7 +130,7 @@ def _(g, input, other):
     return _of_smaller(g, other, input)
 
 
-@op(formula=r"\max(x, y)", broadcasts=True, samples=_edges)
+@op(formula=r"\max(x, y)", kernel=torch.fmax, broadcasts=True, samples=_edges)
 def fmax(input, other):
     """The larger of two, elementwise, broadcasting; where one is NaN, the other one.
 
@@ -151,7 +152,7 @@ def _(g, input, other):
     return _of_larger(g, other, input) if _halved() else where((input >= other) | other.isnan(), 0.0, g)
 
 
-@op(formula=r"\min(x, y)", broadcasts=True, samples=_edges)
+@op(formula=r"\min(x, y)", kernel=torch.fmin, broadcasts=True, samples=_edges)
 def fmin(input, other):
     """The smaller of two, elementwise, broadcasting; where one is NaN, the other one.
 
@@ -185,7 +186,7 @@ def _bounds(make: Make):
         )
 
 
-@op(formula=r"\min(\max(x, l), h)", broadcasts=True, inplace=True, samples=_bounds)
+@op(formula=r"\min(\max(x, l), h)", kernel=torch.clamp, broadcasts=True, inplace=True, samples=_bounds)
 def clamp(input, min=None, max=None):
     """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
@@ -262,7 +263,7 @@ def _one_bound(make: Make):
     yield Sample.of(points(-1.0, 0.0, 1.0), points(0.0, 0.0, 0.0))
 
 
-@op(formula=r"\max(x, l)", broadcasts=True, inplace=True, samples=_one_bound)
+@op(formula=r"\max(x, l)", kernel=torch.clamp_min, broadcasts=True, inplace=True, samples=_one_bound)
 def clamp_min(input, min):
     """Each element moved up to ``min``, a number or a tensor that broadcasts.
 
@@ -284,7 +285,7 @@ def _(g, input, min):
     return _of_low(g, input, min)
 
 
-@op(formula=r"\min(x, h)", broadcasts=True, inplace=True, samples=_one_bound)
+@op(formula=r"\min(x, h)", kernel=torch.clamp_max, broadcasts=True, inplace=True, samples=_one_bound)
 def clamp_max(input, max):
     """Each element moved down to ``max``, a number or a tensor that broadcasts.
 
@@ -315,6 +316,7 @@ def _masks(make: Make):
 
 @op(
     formula=r"v \text{ where mask, else } x",
+    kernel=torch.masked_fill,
     broadcasts=True,
     no_gradient=("mask",),
     inplace=True,

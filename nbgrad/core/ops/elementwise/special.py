@@ -14,7 +14,7 @@ _PROBABILITY = Domain(0.05, 0.95)
 # The error function and the normal distribution.
 
 
-@op(formula=r"\operatorname{erf} x", inplace=True, samples=at(-30.0, 0.0, 30.0))
+@op(formula=r"\operatorname{erf} x", kernel=torch.erf, inplace=True, samples=at(-30.0, 0.0, 30.0))
 def erf(input):
     """The error function, elementwise: twice the area under a bell curve from 0.
 
@@ -30,7 +30,7 @@ def _(g, input):
     return 2 / math.sqrt(math.pi) * (-(input**2)).exp() * g
 
 
-@op(formula=r"1 - \operatorname{erf} x", inplace=True, samples=at(-30.0, 0.0, 30.0))
+@op(formula=r"1 - \operatorname{erf} x", kernel=torch.erfc, inplace=True, samples=at(-30.0, 0.0, 30.0))
 def erfc(input):
     """One minus the error function, elementwise, exact also where that is nearly 0.
 
@@ -46,7 +46,13 @@ def _(g, input):
     return -2 / math.sqrt(math.pi) * (-(input**2)).exp() * g
 
 
-@op(formula=r"\operatorname{erf}^{-1} x", inplace=True, domain=Domain(-0.9, 0.9), samples=at(-1.0, 0.0, 1.0))
+@op(
+    formula=r"\operatorname{erf}^{-1} x",
+    kernel=torch.erfinv,
+    inplace=True,
+    domain=Domain(-0.9, 0.9),
+    samples=at(-1.0, 0.0, 1.0),
+)
 def erfinv(input):
     """The number whose error function each element is; infinite at -1 and 1, NaN beyond.
 
@@ -62,7 +68,13 @@ def _(g, input):
     return 0.5 * math.sqrt(math.pi) * (erfinv(input) ** 2).exp() * g
 
 
-@op(formula=r"e^{x^2} (1 - \operatorname{erf} x)", name="special_erfcx", samples=unary, reference=torch.special.erfcx)
+@op(
+    formula=r"e^{x^2} (1 - \operatorname{erf} x)",
+    kernel=torch.special.erfcx,
+    name="special_erfcx",
+    samples=unary,
+    reference=torch.special.erfcx,
+)
 def erfcx(input):
     """The complementary error function times the exponential of the square, elementwise, without underflow.
 
@@ -85,6 +97,7 @@ def ndtr(input):
 
 @op(
     formula=r"\Phi^{-1}(x)",
+    kernel=torch.special.ndtri,
     name="special_ndtri",
     domain=_PROBABILITY,
     samples=at(0.0, 0.5, 1.0),
@@ -107,6 +120,7 @@ def _(g, out):
 
 @op(
     formula=r"\ln \Phi(x)",
+    kernel=torch.special.log_ndtr,
     name="special_log_ndtr",
     samples=at(-30.0, 0.0, 30.0),
     reference=torch.special.log_ndtr,
@@ -135,7 +149,7 @@ def _odds(make: Make):
     yield Sample.of(points(-0.5, 0.5, 1.5))
 
 
-@op(formula=r"\ln \frac{x}{1 - x}", inplace=True, domain=_PROBABILITY, samples=_odds)
+@op(formula=r"\ln \frac{x}{1 - x}", kernel=torch.logit, inplace=True, domain=_PROBABILITY, samples=_odds)
 def logit(input, *, eps=None):
     """The logarithm of the odds of a probability, elementwise: the inverse of sigmoid; NaN outside [0, 1].
 
@@ -192,6 +206,7 @@ def _(gradient, g, x, eps):
 
 @op(
     formula=r"-x \ln x",
+    kernel=torch.special.entr,
     name="special_entr",
     domain=POSITIVE,
     samples=at(0.5, 1.0),
@@ -220,6 +235,7 @@ def _entropies(make: Make):
 
 @op(
     formula=r"x \ln(1 + y)",
+    kernel=torch.special.xlog1py,
     name="special_xlog1py",
     broadcasts=True,
     domain=POSITIVE,
@@ -249,7 +265,7 @@ def _(g, input, other):
     return g * input / (other + 1)
 
 
-@op(formula=r"\ln |\Gamma(x)|", inplace=True, domain=POSITIVE, samples=at(-1.5, -0.5, 10.0))
+@op(formula=r"\ln |\Gamma(x)|", kernel=torch.lgamma, inplace=True, domain=POSITIVE, samples=at(-1.5, -0.5, 10.0))
 def lgamma(input):
     """The logarithm of the absolute gamma function, elementwise; infinite at 0 and negative whole numbers.
 
@@ -265,7 +281,7 @@ def _(g, input):
     return g * input.digamma()
 
 
-@op(formula=r"\psi(x)", inplace=True, domain=POSITIVE, samples=at(-1.5, -0.5, 10.0))
+@op(formula=r"\psi(x)", kernel=torch.digamma, inplace=True, domain=POSITIVE, samples=at(-1.5, -0.5, 10.0))
 def digamma(input):
     """The derivative of the logarithm of the gamma function, elementwise.
 
@@ -352,6 +368,7 @@ def _(g, input, p):
 
 @op(
     formula=r"\zeta(s, q) = \sum_{k=0}^{\infty} \frac{1}{(k + q)^{s}}",
+    kernel=torch.special.zeta,
     name="special_zeta",
     broadcasts=True,
     domain=Domain(1.5, 4.0),
@@ -408,7 +425,7 @@ _special = torch.special
 _edges = at(-30.0, 0.0, 30.0)
 
 
-@op(formula=r"I_0(x)", inplace=True, samples=unary)
+@op(formula=r"I_0(x)", kernel=torch.i0, inplace=True, samples=unary)
 def i0(input):
     """The modified Bessel function of order 0, elementwise.
 
@@ -424,7 +441,7 @@ def _(g, input):
     return g * i1(input)
 
 
-@op(formula=r"e^{-|x|} I_0(x)", name="special_i0e", samples=_edges, reference=_special.i0e)
+@op(formula=r"e^{-|x|} I_0(x)", kernel=_special.i0e, name="special_i0e", samples=_edges, reference=_special.i0e)
 def i0e(input):
     """The modified Bessel function of order 0 times ``exp(-|x|)``, elementwise, without overflow.
 
@@ -440,7 +457,7 @@ def _(g, input, out):
     return g * (i1e(input) - input.sgn() * out)
 
 
-@op(formula=r"I_1(x)", name="special_i1", samples=at(0.0), reference=_special.i1)
+@op(formula=r"I_1(x)", kernel=_special.i1, name="special_i1", samples=at(0.0), reference=_special.i1)
 def i1(input):
     """The modified Bessel function of order 1, elementwise.
 
@@ -464,7 +481,13 @@ def _(g, input, out):
     return g * where(far, i0(safe) - out * safe.reciprocal(), 0.5)
 
 
-@op(formula=r"e^{-|x|} I_1(x)", name="special_i1e", samples=at(-30.0, 0.0, 30.0), reference=_special.i1e)
+@op(
+    formula=r"e^{-|x|} I_1(x)",
+    kernel=_special.i1e,
+    name="special_i1e",
+    samples=at(-30.0, 0.0, 30.0),
+    reference=_special.i1e,
+)
 def i1e(input):
     """The modified Bessel function of order 1 times ``exp(-|x|)``, elementwise, without overflow.
 

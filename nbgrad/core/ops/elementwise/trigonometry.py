@@ -12,7 +12,7 @@ _INSIDE = Domain(-0.9, 0.9)
 _ABOVE_ONE = Domain(1.2, 3.0)
 
 
-@op(formula=r"\sin x", inplace=True, samples=at(-math.pi, 0.0, math.pi / 2))
+@op(formula=r"\sin x", kernel=torch.sin, inplace=True, samples=at(-math.pi, 0.0, math.pi / 2))
 def sin(input):
     """Sine of angles in radians, elementwise.
 
@@ -29,7 +29,7 @@ def _(g, input):
     return g * input.cos()
 
 
-@op(formula=r"\cos x", inplace=True, samples=at(-math.pi, 0.0, math.pi / 2))
+@op(formula=r"\cos x", kernel=torch.cos, inplace=True, samples=at(-math.pi, 0.0, math.pi / 2))
 def cos(input):
     """Cosine of angles in radians, elementwise.
 
@@ -45,7 +45,7 @@ def _(g, input):
     return g * -input.sin()
 
 
-@op(formula=r"\tan x", inplace=True, domain=Domain(-1.2, 1.2), samples=unary)
+@op(formula=r"\tan x", kernel=torch.tan, inplace=True, domain=Domain(-1.2, 1.2), samples=unary)
 def tan(input):
     """Tangent of angles in radians, elementwise.
 
@@ -61,7 +61,7 @@ def _(g, out):
     return g * (1 + out**2)
 
 
-@op(formula=r"\arcsin x", inplace=True, domain=_INSIDE, samples=at(-1.0, 0.0, 1.0, 2.0))
+@op(formula=r"\arcsin x", kernel=torch.asin, inplace=True, domain=_INSIDE, samples=at(-1.0, 0.0, 1.0, 2.0))
 def asin(input):
     """The angle in radians whose sine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends.
 
@@ -77,7 +77,7 @@ def _(g, input):
     return g * (-input * input + 1).rsqrt()
 
 
-@op(formula=r"\arccos x", inplace=True, domain=_INSIDE, samples=at(-1.0, 0.0, 1.0, 2.0))
+@op(formula=r"\arccos x", kernel=torch.acos, inplace=True, domain=_INSIDE, samples=at(-1.0, 0.0, 1.0, 2.0))
 def acos(input):
     """The angle in radians whose cosine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends.
 
@@ -94,7 +94,7 @@ def _(g, input):
     return g * -(-input * input + 1).rsqrt()
 
 
-@op(formula=r"\arctan x", inplace=True, samples=at(-30.0, 0.0, 30.0))
+@op(formula=r"\arctan x", kernel=torch.atan, inplace=True, samples=at(-30.0, 0.0, 30.0))
 def atan(input):
     """The angle in radians whose tangent each element is: squeezes any number into (-pi/2, pi/2).
 
@@ -116,7 +116,7 @@ def _directions(make: Make):
     yield Sample.of(points(0.0), points(0.0))
 
 
-@op(formula=r"\operatorname{atan2}(y, x)", broadcasts=True, inplace=True, samples=_directions)
+@op(formula=r"\operatorname{atan2}(y, x)", kernel=torch.atan2, broadcasts=True, inplace=True, samples=_directions)
 def atan2(input, other):
     """The angle in radians of the point with the height ``input`` and the width ``other``, in all four quadrants.
 
@@ -137,7 +137,7 @@ def _(g, needed, input, other):
     return g * other * per if needed[0] else None, g * -input * per if needed[1] else None
 
 
-@op(formula=r"\sqrt{x^2 + y^2}", broadcasts=True, inplace=True, samples=pairs)
+@op(formula=r"\sqrt{x^2 + y^2}", kernel=torch.hypot, broadcasts=True, inplace=True, samples=pairs)
 def hypot(input, other):
     """The hypotenuse of two legs, elementwise, broadcasting, computed without overflow.
 
@@ -158,7 +158,7 @@ def _(g, other, out):
     return g * other / out
 
 
-@op(formula=r"\sinh x", inplace=True, samples=unary)
+@op(formula=r"\sinh x", kernel=torch.sinh, inplace=True, samples=unary)
 def sinh(input):
     """Hyperbolic sine, elementwise.
 
@@ -174,7 +174,7 @@ def _(g, input):
     return g * input.cosh()
 
 
-@op(formula=r"\cosh x", inplace=True, samples=unary)
+@op(formula=r"\cosh x", kernel=torch.cosh, inplace=True, samples=unary)
 def cosh(input):
     """Hyperbolic cosine, elementwise.
 
@@ -190,7 +190,7 @@ def _(g, input):
     return g * input.sinh()
 
 
-@op(formula=r"\operatorname{arsinh} x", inplace=True, samples=at(-30.0, 0.0, 30.0))
+@op(formula=r"\operatorname{arsinh} x", kernel=torch.asinh, inplace=True, samples=at(-30.0, 0.0, 30.0))
 def asinh(input):
     """Inverse hyperbolic sine, elementwise: like a logarithm far from 0, like the identity near it.
 
@@ -206,7 +206,7 @@ def _(g, input):
     return g * (input**2 + 1).rsqrt()
 
 
-@op(formula=r"\operatorname{arcosh} x", inplace=True, domain=_ABOVE_ONE, samples=at(0.5, 1.0))
+@op(formula=r"\operatorname{arcosh} x", kernel=torch.acosh, inplace=True, domain=_ABOVE_ONE, samples=at(0.5, 1.0))
 def acosh(input):
     """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
 
@@ -224,7 +224,13 @@ def _(g, input):
     return g * (input * input - 1).rsqrt()
 
 
-@op(formula=r"\operatorname{artanh} x", inplace=True, domain=_INSIDE, samples=at(-1.0, 0.0, 1.0, 2.0))
+@op(
+    formula=r"\operatorname{artanh} x",
+    kernel=torch.atanh,
+    inplace=True,
+    domain=_INSIDE,
+    samples=at(-1.0, 0.0, 1.0, 2.0),
+)
 def atanh(input):
     """Inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
 
@@ -240,7 +246,7 @@ def _(g, input):
     return g / (1 - input**2)
 
 
-@op(formula=r"\frac{\sin \pi x}{\pi x}", inplace=True, samples=at(-1.0, 0.5, 1.0))
+@op(formula=r"\frac{\sin \pi x}{\pi x}", kernel=torch.sinc, inplace=True, samples=at(-1.0, 0.5, 1.0))
 def sinc(input):
     """Normalized sine over its angle, elementwise: 1 at 0, 0 at every other whole number.
 
@@ -259,7 +265,7 @@ def _(g, input):
     return where(scale == 0, 0.0, g * ((angle * angle.cos() - angle.sin()) / scale))
 
 
-@op(formula=r"\frac{\pi}{180} x", inplace=True, samples=unary)
+@op(formula=r"\frac{\pi}{180} x", kernel=torch.deg2rad, inplace=True, samples=unary)
 def deg2rad(input):
     """Degrees as radians, elementwise.
 
@@ -275,7 +281,7 @@ def _(g):
     return g * (math.pi / 180)
 
 
-@op(formula=r"\frac{180}{\pi} x", inplace=True, samples=unary)
+@op(formula=r"\frac{180}{\pi} x", kernel=torch.rad2deg, inplace=True, samples=unary)
 def rad2deg(input):
     """Radians as degrees, elementwise.
 

@@ -6,7 +6,7 @@ from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample, unary
 from nbgrad.core.dispatch.table import OPS
-from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.node import identity, raw_of
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index._indices import mask_or_positions
 from nbgrad.core.ops.index.getitem import getitem, indexed, picks, take
@@ -23,7 +23,7 @@ def _fillings(make: Make):
         yield Sample.of(*sample.args, make())
 
 
-@op(formula=r"v", broadcasts=("value",), inplace=True, samples=_fillings)
+@op(formula=r"v", kernel=torch.fill, broadcasts=("value",), inplace=True, samples=_fillings)
 def fill(input, value):
     """A tensor like the input, every element of which is the value.
 
@@ -39,7 +39,7 @@ def _(g):
     return _all_zeros(g)
 
 
-@fill.rule("value", r"\bar{y}")
+@fill.rule("value", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
@@ -298,6 +298,7 @@ def _masked_scatters(make: Make):
 
 @op(
     formula=r"s \text{ where } m \text{, } x \text{ elsewhere}",
+    kernel=torch.masked_scatter,
     broadcasts=("input",),
     no_gradient=("mask",),
     inplace=True,
@@ -376,6 +377,7 @@ def _index_puts(make: Make):
     method=False,
     inplace=lambda raw, values, indices, accumulate=False: aten.index_put_(raw, indices, values, accumulate),
     samples=_index_puts,
+    ranks=range(1, 6),
     reference=lambda x, values, indices, accumulate=False: aten.index_put(x, indices, values, accumulate),
 )
 def index_put_at(input, values, *, indices, accumulate=False):
@@ -449,7 +451,7 @@ def _selected(make: Make):
     yield Sample.of(make(2, 0, 3), make(0, 3), dim=0, index=1)
 
 
-@op(formula=r"s \text{ at } x[\ldots, i, \ldots]", samples=_selected)
+@op(formula=r"s \text{ at } x[\ldots, i, \ldots]", samples=_selected, ranks=range(1, 6))
 def select_scatter(input, src, *, dim, index):
     """Input with the slice at one index along ``dim`` replaced.
 
@@ -476,7 +478,7 @@ def _sliced(make: Make):
     yield Sample.of(make(2, 5), make(2, 2), dim=1, start=1, end=3)
 
 
-@op(formula=r"s \text{ at } x[\ldots, a:b, \ldots]", samples=_sliced)
+@op(formula=r"s \text{ at } x[\ldots, a:b, \ldots]", kernel=torch.slice_scatter, samples=_sliced, ranks=range(1, 6))
 def slice_scatter(input, src, *, dim=0, start=None, end=None, step=1):
     """Input with the slice from ``start`` to ``end`` along ``dim`` replaced.
 
@@ -505,7 +507,12 @@ def _diagonals(make: Make):
     yield Sample.of(make(2, 0, 3), make(3, 0))
 
 
-@op(formula=r"s \text{ on the diagonal, } x \text{ elsewhere}", samples=_diagonals)
+@op(
+    formula=r"s \text{ on the diagonal, } x \text{ elsewhere}",
+    kernel=torch.diagonal_scatter,
+    samples=_diagonals,
+    ranks=range(2, 6),
+)
 def diagonal_scatter(input, src, *, offset=0, dim1=0, dim2=1):
     """Input with a diagonal of its dimensions ``dim1`` and ``dim2`` replaced.
 

@@ -332,7 +332,7 @@ def _takings(make: Make):
     yield Sample.of(make(2, 3), torch.tensor(-1))
 
 
-@op(formula=r"x_{(i)}", no_gradient=("index",), samples=_takings)
+@op(formula=r"x_{(i)}", kernel=torch.take, no_gradient=("index",), samples=_takings)
 def take(input, index):
     """The elements at the numbers in index, counted through all dimensions.
 

@@ -66,6 +66,7 @@ def _symmetric(make: Make):
 @op(
     formula=r"\Lambda, V \text{ of } A = V \Lambda V^{\top}",
     samples=_symmetric,
+    ranks=range(2, 6),
     outputs=("eigenvalues", "eigenvectors"),
     holomorphic=False,
     reference=_linalg.eigh,
@@ -133,6 +134,7 @@ def _with_any_phase(A, any_phase=False):
 @op(
     formula=r"\Lambda, V \text{ of } A = V \Lambda V^{-1}",
     samples=_any_square,
+    ranks=range(2, 6),
     outputs=("eigenvalues", "eigenvectors"),
     holomorphic=False,
     reference=_with_any_phase,
@@ -190,6 +192,7 @@ def _matrices(make: Make):
 @op(
     formula=r"U, S, V^{\top} \text{ of } A = U S V^{\top}",
     samples=_matrices,
+    ranks=range(2, 6),
     outputs=("U", "S", "Vh"),
     holomorphic=False,
     reference=_linalg.svd,
@@ -304,6 +307,7 @@ def _tall_and_wide(make: Make):
 @op(
     formula=r"Q, R \text{ of } A = Q R",
     samples=_tall_and_wide,
+    ranks=range(2, 6),
     outputs=("Q", "R"),
     holomorphic=False,
     reference=_linalg.qr,
@@ -429,7 +433,9 @@ def _product(A, tau):
 
 @op(
     formula=r"\prod_i (I - \tau_i v_i v_i^{\top})",
+    kernel=torch.linalg.householder_product,
     samples=_reflections,
+    ranks=range(2, 6),
     holomorphic=False,
     reference=_product,
 )
@@ -489,7 +495,13 @@ def _applied(make: Make):
     yield Sample.of(make(3, 2), make(2), make(3, 0))
 
 
-@op(formula=r"\prod_i (I - \tau_i v_i v_i^{\top})\,B", samples=_applied, holomorphic=False)
+@op(
+    formula=r"\prod_i (I - \tau_i v_i v_i^{\top})\,B",
+    kernel=torch.ormqr,
+    samples=_applied,
+    ranks=range(2, 6),
+    holomorphic=False,
+)
 def ormqr(input, tau, other, *, left=True, transpose=False):
     """A matrix times a product of Householder reflections, or its adjoint, without making the product.
 

@@ -15,7 +15,7 @@ def _matrices(make: Make):
     yield Sample.of(make(2, 3, 4), offset=1, dim1=-1, dim2=0)
 
 
-@op(formula=r"x_{ii}", samples=_matrices, view=True)
+@op(formula=r"x_{ii}", kernel=torch.diagonal, samples=_matrices, ranks=range(2, 6), view=True)
 def diagonal(input, *, offset=0, dim1=0, dim2=1):
     """The diagonal of the matrices that two dimensions make, in the same memory; ``offset`` counts upwards from it.
 
@@ -40,6 +40,7 @@ def _diagonals(make: Make):
 @op(
     formula=r"g \text{ on the diagonal, } 0 \text{ elsewhere}",
     samples=_diagonals,
+    ranks=range(1, 6),
     reference=aten.diagonal_backward,
 )
 def diagonal_backward(g, *, input_sizes, offset, dim1, dim2):
@@ -63,7 +64,7 @@ def _vectors(make: Make):
     yield Sample.of(make(2, 3), dim1=-1, dim2=-3)
 
 
-@op(formula=r"\operatorname{diag}(x)", samples=_vectors)
+@op(formula=r"\operatorname{diag}(x)", kernel=torch.diag_embed, samples=_vectors, ranks=range(1, 6))
 def diag_embed(input, *, offset=0, dim1=-2, dim2=-1):
     """The last dimension as the diagonal of matrices of zeros.
 
@@ -130,7 +131,13 @@ def _triangles(make: Make):
         yield Sample.of(make(3, 4), diagonal=diagonal)
 
 
-@op(formula=r"x_{ij} \text{ where } j \leq i + k", samples=_triangles, inplace=True)
+@op(
+    formula=r"x_{ij} \text{ where } j \leq i + k",
+    kernel=torch.tril,
+    samples=_triangles,
+    ranks=range(2, 6),
+    inplace=True,
+)
 def tril(input, *, diagonal=0):
     """The lower triangle of matrices: 0 above the diagonal, which ``diagonal`` moves up.
 
@@ -146,7 +153,13 @@ def _(g, diagonal):
     return g.tril(diagonal)
 
 
-@op(formula=r"x_{ij} \text{ where } j \geq i + k", samples=_triangles, inplace=True)
+@op(
+    formula=r"x_{ij} \text{ where } j \geq i + k",
+    kernel=torch.triu,
+    samples=_triangles,
+    ranks=range(2, 6),
+    inplace=True,
+)
 def triu(input, *, diagonal=0):
     """The upper triangle of matrices: 0 below the diagonal, which ``diagonal`` moves up.
 
@@ -164,7 +177,7 @@ def _plain_matrices(make: Make):
     yield from (Sample.of(make(*shape)) for shape in ((2, 2), (2, 3), (4, 2), (0, 3), (1, 1)))
 
 
-@op(formula=r"\sum_i x_{ii}", samples=_plain_matrices)
+@op(formula=r"\sum_i x_{ii}", kernel=torch.trace, samples=_plain_matrices, ranks=(2,))
 def trace(input):
     """The sum of the diagonal of a matrix.
 

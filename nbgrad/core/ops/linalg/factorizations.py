@@ -50,7 +50,9 @@ def _of_cholesky(g, factor, upper):
 
 @op(
     formula=r"L \text{ of } A = L\,L^{\top}",
+    kernel=_linalg.cholesky,
     samples=_definite,
+    ranks=range(2, 6),
     holomorphic=False,
     reference=_linalg.cholesky,
 )
@@ -77,6 +79,7 @@ def _checked_definite(make: Make):
 @op(
     formula=r"L \text{ of } A = L\,L^{\top}",
     samples=_checked_definite,
+    ranks=range(2, 6),
     outputs=("L", "info"),
     holomorphic=False,
     reference=_linalg.cholesky_ex,
@@ -108,7 +111,13 @@ def _triangles(make: Make):
     yield Sample.of(make(0, 0))
 
 
-@op(formula=r"(L\,L^{\top})^{-1}", samples=_triangles, holomorphic=False)
+@op(
+    formula=r"(L\,L^{\top})^{-1}",
+    kernel=torch.cholesky_inverse,
+    samples=_triangles,
+    ranks=range(2, 6),
+    holomorphic=False,
+)
 def cholesky_inverse(input, *, upper=False):
     """The inverse of the matrix that has this Cholesky factor.
 
@@ -131,7 +140,14 @@ def _systems(make: Make):
     yield Sample.of(make(4, 3, 2), _linalg.cholesky(_positive(make, 2, 1, 3, 3)))
 
 
-@op(formula=r"(L\,L^{\top})^{-1} B", samples=_systems, broadcasts=True, holomorphic=False)
+@op(
+    formula=r"(L\,L^{\top})^{-1} B",
+    kernel=torch.cholesky_solve,
+    samples=_systems,
+    ranks=range(2, 6),
+    broadcasts=True,
+    holomorphic=False,
+)
 def cholesky_solve(B, L, *, upper=False):
     """The solution of a system whose matrix has this Cholesky factor.
 
@@ -216,6 +232,7 @@ def _of_factors(g_lower, g_upper, permutation, lower, upper):
 @op(
     formula=r"P, L, U \text{ of } A = P\,L\,U",
     samples=_square_and_not,
+    ranks=range(2, 6),
     outputs=("P", "L", "U"),
     holomorphic=False,
     reference=_linalg.lu,
@@ -243,6 +260,7 @@ def _(g_L, g_U, P, L, U, pivot):
 @op(
     formula=r"L + U - I \text{ of } A = P\,L\,U",
     samples=_square_and_not,
+    ranks=range(2, 6),
     outputs=("LU", "pivots"),
     holomorphic=False,
     reference=_linalg.lu_factor,
@@ -259,6 +277,7 @@ def linalg_lu_factor(A, *, pivot=True):
 @op(
     formula=r"L + U - I \text{ of } A = P\,L\,U",
     samples=_checked_factors,
+    ranks=range(2, 6),
     outputs=("LU", "pivots", "info"),
     holomorphic=False,
     reference=_linalg.lu_factor_ex,
@@ -316,7 +335,9 @@ def _factored(make: Make):
 
 @op(
     formula=r"(P\,L\,U)^{-1} B",
+    kernel=_linalg.lu_solve,
     samples=_factored,
+    ranks=range(2, 6),
     broadcasts=("LU", "B"),
     no_gradient=("pivots",),
     holomorphic=False,

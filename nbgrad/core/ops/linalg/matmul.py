@@ -1,5 +1,6 @@
 """Products of vectors and matrices, also with a sum in the same kernel; the linear and the bilinear layer."""
 
+import operator
 from math import prod
 
 import torch
@@ -9,6 +10,7 @@ from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.broadcast import reduction
+from nbgrad.core.engine.node import identity
 from nbgrad.core.ops._autocast import as_one
 from nbgrad.core.ops.linalg.einsum import einsum
 from nbgrad.core.ops.shape.views import unsqueeze
@@ -39,7 +41,7 @@ def _over_batch(output, b):
     return reduction((*output[:-2], *b), b) if len(b) == 2 and len(output) > 2 else None
 
 
-@op(formula=r"a\,b", broadcasts=True, sums={"b": _over_batch}, operator="matmul", samples=_products)
+@op(formula=r"a\,b", broadcasts=True, sums={"b": _over_batch}, operator="matmul", samples=_products, ranks=range(1, 6))
 def matmul(a, b):
     """Matrix product of the last two dimensions, those before them broadcasting; a vector is one row or column.
 
@@ -80,7 +82,7 @@ def _two_matrices(make: Make):
     yield Sample.of(make(3, 2).T, make(4, 3).T)
 
 
-@op(formula=r"A\,B", samples=_two_matrices)
+@op(formula=r"A\,B", samples=_two_matrices, ranks=(2,))
 def mm(input, mat2):
     """Product of two matrices.
 
@@ -104,7 +106,7 @@ def _two_batches(make: Make):
         yield Sample.of(make(b, n, k), make(b, k, m))
 
 
-@op(formula=r"A_i\,B_i", samples=_two_batches)
+@op(formula=r"A_i\,B_i", kernel=torch.bmm, samples=_two_batches, ranks=(3,))
 def bmm(input, mat2):
     """Products of two batches of matrices, pair by pair.
 
@@ -128,7 +130,7 @@ def _matrix_and_vector(make: Make):
         yield Sample.of(make(n, k), make(k))
 
 
-@op(formula=r"A\,x", samples=_matrix_and_vector)
+@op(formula=r"A\,x", kernel=torch.mv, samples=_matrix_and_vector, ranks=(2,))
 def mv(input, vec):
     """Product of a matrix and a vector.
 
@@ -151,7 +153,7 @@ def _two_vectors(make: Make):
     yield from (Sample.of(make(n), make(n)) for n in (3, 1, 0))
 
 
-@op(formula=r"\sum_i x_i y_i", samples=_two_vectors)
+@op(formula=r"\sum_i x_i y_i", kernel=torch.dot, samples=_two_vectors, ranks=(1,))
 def dot(input, tensor):
     """Product of two vectors: the sum of the products of their elements.
 
@@ -160,12 +162,12 @@ def dot(input, tensor):
     return torch.dot(input, tensor)
 
 
-@dot.rule("input", r"\bar{y}\,y")
+@dot.rule("input", r"\bar{y}\,y", kernel=operator.mul)
 def _(g, tensor):
     return g * tensor
 
 
-@dot.rule("tensor", r"\bar{y}\,x")
+@dot.rule("tensor", r"\bar{y}\,x", kernel=operator.mul)
 def _(g, input):
     return g * input
 
@@ -176,7 +178,13 @@ def _vectors_of_either_kind(make: Make):
         yield Sample.of(*[torch.complex(make(n), make(n)) for _ in range(2)])
 
 
-@op(formula=r"\sum_i \overline{x_i} y_i", samples=_vectors_of_either_kind, holomorphic=False)
+@op(
+    formula=r"\sum_i \overline{x_i} y_i",
+    kernel=torch.vdot,
+    samples=_vectors_of_either_kind,
+    ranks=(1,),
+    holomorphic=False,
+)
 def vdot(input, other):
     """Product of two vectors, the first of them conjugated: the length of a complex vector, squared, is real so.
 
@@ -190,7 +198,7 @@ def _(g, other):
     return conjugate(g) * other
 
 
-@vdot.rule("other", r"\bar{y}\,x")
+@vdot.rule("other", r"\bar{y}\,x", kernel=operator.mul)
 def _(g, input):
     return g * input
 
@@ -324,7 +332,7 @@ def _layers(make: Make):
     yield Sample.of(make(2, 0), make(4, 0), make(4))
 
 
-@op(formula=r"x\,W^{\top} + b", broadcasts=("bias",), samples=_layers)
+@op(formula=r"x\,W^{\top} + b", broadcasts=("bias",), samples=_layers, ranks=range(1, 6))
 def linear(input, weight, bias=None):
     """The fully connected layer: every output is a weighted sum of all inputs, plus a bias.
 
@@ -353,7 +361,7 @@ def _(g, input):
     return gemm.product(_rows(g).transpose(0, 1), _rows(input))
 
 
-@linear.rule("bias", r"\bar{y}")
+@linear.rule("bias", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 
@@ -398,7 +406,7 @@ def _matrices(make: Make):
     yield Sample.of(make(2, 4), make(2, 0), make(0, 4), beta=2)
 
 
-@op(formula=r"\beta x + \alpha A\,B", broadcasts=("input",), inplace=True, samples=_matrices)
+@op(formula=r"\beta x + \alpha A\,B", broadcasts=("input",), inplace=True, samples=_matrices, ranks=(0, 1, 2))
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """The product of two matrices, added to the input, each with a factor.
 
@@ -434,7 +442,14 @@ def _batches(make: Make):
     yield Sample.of(make(5, 2, 4), make(5, 2, 0), make(5, 0, 4), beta=2)
 
 
-@op(formula=r"\beta x_i + \alpha A_i\,B_i", broadcasts=("input",), inplace=True, samples=_batches)
+@op(
+    formula=r"\beta x_i + \alpha A_i\,B_i",
+    kernel=torch.baddbmm,
+    broadcasts=("input",),
+    inplace=True,
+    samples=_batches,
+    ranks=(0, 1, 2, 3),
+)
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """The products of two batches of matrices, pair by pair, added to the input, each with a factor.
 
@@ -468,7 +483,14 @@ def _summed_batches(make: Make):
         yield Sample((input, *sample.args[1:]), sample.settings)
 
 
-@op(formula=r"\beta x + \alpha \sum_i A_i\,B_i", broadcasts=("input",), inplace=True, samples=_summed_batches)
+@op(
+    formula=r"\beta x + \alpha \sum_i A_i\,B_i",
+    kernel=torch.addbmm,
+    broadcasts=("input",),
+    inplace=True,
+    samples=_summed_batches,
+    ranks=(0, 1, 2),
+)
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """The sum of the products of two batches of matrices, added to the input, each with a factor.
 
@@ -500,7 +522,14 @@ def _vectors(make: Make):
     yield Sample.of(make(2), make(2, 0), make(0), beta=2)
 
 
-@op(formula=r"\beta x + \alpha A\,v", broadcasts=("input",), inplace=True, samples=_vectors)
+@op(
+    formula=r"\beta x + \alpha A\,v",
+    kernel=torch.addmv,
+    broadcasts=("input",),
+    inplace=True,
+    samples=_vectors,
+    ranks=(0, 1),
+)
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """The product of a matrix and a vector, added to the input, each with a factor.
 
@@ -531,7 +560,14 @@ def _outer(make: Make):
     yield Sample.of(make(0, 3), make(0), make(3))
 
 
-@op(formula=r"\beta x + \alpha u\,v^{\top}", broadcasts=("input",), inplace=True, samples=_outer)
+@op(
+    formula=r"\beta x + \alpha u\,v^{\top}",
+    kernel=torch.addr,
+    broadcasts=("input",),
+    inplace=True,
+    samples=_outer,
+    ranks=(0, 1, 2),
+)
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """The outer product of two vectors, added to the input, each with a factor.
 
@@ -563,7 +599,13 @@ def _bilinear_layers(make: Make):
     yield Sample.of(make(2, 2), make(2, 3), make(3, 2, 3))
 
 
-@op(formula=r"x_1^{\top} W_k\,x_2 + b", broadcasts=("bias",), samples=_bilinear_layers)
+@op(
+    formula=r"x_1^{\top} W_k\,x_2 + b",
+    kernel=torch.nn.functional.bilinear,
+    broadcasts=("bias",),
+    samples=_bilinear_layers,
+    ranks=range(1, 6),
+)
 def bilinear(input1, input2, weight, bias=None):
     """The bilinear layer: every output is a weighted sum of all products of an element of each input, plus a bias.
 
@@ -588,6 +630,6 @@ def _(g, input1, input2):
     return einsum("...o,...i,...j->oij", g, input1, input2)
 
 
-@bilinear.rule("bias", r"\bar{y}")
+@bilinear.rule("bias", r"\bar{y}", kernel=identity)
 def _(g):
     return g

@@ -32,7 +32,13 @@ def _square(make: Make):
     yield Sample.of(make(0, 0))
 
 
-@op(formula=r"e^A", samples=_square, reference=torch.linalg.matrix_exp)
+@op(
+    formula=r"e^A",
+    kernel=torch.linalg.matrix_exp,
+    samples=_square,
+    ranks=range(2, 6),
+    reference=torch.linalg.matrix_exp,
+)
 def linalg_matrix_exp(A):
     """The exponential of square matrices.
 
@@ -196,7 +202,14 @@ def _threes(make: Make):
     yield Sample.of(make(2, 1, 3), make(1, 4, 3))
 
 
-@op(formula=r"a \times b", samples=_threes, broadcasts=True, reference=torch.linalg.cross)
+@op(
+    formula=r"a \times b",
+    kernel=torch.linalg.cross,
+    samples=_threes,
+    ranks=range(1, 6),
+    broadcasts=True,
+    reference=torch.linalg.cross,
+)
 def linalg_cross(input, other, *, dim=-1):
     """The vector product of vectors of three elements along ``dim``: at right angles to both.
 
@@ -292,7 +305,7 @@ def _determined(make: Make):
     yield Sample.of(torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64))
 
 
-@op(formula=r"\det A", samples=_determined, reference=_linalg.det)
+@op(formula=r"\det A", kernel=_linalg.det, samples=_determined, ranks=range(2, 6), reference=_linalg.det)
 def linalg_det(A):
     """The determinant of square matrices: the factor by which they change volumes.
 
@@ -354,6 +367,7 @@ def _minors(A, n):
 @op(
     formula=r"\operatorname{sgn}(\det A), \ln |\det A|",
     samples=square,
+    ranks=range(2, 6),
     outputs=("sign", "logabsdet"),
     holomorphic=False,
     reference=_linalg.slogdet,

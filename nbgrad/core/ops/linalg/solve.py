@@ -67,7 +67,7 @@ def _checked(make: Make):
     yield Sample.of(regular(make, 3, 3), check_errors=True)
 
 
-@op(formula=r"A^{-1}", samples=_checked, outputs=("inverse", "info"), reference=_linalg.inv_ex)
+@op(formula=r"A^{-1}", samples=_checked, ranks=range(2, 6), outputs=("inverse", "info"), reference=_linalg.inv_ex)
 def linalg_inv_ex(A, *, check_errors=False):
     """The inverse of square matrices, and a number that is 0 where there is one.
 
@@ -78,7 +78,7 @@ def linalg_inv_ex(A, *, check_errors=False):
     return tuple(_linalg.inv_ex(A, check_errors=check_errors))
 
 
-@op(formula=r"A^{-1}", samples=square, reference=_linalg.inv)
+@op(formula=r"A^{-1}", kernel=_linalg.inv, samples=square, ranks=range(2, 6), reference=_linalg.inv)
 def linalg_inv(A):
     """The inverse of square matrices.
 
@@ -141,6 +141,7 @@ def _checked_systems(make: Make):
 @op(
     formula=r"A^{-1} B",
     samples=_checked_systems,
+    ranks=range(2, 6),
     broadcasts=True,
     outputs=("result", "info"),
     aux=("factors", "pivots"),
@@ -158,6 +159,7 @@ def linalg_solve_ex(A, B, *, left=True, check_errors=False):
 @op(
     formula=r"A^{-1} B",
     samples=_systems,
+    ranks=range(2, 6),
     broadcasts=True,
     aux=("factors", "pivots"),
     reference=_linalg.solve,
@@ -213,6 +215,7 @@ def _triangular(make: Make):
 @op(
     formula=r"A^{-1} B",
     samples=_triangular,
+    ranks=range(2, 6),
     broadcasts=True,
     reference=_linalg.solve_triangular,
 )
@@ -273,7 +276,7 @@ def _pseudoinverses(make: Make):
     yield Sample.of(_rank_two(make), hermitian=True)
 
 
-@op(formula=r"A^{+}", samples=_pseudoinverses, holomorphic=False, reference=_linalg.pinv)
+@op(formula=r"A^{+}", samples=_pseudoinverses, ranks=range(2, 6), holomorphic=False, reference=_linalg.pinv)
 def linalg_pinv(A, *, rcond=None, hermitian=False, atol=None, rtol=None):
     """The pseudoinverse of matrices: the inverse on what they do not send to 0.
 
@@ -330,6 +333,7 @@ def _fits(make: Make):
 @op(
     formula=r"\arg\min_X \|A X - B\|",
     samples=_fits,
+    ranks=range(2, 6),
     outputs=("solution", "residuals", "rank", "singular_values"),
     broadcasts=True,
     holomorphic=False,
@@ -398,6 +402,7 @@ def _ranked(make: Make):
 @op(
     formula=r"\operatorname{rank} A",
     samples=_ranked,
+    ranks=range(2, 6),
     differentiable=False,
     reference=torch.linalg.matrix_rank,
 )

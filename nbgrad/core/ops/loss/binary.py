@@ -27,6 +27,7 @@ def _answers(make: Make):
 
 @op(
     formula=r"-\frac{1}{n} \sum_i w_i (t_i \ln x_i + (1 - t_i) \ln(1 - x_i))",
+    kernel=_nn.binary_cross_entropy,
     domain=_SHARES,
     samples=_answers,
 )
@@ -161,7 +162,7 @@ def _signs(make: Make):
     yield Sample.of(torch.tensor([-300.0, 0.0, 300.0], dtype=torch.float64), torch.ones(3, dtype=torch.float64))
 
 
-@op(formula=r"\frac{1}{n} \sum_i \ln(1 + e^{-t_i x_i})", samples=_signs)
+@op(formula=r"\frac{1}{n} \sum_i \ln(1 + e^{-t_i x_i})", kernel=_nn.soft_margin_loss, samples=_signs)
 def soft_margin_loss(input, target, *, reduction="mean"):
     """The logistic loss of scores against signs: binary cross entropy where the answers are -1 and 1.
 

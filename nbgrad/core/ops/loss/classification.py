@@ -38,6 +38,7 @@ def _class_numbers(make: Make):
     aux=("total_weight",),
     no_gradient=("target",),
     samples=_class_numbers,
+    ranks=range(1, 6),
 )
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
     """Minus the log probability of the right class, where ``input`` holds log probabilities.
@@ -146,6 +147,7 @@ def _classifications(make: Make):
     formula=r"-\frac{1}{n} \sum_i \ln \operatorname{softmax}(x_i)_{t_i}",
     aux=("log_probabilities", "total_weight"),
     samples=_classifications,
+    ranks=range(1, 6),
 )
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     """How badly scores predict classes: minus the log of the probability that softmax gives the right one.

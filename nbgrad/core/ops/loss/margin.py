@@ -127,6 +127,7 @@ def _multi_margin(input, target, weight=None, p=1, margin=1.0, reduction="mean")
     formula=r"\frac{1}{n} \sum_i \frac{1}{C} \sum_{j \neq t_i} \max(0, m - x_{i t_i} + x_{ij})^p",
     no_gradient=("target",),
     samples=_right_classes,
+    ranks=(1, 2),
     reference=_multi_margin,
 )
 def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction="mean"):
@@ -167,6 +168,7 @@ def _multi_margin_by_torch(g, input, target, weight, **settings):
     formula=r"g \frac{p}{n C} (d_j^{p - 1} \text{ at } j \neq t, \; -\sum_j d_j^{p - 1} \text{ at } t)",
     no_gradient=("target", "weight"),
     samples=_right_classes_and_gradients,
+    ranks=(0, 1),
     reference=_multi_margin_by_torch,
 )
 def multi_margin_loss_backward(g, input, target, weight, *, p, margin, reduction):
@@ -232,6 +234,7 @@ def _multilabel_margin(input, target, reduction="mean"):
     aux=("is_target",),
     no_gradient=("target",),
     samples=_several_classes,
+    ranks=(1, 2),
     reference=_multilabel_margin,
 )
 def multilabel_margin_loss(input, target, *, reduction="mean"):
@@ -269,6 +272,7 @@ def _multilabel_margin_by_torch(g, input, target, is_target, reduction):
     no_gradient=("target", "is_target"),
     flat=("input",),
     samples=_several_classes_and_gradients,
+    ranks=(0, 1),
     reference=_multilabel_margin_by_torch,
 )
 def multilabel_margin_loss_backward(g, input, target, is_target, *, reduction):

@@ -15,7 +15,7 @@ from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index.getitem import getitem, getitem_backward
 
 
-@op(formula=r"\tanh x", holomorphic=False, samples=at(-30.0, 0.0, 30.0), inplace=True)
+@op(formula=r"\tanh x", kernel=torch.tanh, holomorphic=False, samples=at(-30.0, 0.0, 30.0), inplace=True)
 def tanh(input):
     """Hyperbolic tangent, elementwise: squeezes any number into (-1, 1).
 
@@ -50,7 +50,9 @@ def _(gradient, g, y):
     return -2 * (conjugate(gradient) * g) * conjugate(y)
 
 
-@op(formula=r"\frac{1}{1 + e^{-x}}", holomorphic=False, samples=at(-30.0, 0.0, 30.0), inplace=True)
+@op(
+    formula=r"\frac{1}{1 + e^{-x}}", kernel=torch.sigmoid, holomorphic=False, samples=at(-30.0, 0.0, 30.0), inplace=True
+)
 def sigmoid(input):
     """The logistic function, elementwise: squeezes any number into (0, 1).
 
@@ -139,6 +141,7 @@ def _(gradient, g, x):
 
 @op(
     formula=r"\frac{1}{\beta} \ln(1 + e^{\beta x})",
+    kernel=torch.nn.functional.softplus,
     samples=varied(at(-30.0, -1.0, 0.0, 2.0, 10.0, 30.0), {"beta": 2.0}, {"beta": 0.5, "threshold": 1.0}),
 )
 def softplus(input, *, beta=1.0, threshold=20.0):
@@ -184,6 +187,7 @@ def _(gradient, g, x, beta, threshold):
 @op(
     name="softsign",
     formula=r"\frac{x}{1 + |x|}",
+    kernel=torch.nn.functional.softsign,
     samples=at(-1000.0, -1.0, 0.0, 1.0),
     reference=torch.nn.functional.softsign,
 )
@@ -245,7 +249,7 @@ def tanhshrink(input):
 _nn: Any = torch._C._nn
 
 
-@op(formula=r"x \odot \sigma(x)", samples=at(-30.0, -1.278, 0.0, 30.0), inplace=_nn.silu_)
+@op(formula=r"x \odot \sigma(x)", kernel=_nn.silu, samples=at(-30.0, -1.278, 0.0, 30.0), inplace=_nn.silu_)
 def silu(input):
     """The input times its logistic function, elementwise: nearly 0 left, nearly x right, with a dip below 0 between.
 
@@ -297,7 +301,7 @@ def swish(input, beta=1.0):
     return input * sigmoid(beta * input)
 
 
-@op(formula=r"x \odot \tanh(\ln(1 + e^{x}))", samples=at(-30.0, -1.192, 0.0, 30.0), inplace=_nn.mish_)
+@op(formula=r"x \odot \tanh(\ln(1 + e^{x}))", kernel=_nn.mish, samples=at(-30.0, -1.192, 0.0, 30.0), inplace=_nn.mish_)
 def mish(input):
     """The input times tanh of its softplus, elementwise: a smooth relative of relu with a dip below 0.
 
@@ -345,6 +349,7 @@ def _(gradient, g, x):
 
 @op(
     formula=r"x \, \Phi(x)",
+    kernel=_nn.gelu,
     samples=varied(at(-30.0, -0.752, 0.0, 30.0), {"approximate": "tanh"}),
     inplace=_nn.gelu_,
 )
@@ -401,7 +406,7 @@ def _halves(make: Make):
     yield Sample.of(torch.tensor([1.0, -2.0, 0.0, 30.0, -30.0, 0.0], dtype=torch.float64))
 
 
-@op(formula=r"a \odot \sigma(b), \; x = [a, b]", samples=_halves)
+@op(formula=r"a \odot \sigma(b), \; x = [a, b]", samples=_halves, ranks=range(1, 6))
 def glu(input, *, dim=-1):
     """Splits the input along ``dim`` into halves a and b, and lets the logistic function of b gate a.
 
@@ -432,6 +437,7 @@ def _halves_and_gradients(make: Make):
 @op(
     formula=r"[g \odot \sigma(b), \; g \odot a \odot \sigma(b) (1 - \sigma(b))], \; x = [a, b]",
     samples=_halves_and_gradients,
+    ranks=range(1, 6),
     reference=aten.glu_backward,
 )
 def glu_backward(g, x, *, dim):
@@ -479,6 +485,7 @@ _SCALE = 1.0507009873554804934193349852946
 
 @op(
     formula=r"x \text{ where } x > 0 \text{, else } \alpha (e^{x} - 1)",
+    kernel=_nn.elu,
     samples=varied(at(-30.0, -1.0, 0.0, 1.0), {"alpha": 0.5}, {"alpha": -2.0}),
     inplace=_nn.elu_,
 )
@@ -500,6 +507,7 @@ def _(g, input, alpha):
 
 @op(
     formula=r"\alpha (e^{x / \alpha} - 1) \text{ where } x \leq 0 \text{, else } x",
+    kernel=torch.celu,
     samples=varied(at(-30.0, -1.0, 0.0, 1.0), {"alpha": 0.5}),
     inplace=_torch.celu_,
 )
@@ -520,6 +528,7 @@ def _(g, input, alpha):
 
 @op(
     formula=r"\lambda x \text{ where } x > 0 \text{, else } \lambda \alpha (e^{x} - 1)",
+    kernel=torch.selu,
     samples=at(-30.0, -1.0, 0.0, 1.0),
     inplace=_torch.selu_,
 )

@@ -193,6 +193,7 @@ def _by_torch(query, key, value, attn_mask=None, *, is_causal=False, scale=None,
     aux=("logsumexp",),
     no_gradient=("attn_mask",),
     samples=_attentions,
+    ranks=(4,),
     reference=_by_torch,
 )
 def flash_attention(query, key, value, attn_mask=None, *, is_causal=False, scale=None, backend=None):
@@ -242,6 +243,7 @@ def _gradients_by_torch(g, query, key, value, out, logsumexp, attn_mask=None, **
     outputs=("query", "key", "value"),
     no_gradient=("out", "logsumexp", "attn_mask"),
     samples=_attention_gradients,
+    ranks=(4,),
     reference=_gradients_by_torch,
 )
 def flash_attention_backward(

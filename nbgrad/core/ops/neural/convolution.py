@@ -91,7 +91,13 @@ def _convolution(rank):
         sizes=_sizes(rank),
         weight=f"(C_out, C_in / groups, {_sizes(rank).lower()})",
     )
-    row = op(formula=r"x \star W + b", sums=_over_places(rank), samples=_convolutions(rank), reference=kernel)(convolve)
+    row = op(
+        formula=r"x \star W + b",
+        sums=_over_places(rank),
+        samples=_convolutions(rank),
+        ranks=(rank + 1, rank + 2),
+        reference=kernel,
+    )(convolve)
 
     @row.joint_rule(input=r"\bar{y} * W", weight=r"x \star \bar{y}", bias=r"\sum \bar{y}")
     def _(g, needed, input, weight, stride, padding, dilation, groups):
@@ -116,7 +122,9 @@ def _transposed(rank):
         weight=f"(C_in, C_out / groups, {_sizes(rank).lower()})",
     )
     samples = _transposed_convolutions(rank)
-    row = op(formula=r"x * W + b", sums=_over_places(rank), samples=samples, reference=kernel)(spread_out)
+    row = op(
+        formula=r"x * W + b", sums=_over_places(rank), samples=samples, ranks=(rank + 1, rank + 2), reference=kernel
+    )(spread_out)
 
     @row.joint_rule(input=r"\bar{y} \star W", weight=r"\bar{y} \star x", bias=r"\sum \bar{y}")
     def _(g, needed, input, weight, stride, padding, output_padding, groups, dilation):
@@ -162,6 +170,7 @@ def _by_torch(g, input, weight, **settings):
     formula=r"\bar{x}, \bar{W}, \bar{b} \text{ of } g",
     many=True,
     samples=_gradients,
+    ranks=range(2, 6),
     reference=_by_torch,
     method=False,
     unvaried={"output_padding": "torch cannot differentiate its kernel with one; conv_transpose1d to 3d vary it"},
@@ -323,7 +332,7 @@ def _columns(input, *, kernel_size, dilation=1, padding=0, stride=1):
     return seen.reshape(*input.shape[: -rank - 1], input.shape[-rank - 1] * prod(kernel), prod(places))
 
 
-@op(formula=r"\text{a column for each window of } x", samples=_images, reference=_columns)
+@op(formula=r"\text{a column for each window of } x", samples=_images, ranks=range(2, 6), reference=_columns)
 def img_to_col(input, *, kernel_size, dilation=1, padding=0, stride=1):
     """The windows that a kernel sees, each as a column: with the kernel as a row, a convolution is their product.
 
@@ -373,7 +382,12 @@ def _images_of(input, *, output_size, kernel_size, dilation=1, padding=0, stride
     return image[(..., *(slice(around, around + size) for around, size in zip(padding, output_size, strict=True)))]
 
 
-@op(formula=r"\text{columns of } x \text{ added up in their windows}", samples=_column_samples, reference=_images_of)
+@op(
+    formula=r"\text{columns of } x \text{ added up in their windows}",
+    samples=_column_samples,
+    ranks=(2, 3),
+    reference=_images_of,
+)
 def col_to_img(input, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """The image whose numbers are the sums of what the columns say for them: the gradient of img_to_col.
 

@@ -85,7 +85,14 @@ def _all_differences(x1, x2, p=2.0, compute_mode=_IF_LARGE):
     return torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
-@op(formula=r"\|x_i - y_j\|_p", broadcasts=True, samples=_two_sets, reference=_all_differences)
+@op(
+    formula=r"\|x_i - y_j\|_p",
+    kernel=torch.cdist,
+    broadcasts=True,
+    samples=_two_sets,
+    ranks=range(2, 6),
+    reference=_all_differences,
+)
 def cdist(x1, x2, *, p=2.0, compute_mode=_IF_LARGE):
     """The p-norm of the difference of every vector of x1 from every vector of x2.
 
@@ -137,6 +144,7 @@ def _first_gradient_in_small_steps(g, x1, x2, distances, p):
     broadcasts=("x1", "x2"),
     no_gradient=("distances",),
     samples=_two_sets_and_gradients,
+    ranks=range(2, 6),
     reference=_first_gradient_in_small_steps,
 )
 def cdist_backward(g, x1, x2, distances, *, p):
@@ -198,7 +206,14 @@ def _in_small_steps(input, p=2.0):
     return torch.linalg.vector_norm(input[first] - input[second], p, -1)
 
 
-@op(formula=r"(\|x_i - x_j\|_p)_{i < j}", method=False, samples=_sets, reference=_in_small_steps)
+@op(
+    formula=r"(\|x_i - x_j\|_p)_{i < j}",
+    kernel=torch.pdist,
+    method=False,
+    samples=_sets,
+    ranks=(2,),
+    reference=_in_small_steps,
+)
 def pdist(input, *, p=2.0):
     """The p-norm of the difference of every pair of vectors in a set.
 
@@ -229,6 +244,7 @@ def _gradient_in_small_steps(g, input, distances, p):
     formula=r"\sum_j g_{ij} \, \nabla \|x_i - x_j\|_p",
     no_gradient=("distances",),
     samples=_sets_and_gradients,
+    ranks=(1,),
     reference=_gradient_in_small_steps,
 )
 def pdist_backward(g, input, distances, *, p):

@@ -1,6 +1,7 @@
 """Dropout: parts of a layer switched off at random while it learns."""
 
 import math
+import operator
 
 import torch
 
@@ -37,7 +38,7 @@ def dropout_row(input, noise):
     return input * noise
 
 
-@dropout_row.rule("input", r"\bar{y} \odot m")
+@dropout_row.rule("input", r"\bar{y} \odot m", kernel=operator.mul)
 def _(g, noise):
     return g * noise
 

@@ -62,7 +62,13 @@ def _added(g, input, num_weights, padding_idx=-1, scale_grad_by_freq=False):
     return zeros.index_add(0, input.flatten(), kept.reshape(-1, g.shape[-1]))
 
 
-@op(formula=r"g \text{ added at } i \text{ in zeros}", no_gradient=("input",), samples=_additions, reference=_added)
+@op(
+    formula=r"g \text{ added at } i \text{ in zeros}",
+    no_gradient=("input",),
+    samples=_additions,
+    ranks=range(1, 6),
+    reference=_added,
+)
 def embedding_backward(g, input, *, num_weights, padding_idx=-1, scale_grad_by_freq=False):
     """Zeros with the vectors of g added in the rows that the numbers in input say: the gradient of embedding.
 
@@ -150,6 +156,7 @@ def _bags_by_torch(input, weight, offsets, per_sample_weights=None, **settings):
     aux=("offset2bag", "bag_size", "max_indices"),
     no_gradient=("input", "offsets"),
     samples=_bags,
+    ranks=(1,),
     reference=_bags_by_torch,
     method=False,
     unvaried=_ONCE,
@@ -237,6 +244,7 @@ def _bag_gradients_by_torch(g, weight, input, offsets, *bags_and_weights, mask, 
     many=True,
     no_gradient=("input", "offsets", "offset2bag", "bag_size", "max_indices"),
     samples=_bag_gradients,
+    ranks=(2,),
     reference=_bag_gradients_by_torch,
     unvaried=_ONCE,
 )
@@ -367,7 +375,13 @@ def _classes(make: Make):
     yield Sample.of(make.integers(4, 2, 3), num_classes=6)
 
 
-@op(formula=r"y_j = [j = x]", differentiable=False, samples=_classes, reference=_functional.one_hot)
+@op(
+    formula=r"y_j = [j = x]",
+    kernel=_functional.one_hot,
+    differentiable=False,
+    samples=_classes,
+    reference=_functional.one_hot,
+)
 def one_hot(input, *, num_classes=-1):
     """Class numbers as vectors that are 1 at the number and 0 elsewhere; it has no gradient.
 

@@ -60,6 +60,7 @@ def _by_torch(x, *, size, mode="nearest", align_corners=False, scales=None, anti
     name="interpolate",
     formula=r"y_j = \sum_i k(j, i)\, x_i",
     samples=_resized,
+    ranks=range(3, 6),
     reference=_by_torch,
 )
 def interpolate_row(input, *, size, mode="nearest", align_corners=False, scales=None, antialias=False):
@@ -94,7 +95,7 @@ def _backward_by_torch(g, *, size, **settings):
         return torch.autograd.grad(y, x, g, create_graph=True)[0]
 
 
-@op(formula=r"\sum_j k(j, i)\, g_j", samples=_shares, reference=_backward_by_torch)
+@op(formula=r"\sum_j k(j, i)\, g_j", samples=_shares, ranks=range(3, 6), reference=_backward_by_torch)
 def interpolate_backward(g, *, size, mode="nearest", align_corners=False, scales=None, antialias=False):
     """What each place of maps of ``size`` gets of g, the gradient of the maps made of them.
 
@@ -182,7 +183,7 @@ def _shuffles(make: Make):
     yield Sample.of(make(9, 1, 2), upscale_factor=3)
 
 
-@op(formula=r"x \text{ with } r^2 \text{ channels as } r \times r \text{ places}", samples=_shuffles)
+@op(formula=r"x \text{ with } r^2 \text{ channels as } r \times r \text{ places}", samples=_shuffles, ranks=range(3, 6))
 def pixel_shuffle(input, *, upscale_factor):
     """Every ``upscale_factor`` squared channels become a square of places of one channel.
 
@@ -209,7 +210,11 @@ def _unshuffles(make: Make):
     yield Sample.of(make(1, 3, 6), downscale_factor=3)
 
 
-@op(formula=r"x \text{ with } r \times r \text{ places as } r^2 \text{ channels}", samples=_unshuffles)
+@op(
+    formula=r"x \text{ with } r \times r \text{ places as } r^2 \text{ channels}",
+    samples=_unshuffles,
+    ranks=range(3, 6),
+)
 def pixel_unshuffle(input, *, downscale_factor):
     """Squares of ``downscale_factor`` places become channels: the inverse of pixel_shuffle.
 
@@ -231,7 +236,7 @@ def _channel_shuffles(make: Make):
     yield Sample.of(make(1, 6, 2), groups=3)
 
 
-@op(formula=r"x \text{ with its channels dealt out}", samples=_channel_shuffles)
+@op(formula=r"x \text{ with its channels dealt out}", samples=_channel_shuffles, ranks=range(3, 6))
 def channel_shuffle(input, *, groups):
     """The channels in the order in which they are dealt out to ``groups``.
 
@@ -259,6 +264,7 @@ def _motions(make: Make):
     name="affine_grid",
     formula=r"\theta \, (x, y, 1)^{\top}",
     samples=_motions,
+    ranks=(3,),
     reference=lambda theta, *, size, align_corners=False: aten.affine_grid_generator(theta, size, align_corners),
 )
 def affine_grid_row(theta, *, size, align_corners=False):
@@ -294,6 +300,7 @@ def _identity(like, size, align_corners):
 @op(
     formula=r"\sum g \, (x, y, 1)",
     samples=_moved,
+    ranks=range(4, 6),
     reference=lambda g, *, size, align_corners=False: (
         g.reshape(len(g), torch.Size(size[2:]).numel(), len(size) - 2).mT @ _identity(g, size, align_corners)
     ),
@@ -340,6 +347,7 @@ def _grid_sampler(input, grid, *, interpolation_mode, padding_mode, align_corner
 @op(
     formula=r"\sum_p w_p(\text{grid}) \, x_p",
     samples=_readings,
+    ranks=range(4, 6),
     reference=_grid_sampler,
 )
 def grid_sampler(input, grid, *, interpolation_mode, padding_mode, align_corners):
@@ -389,7 +397,13 @@ def _gradients_by_torch(g, input, grid, *, mask, **settings):
         return torch.autograd.grad(_grid_sampler(x, places, **settings), asked((x, places), mask), g, create_graph=True)
 
 
-@op(formula=r"\bar{x}, \overline{\text{grid}} \text{ of } g", many=True, samples=_read, reference=_gradients_by_torch)
+@op(
+    formula=r"\bar{x}, \overline{\text{grid}} \text{ of } g",
+    many=True,
+    samples=_read,
+    ranks=range(4, 6),
+    reference=_gradients_by_torch,
+)
 def grid_sampler_backward(g, input, grid, *, interpolation_mode, padding_mode, align_corners, mask):
     """Of the gradients of grid_sampler with regard to input and grid those that ``mask`` asks for.
 

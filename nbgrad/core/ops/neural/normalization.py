@@ -123,6 +123,7 @@ def _layer_again(g, input, mean, rstd, weight=None, *, normalized_shape, eps):
     many=True,
     no_gradient=("mean", "rstd"),
     samples=_layer_gradients,
+    ranks=range(1, 6),
     reference=_by_torch(_layer_again),
 )
 def layer_norm_backward(g, input, mean, rstd, weight=None, *, normalized_shape, eps, mask):
@@ -162,6 +163,7 @@ def _rms_again(g, input, rstd, weight=None, *, normalized_shape, eps):
     many=True,
     no_gradient=("rstd",),
     samples=_rms_gradients,
+    ranks=range(1, 6),
     reference=lambda *args, mask, **settings: _by_torch(_rms_again)(*args, mask=(*mask, False), **settings),
 )
 def rms_norm_backward(g, input, rstd, weight=None, *, normalized_shape, eps, mask):
@@ -221,6 +223,7 @@ def sizes(x):
     many=True,
     no_gradient=("mean", "rstd"),
     samples=_group_gradients,
+    ranks=range(2, 6),
     reference=_by_torch(_group_again),
 )
 def group_norm_backward(g, input, mean, rstd, weight=None, *, num_groups, eps, mask):
@@ -291,6 +294,7 @@ def _batch_again(g, input, running_mean, running_var, mean, invstd, weight=None,
     many=True,
     no_gradient=("running_mean", "running_var", "mean", "invstd"),
     samples=_batch_gradients,
+    ranks=range(2, 6),
     reference=_by_torch(_batch_again),
 )
 def batch_norm_backward(g, input, running_mean, running_var, mean, invstd, weight=None, *, training, eps, mask):
@@ -359,6 +363,7 @@ def _layers(make: Make):
     aux=("mean", "rstd"),
     sums={"weight": for_features, "bias": for_features},
     samples=_layers,
+    ranks=range(1, 6),
     reference=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: torch.layer_norm(x, normalized_shape, w, b, eps),
 )
 def layer_norm_row(input, weight=None, bias=None, *, normalized_shape, eps=1e-5):
@@ -397,6 +402,7 @@ def _root_mean_squares(make: Make):
     aux=("rstd",),
     sums={"weight": for_features},
     samples=_root_mean_squares,
+    ranks=range(1, 6),
     reference=lambda x, w=None, *, normalized_shape, eps=None: torch.rms_norm(x, normalized_shape, w, eps),
 )
 def rms_norm_row(input, weight=None, *, normalized_shape, eps=None):
@@ -447,6 +453,7 @@ def _groups(make: Make):
     aux=("mean", "rstd"),
     sums={"weight": for_channels, "bias": for_channels},
     samples=_groups,
+    ranks=range(2, 6),
     reference=lambda x, w=None, b=None, *, num_groups, eps=1e-5: torch.group_norm(x, num_groups, w, b, eps),
 )
 def group_norm_row(input, weight=None, bias=None, *, num_groups, eps=1e-5):
@@ -496,6 +503,7 @@ def _batches(make: Make):
     no_gradient=("running_mean", "running_var"),
     sums={"weight": for_channels, "bias": for_channels},
     samples=_batches,
+    ranks=range(2, 6),
     reference=_functional.batch_norm,
 )
 def batch_norm_row(

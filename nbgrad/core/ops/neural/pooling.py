@@ -46,6 +46,7 @@ def _scattered(g, indices, x=None, *, size):
     no_gradient=("indices",),
     flat=("x",),
     samples=_chosen,
+    ranks=range(2, 6),
     reference=_scattered,
 )
 def max_pool_backward(g, indices, x=None, *, size):
@@ -130,6 +131,7 @@ def _largest(forward, rank, what):
         formula=r"\max_{i \in w} x_i",
         outputs=("out", "indices"),
         samples=samples,
+        ranks=(rank + 1, rank + 2),
         reference=getattr(_functional, f"max_pool{rank}d_with_indices"),
     )(forward)
     return _goes_to_the_winner(row, rank)
@@ -189,6 +191,7 @@ def _adaptive_largest(rank, what, across=False):
         formula=r"\max_{i \in w} x_i",
         outputs=("out", "indices"),
         samples=samples,
+        ranks=(rank + 1, rank + 2),
         reference=kernel,
     )(largest)
     return _goes_to_the_winner(row, rank)
@@ -227,6 +230,7 @@ def _fractional(rank, what):
         outputs=("out", "indices"),
         no_gradient=("random_samples",),
         samples=samples,
+        ranks=(rank + 1, rank + 2),
         reference=lambda x, drawn, *, kernel_size, output_size: kernel(x, kernel_size, output_size, drawn),
     )(largest)
     return _goes_to_the_winner(row, rank)
@@ -249,6 +253,7 @@ def _put_back(make: Make):
     formula=r"x \text{ at } i \text{ in zeros}",
     no_gradient=("indices",),
     samples=_put_back,
+    ranks=range(2, 6),
     reference=lambda x, indices, size: (
         torch.zeros((*x.shape[: -len(size)], *size), dtype=x.dtype, device=x.device)
         .flatten(-len(size))
@@ -318,7 +323,7 @@ def _mean1d(input, *, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 
 
 _mean1d.__name__, _mean1d.__doc__ = "avg_pool1d", _DOC.format(what="a sequence", divisor="")
-avg_pool1d = op(formula=_MEAN, samples=_averages(1), reference=_functional.avg_pool1d)(_mean1d)
+avg_pool1d = op(formula=_MEAN, samples=_averages(1), ranks=(2, 3), reference=_functional.avg_pool1d)(_mean1d)
 
 
 @avg_pool1d.rule("input", _SHARED)
@@ -346,7 +351,7 @@ def _average(rank, what):
         return kernel(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
     average.__name__, average.__doc__ = f"avg_pool{rank}d", _DOC.format(what=what, divisor=_DIVISOR)
-    row = op(formula=_MEAN, samples=_averages(rank), reference=kernel)(average)
+    row = op(formula=_MEAN, samples=_averages(rank), ranks=(rank + 1, rank + 2), reference=kernel)(average)
 
     @row.rule("input", _SHARED)
     def _(g, input_path, input_shape, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
@@ -386,6 +391,7 @@ def _by_torch(g, x=None, *, size, **settings):
     formula=r"\sum_{w \ni i} \frac{g_w}{|w|}",
     flat=("x",),
     samples=_shares,
+    ranks=range(2, 6),
     reference=_by_torch,
 )
 def avg_pool_backward(
@@ -446,7 +452,7 @@ def _adaptive(rank, what):
 
     Shapes: input (N, C, ...) or (C, ...), output alike with planes of ``output_size``.
     """
-    row = op(formula=_MEAN, samples=samples, reference=kernel)(average)
+    row = op(formula=_MEAN, samples=samples, ranks=(rank + 1, rank + 2), reference=kernel)(average)
 
     @row.rule("input", _SHARED)
     def _(g, input_path, input_shape):
@@ -476,7 +482,13 @@ def _adaptive_by_torch(g, x=None, *, size):
         return torch.autograd.grad(y, x, g, create_graph=True)[0]
 
 
-@op(formula=r"\sum_{w \ni i} \frac{g_w}{|w|}", flat=("x",), samples=_adaptive_shares, reference=_adaptive_by_torch)
+@op(
+    formula=r"\sum_{w \ni i} \frac{g_w}{|w|}",
+    flat=("x",),
+    samples=_adaptive_shares,
+    ranks=range(2, 6),
+    reference=_adaptive_by_torch,
+)
 def adaptive_avg_pool_backward(g, x=None, *, size):
     """What each place of planes of ``size`` gets of g, the gradient of the means of as many windows as g has places.
 

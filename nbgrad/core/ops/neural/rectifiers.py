@@ -16,7 +16,7 @@ _nn: Any = torch._C._nn
 _torch: Any = torch  # its functions that change their input return it
 
 
-@op(formula=r"\max(x, 0)", samples=at(-1.0, 0.0, 1.0), inplace=True)
+@op(formula=r"\max(x, 0)", kernel=torch.relu, samples=at(-1.0, 0.0, 1.0), inplace=True)
 def relu(input):
     """The rectified linear unit: x where it is positive, 0 elsewhere.
 
@@ -76,6 +76,7 @@ def _(g, x, threshold):
 
 @op(
     formula=r"x \text{ where } x > 0 \text{, else } \alpha x",
+    kernel=_nn.leaky_relu,
     samples=varied(at(-1.0, 0.0, 1.0), {"negative_slope": 0.3}, {"negative_slope": -0.5}),
     inplace=_nn.leaky_relu_,
 )
@@ -131,7 +132,12 @@ def _over_slopes(output, weight):
     return reduction(output, weight) if output != weight else None
 
 
-@op(formula=r"x \text{ where } x > 0 \text{, else } w x", sums={"weight": _over_slopes}, samples=_slopes)
+@op(
+    formula=r"x \text{ where } x > 0 \text{, else } w x",
+    kernel=torch.prelu,
+    sums={"weight": _over_slopes},
+    samples=_slopes,
+)
 def prelu(input, weight):
     """The input where it is positive, ``weight`` times it elsewhere, where the weight is learned.
 
@@ -312,7 +318,7 @@ def _(g, x, min_val, max_val):
     return hardtanh_backward(g, x, min_val=min_val, max_val=max_val)
 
 
-@op(formula=r"\min(\max(x, 0), 6)", samples=at(-1.0, 0.0, 3.0, 6.0, 7.0), inplace=_nn.relu6_)
+@op(formula=r"\min(\max(x, 0), 6)", kernel=_nn.relu6, samples=at(-1.0, 0.0, 3.0, 6.0, 7.0), inplace=_nn.relu6_)
 def relu6(input):
     """A relu that stops at 6.
 
@@ -331,6 +337,7 @@ def _(g, input):
 
 @op(
     formula=r"\min(\max(\tfrac{x}{6} + \tfrac12, 0), 1)",
+    kernel=_nn.hardsigmoid,
     samples=at(-4.0, -3.0, 0.0, 3.0, 4.0),
     reference=lambda x: _nn.hardtanh(x, -3, 3) / 6 + 0.5,  # torch's own has no second-order gradient
     inplace=_nn.hardsigmoid_,
@@ -373,6 +380,7 @@ def _(g, x):
 
 @op(
     formula=r"\tfrac{x}{6} \min(\max(x + 3, 0), 6)",
+    kernel=_nn.hardswish,
     samples=at(-4.0, -3.0, 0.0, 3.0, 4.0),
     inplace=_nn.hardswish_,
 )
@@ -420,6 +428,7 @@ def _(gradient, g, x):
 
 @op(
     formula=r"x \text{ where } |x| > \lambda \text{, else } 0",
+    kernel=torch.hardshrink,
     samples=varied(at(-1.0, -0.5, 0.0, 0.5, 1.0), {"lambd": 1.5}),
 )
 def hardshrink(input, *, lambd=0.5):
@@ -439,6 +448,7 @@ def _(g, input, lambd):
 
 @op(
     formula=r"x - \lambda \operatorname{sgn} x \text{ where } |x| > \lambda \text{, else } 0",
+    kernel=_nn.softshrink,
     samples=varied(at(-1.0, -0.5, 0.0, 0.5, 1.0), {"lambd": 1.5}),
 )
 def softshrink(input, *, lambd=0.5):

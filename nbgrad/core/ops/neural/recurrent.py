@@ -91,9 +91,15 @@ def _simple_step(kind, formula):
     Shapes: input (N, I), hx (N, H), w_ih (H, I), w_hh (H, H), biases (H,); output (N, H).
     """
     kernel = getattr(torch, f"rnn_{kind}_cell")
-    row = op(formula=formula, sums=OF_BIASES, samples=_steps(1, 1), reference=kernel, holomorphic=False, method=False)(
-        step
-    )
+    row = op(
+        formula=formula,
+        sums=OF_BIASES,
+        samples=_steps(1, 1),
+        ranks=(2,),
+        reference=kernel,
+        holomorphic=False,
+        method=False,
+    )(step)
 
     @row.joint_rule(
         input=r"\bar{a} W",
@@ -146,6 +152,7 @@ def lstm_back(of_h, of_c, gates, shown, cx):
     aux=("gates", "shown"),
     sums=OF_BIASES,
     samples=_steps(4, 2),
+    ranks=(2,),
     reference=lambda x, hx, cx, *weights: torch.lstm_cell(x, (hx, cx), *weights),
     holomorphic=False,  # the kernels in the rules conjugate by themselves
     method=False,
@@ -214,6 +221,7 @@ def gru_back(of_h, gates, shown, hx):
     aux=("gates", "shown"),
     sums=OF_BIASES,
     samples=_steps(3, 1),
+    ranks=(2,),
     reference=torch.gru_cell,
     holomorphic=False,  # the kernels in the rules conjugate by themselves
     method=False,
@@ -323,6 +331,7 @@ def _simple(kind, formula):
         outputs=("out", "h"),
         sums=OF_BIASES,
         samples=_sequences(1, 1),
+        ranks=(3,),
         reference=_rnn_again(kind),
         holomorphic=False,  # the kernels in the rule conjugate by themselves
         method=False,
@@ -378,6 +387,7 @@ def _lstm_again(input, hx, cx, *weights, reverse=False):
     aux=("gates", "cells"),
     sums=OF_BIASES,
     samples=_lstms,
+    ranks=(3,),
     reference=_lstm_again,
     holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
@@ -503,6 +513,7 @@ def _gru_again(input, hx, *weights, reverse=False):
     aux=("gates", "shown"),
     sums=OF_BIASES,
     samples=_sequences(3, 1),
+    ranks=(3,),
     reference=_gru_again,
     holomorphic=False,  # the kernels in the rule conjugate by themselves
 )

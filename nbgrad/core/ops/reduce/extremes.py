@@ -37,7 +37,7 @@ def _shared_among_ties(g, x, out, dim, keepdim):
 _SHARED = r"\frac{\bar{y}}{\text{number of ties}} \text{ where } x = y \text{, else } 0"
 
 
-@op(formula=r"\max_i x_i", samples=_with_ties)
+@op(formula=r"\max_i x_i", kernel=torch.amax, samples=_with_ties)
 def amax(x, *, dim=(), keepdim=False):
     """The largest element, or the largest along ``dim`` (a number or a tuple of numbers).
 
@@ -54,7 +54,7 @@ def _(g, x, out, dim, keepdim):
     return _shared_among_ties(g, x, out, dim, keepdim)
 
 
-@op(formula=r"\min_i x_i", samples=_with_ties)
+@op(formula=r"\min_i x_i", kernel=torch.amin, samples=_with_ties)
 def amin(input, *, dim=(), keepdim=False):
     """The smallest element, or the smallest along ``dim`` (a number or a tuple of numbers).
 
@@ -321,7 +321,7 @@ def _arg_samples(make: Make):
     yield from not_empty_along_a_dim(make)
 
 
-@op(formula=r"\arg\max_i x_i", differentiable=False, samples=_arg_samples)
+@op(formula=r"\arg\max_i x_i", kernel=torch.argmax, differentiable=False, samples=_arg_samples)
 def argmax(x, *, dim=None, keepdim=False):
     """The index of the largest element, or of the largest along ``dim``; it has no gradient.
 
@@ -332,7 +332,7 @@ def argmax(x, *, dim=None, keepdim=False):
     return torch.argmax(x, dim, keepdim)
 
 
-@op(formula=r"\arg\min_i x_i", differentiable=False, samples=_arg_samples)
+@op(formula=r"\arg\min_i x_i", kernel=torch.argmin, differentiable=False, samples=_arg_samples)
 def argmin(input, *, dim=None, keepdim=False):
     """The index of the smallest element, or of the smallest along ``dim``; it has no gradient.
 

@@ -44,6 +44,7 @@ def slope(g, x, norm, p, dims):
 
 @op(
     formula=r"\left(\sum_i |x_i|^p\right)^{1/p}",
+    kernel=torch.linalg.vector_norm,
     holomorphic=False,
     samples=_norm_samples,
     reference=torch.linalg.vector_norm,
@@ -75,7 +76,7 @@ def _renorms(make: Make):
     yield Sample.of(make(3, 4), p=1.5, dim=1, maxnorm=100.0)
 
 
-@op(formula=r"x \odot \min(1, \frac{m}{\|x\|_p})", inplace=True, holomorphic=False, samples=_renorms)
+@op(formula=r"x \odot \min(1, \frac{m}{\|x\|_p})", inplace=True, holomorphic=False, samples=_renorms, ranks=range(2, 6))
 def renorm(input, *, p, dim, maxnorm):
     """Each slice along ``dim`` whose norm of order p is above ``maxnorm`` scaled down to it; the others as they are.
 
@@ -112,7 +113,7 @@ def _distances(make: Make):
     yield Sample.of(x, x.clone())
 
 
-@op(formula=r"\|a - b\|_p", broadcasts=True, holomorphic=False, samples=_distances)
+@op(formula=r"\|a - b\|_p", kernel=torch.dist, broadcasts=True, holomorphic=False, samples=_distances)
 def dist(input, other, *, p=2):
     """The norm of order p of the difference, all elements as one vector.
 

@@ -51,7 +51,7 @@ def _sums(make: Make):
     yield Sample.of(make(2, 3) > 0)
 
 
-@op(formula=r"\sum_i x_i", samples=_sums)
+@op(formula=r"\sum_i x_i", kernel=torch.sum, samples=_sums)
 def sum(x, *, dim=None, keepdim=False, dtype=None):
     """Sum over all elements, or over ``dim`` (a number or a tuple of numbers).
 
@@ -72,7 +72,7 @@ def _means(make: Make):
     yield Sample.of(make.integers(5, 2, 3), dim=1, dtype=torch.float64)
 
 
-@op(formula=r"\frac{1}{n} \sum_i x_i", samples=_means)
+@op(formula=r"\frac{1}{n} \sum_i x_i", kernel=torch.mean, samples=_means)
 def mean(x, *, dim=None, keepdim=False, dtype=None):
     """Mean over all elements, or over ``dim`` (a number or a tuple of numbers); NaN where there are none.
 
@@ -112,7 +112,7 @@ def _with_nan(make: Make):
     yield Sample.of(x, dim=1, dtype=torch.float64)
 
 
-@op(formula=r"\sum_i x_i \text{ without NaN}", samples=_with_nan)
+@op(formula=r"\sum_i x_i \text{ without NaN}", kernel=torch.nansum, samples=_with_nan)
 def nansum(input, *, dim=None, keepdim=False, dtype=None):
     """Sum over all elements, or over ``dim``, that are not NaN.
 
@@ -194,7 +194,7 @@ def _counts(make: Make):
         yield Sample.of(sample.args[0], dim=sample.settings.get("dim"))
 
 
-@op(formula=r"\sum_i [x_i \neq 0]", differentiable=False, samples=_counts)
+@op(formula=r"\sum_i [x_i \neq 0]", kernel=torch.count_nonzero, differentiable=False, samples=_counts)
 def count_nonzero(input, *, dim=None):
     """How many elements are not 0, of all or along ``dim`` (a number or a tuple of numbers); it has no gradient.
 

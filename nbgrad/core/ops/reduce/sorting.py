@@ -127,6 +127,7 @@ def _searches(make: Make):
     formula=r"\text{where each } x \text{ belongs among the sorted}",
     differentiable=False,
     samples=_searches,
+    ranks=range(1, 6),
 )
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
     """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
@@ -149,6 +150,7 @@ def _buckets(make: Make):
 
 @op(
     formula=r"\text{the interval in which each } x \text{ lies}",
+    kernel=torch.bucketize,
     differentiable=False,
     method=False,
     samples=_buckets,
@@ -173,7 +175,7 @@ def _memberships(make: Make):
     yield Sample.of(2, some)
 
 
-@op(formula=r"x \in S", differentiable=False, method=False, samples=_memberships)
+@op(formula=r"x \in S", kernel=torch.isin, differentiable=False, method=False, samples=_memberships)
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Whether each element is among others; it has no gradient.
 

@@ -228,7 +228,9 @@ def _histograms(make: Make):
     yield Sample.of(make(20), bins=5, min=-1, max=1)
 
 
-@op(formula=r"\text{how many } x \text{ lie in each bin}", differentiable=False, samples=_histograms)
+@op(
+    formula=r"\text{how many } x \text{ lie in each bin}", kernel=torch.histc, differentiable=False, samples=_histograms
+)
 def histc(input, *, bins=100, min=0, max=0):
     """How many elements lie in each of ``bins`` equal parts of the range from ``min`` to ``max``; it has no gradient.
 

@@ -25,6 +25,7 @@ def _joined(make: Make):
 @op(
     formula=r"(x_1, \ldots, x_n)",
     samples=_joined,
+    ranks=range(1, 6),
     reference=lambda *tensors, dim=0: torch.cat(tensors, dim),
 )
 def cat(*tensors, dim=0):

@@ -75,6 +75,7 @@ def _backs(forwards):
 @op(
     formula=r"x \text{ reflected at its edges}",
     samples=_pictures,
+    ranks=range(2, 6),
     reference=lambda x, padding: _REFLECT[len(padding)](x, padding),
 )
 def reflection_pad(input, *, padding):
@@ -97,6 +98,7 @@ def _(g, input, padding):
 @op(
     formula=r"\sum g \text{ over what comes from } x",
     samples=_backs(_REFLECT),
+    ranks=range(2, 6),
     flat=("input",),
     reference=lambda g, x, padding: _UNREFLECT[len(padding)](g, x, padding),
 )
@@ -116,6 +118,7 @@ def _(g, padding):
 @op(
     formula=r"x \text{ with its edges repeated}",
     samples=_pictures,
+    ranks=range(2, 6),
     reference=lambda x, padding: _REPLICATE[len(padding)](x, padding),
 )
 def replication_pad(input, *, padding):
@@ -134,6 +137,7 @@ def _(g, input, padding):
 @op(
     formula=r"\sum g \text{ over what comes from } x",
     samples=_backs(_REPLICATE),
+    ranks=range(2, 6),
     flat=("input",),
     reference=lambda g, x, padding: _UNREPLICATE[len(padding)](g, x, padding),
 )

@@ -60,7 +60,7 @@ def _folded(g, input_sizes, dimension, size, step):
     return torch.ops.aten.unfold_backward(g, input_sizes, dimension, size, step)
 
 
-@op(formula=r"\sum_{s i + j = k} g_{ij}", samples=_folds, reference=_folded)
+@op(formula=r"\sum_{s i + j = k} g_{ij}", samples=_folds, ranks=range(1, 6), reference=_folded)
 def unfold_backward(g, *, input_sizes, dimension, size, step):
     """The gradient of ``unfold``: each element gets the sum of the gradients of the windows that it is in.
 

@@ -10,7 +10,7 @@ from nbgrad.core.dispatch.op import install, install_property, op
 from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample, unary
 from nbgrad.core.dispatch.table import OPS
-from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.node import identity, raw_of
 from nbgrad.core.tensor.views import View
 
 
@@ -135,7 +135,7 @@ def expand(x, *, size):
     return x.expand(size)
 
 
-@expand.rule("x", r"\sum \bar{y} \text{ over what was stretched}")
+@expand.rule("x", r"\sum \bar{y} \text{ over what was stretched}", kernel=identity)
 def _(g):
     return g  # the engine sums it down, and says over what
 
@@ -218,7 +218,7 @@ def _copies(make: Make):
     yield Sample.of(make(2, 3, 2, 2), memory_format=torch.channels_last)
 
 
-@op(formula=r"x", samples=_copies)
+@op(formula=r"x", kernel=torch.clone, samples=_copies)
 def clone(x, *, memory_format=torch.preserve_format):
     """A copy in memory of its own; gradients pass through it.
 
@@ -227,7 +227,7 @@ def clone(x, *, memory_format=torch.preserve_format):
     return torch.clone(x, memory_format=memory_format)
 
 
-@clone.rule("x", r"\bar{y}")
+@clone.rule("x", r"\bar{y}", kernel=identity)
 def _(g):
     return g
 

@@ -55,6 +55,7 @@ def _c2r(x, *, dim, last_dim_size, divisor="none"):
     formula=r"\hat{x}_k = \sum_n x_n e^{\mp 2 \pi i k n / N}",
     holomorphic=False,
     samples=_transforms,
+    ranks=range(1, 6),
     reference=_c2c,
 )
 def fft_c2c(input, *, dim, divisor="none", forward=True):
@@ -92,6 +93,7 @@ def _real_transforms(make: Make):
     formula=r"\hat{x}_k = \sum_n x_n e^{-2 \pi i k n / N}",
     holomorphic=False,
     samples=_real_transforms,
+    ranks=range(1, 6),
     reference=_r2c,
 )
 def fft_r2c(input, *, dim, divisor="none", onesided=True):
@@ -126,6 +128,7 @@ def _back(make: Make):
     formula=r"x_n = \sum_k \hat{x}_k e^{2 \pi i k n / N}",
     holomorphic=False,
     samples=_back,
+    ranks=range(1, 6),
     reference=_c2r,
 )
 def fft_c2r(input, *, dim, last_dim_size, divisor="none"):
