@@ -65,7 +65,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # ------------------------------------------------------------------------------------------------- write
 
-write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md and docs/parity.md
+write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md, docs/parity.md, what the front end has of Python
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
 
 images: setup ## write the pictures of the documentation anew, docs/images: after a change of the front end
@@ -127,7 +127,7 @@ FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
 # The sources, the packages and the pages are the same each time: their tests run once.
 AGAIN := "not browser and not once"
 # The tests whose numbers depend on the kernels that a processor gets.
-KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_products.py tests/core/test_recurrent.py \
+KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_gemm.py tests/core/test_recurrent.py \
 	tests/core/test_attention.py tests/core/test_convolution.py tests/core/test_pooling.py tests/core/test_linalg.py \
 	tests/core/test_normalization.py tests/core/test_engine.py tests/nn/test_training.py tests/nn/test_blocks.py tests/optim
 # torch, MKL and oneDNN without AVX: a sum is then taken in another order, and a number that a test or a lesson shows would
@@ -139,8 +139,8 @@ minimum: setup ## the tests of what other packages do, with the oldest versions 
 	@$(PY) -m tools.minimum $(BUILD)/minimum
 	$(call step,declared minima,PYTHONPATH=$(BUILD)/minimum $(UNIT) -m $(AGAIN) $(OLDEST))
 
-OLDEST ?= tests/core/test_interop.py tests/core/test_graph.py tests/test_saving.py tests/test_reprs.py tests/test_magics.py \
-	tests/widgets/test_describe.py tests/widgets/test_layout.py tests/widgets/test_svg.py tests/widgets/test_view.py
+OLDEST ?= tests/core/test_torch_functions.py tests/core/test_graph.py tests/test_export.py tests/test_reprs.py tests/test_magics.py \
+	tests/widgets/test_describe.py tests/widgets/test_positions.py tests/widgets/test_svg.py tests/widgets/test_view.py
 
 frontend: setup $(VIEW)/node_modules/.package-lock.json ## types of the TypeScript, and the bundle is that of the sources
 	$(call step,front-end types,npm --prefix $(VIEW) run --silent check)

@@ -16,6 +16,7 @@ from torch import (
 from nbgrad import (
     amp as amp,
     autograd as autograd,
+    extend as extend,
     fft as fft,
     func as func,
     linalg as linalg,
@@ -48,12 +49,15 @@ from nbgrad.core.functional.checkpoint import checkpoint as checkpoint
 from nbgrad.core.functional.grad import backward as backward, grad as grad
 from nbgrad.core.functional.jacobian import hessian as hessian, jacobian as jacobian
 from nbgrad.core.functional.products import hvp as hvp, jvp as jvp, vhp as vhp, vjp as vjp
+from nbgrad.core.graph.finding import Finding as Finding
 from nbgrad.core.graph.graph import AutogradGraph as AutogradGraph
+from nbgrad.core.graph.renderer import register_renderer as _register_renderer
 from nbgrad.core.interop.numpy_arrays import from_numpy as from_numpy
 from nbgrad.core.interop.torch_functions import from_dlpack as from_dlpack
 from nbgrad.core.suggestions import suggesting
 from nbgrad.core.tensor.broadcast_check import BroadcastError as BroadcastError, strict_broadcast as strict_broadcast
 from nbgrad.core.tensor.tensor import Tensor as Tensor, tensor as tensor
+from nbgrad.display import GraphRenderer as _GraphRenderer
 from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: found in the op table, listed in functions.pyi
 from nbgrad.nn.from_torch import from_torch as from_torch
 from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_safetensors as save_safetensors
@@ -86,25 +90,7 @@ def watch(model: nn.Module, *, every: float = 0.5, **options: Any) -> "Watch":
     return Watch(model, every=every, **options)
 
 
-def _show(graph: AutogradGraph) -> None:
-    """Draw ``graph`` where it is the last expression of a notebook cell, extension or not."""
-    from nbgrad.options import Options
-    from nbgrad.widgets.describe import outline
-    from nbgrad.widgets.notebook_output import show
-    from nbgrad.widgets.tensor_lookup import Holdings
-
-    configured = Options()
-    show(outline(graph), depth=configured.depth, direction=configured.direction, holdings=Holdings(graph))
-
-
-def _save(graph: AutogradGraph, path: Any, **options: Any) -> None:
-    from nbgrad.export import save
-
-    save(graph, path, **options)
-
-
-AutogradGraph._ipython_display_ = _show  # type: ignore[attr-defined]  # here, so that core knows no widgets
-AutogradGraph.save = _save  # type: ignore[assignment, method-assign]  # the same, and it passes on what it is given
+_register_renderer(_GraphRenderer())
 
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is here

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +36,13 @@ _STYLES = defaultdict(
 """How kinds of nodes differ in graphviz's language, as in the picture."""
 
 
-def save(graph: AutogradGraph, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
-    """Write ``graph`` to a file; the same graph gives the same bytes.
-
-    A file that is there already stays until the new one is complete.
-
-    Args:
-        graph: what to write.
-        path: its suffix says how: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a bitmap, ``.html`` one page that
-            is alive without a kernel or a network, ``.dot`` graphviz's language, ``.json`` the plain description that
-            all of these are drawn from, ``.txt`` a table.
-        depth: modules nested deeper than this are drawn folded; default: as far as the drawing needs it.
-        direction: from top to bottom, or from left to right.
+def save(
+    graph: AutogradGraph, path: str | PathLike[str], *, depth: int | None = None, direction: Direction = "TB"
+) -> None:
+    """Write ``graph`` to a file, as ``AutogradGraph.save`` says.
 
     Raises:
-        ValueError: another suffix, or none.
-        ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
         PartError: what draws it fails; where the graph can't be laid out it is an EngineError.
-        FileNotFoundError: its folder is not there; said before anything is drawn.
-        OSError: the file can't be written; one that was there before is as it was.
     """
     check_file(path)
     write(outline(graph), path, depth=depth, direction=direction)
@@ -70,7 +59,9 @@ def unsaved(error: Exception) -> str:
     return reason(error)
 
 
-def write(description: Description, path: str | Path, *, depth: int | None = None, direction: Direction = "TB") -> None:
+def write(
+    description: Description, path: str | PathLike[str], *, depth: int | None = None, direction: Direction = "TB"
+) -> None:
     """Write a description, or an outline, as ``save`` does."""
     check_file(path)
     suffix = suffix_of(path)

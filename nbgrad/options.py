@@ -47,7 +47,7 @@ def known_device(name: str) -> None:
     check_device(name)
 
 
-def suffix_of(path: str | Path) -> str:
+def suffix_of(path: str | os.PathLike[str]) -> str:
     """The suffix of a file that a graph is written to, in lower case; a ValueError if it is none of those."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"{path!r}: a graph is written to a file, as 'net.svg'")
@@ -64,7 +64,7 @@ def suffix_of(path: str | Path) -> str:
     return suffix
 
 
-def check_file(path: str | Path) -> None:
+def check_file(path: str | os.PathLike[str]) -> None:
     """Raise a ValueError for a file of another kind, a FileNotFoundError where its folder is not there."""
     suffix_of(path)
     try:

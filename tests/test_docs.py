@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.ops.elementwise import special
 from nbgrad.core.tensor.methods import TensorMethods
 from tests.core import rows

@@ -18,8 +18,7 @@ import nbgrad
 from nbgrad.core import ops
 from nbgrad.core.dispatch import exports
 from nbgrad.core.dispatch.inplace import InPlace
-from nbgrad.core.dispatch.op import OPS
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from tests.lacking import need
 from tools import write, write_functions, write_methods
 

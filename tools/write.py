@@ -1,4 +1,4 @@
-"""Write all that is made from the code, the stub files, docs/ops.md and docs/parity.md: run it after a change of it."""
+"""Write all that is made from the code: stub files, two pages of docs, and what the front end has of Python."""
 
 import os
 import sys
@@ -9,13 +9,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 
 import nbgrad  # noqa: E402
-from tools import write_functions, write_methods, write_ops, write_parity  # noqa: E402
+from tools import write_functions, write_methods, write_ops, write_parity, write_view  # noqa: E402
 
 
 def made() -> dict[Path, str]:
     """Every file with what is to stand in it."""
     pages = {module.PAGE: module.page() for module in (write_ops, write_parity)}
-    return {write_methods.STUB: write_methods.stub(), **write_functions.stubs(), **pages}
+    return {write_methods.STUB: write_methods.stub(), **write_functions.stubs(), **pages, **write_view.made()}
 
 
 def main() -> None:

@@ -14,9 +14,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 
 from nbgrad.core import ops  # noqa: E402
-from nbgrad.core.dispatch.op import OPS  # noqa: E402
 from nbgrad.core.dispatch.samples import REALS  # noqa: E402
-from nbgrad.core.dispatch.table import Op  # noqa: E402
+from nbgrad.core.dispatch.table import OPS, Op  # noqa: E402
 
 PAGE = ROOT / "docs" / "ops.md"
 
@@ -34,7 +33,7 @@ The sums that undo broadcasting are not in there: the engine makes them. *(of 0.
 their numbers from, for an op that not every number suits. Everything on this page is read from the rows:
 
 ```python
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.extend import OPS
 
 mul = OPS["mul"]
 print(mul.formula)

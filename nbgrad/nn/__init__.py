@@ -80,6 +80,7 @@ from nbgrad.nn.extra_blocks import (
     SqueezeExcitation as SqueezeExcitation,
     Transition as Transition,
 )
+from nbgrad.nn.fold import Fold as Fold, Unfold as Unfold
 from nbgrad.nn.linear import (
     Bilinear as Bilinear,
     Flatten as Flatten,
@@ -176,7 +177,7 @@ from nbgrad.nn.pooling import (
     MaxUnpool2d as MaxUnpool2d,
     MaxUnpool3d as MaxUnpool3d,
 )
-from nbgrad.nn.positional import (
+from nbgrad.nn.positional_encoding import (
     ALiBi as ALiBi,
     LearnedPosition as LearnedPosition,
     RotaryPosition as RotaryPosition,
@@ -200,7 +201,6 @@ from nbgrad.nn.transformer import (
     TransformerEncoder as TransformerEncoder,
     TransformerEncoderLayer as TransformerEncoderLayer,
 )
-from nbgrad.nn.unfold import Fold as Fold, Unfold as Unfold
 from nbgrad.nn.upsampling import (
     ChannelShuffle as ChannelShuffle,
     PixelShuffle as PixelShuffle,

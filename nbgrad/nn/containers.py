@@ -13,6 +13,8 @@ from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
 
+# Modules.
+
 
 class _List(Module):
     """Modules named "0", "1", ... that can be indexed as a list can."""
@@ -256,41 +258,11 @@ class ModuleDict(Module):
             TypeError: that is nothing to iterate over.
             ValueError: an element is no pair.
         """
-        for key, module in pairs(modules, "ModuleDict"):
+        for key, module in _pairs(modules, "ModuleDict"):
             self[key] = module
 
 
-def pairs(given: Any, kind: str) -> Iterable[tuple[Any, Any]]:
-    """The pairs of key and value in a dict, or in anything that consists of pairs."""
-    if hasattr(given, "items"):
-        return given.items()  # type: ignore[no-any-return]
-    if not isinstance(given, Iterable):
-        raise TypeError(
-            f"{kind}.update should be called with an iterable of key/value pairs, got {type(given).__name__}"
-        )
-    found = []
-    for number, one in enumerate(list(given)):
-        if not isinstance(one, Iterable):
-            raise TypeError(f"{kind} update sequence element #{number} should be Iterable; is {type(one).__name__}")
-        pair = tuple(one)
-        if len(pair) != 2:
-            raise ValueError(f"{kind} update sequence element #{number} has length {len(pair)}; 2 is required")
-        found.append(pair)
-    return found
-
-
-def _as_parameter(value: Any) -> Any:
-    """A tensor as a parameter; anything else as it is."""
-    return Parameter(value) if isinstance(value, Tensor | torch.Tensor) and not isinstance(value, Parameter) else value
-
-
-def _line(name: Any, value: Any, dtype: str) -> str:
-    """What ``repr`` shows of a value."""
-    if not isinstance(value, Tensor):
-        return f"  ({name}): Object of type: {type(value).__name__}"
-    kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-    place = f" ({value.device})" if value.is_cuda else ""
-    return f"  ({name}): {kind} containing: [{dtype} of size {'x'.join(map(str, value.shape))}{place}]"
+# Parameters.
 
 
 class ParameterList(Module):
@@ -462,7 +434,7 @@ class ParameterDict(Module):
             TypeError: that is nothing to iterate over.
             ValueError: an element is no pair.
         """
-        found = pairs(parameters, "ParameterDict")
+        found = _pairs(parameters, "ParameterDict")
         unordered = isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict)
         for key, value in sorted(found) if unordered else list(found):
             self[key] = value
@@ -478,3 +450,39 @@ def _checked(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a key of a ParameterDict is a string, not {type(key).__name__}: {key!r}")
     return key
+
+
+def _as_parameter(value: Any) -> Any:
+    """A tensor as a parameter; anything else as it is."""
+    return Parameter(value) if isinstance(value, Tensor | torch.Tensor) and not isinstance(value, Parameter) else value
+
+
+def _line(name: Any, value: Any, dtype: str) -> str:
+    """What ``repr`` shows of a value."""
+    if not isinstance(value, Tensor):
+        return f"  ({name}): Object of type: {type(value).__name__}"
+    kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    place = f" ({value.device})" if value.is_cuda else ""
+    return f"  ({name}): {kind} containing: [{dtype} of size {'x'.join(map(str, value.shape))}{place}]"
+
+
+# What module and parameter dicts share.
+
+
+def _pairs(given: Any, kind: str) -> Iterable[tuple[Any, Any]]:
+    """The pairs of key and value in a dict, or in anything that consists of pairs."""
+    if hasattr(given, "items"):
+        return given.items()  # type: ignore[no-any-return]
+    if not isinstance(given, Iterable):
+        raise TypeError(
+            f"{kind}.update should be called with an iterable of key/value pairs, got {type(given).__name__}"
+        )
+    found = []
+    for number, one in enumerate(list(given)):
+        if not isinstance(one, Iterable):
+            raise TypeError(f"{kind} update sequence element #{number} should be Iterable; is {type(one).__name__}")
+        pair = tuple(one)
+        if len(pair) != 2:
+            raise ValueError(f"{kind} update sequence element #{number} has length {len(pair)}; 2 is required")
+        found.append(pair)
+    return found

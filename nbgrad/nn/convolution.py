@@ -9,13 +9,10 @@ import torch
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.function_block import formula_of, of_shape, repeated, wrong_rank
+from nbgrad.nn.function_block import Size, formula_of, of_shape, repeated, wrong_rank
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Parameter, uninitialized
-
-Size = int | tuple[int, ...]
-Device = torch.device | str | None
+from nbgrad.nn.parameter import Device, Parameter, uninitialized
 
 _MODES = ("zeros", "reflect", "replicate", "circular")
 

@@ -8,9 +8,7 @@ from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Parameter, uninitialized
-
-Device = torch.device | str | None
+from nbgrad.nn.parameter import Device, Parameter, uninitialized
 
 
 class _Table(Module):

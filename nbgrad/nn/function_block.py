@@ -8,13 +8,14 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
-from nbgrad.core.dispatch.op import OPS
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.module.module import Module
 
 T = TypeVar("T", bound=type["Block"])
+Size = int | tuple[int, ...]
+"""A setting of an op on signals, images or volumes: one number for all their dimensions, or one for each."""
 
 
 class Block(Module):

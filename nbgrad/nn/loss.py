@@ -22,7 +22,7 @@ Old = InitVar[bool | None]
 
 
 class Loss(Block):
-    """What compares a prediction with a target."""
+    """A block that compares a prediction with a target."""
 
     reduction: str
     _kept: ClassVar[tuple[str, ...]] = ()
@@ -42,7 +42,7 @@ class WeightedLoss(Loss):
     _kept: ClassVar[tuple[str, ...]] = ("weight",)
 
 
-# Of numbers.
+# Numbers and distributions.
 
 
 @settings()
@@ -157,7 +157,7 @@ class KLDivLoss(Loss, function=ops.kl_div):
     log_target: bool = False
 
 
-# Of classes.
+# Classes and texts.
 
 
 @settings()
@@ -242,24 +242,6 @@ class BCEWithLogitsLoss(WeightedLoss, function=ops.binary_cross_entropy_with_log
 
 
 @settings()
-class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin_loss):
-    """The mean of ``BCEWithLogitsLoss`` over classes of which several may be right.
-
-    Shapes: input and target (N, C) or (C,); output (), or (N,) with ``reduction="none"``.
-
-    Args:
-        weight: how much each class counts, of shape (C,).
-    """
-
-    __formula__ = r"-\frac{1}{n} \sum_i t_i \ln \sigma(x_i) + (1 - t_i) \ln \sigma(-x_i)"
-
-    weight: Given | None = None
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
-
-
-@settings()
 class CTCLoss(Loss, function=ops.ctc_loss):
     """Minus the log-probability of a text, whatever the places at which its letters stand (Graves et al. 2006).
 
@@ -283,7 +265,7 @@ class CTCLoss(Loss, function=ops.ctc_loss):
         return self._compute(log_probs, targets, input_lengths, target_lengths)
 
 
-# Of classes.
+# Margins between the scores of classes.
 
 
 @settings()
@@ -341,7 +323,25 @@ class SoftMarginLoss(Loss, function=ops.soft_margin_loss):
     reduction: str = "mean"
 
 
-# Of distances.
+@settings()
+class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin_loss):
+    """The mean of ``BCEWithLogitsLoss`` over classes of which several may be right.
+
+    Shapes: input and target (N, C) or (C,); output (), or (N,) with ``reduction="none"``.
+
+    Args:
+        weight: how much each class counts, of shape (C,).
+    """
+
+    __formula__ = r"-\frac{1}{n} \sum_i t_i \ln \sigma(x_i) + (1 - t_i) \ln \sigma(-x_i)"
+
+    weight: Given | None = None
+    size_average: Old = None
+    reduce: Old = None
+    reduction: str = "mean"
+
+
+# Distances, similarities and ranks.
 
 
 @settings()

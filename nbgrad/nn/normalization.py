@@ -1,6 +1,6 @@
-"""Normalization of channels over a batch, with running statistics, and of each example by itself.
+"""Normalization over a batch, with running statistics, or within each example: batch, instance, group, layer, RMS norm.
 
-Values are brought to mean 0 and variance 1, then scaled and shifted by learned numbers.
+Most blocks bring values to mean 0 and variance 1, and then scale and shift them by learned numbers.
 """
 
 import warnings
@@ -15,13 +15,14 @@ from nbgrad.nn import init
 from nbgrad.nn.function_block import Block, of_shape, settings, wrong_rank
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Parameter, filled, uninitialized
+from nbgrad.nn.parameter import Device, Parameter, filled, uninitialized
 
-Device = torch.device | str | None
+_STANDARDIZED = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+_LOCAL_RESPONSE = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
 
 
-class Affine(Module):
-    """What has a ``weight`` that starts at 1, and a ``bias`` that starts at 0, or does without."""
+class _Affine(Module):
+    """A block with a ``weight`` that starts at 1 and a ``bias`` that starts at 0, or without one of them."""
 
     weight: Parameter | None
     bias: Parameter | None
@@ -40,10 +41,13 @@ class Affine(Module):
             init.zeros_(self.bias)
 
 
-class _Norm(Affine):
-    """What normalizes channels, and may keep running statistics of them."""
+# Channels over a batch, or within each example: running statistics.
 
-    __formula__ = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+
+class _Norm(_Affine):
+    """A block that normalizes channels, and may keep running statistics of them."""
+
+    __formula__ = _STANDARDIZED
 
     _dims: ClassVar[tuple[int, ...]]
     _version = 2
@@ -256,6 +260,9 @@ class InstanceNorm3d(_InstanceNorm, dims=(4, 5)):
     """
 
 
+# The same, with the number of channels of the first input.
+
+
 class _LazyNorm(Lazy, _Norm):
     def _learn(self, input: Tensor) -> dict[str, tuple[int, ...]]:
         self.num_features = input.shape[self._channel_dim(input)]
@@ -301,7 +308,10 @@ class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d, becomes=InstanceNorm
     """An ``InstanceNorm3d``, with weights and statistics by default, that takes ``num_features`` from an input."""
 
 
-class GroupNorm(Affine):
+# Groups of channels, and the last dimensions.
+
+
+class GroupNorm(_Affine):
     """Normalizes groups of channels of each example, whatever the size of the batch (Wu and He 2018).
 
     Shapes: input and output (N, C, ...); weight and bias (C,).
@@ -320,7 +330,7 @@ class GroupNorm(Affine):
         RuntimeError: when called, if the input has another number of channels.
     """
 
-    __formula__ = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+    __formula__ = _STANDARDIZED
 
     def __init__(
         self,
@@ -360,8 +370,8 @@ class GroupNorm(Affine):
         )
 
 
-class _ShapeNorm(Affine):
-    """What normalizes the last dimensions, which have ``normalized_shape``."""
+class _ShapeNorm(_Affine):
+    """A block that normalizes the last dimensions, which have ``normalized_shape``."""
 
     normalized_shape: tuple[int, ...]
 
@@ -391,7 +401,7 @@ class LayerNorm(_ShapeNorm):
         RuntimeError: when called, if the input's last dimensions are others.
     """
 
-    __formula__ = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
+    __formula__ = _STANDARDIZED
 
     def __init__(
         self,
@@ -466,6 +476,9 @@ class RMSNorm(_ShapeNorm):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
+# Neighbouring channels.
+
+
 @settings("{size}, alpha={alpha}, beta={beta}, k={k}")
 class LocalResponseNorm(Block, function=ops.local_response_norm):
     """Divides each number by a power of the mean square of its neighbours in other channels (Krizhevsky et al. 2012).
@@ -479,7 +492,7 @@ class LocalResponseNorm(Block, function=ops.local_response_norm):
         k: what is added to it.
     """
 
-    __formula__ = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
+    __formula__ = _LOCAL_RESPONSE
 
     size: int
     alpha: float = 1e-4
@@ -504,7 +517,7 @@ class CrossMapLRN2d(Block, dims=(4,)):
         k: what is added to it.
     """
 
-    __formula__ = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
+    __formula__ = _LOCAL_RESPONSE
 
     size: int
     alpha: float = 1e-4

@@ -10,6 +10,9 @@ from nbgrad.core.engine.tensor_data import check_device
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 
+Device = torch.device | str | None
+"""Where parameters are made; None is the device of the active graph, else torch's default device."""
+
 
 def _shared(data: Any) -> torch.Tensor:
     """The values that a parameter or buffer is made of: a tensor's own, those of numbers, or none."""
@@ -107,9 +110,7 @@ class Uninitialized(_Mixed):
         """What it is when it has a shape."""
         return Tensor
 
-    def materialize(
-        self, shape: Sequence[int], device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
+    def materialize(self, shape: Sequence[int], device: Device = None, dtype: torch.dtype | None = None) -> None:
         """Give it a shape, and with that arbitrary values; it is then an ordinary parameter or tensor."""
         where = self._data.device if device is None else check_device(device)
         empty = torch.empty(tuple(shape), device=where, dtype=dtype or self._data.dtype)
@@ -159,7 +160,7 @@ class UninitializedParameter(Uninitialized, Parameter):
     def __init__(
         self,
         requires_grad: bool = True,
-        device: torch.device | str | None = None,
+        device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         Tensor.__init__(self, _waiting(requires_grad, _where(device), dtype), requires_grad)
@@ -183,7 +184,7 @@ class UninitializedBuffer(Uninitialized, Tensor):
     def __init__(
         self,
         requires_grad: bool = False,
-        device: torch.device | str | None = None,
+        device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         Tensor.__init__(self, _waiting(False, _where(device), dtype), requires_grad)
@@ -194,7 +195,7 @@ def is_lazy(value: Any) -> bool:
     return isinstance(value, Uninitialized) or torch.nn.parameter.is_lazy(value)
 
 
-def uninitialized(*shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Parameter:
+def uninitialized(*shape: int, device: Device = None, dtype: torch.dtype | None = None) -> Parameter:
     """A parameter of that shape with arbitrary values, for a block's ``reset_parameters`` to fill.
 
     Args:
@@ -212,14 +213,12 @@ def uninitialized(*shape: int, device: torch.device | str | None = None, dtype: 
     return Parameter(torch.empty(shape, device=_where(device), dtype=dtype))
 
 
-def filled(
-    value: float, *shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-) -> torch.Tensor:
+def filled(value: float, *shape: int, device: Device = None, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Data of that shape, full of ``value``, where ``uninitialized`` would be: for buffers."""
     return torch.full(shape, value, device=_where(device), dtype=dtype or torch.get_default_dtype())
 
 
-def _where(device: torch.device | str | None) -> torch.device | None:
+def _where(device: Device) -> torch.device | None:
     return current().device if device is None else check_device(device)
 
 

@@ -9,9 +9,8 @@ import torch
 
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.nn.function_block import Block, repeated, settings
+from nbgrad.nn.function_block import Block, Size, repeated, settings
 
-Size = int | tuple[int, ...]
 SizeOrNone = int | tuple[int | None, ...] | None
 Ratio = float | tuple[float, ...]
 

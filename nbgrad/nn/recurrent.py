@@ -13,22 +13,42 @@ from nbgrad.nn import init
 from nbgrad.nn.function_block import of_shape
 from nbgrad.nn.module.call import misfit
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Parameter, uninitialized
+from nbgrad.nn.parameter import Device, Parameter, uninitialized
 from nbgrad.nn.utils.rnn import PackedSequence, in_order
 
-Device = torch.device | str | None
-
-# Of each kind: how many gates it has, and torch's function over a sequence.
 _KINDS: dict[str, tuple[int, Callable[..., Any]]] = {
     "RNN_TANH": (1, rnn_tanh),
     "RNN_RELU": (1, rnn_relu),
     "LSTM": (4, lstm),
     "GRU": (3, gru),
 }
+"""The number of gates of each kind, and its op over a sequence."""
 
 
-class RNNBase(Module):
-    """What recurrent networks share: their weights, layer by layer and direction by direction."""
+class _Recurrent(Module):
+    """The part that layers and cells share: the size of an input, and how the weights begin."""
+
+    input_size: int
+    hidden_size: int
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values, uniform in ``±1 / sqrt(hidden_size)``."""
+        bound = 1 / sqrt(self.hidden_size) if self.hidden_size else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def _check_features(self, input: Any) -> None:
+        if input.shape[-1] != self.input_size:
+            raise misfit(
+                RuntimeError(f"expected last dimension {self.input_size}, got {input.shape[-1]}, {of_shape(input)}")
+            )
+
+
+# Layers over a sequence.
+
+
+class RNNBase(_Recurrent):
+    """The base of recurrent networks: their weights, layer by layer and direction by direction."""
 
     weight_ih_l0: Parameter
 
@@ -88,12 +108,6 @@ class RNNBase(Module):
         every = [names for level in range(self.num_layers) for names in self._names(level)]
         return [[getattr(self, name) for name in names] for names in every]
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values, uniform in ``±1 / sqrt(hidden_size)``."""
-        bound = 1 / sqrt(self.hidden_size)
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
-
     def flatten_parameters(self) -> None:
         """Nothing: torch's cuDNN wants the weights next to each other, our rows do not."""
 
@@ -133,10 +147,7 @@ class RNNBase(Module):
 
     def _check_input(self, input: Any) -> None:
         weight = self.weight_ih_l0
-        if input.shape[-1] != self.input_size:
-            raise misfit(
-                RuntimeError(f"expected last dimension {self.input_size}, got {input.shape[-1]}, {of_shape(input)}")
-            )
+        self._check_features(input)
         if input.dtype != weight.dtype and not torch._C._is_any_autocast_enabled():
             raise ValueError(
                 f"input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
@@ -310,8 +321,11 @@ class GRU(RNNBase):
         super().__init__("GRU", input_size, hidden_size, *settings)
 
 
-class RNNCellBase(Module):
-    """What single steps share: their weights."""
+# Cells: one step.
+
+
+class RNNCellBase(_Recurrent):
+    """The base of cells: their weights."""
 
     bias_ih: Parameter | None
     bias_hh: Parameter | None
@@ -336,20 +350,11 @@ class RNNCellBase(Module):
             self.register_parameter(name, uninitialized(gates, device=device, dtype=dtype) if bias else None)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values, uniform in ``±1 / sqrt(hidden_size)``."""
-        bound = 1 / sqrt(self.hidden_size) if self.hidden_size else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
-
     def _step(self, function: Callable[..., Any], input: Any, states: Sequence[Any] | None, count: int) -> Any:
         """One step from ``count`` states, zeros where none are given."""
         if input.ndim not in {1, 2}:
             raise misfit(ValueError(f"Expected input to be 1D or 2D, got {input.ndim}D instead"))
-        if input.shape[-1] != self.input_size:
-            raise misfit(
-                RuntimeError(f"expected last dimension {self.input_size}, got {input.shape[-1]}, {of_shape(input)}")
-            )
+        self._check_features(input)
         shape = (*input.shape[:-1], self.hidden_size)
         if states is None:
             states = [torch.zeros(shape, dtype=input.dtype, device=input.device)] * count

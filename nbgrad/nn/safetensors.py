@@ -6,20 +6,18 @@ The package ``safetensors`` is needed only here: ``pip install safetensors``.
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.files import replace_file
-
-if TYPE_CHECKING:
-    from nbgrad.nn.module.module import Module
-    from nbgrad.nn.module.state_dict import IncompatibleKeys
+from nbgrad.nn.module.module import Module
+from nbgrad.nn.module.state_dict import IncompatibleKeys
 
 
 def save_safetensors(
-    model: "Module | Mapping[str, Any]", path: str | PathLike[str], metadata: Mapping[str, str] | None = None
+    model: Module | Mapping[str, Any], path: str | PathLike[str], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write the parameters and persistent buffers of a model to a file, under torch's keys.
 
@@ -58,7 +56,7 @@ def save_safetensors(
     replace_file(path, lambda file: save_file(kept, file, facts))
 
 
-def load_safetensors(model: "Module", path: str | PathLike[str], strict: bool = True) -> "IncompatibleKeys":
+def load_safetensors(model: Module, path: str | PathLike[str], strict: bool = True) -> IncompatibleKeys:
     """Copy the values in a file into the parameters and buffers of ``model``, which stay the same objects.
 
     Args:

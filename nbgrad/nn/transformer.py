@@ -17,9 +17,9 @@ from nbgrad.nn.linear import Linear
 from nbgrad.nn.module.call import misfit
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.normalization import LayerNorm
+from nbgrad.nn.parameter import Device
 
 Activation = str | Callable[[Any], Any]
-Device = torch.device | str | None
 
 
 def _activation(activation: Activation) -> Callable[[Any], Any]:

@@ -3,9 +3,8 @@
 from typing import Any
 
 from nbgrad.core import ops
-from nbgrad.nn.function_block import Block, settings
+from nbgrad.nn.function_block import Block, Size, settings
 
-Size = int | tuple[int, ...]
 Ratio = float | tuple[float, ...]
 
 

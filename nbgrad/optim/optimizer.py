@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current, enable_grad, restoring
-from nbgrad.core.graph.optimizers import LOOP, OPTIMIZERS
+from nbgrad.core.graph.optimizers import LOOP, OPTIMIZERS, params_of
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parameter import check_several
@@ -33,7 +33,6 @@ class Optimizer(torch.optim.Optimizer):
         param_groups: the groups with all their settings; change ``param_groups[0]["lr"]`` to change a learning rate.
         state: what is remembered about each parameter, such as its momentum.
         cleared: how often gradients were cleared since the last step.
-        versions: torch's versions of the parameters when a loop that clears them and takes no step had begun.
 
     Raises:
         ValueError: there are no parameters, a parameter is in two groups, or it was computed and cannot be changed.
@@ -44,7 +43,8 @@ class Optimizer(torch.optim.Optimizer):
     state: Any  # by Tensor, where torch's is by torch.Tensor
     param_groups: list[dict[str, Any]]
     cleared: int = 0
-    versions: tuple[int, ...] | list[int] = ()
+    _versions: list[int] | None = None
+    """Torch's versions of the parameters when a loop that clears gradients and takes no step had begun."""
     _event: ClassVar[str]
     """What observers hear that a step is."""
 
@@ -119,9 +119,9 @@ class Optimizer(torch.optim.Optimizer):
         """Drop the gradient of every parameter, or fill it with zeros in place with ``set_to_none=False``."""
         self.cleared += 1
         if self.cleared == LOOP - 1:  # no loop that steps comes here
-            self.versions = [param._data._version for param in self._all_params()]
+            self._versions = self._current_versions()
         grads = []
-        for param in self._all_params():
+        for param in params_of(self):
             if set_to_none:
                 param.grad = None
             elif param.grad is not None:
@@ -155,7 +155,7 @@ class Optimizer(torch.optim.Optimizer):
                 params, grads = [param for param, _ in held], [grad for _, grad in held]
                 self._observed(params, partial(self.update, params, self._dense(grads), group))
         for observer in current().observers if idle else ():
-            observer.on_idle_step(self._all_params(), self._event)
+            observer.on_idle_step(params_of(self), self._event)
         return loss
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ class Optimizer(torch.optim.Optimizer):
         """The state and the settings in torch's format: parameters are numbers, in the order of the groups."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
-        numbers = {param: number for number, param in enumerate(self._all_params())}
+        numbers = {param: number for number, param in enumerate(params_of(self))}
         groups = [{**group, "params": [numbers[param] for param in group["params"]]} for group in self.param_groups]
         made = {"state": {numbers[param]: held for param, held in self.state.items()}, "param_groups": groups}
         for change in self._optimizer_state_dict_post_hooks.values():
@@ -233,8 +233,16 @@ class Optimizer(torch.optim.Optimizer):
             group.clear()
             group.update(settings)
 
-    def _all_params(self) -> list[Tensor]:
-        return [param for group in self.param_groups for param in group["params"]]
+    def never_steps(self) -> bool:
+        """Whether gradients are cleared in a loop that takes no step, and no parameter has changed meanwhile.
+
+        Of a class with a ``step`` of the user's it is not known, and False.
+        """
+        known = type(self).step.__module__.startswith("nbgrad.")
+        return known and self.cleared >= LOOP and self._versions == self._current_versions()
+
+    def _current_versions(self) -> list[int]:
+        return [param._data._version for param in params_of(self)]
 
 
 def _is_one(given: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from nbgrad.core.graph.optimizers import params_of
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.optimizer import Optimizer, Params, Tensors, raw
 
@@ -45,7 +46,7 @@ class TorchOptimizer(Optimizer):
         self._check_settings(settings)
         super().__init__(params, {})
         settings = {name: value for name, value in raw(settings).items() if not self._is_unknown(name)}
-        owners = {param.data: param for param in self._all_params()}
+        owners = {param.data: param for param in params_of(self)}
         runner: Any = self.torchs(
             [{**group, "params": [param.data for param in group["params"]]} for group in self.param_groups], **settings
         )

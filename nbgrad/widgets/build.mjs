@@ -17,7 +17,7 @@ const options = {
   charset: "utf8",
   legalComments: "none",
   plugins: [slim],
-  alias: { "d3-transition": "./src/still.ts" },
+  alias: { "d3-transition": "./src/no_transition.ts" },
 };
 
 /** The names of the packages of which the bundle holds code, by their licence texts. */

@@ -1,7 +1,7 @@
 """From a recorded graph to the plain description that every rendering draws."""
 
 from functools import cache
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 import torch
 
@@ -9,16 +9,17 @@ from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope as CoreScope, outwards
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.stats import Stats
-from nbgrad.widgets.description.broadcast_sums import reduction, suspicion
+from nbgrad.widgets.description.broadcast_sums import Suspicion, reduction
 from nbgrad.widgets.description.deferred import written
 from nbgrad.widgets.description.details import NodeOutline, NodeRest
-from nbgrad.widgets.description.failure import ending_text, with_failure
+from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, scalar, shape_text
-from nbgrad.widgets.description.history import frames_of, past
-from nbgrad.widgets.description.overlays import judgements, measured, overlays, verdicts
+from nbgrad.widgets.description.history import past
+from nbgrad.widgets.description.overlays import measured, overlays
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import (
     Badge,
@@ -30,15 +31,21 @@ from nbgrad.widgets.description.schema import (
     OpText,
     Problem,
     Scope,
+    Verdict,
     kind_of,
 )
 from nbgrad.widgets.description.snapshot import Fact, made_inside
 from nbgrad.widgets.description.tensor_summary import FEW, amount
 from nbgrad.widgets.description.walk import Walk
-from nbgrad.widgets.findings.collect import problems
-from nbgrad.widgets.findings.zero_factors import waiting
+from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
+
+_MOST = 20
+"""So many findings are drawn of a kind of which there may be one for each parameter."""
+
+_REST: dict[FindingKind, str] = {"unreached": "that no gradient reached", "no optimizer": "that no optimizer holds"}
+"""These kinds, and what those are that are not drawn."""
 
 
 def describe(graph: AutogradGraph) -> Description:
@@ -51,25 +58,22 @@ def describe(graph: AutogradGraph) -> Description:
 
 @uncollected
 def outline(graph: AutogradGraph) -> Description:
-    """The same with the details, the looks and the sums still to be written, which ``rest.written`` does.
+    """The same with the details, the looks and the sums still to be written, which ``deferred.written`` does.
 
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """
-    ending = graph.ending
-    since = graph.since
-    facts = [Fact.of(record, since.get(record.id)) for record in graph.records]
+    survey = Survey.of(graph)
+    ending, facts, frames = graph.ending, survey.facts, survey.frames
     ids = {fact.id: f"n{at}" for at, fact in enumerate(facts)}
     scopes, inside = _Scopes(), made_inside(facts)
     saved = saved_by(facts)
     shown, levels = overlays(graph, facts, saved)
-    edges = _edges(facts, ids, _unkept(graph, facts))
+    edges = _edges(facts, ids, _unkept(graph, facts), survey.stretched)
     walk = Walk(facts, ids, edges)
-    frames = frames_of(graph, facts)
-    judged = judgements(facts)
-    waits = waiting(graph, facts, judged, frames)
-    wrong = problems(graph, facts, ids, edges, frames, waits)
-    if ending is not None and ending.failure is None and not ending.interrupted:
-        wrong.insert(0, Problem(kind="failed", text=ending_text(ending), node=None))
+    failure = None if ending is None else ending.failure
+    # What the op that raised has to say is put first where that is drawn.
+    said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]
+    wrong = _problems(said, ids)
     history = past(frames, facts, ids)
     nodes = list[Node]()
     for fact, more in zip(facts, measured(graph, facts), strict=True):
@@ -93,14 +97,13 @@ def outline(graph: AutogradGraph) -> Description:
         }
         nodes.append(node)
     _add_badges(nodes, wrong)
-    failure = None if ending is None else ending.failure
     raised = failure.scope if failure is not None and failure.id is None else None
     scopes.id(raised)
     described = Description(
         version=2,
         name=str(graph.name),
         summary="",
-        notes=[*_notes(graph, facts), *waits.notes],
+        notes=[*_notes(graph, facts), *survey.waits.notes],
         nodes=nodes,
         edges=edges,
         scopes=scopes.described(facts, raised),
@@ -110,13 +113,13 @@ def outline(graph: AutogradGraph) -> Description:
         formulas=scopes.formulas(),
         steps=None,  # type: ignore[typeddict-item]  # an outline's
         overlays=[*shown, *history.overlays],
-        verdicts=verdicts(judged, scopes.id, waits.scopes, begun=any(problem["kind"] == "nan" for problem in wrong)),
+        verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
         problems=wrong,
         history=history.history,
         hidden=Hidden(reductions=[], nodes=[]),
     )
-    if ending is not None and failure is not None:
-        described = with_failure(described, failure, ids, scopes.id, ending.kind)
+    if ending is not None and failure is not None and survey.ended is not None:
+        described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
     described["summary"] = _summary(graph, facts, described)
     return {**described, "runs": runs(described)}  # type: ignore[typeddict-unknown-key]  # an outline's
 
@@ -230,19 +233,21 @@ def _unkept(graph: AutogradGraph, facts: list[Fact]) -> set[int]:
     return reached
 
 
-def _edges(facts: list[Fact], ids: dict[int, str], unkept: set[int]) -> list[Edge]:
+def _edges(
+    facts: list[Fact], ids: dict[int, str], unkept: set[int], stretched: dict[tuple[int, int], Suspicion]
+) -> list[Edge]:
     """The edges, in the order of the ops and of the inputs of each."""
     made = {fact.id: fact for fact in facts}
     edges: list[Edge] = []
     for fact in facts:
-        for taken in fact.inputs:
+        for at, taken in enumerate(fact.inputs):
             if (source := made.get(taken.source or 0)) is None:
                 continue
             undone, came = taken.reduction, taken.gradient
             # An op with several results has one record: of which of them this is, the gradient alone tells.
             shape = came.shape if came is not None and source.several else source.shape
             back = None if came is None else shape_text(came.shape)
-            shapes = [] if undone is None else [made[one.source].shape for one in fact.inputs if one.source in made]
+            warning = None if (one := stretched.get((fact.id, at))) is None else one.text
             told = "not kept" if fact.id in unkept and source.kind != "constant" else None
             if came is not None:
                 told = f"{back}, {amount(came, FEW)}"
@@ -257,12 +262,25 @@ def _edges(facts: list[Fact], ids: dict[int, str], unkept: set[int]) -> list[Edg
                 "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",
-                "reduction": None
-                if undone is None
-                else reduction(undone, taken, source, fact, suspicion(fact, shapes, taken)),
+                "reduction": None if undone is None else reduction(undone, taken, source, fact, warning),
             }
             edges.append(edge)
     return edges
+
+
+def _problems(findings: list[Finding], ids: dict[int, str]) -> list[Problem]:
+    """The findings as they are drawn: of many of one kind the first ones, and how many more there are."""
+    found: list[Problem] = []
+    for kind, several in groupby(findings, lambda one: one.kind):
+        shown = list(several)
+        left = len(shown) - _MOST if kind in _REST else 0
+        found += [
+            Problem(kind=badge_of(kind), text=one.text, node=ids.get(one.id or 0))
+            for one in (shown[:_MOST] if left > 0 else shown)
+        ]
+        if left > 0:
+            found.append(Problem(kind=badge_of(kind), text=f"and {left:,} more {_REST[kind]}", node=None))
+    return found
 
 
 def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:

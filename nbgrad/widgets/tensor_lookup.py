@@ -134,7 +134,7 @@ def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
 
 
 class _Table:
-    """A tensor as the table that ``looks.tiled`` makes of it, of which parts are looked up.
+    """A tensor as the table that ``tensor_summary.tiled`` makes of it, of which parts are looked up.
 
     Attributes:
         rows, columns: how many there are.

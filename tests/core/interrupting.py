@@ -16,8 +16,9 @@ import torch
 
 import nbgrad
 from nbgrad.core.backend import below_autograd
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Sample
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.state import current
 from nbgrad.core.tensor import tensor as tensors
 from nbgrad.nn.utils import parametrize

@@ -189,14 +189,15 @@ def by_torch(row: Op, sample: Sample, seeds: Seeds) -> tuple[Any, Gradients, Gra
         return out, [], []
     inputs = [args[position] for position in positions]
     starts = [seed.clone().requires_grad_() for seed in seeds]
-    grads = torch.autograd.grad(live(row, out), inputs, starts, create_graph=True)
+    given = torch.autograd.grad(live(row, out), inputs, starts, create_graph=True, allow_unused=True)
+    grads = [torch.zeros_like(t) if g is None else g for g, t in zip(given, inputs, strict=True)]
     total = sum((g * weights(g)).sum().real for g in grads)
     if not isinstance(total, torch.Tensor) or not total.requires_grad:
-        return out, list(grads), [torch.zeros_like(t) for t in (*inputs, *starts)]
+        return out, grads, [torch.zeros_like(t) for t in (*inputs, *starts)]
     seconds = torch.autograd.grad(total, [*inputs, *starts], allow_unused=True)
     return (
         out,
-        list(grads),
+        grads,
         [torch.zeros_like(t) if s is None else s for s, t in zip(seconds, (*inputs, *starts), strict=True)],
     )
 
@@ -212,10 +213,14 @@ def by_nbgrad(row: Op, sample: Sample, seeds: Seeds) -> tuple[Any, Gradients, Gr
         return out, [], []
     inputs = [args[position] for position in positions]
     starts = [tensor(seed, requires_grad=True) for seed in seeds]
-    plain = grad(live(row, out), inputs, [start.detach() for start in starts], retain_graph=True)
-    grads = grad(live(row, out), inputs, starts, create_graph=True)
+    detached = [start.detach() for start in starts]
+    plain = grad(live(row, out), inputs, detached, retain_graph=True, allow_unused=True)
+    given = grad(live(row, out), inputs, starts, create_graph=True, allow_unused=True)
+    assert [one is None for one in plain] == [one is None for one in given], "create_graph changes what has a gradient"
+    grads = [tensor(torch.zeros_like(t.data)) if g is None else g for g, t in zip(given, inputs, strict=True)]
     for once, again in zip(plain, grads, strict=True):
-        close(once.data, again.data, "create_graph changes the gradient")
+        if once is not None:
+            close(once.data, again.data, "create_graph changes the gradient")
     terms = [real((g * weights(g.data)).sum()) for g in grads]
     total = terms[0]
     for term in terms[1:]:

@@ -14,9 +14,8 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.samples import Make
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import next_seq
 from nbgrad.core.graph.changes import Changes

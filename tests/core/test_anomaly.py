@@ -13,8 +13,9 @@ import torch
 import nbgrad
 from nbgrad.core.diagnose import anomaly
 from nbgrad.core.diagnose.anomaly import AnomalyError
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.nonfinite import UNARY

@@ -9,8 +9,7 @@ import torch
 
 import nbgrad
 from nbgrad.core import ops
-from nbgrad.core.dispatch.op import OPS
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.lacking import case, lacks

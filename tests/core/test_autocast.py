@@ -9,9 +9,9 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library, plain

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from tests.core import call_forms, opdb
 from tests.core.call_forms import Call
 from tests.core.programs import Library, agree

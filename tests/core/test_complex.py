@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.samples import Sample
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.tensor.tensor import tensor
 from tests.core import calls, rows
 from tests.core.programs import Library, agree, both_raise

@@ -12,9 +12,8 @@ from torch.nn import functional
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.samples import Sample
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from tests.core import calls, rows
 
 MORE = {

@@ -10,8 +10,7 @@ import torch
 from nbgrad.core.backend.aten import Kernels
 from nbgrad.core.backend.autocast import may_cast
 from nbgrad.core.backend.direct import direct, direct_rule
-from nbgrad.core.dispatch.op import OPS
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from tests.core import rows
 
 

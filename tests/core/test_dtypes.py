@@ -13,10 +13,9 @@ import torch
 from torch._subclasses import fake_tensor
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.samples import Sample
-from nbgrad.core.dispatch.table import Op
-from nbgrad.core.engine.backward import backward
+from nbgrad.core.dispatch.table import OPS, Op
+from nbgrad.core.engine import backward
 from nbgrad.core.tensor.methods import Conversions
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows

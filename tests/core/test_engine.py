@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import unary
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.backward import reachable
 from nbgrad.core.engine.node import Leaf
 from nbgrad.core.engine.observer import Observer

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.samples import Sample
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library, Program, agree, both_raise

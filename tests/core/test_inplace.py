@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Sample, unary
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.tensor.views import Views

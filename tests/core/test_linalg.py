@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.ops.linalg.matmul import cheapest
 from nbgrad.core.tensor.tensor import tensor
 from tests.core import rows

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor
 from tools.annotations import METHODS, WAYS

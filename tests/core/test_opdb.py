@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import nbgrad.core.ops
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor
 from tests.core import opdb

@@ -13,8 +13,9 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import unary
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn import functional
 from tests.core import rows

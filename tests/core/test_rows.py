@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample, unary
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.backward import reachable
 from nbgrad.core.engine.node import Node
 from nbgrad.core.tensor.tensor import Tensor, tensor

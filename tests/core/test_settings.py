@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from tests.core.programs import Library, agree
 from tests.lacking import LACKING, need
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.samples import Sample
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.tensor import Tensor
 from tests.core import rows

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.timing import TimedGraph

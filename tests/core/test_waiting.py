@@ -9,7 +9,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.tensor.tensor import tensor
 from tests.core import rows
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbgrad
-from tests.nn.test_composite import DenseBlock, Residual, SqueezeExcitation, transition
+from tests.nn.test_extra_blocks import DenseBlock, Residual, SqueezeExcitation, transition
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from nbgrad.nn.module.call import Calling
-from nbgrad.nn.module.convert import Moving
-from nbgrad.nn.module.state_dict import Saving
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
 from tests.nn import random_modules
 from tests.nn.random_modules import difference
@@ -17,8 +15,8 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 
 
 def saving_is_not_asked(patch: pytest.MonkeyPatch) -> None:
-    own = Saving._save_to_state_dict
-    state_dict = Saving.state_dict
+    own = Module._save_to_state_dict
+    state_dict = Module.state_dict
 
     def wrong(self: Any, **settings: Any) -> Any:
         with pytest.MonkeyPatch.context() as inner:
@@ -27,15 +25,15 @@ def saving_is_not_asked(patch: pytest.MonkeyPatch) -> None:
                     inner.setattr(kind, "_save_to_state_dict", own)
             return state_dict(self, **settings)
 
-    patch.setattr(Saving, "state_dict", wrong)
+    patch.setattr(Module, "state_dict", wrong)
 
 
 def a_hook_is_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Calling, "_made_hooks", lambda self: random_modules.nn.Linear(1, 1)._made_hooks())
+    patch.setattr(Module, "_made_hooks", lambda self: random_modules.nn.Linear(1, 1)._made_hooks())
 
 
 def moving_forgets_buffers(patch: pytest.MonkeyPatch) -> None:
-    own = Moving._apply
+    own = Module._apply
 
     def wrong(self: Any, fn: Any, recurse: bool = True) -> Any:
         kept = dict(self._buffers)
@@ -44,7 +42,7 @@ def moving_forgets_buffers(patch: pytest.MonkeyPatch) -> None:
             vars(self)[name] = value
         return self
 
-    patch.setattr(Moving, "_apply", wrong)
+    patch.setattr(Module, "_apply", wrong)
 
 
 def copies_share(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.options import SUFFIXES
 from nbgrad.reprs import module_html, tensor_html
 from nbgrad.widgets.describe import outline

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.samples import Sample
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.ops.torch_signatures import l1_loss
 from tests.core import calls, rows
 

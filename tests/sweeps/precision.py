@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.samples import Sample
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.tensor import tensor
 from tests.core import rows

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.op import OPS
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.format import number

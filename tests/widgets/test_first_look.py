@@ -19,7 +19,7 @@ from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
 from nbgrad.widgets.layout.positions import LINE_SIZE, NODES, WHOLE, lay_out, whole
 from tests.widgets import graphs
-from tests.widgets.test_layout import apart
+from tests.widgets.test_positions import apart
 
 
 def trained(net: Callable[[nbgrad.Tensor], nbgrad.Tensor], *shape: int, tokens: bool = False) -> Description:

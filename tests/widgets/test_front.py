@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -14,6 +15,7 @@ from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import Folding, folded_below
+from nbgrad.widgets.layout import curves
 from nbgrad.widgets.layout.positions import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
@@ -885,3 +887,37 @@ def test_the_tools_fit_into_one_row_of_a_cell(opened: Any) -> None:
     heights = tab.locator(".nbg-tools > :not([hidden])").evaluate_all("all => all.map(e => e.getBoundingClientRect())")
     middles = [round(box["y"] + box["height"] / 2) for box in heights]
     assert max(middles) - min(middles) <= 2
+
+
+def numbers_in(texts: list[str]) -> list[float]:
+    return [float(one) for text in texts for one in re.findall(r"-?\d+(?:\.\d+)?", text)]
+
+
+def drawn(picture: Any, tab: Page) -> tuple[list[float], list[float]]:
+    """The coordinates of every wire and arrow head: those of the SVG, and those of the front end."""
+    found = ElementTree.fromstring(svg(picture))
+    graph = found.find("{*}g")
+    assert graph is not None
+    ours = [
+        shape.get("d") or shape.get("points") or ""
+        for group in graph.findall("{*}g")
+        for shape in group
+        if re.fullmatch(r"nbgs-(wire|back|faint|wrong)(-tip)?", shape.get("class") or "")
+    ]
+    theirs = tab.locator(".nbg-edge :is(.nbg-wire, .nbg-tip, .nbg-back, .nbg-back-tip)").evaluate_all(
+        "all => all.map(e => e.getAttribute('d') ?? e.getAttribute('points'))"
+    )
+    return numbers_in(ours), numbers_in(theirs)
+
+
+@pytest.mark.parametrize("direction", ["TB", "LR"])
+def test_the_curves_are_those_of_the_svg(opened: Any, direction: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for description in (graphs.trained(1, 1), graphs.recurrent(), graphs.unwatched()):
+        picture = lay_out(description, direction=direction)
+        ours, theirs = drawn(picture, tab := opened(page(picture, "curves")))
+        assert len(ours) > 20
+        assert theirs == pytest.approx(ours, abs=0.11)  # a half is rounded down there, or up
+        for size in ("TIP_LENGTH", "TIP_SIDE"):
+            with monkeypatch.context() as patch:  # the tester is tested
+                patch.setattr(curves, size, getattr(curves, size) + 0.5)
+                assert drawn(picture, tab)[0] != pytest.approx(theirs, abs=0.11)

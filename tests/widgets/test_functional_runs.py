@@ -15,7 +15,7 @@ from nbgrad.widgets.folding.repeats import LONGEST, _Calls, runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
 from nbgrad.widgets.layout.positions import NODES, lay_out
 from tests.widgets.test_first_look import trained
-from tests.widgets.test_runs import WIDE, box
+from tests.widgets.test_repeats import WIDE, box
 from tests.work import lines
 
 

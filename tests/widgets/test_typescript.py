@@ -1,68 +1,66 @@
-"""The front end's interfaces are the TypedDicts of the description; this file writes them.
+"""What the front end and Python both know is written from Python: interfaces, words, sizes and colours."""
 
-To update them, run ``python tests/widgets/test_typescript.py > nbgrad/widgets/src/description.ts`` in the repository's
-root.
-"""
-
-import types
-from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+import re
 
 import pytest
 
-import nbgrad.widgets.description.schema as contract
+from nbgrad import reprs
+from nbgrad.widgets.layout import curves
+from nbgrad.widgets.render import palette
+from tools import write_view
 
 pytestmark = pytest.mark.once
 
-SOURCE = Path(contract.__file__).parents[1] / "src" / "description.ts"
-HEADER = (
-    "// Written from nbgrad/widgets/description/schema.py by tests/widgets/test_typescript.py; a test compares the two."
-)
-PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
+STYLE = (write_view.SOURCES / "graph.css").read_text("utf-8")
 
 
-def typescript(hint: Any) -> str:
-    if hint in PLAIN:
-        return PLAIN[hint]
-    if is_typeddict(hint):
-        return hint.__name__
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        named = {contract.Kind: "Kind", contract.Opens: "Opens"}
-        return named[hint] if hint in named else " | ".join(f'"{value}"' for value in arguments)
-    if origin is list:
-        inner = typescript(arguments[0])
-        return f"({inner})[]" if "|" in inner else f"{inner}[]"
-    if origin is dict:
-        return f"Record<string, {typescript(arguments[1])}>"
-    if origin in (Union, types.UnionType):
-        return " | ".join(typescript(argument) for argument in arguments)
-    raise TypeError(f"no TypeScript for {hint}")
-
-
-def interfaces() -> str:
-    lines = [HEADER]
-    for name in ("Kind", "Opens"):
-        values = " | ".join(f'"{value}"' for value in get_args(getattr(contract, name)))
-        lines += ["", f"export type {name} = {values};"]
-    for name, thing in vars(contract).items():
-        if is_typeddict(thing) and thing.__module__ == contract.__name__:
-            fields = [f"  {field}: {typescript(hint)};" for field, hint in get_type_hints(thing).items()]
-            lines += ["", f"export interface {name} {{", *fields, "}"]
-    return "\n".join(lines) + "\n"
-
-
-def test_the_interfaces_are_those_of_the_description() -> None:
-    expected = interfaces()
-    assert SOURCE.read_text(encoding="utf-8") == expected, f"write this to {SOURCE.name}:\n{expected}"
+@pytest.mark.parametrize("path", write_view.made(), ids=lambda path: path.name)
+def test_a_file_of_the_front_end_is_what_python_says(path: write_view.Path) -> None:
+    assert path.read_text("utf-8") == write_view.made()[path], "run make write, and build the bundle"
 
 
 def test_every_shape_of_hint_is_written() -> None:
-    assert "dims: number[];" in interfaces()
-    assert "reduction: Reduction | null;" in interfaces()
-    assert "edges: Record<string, number[][][]>;" in interfaces()
-    assert "kind: Kind;" in interfaces()
+    assert "dims: number[];" in write_view.interfaces()
+    assert "reduction: Reduction | null;" in write_view.interfaces()
+    assert "edges: Record<string, number[][][]>;" in write_view.interfaces()
+    assert "kind: Kind;" in write_view.interfaces()
 
 
-if __name__ == "__main__":
-    print(interfaces(), end="")
+def test_a_value_that_is_changed_on_one_side_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    constants, colours = write_view.constants(), write_view.colours()
+    with monkeypatch.context() as patch:
+        patch.setitem(palette.MEANING, "op", "op")
+        assert write_view.constants() != constants
+    with monkeypatch.context() as patch:
+        patch.setattr(curves, "TIP_LENGTH", 8.0)
+        assert write_view.constants() != constants
+    with monkeypatch.context() as patch:
+        patch.setitem(palette.WIRES, "back", ("#b8430b", palette.WIRES["back"][1]))
+        assert write_view.colours() != colours
+    assert (write_view.constants(), write_view.colours()) == (constants, colours)
+
+
+def test_the_style_sheet_has_no_colour_of_the_palette_of_its_own() -> None:
+    known = {colour for paint in palette.PAINTS.values() for colour in vars(paint).values()}
+    known |= {
+        colour
+        for pair in (*palette.INKS.values(), *palette.WIRES.values(), *palette.NUMBERS.values())
+        for colour in pair
+    }
+    own = re.findall(r"#[0-9a-f]{6}\b", STYLE)
+    assert own, "those of overlays and of high contrast"
+    assert known.isdisjoint(own)
+
+
+def test_the_style_sheet_names_only_colours_that_are_written() -> None:
+    used = set(re.findall(r"var\((--nbg-(?:fill|line|ink|wire)-\w+)\)", STYLE))
+    written = set(re.findall(r"(--nbg-(?:fill|line|ink|wire)-\w+):", write_view.colours()))
+    assert len(used) > 20
+    assert used <= written
+
+
+def test_the_heat_map_of_a_tensor_has_the_colours_of_the_view() -> None:
+    assert {role: light for role, (light, _) in palette.NUMBERS.items()} == {
+        "positive": reprs._ABOVE,
+        "negative": reprs._BELOW,
+    }

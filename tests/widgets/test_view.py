@@ -49,7 +49,7 @@ def displayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def display(data: dict[str, Any], *, raw: bool, metadata: Any = None, display_id: Any = None) -> Handle | None:
         assert raw
-        notebook_output.append(data)
+        outputs.append(data)
         return Handle() if display_id else None
 
     monkeypatch.setattr("nbgrad.widgets.notebook_output.display", display)

@@ -71,7 +71,10 @@ def _parsed(name: str, function: Any) -> Any:
     out = numpys or any("out" in signature(one).parameters for one in theirs if isfunction(one))
     parsed = as_parsed(function, numpys=numpys, out=out)
     there = vars(modules[function.__module__])  # where pickle looks for it
-    there.update({name: parsed for name, value in there.items() if value is function})
+    there.update({known: parsed for known, value in there.items() if value is function})
+    if there.get(parsed.__qualname__) is not parsed:  # it is made by another function
+        parsed.__name__ = parsed.__qualname__ = name
+        there.setdefault(name, parsed)
     return parsed
 
 

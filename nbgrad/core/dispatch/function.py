@@ -10,9 +10,8 @@ import torch
 
 from nbgrad.core.backend.below_autograd import outside
 from nbgrad.core.dispatch.inplace import check_change, rebase
-from nbgrad.core.dispatch.op import OPS
 from nbgrad.core.dispatch.plan import Plan
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Rule, next_seq
 from nbgrad.core.engine.state import current, no_grad, recording, restoring, tell_changed
 from nbgrad.core.engine.tensor_data import differentiable

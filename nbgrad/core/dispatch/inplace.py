@@ -12,7 +12,7 @@ from nbgrad.core.backend.below_autograd import inferring
 from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import bind
 from nbgrad.core.dispatch.plan import Plan
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import Op, row_named
 from nbgrad.core.engine.node import Node, OpInfo, Origin
 from nbgrad.core.engine.state import Switch, current, recording, restoring, tell_changed
 from nbgrad.core.engine.tensor_data import overlaps
@@ -77,6 +77,9 @@ class InPlace:
     def forget(self) -> None:
         """The row has got another rule: what was made from those before is void."""
         self.__dict__.pop("row", None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return twin_named, (self._of.name,)
 
     def __call__(self, *args: Any, **settings: Any) -> Tensor:
         row = self.row
@@ -178,6 +181,11 @@ class InPlace:
         made = rebase(target, node, self._table["view_scatter"])
         if made is not None and isinstance(alias, View) and any(slot >= len(args) for slot in plan.slots):
             node.changed = Changed(target, made, alias.base._data, alias.path())  # a rule needs perhaps the result
+
+
+def twin_named(name: str) -> Any:
+    """The in-place twin of the row that a pickle names."""
+    return row_named(name).in_place
 
 
 def rebase(target: Tensor, origin: Origin, scatter: Op) -> Node | None:

@@ -2,21 +2,35 @@
 
 from collections.abc import Callable, Iterator
 from inspect import Signature, isfunction, signature
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 import torch
 
 from nbgrad.core.dispatch.inplace import InPlace
 from nbgrad.core.dispatch.samples import REALS, Domain, Make, Sample
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.dispatch.torch_parser import as_parsed
 from nbgrad.core.engine.broadcast import Sums
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor
 
-OPS: dict[str, Op] = {}
-"""The table: every row by its name."""
+R = TypeVar("R")
+
+if TYPE_CHECKING:
+
+    class TypedOp(Op, Generic[R]):
+        """A row to a type checker, which so knows the type of the result of a call."""
+
+        def __call__(self, *args: Any, **settings: Any) -> R: ...
+
+    class Decorator(Protocol):
+        """The type of ``op(...)``: where the forward says that it gives one tensor, the row gives a ``Tensor``."""
+
+        @overload
+        def __call__(self, forward: Callable[..., torch.Tensor]) -> TypedOp[Tensor]: ...
+        @overload
+        def __call__(self, forward: Callable[..., Any]) -> TypedOp[Any]: ...
 
 
 def op(
@@ -40,7 +54,8 @@ def op(
     reference: Callable[..., Any] | None = None,
     view: bool = False,
     inplace: bool | Callable[..., None] = False,
-) -> Callable[[Callable[..., Any]], Op]:
+    unvaried: dict[str, str] | None = None,
+) -> "Decorator":
     """Decorate the forward of an op: positional parameters are tensors, keyword-only ones are settings.
 
     A parameter ``*tensors`` is a list of tensors, which is called with one list as torch's ``cat`` is.
@@ -70,6 +85,7 @@ def op(
         view: whether the output may share the memory of the first input.
         inplace: whether there is an in-place twin, a method with an underscore; or what changes a raw tensor so, if
             torch has no method of that name.
+        unvaried: settings that all samples leave at one value, each with the reason.
     """
     row = {name: value for name, value in locals().items() if name not in {"operator", "method", "inplace"}}
 
@@ -79,6 +95,9 @@ def op(
         again = held is not None and held.forward.__module__ == forward.__module__ == "__main__"
         if held is not None and not again:  # a cell of a notebook may run again and replace its own row, no other
             raise ValueError(f"the op table already has a row {made.name!r}")
+        if unknown := sorted(set(made.unvaried) - set(made.defaults)):
+            known = ", ".join(made.defaults) or "none"
+            raise ValueError(f"op {made.name!r} has no setting {unknown[0]!r}: its settings are {known}")
         for input in flat:
             made.rule(input, "0")(zeros_for(input))
         OPS[made.name] = made
@@ -94,7 +113,7 @@ def op(
                 install_in_place(f"i{operator}", in_place)
         return made
 
-    return decorate
+    return decorate  # type: ignore[return-value]  # a row is not an object of the class for type checkers
 
 
 def zeros_for(input: str) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from nbgrad.core.backend.allocator import keep_freed
 from nbgrad.core.backend.autocast import any_enabled, cast, may_cast
 from nbgrad.core.backend.below_autograd import inferring
 from nbgrad.core.backend.direct import direct
@@ -71,6 +72,7 @@ class Op(OpInfo):
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         domain, samples: where random test inputs are drawn from, and the inputs that the tests run the row on.
         reference: torch's own function, where it is not the one called like this row.
+        unvaried: settings that all samples leave at one value, each with the reason.
         plan: how it makes plans.
     """
 
@@ -110,7 +112,7 @@ class Op(OpInfo):
         self._in_place: Twin | None = None
         self.domain: Domain = row["domain"]
         self.samples: Callable[[Make], Iterator[Sample]] = row["samples"]
-        self.reference: Callable[..., Any] | None = row["reference"]
+        self.reference, self.unvaried = row["reference"], row["unvaried"] or {}
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
         self._rows: dict[int, Op] = {}
@@ -123,6 +125,9 @@ class Op(OpInfo):
         for name in FIELDS:
             setattr(twin, name, getattr(self, name))
         return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return row_named, (self.name,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Op":
         """Itself, as of a function: a copied module has the same activation."""
@@ -392,6 +397,7 @@ class Op(OpInfo):
             raise RuntimeError(INFERENCE.format(op=self.name)) from None
 
     def _make_plan(self, key: int) -> Plan | None:
+        keep_freed()  # here and not for each op: a training loop comes by once for each kind of op
         asked = enumerate(reversed(f"{abs(key):b}"))  # a shift of so many bits for each would be quadratic
         wanted = [i for i, bit in asked if bit == "1" and self.inputs[i] not in self.no_gradient]
         if self.differentiable:
@@ -414,6 +420,23 @@ class Op(OpInfo):
         if self._in_place is None:
             raise AttributeError(f"op {self.name!r} has no in-place twin: declare it with @op(..., inplace=True)")
         return self._in_place
+
+
+OPS: dict[str, Op] = {}
+"""The table: every row by its name."""
+
+
+def row_named(name: str) -> Op:
+    """The row of the table that a pickle names.
+
+    Raises:
+        KeyError: there is none; the message says what to do.
+    """
+    if name not in OPS:
+        raise KeyError(
+            f"the op table has no row {name!r}: import the module that declares it before you read the pickle"
+        )
+    return OPS[name]
 
 
 _TENSOR = Tensor

@@ -22,7 +22,7 @@ from nbgrad.core.suggestions import kind_of
 class TensorBase:
     """The fields of ``Tensor``, and what the layers below it ask of one; everything else about it is there.
 
-    ``_alias`` is None, or says how the tensor shares its memory: only ``alias`` reads it.
+    ``_alias`` is None, or says how the tensor shares its memory: ``tensor.views`` alone reads it.
     """
 
     __slots__ = ("__weakref__", "_alias", "_data", "_grad", "_needs_grad", "_origin", "name")

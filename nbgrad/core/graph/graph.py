@@ -5,6 +5,7 @@ gradients of the last backward, both within a budget. It is poured into rustwork
 """
 
 from itertools import count
+from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.changes import Since, since
 from nbgrad.core.graph.failure import Ending
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.history import FRAMES, History
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
 from nbgrad.core.graph.listener import Listener
@@ -22,6 +24,7 @@ from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.record import Failure, Notes, Ran, Record, number_of
+from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import summarise_all
 from nbgrad.core.graph.unreached import Paths, Unreached, Unstepped, named_tensors
 
@@ -245,6 +248,15 @@ class AutogradGraph(Queries):
             self._notes.frame = self._complete
         self.ending = self._complete = None
 
+    def findings(self) -> list[Finding]:
+        """Everything that is wrong in the graph, or probably not meant: what the list of findings in its picture says.
+
+        Returns:
+            Errors first, the gradients of modules last. Each has its kind, its text, its remedy, the id of its record,
+            and the names of its tensors and modules. An empty list if nothing looks wrong.
+        """
+        return registered_renderer().findings(self)
+
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.
 
@@ -300,6 +312,33 @@ class AutogradGraph(Queries):
     def _make_paths(self) -> Paths:
         heard, changed = self.listener, self.listener.changes.memories()
         return Paths.of(*heard.there()[:3], heard.uses, changed, heard.backwards, heard.history, heard.before_last)
+
+    # What is shown of it.
+
+    def save(self, path: str | PathLike[str], *, depth: int | None = None, direction: str = "TB") -> None:
+        """Write the graph to a file; the same graph gives the same bytes.
+
+        A file that is there already stays until the new one is complete.
+
+        Args:
+            path: its suffix says how: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a bitmap, ``.html`` one page
+                that is alive without a kernel or a network, ``.dot`` graphviz's language, ``.json`` the plain
+                description that all of these are drawn from, ``.txt`` a table.
+            depth: modules nested deeper than this are drawn folded; default: as far as the drawing needs it.
+            direction: "TB", from top to bottom, or "LR", from left to right.
+
+        Raises:
+            ValueError: another suffix, or none.
+            ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
+            RuntimeError: what draws it fails; the message says which package that is, and what to do.
+            FileNotFoundError: its folder is not there; said before anything is drawn.
+            OSError: the file can't be written; one that was there before is as it was.
+        """
+        registered_renderer().save(self, path, depth=depth, direction=direction)
+
+    def _ipython_display_(self) -> None:
+        """Draw the graph where it is the last expression of a notebook cell."""
+        registered_renderer().show(self)
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)

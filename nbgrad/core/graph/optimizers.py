@@ -1,24 +1,37 @@
 """The optimizers that hold the parameters of a backward: whether they took a step, and how far it moved them."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import torch
 
 from nbgrad.core.engine.node import record_id
-from nbgrad.core.graph.stats import countable, norms, read
-
-if TYPE_CHECKING:
-    from nbgrad.core.tensor.tensor import Tensor
-
-from collections.abc import Iterator, Mapping
-from functools import cached_property
-
 from nbgrad.core.engine.tensor_data import memory_of
+from nbgrad.core.graph.stats import countable, norms, read
 from nbgrad.core.tensor.tensor import Tensor
 
-OPTIMIZERS: "WeakSet[Any]" = WeakSet()
+LOOP = 3
+"""So many rounds are a loop; with fewer of them one may show that a gradient comes again."""
+
+
+class Stepper(Protocol):
+    """What is asked of an optimizer here.
+
+    Attributes:
+        param_groups: its parameters, each group a dict with a list of them under "params".
+        cleared: how often its gradients were cleared since its last step.
+    """
+
+    param_groups: list[dict[str, Any]]
+    cleared: int
+
+    def never_steps(self) -> bool:
+        """Whether gradients are cleared in a loop that takes no step, and no parameter has changed meanwhile."""
+
+
+OPTIMIZERS: WeakSet[Stepper] = WeakSet()
 """Every optimizer that exists."""
 
 
@@ -71,7 +84,7 @@ class UpdateRecorder:
         """Those that waited have had their step."""
         self.waiting, self._seen = [], set()
 
-    def begin(self, params: "Sequence[Tensor]", evaluates: bool) -> None:
+    def begin(self, params: Sequence[Tensor], evaluates: bool) -> None:
         """An optimizer is about to change ``params``; in a step that ``evaluates``, backwards are still to come."""
         if self._before:
             self.drop()
@@ -80,7 +93,7 @@ class UpdateRecorder:
         if self.waiting or evaluates:
             self._copy(params)
 
-    def _copy(self, params: "Sequence[Tensor]") -> None:
+    def _copy(self, params: Sequence[Tensor]) -> None:
         """Remember where ``params`` are, those that were not measured yet, if all of these fit into the budget."""
         found = {record_id(param.origin): param.data for param in params}
         found = {id: data for id, data in found.items() if id not in self._seen and countable(data)}
@@ -112,10 +125,6 @@ class UpdateRecorder:
         return self.last
 
 
-LOOP = 3
-"""So many rounds are a loop; with fewer of them one may show that a gradient comes again."""
-
-
 class Holders:
     """The optimizers that exist now.
 
@@ -129,7 +138,7 @@ class Holders:
     def __init__(self, learning: Mapping[int, Tensor], changed: dict[int, int], idle: dict[int, int]) -> None:
         self._learning = learning
         self._reached = {id(one) for one in learning.values()}
-        self._held = [(one, {id(param): param for param in one._all_params()}) for one in OPTIMIZERS]
+        self._held = [(one, {id(param): param for param in params_of(one)}) for one in OPTIMIZERS]
         self._at_work = [params for _, params in self._held if not self._reached.isdisjoint(params)]
         self._changed = changed
         self._idle = idle
@@ -152,18 +161,13 @@ class Holders:
         """Whether one that does not hold ``tensor`` holds what the last backward reached."""
         return any(id(tensor) not in params for params in self._at_work)
 
-    def forgotten(self) -> Iterator[tuple[Any, list[int]]]:
+    def forgotten(self) -> Iterator[tuple[Stepper, list[int]]]:
         """Those that clear gradients in a loop and have taken no step, each with the ids of what waits for one.
 
-        Nor has anything else changed a parameter of theirs, seen or not. Of a class with a step of the user's nobody
-        knows.
+        Nor has anything else changed a parameter of theirs, seen or not.
         """
         for one, params in self._held:
-            if one.cleared < LOOP or not type(one).step.__module__.startswith("nbgrad."):
-                continue
-            data = [param._data for param in params.values()]
-            unseen = one.versions != [each._version for each in data]
-            if unseen or any(memory_of(each) in self._changed for each in data):
+            if not one.never_steps() or any(memory_of(param.data) in self._changed for param in params.values()):
                 continue
             waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in params]
             if waiting:
@@ -176,7 +180,7 @@ class Holders:
         """
         groups = [(type(one).__name__, group) for one, _ in self._held for group in one.param_groups]
         holding = [(name, group) for name, group in groups if not self._reached.isdisjoint(map(id, group["params"]))]
-        rates = [(name, group.get("lr")) for name, group in holding]
+        rates: list[tuple[str, Any]] = [(name, group.get("lr")) for name, group in holding]
         if not all(isinstance(rate, int | float | torch.Tensor) for _, rate in rates):
             return None  # that of an optimizer of the user's may have another name, or none yet
         if not rates or any(group["lr"] != group.get("initial_lr", group["lr"]) for _, group in holding):
@@ -186,7 +190,12 @@ class Holders:
 
 def optimized() -> set[int]:
     """The ids, as of objects, of the parameters that some optimizer holds."""
-    return {id(param) for optimizer in OPTIMIZERS for param in optimizer._all_params()}
+    return {id(param) for optimizer in OPTIMIZERS for param in params_of(optimizer)}
+
+
+def params_of(optimizer: Stepper) -> list[Tensor]:
+    """Every parameter that ``optimizer`` changes, in the order of its groups."""
+    return [param for group in optimizer.param_groups for param in group["params"]]
 
 
 def _last_step(params: list[Tensor], changed: dict[int, int], idle: dict[int, int]) -> int:

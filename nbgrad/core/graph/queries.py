@@ -1,8 +1,6 @@
 """What can be asked of the structure of a graph, answered by rustworkx, and what can be taken out of it."""
 
 from abc import abstractmethod
-from os import PathLike
-from typing import TYPE_CHECKING
 
 import rustworkx
 from rustworkx.visit import BFSVisitor
@@ -34,11 +32,6 @@ class Queries:
     """
 
     name: str
-
-    if TYPE_CHECKING:  # nbgrad.export has it: a picture is none of the engine's business
-
-        def save(self, path: str | PathLike[str], *, depth: int | None = None, direction: str = "TB") -> None:
-            """Write the graph to a file, by its suffix."""
 
     @property
     @abstractmethod

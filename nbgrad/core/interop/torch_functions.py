@@ -16,8 +16,7 @@ from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
 from nbgrad.core.dispatch.arguments import NO_OUT, NUMPYS, other_names
-from nbgrad.core.dispatch.op import OPS
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import is_grad_enabled, tell_changed
 from nbgrad.core.functional.grad import backward, grad

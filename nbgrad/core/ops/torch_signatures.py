@@ -13,7 +13,7 @@ from torch.nn.functional import _get_softmax_dim  # type: ignore[attr-defined]  
 from nbgrad.core import ops
 from nbgrad.core.dispatch.op import named
 from nbgrad.core.ops.elementwise import arithmetic
-from nbgrad.core.ops.loss import binary, classification, regression
+from nbgrad.core.ops.loss import binary, classification, margin as margins, regression
 from nbgrad.core.ops.loss.regression import code
 from nbgrad.core.ops.neural import activations, rectifiers
 from nbgrad.core.tensor.tensor import Tensor
@@ -114,7 +114,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
 
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, reduction="mean"):
     """The row of that name in torch's order of arguments, the weights of the classes after the settings."""
-    return margin.multi_margin_loss(input, target, weight, p=p, margin=margin, reduction=reduction)
+    return margins.multi_margin_loss(input, target, weight, p=p, margin=margin, reduction=reduction)
 
 
 def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):

@@ -1,1 +1,5 @@
-"""``Module``, in files by topic. It imports ``nn.parameter`` and the core."""
+"""``Module`` and the helpers that it calls, which do not import it. They import ``nn.parameter`` and the core."""
+
+from nbgrad.core.moved import formerly
+
+__getattr__ = formerly(__name__)

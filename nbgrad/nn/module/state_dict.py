@@ -1,19 +1,15 @@
 """``state_dict`` and back: a module's values by the paths that torch gives them."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, overlaps
-from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.nn.module.registry import Tree
-from nbgrad.nn.module.torch_dicts import HookFunctions
 from nbgrad.nn.parameter import Parameter, Uninitialized, is_lazy
 
 EXTRA = "_extra_state"
@@ -55,81 +51,18 @@ class SavingHooks:
         self.loaded: OrderedDict[int, SavingHook] = OrderedDict()
 
 
-class Saving(Tree):
-    """Saving and loading."""
+class SavedModule(Protocol):
+    """What this file asks of a module."""
 
-    _version: int = 1
-    _saving_hooks: SavingHooks | None = None
+    _roles: dict[str, str]
 
-    def state_dict(
-        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
-    ) -> dict[str, Any]:
-        """Every parameter and persistent buffer by its path, as torch tensors that share the module's memory.
+    def _own(self, *roles: str) -> Iterator[tuple[str, Any]]: ...
 
-        The keys are torch's: ``torch.save`` takes it, and a ``torch.nn`` model of the same structure loads it.
+    def _register(self, name: str, value: Any, role: str) -> None: ...
 
-        Args:
-            destination: a dict to add them to, instead of a new one.
-            prefix: what the keys begin with.
-            keep_vars: give the parameters and buffers themselves, not their data.
-        """
-        saved: Any = destination
-        if saved is None:
-            saved = OrderedDict()
-            saved._metadata = OrderedDict()
-        facts = {"version": self._version}
-        if hasattr(saved, "_metadata"):
-            saved._metadata[prefix[:-1]] = facts
-        for hook in self._hooks_of("saving"):
-            hook.run(self, prefix, keep_vars)
-        self._save_to_state_dict(saved, prefix, keep_vars)
-        for name, child in self._own("module"):
-            child.state_dict(destination=saved, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-        for hook in self._hooks_of("saved"):
-            returned = hook.run(self, saved, prefix, facts)
-            if returned is not None and not hook.apart:
-                raise RuntimeError("state_dict post-hook must return None")
-            saved = saved if returned is None else returned
-        return saved  # type: ignore[no-any-return]
+    def _hooks_of(self, kind: str) -> list[SavingHook]: ...
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """Put this module's own parameters, persistent buffers and extra state into ``destination``.
-
-        ``state_dict`` calls it for each module: a subclass that saves in another way overrides it.
-        """
-        for role in ("parameter", "buffer"):
-            for name, value in self._own(role):
-                destination[prefix + name] = value if keep_vars else _data(value)
-        if self._has_extra_state():
-            destination[prefix + EXTRA] = self.get_extra_state()
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> IncompatibleKeys:
-        """Copy values into the parameters and buffers, which stay the same objects in the same memory.
-
-        Args:
-            state_dict: torch tensors or ``Tensor`` objects by path, from this class's or torch's ``state_dict``.
-            strict: raise if a key is missing or unexpected, instead of reporting it.
-            assign: take the memory, element type and device of the values given, instead of copying them. Parameters
-                stay the same objects then too, without their gradients, and tied ones stay tied.
-
-        Raises:
-            RuntimeError: keys or shapes do not match; it lists them all, and nothing has been loaded.
-            TypeError: ``state_dict`` is no dict.
-        """
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"state_dict must be a dict of tensors, got {kind_of(state_dict)}")
-        given: dict[str, Any] = OrderedDict(state_dict)
-        metadata = getattr(state_dict, "_metadata", None)
-        if metadata is not None:
-            given._metadata = metadata  # type: ignore[attr-defined]  # as torch keeps it
-        load = _Load(self, strict=strict, assign=assign)
-        with load.undone_by_errors():
-            load.visit(given, metadata or {})
-            load.check()
-            load.write()
-        return load.keys
+    def _loads_plainly(self) -> bool: ...
 
     def _load_from_state_dict(
         self,
@@ -140,136 +73,20 @@ class Saving(Tree):
         missing_keys: list[str],
         unexpected_keys: list[str],
         error_msgs: list[str],
-    ) -> None:
-        """Load this module's own values from ``state_dict``, and add what does not fit to the lists.
-
-        ``load_state_dict`` calls it for each module: a subclass that loads in another way overrides it.
-
-        Args:
-            state_dict: values by path; what is changed in it is loaded, and seen by the modules below this one.
-            prefix: what the paths of this module's values begin with.
-            local_metadata: what ``state_dict`` says of this module, as its ``version``.
-            strict: whether to report keys that are missing or unexpected.
-            missing_keys: a list to add keys to that are not in ``state_dict``.
-            unexpected_keys: a list to add keys to that this module does not know.
-            error_msgs: a list to add texts to about values that do not fit.
-        """
-        for hook in self._hooks_of("loading"):
-            given = (state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-            hook.run(*given) if hook.apart else hook.run(self, *given)
-        load = _loading.get() or _Load(self, assign=local_metadata.get("assign_to_params_buffers", False))
-        known: dict[str, Any] = {name: value for role in ("parameter", "buffer") for name, value in self._own(role)}
-        optional = self._may_be_missing(local_metadata.get("version"))
-        if self._has_extra_state():
-            known[EXTRA] = None
-        for name, value in known.items():
-            if (key := prefix + name) not in state_dict:
-                if strict and name not in optional:
-                    missing_keys.append(key)
-            elif name == EXTRA:
-                self.set_extra_state(state_dict[key])
-            else:
-                load.take(_Entry(self, name, key, value, state_dict[key]), error_msgs)
-        if strict:
-            unexpected_keys += [key for key in state_dict if key.startswith(prefix) and self._lacks(key, prefix, known)]
-
-    def _lacks(self, key: str, prefix: str, known: Mapping[str, Any]) -> bool:
-        """Whether a key of a ``state_dict`` leads to nothing in this module."""
-        name, _, below = key[len(prefix) :].partition(".")
-        return self._roles.get(name) != "module" if below else name not in known
-
-    def get_extra_state(self) -> Any:
-        """What ``state_dict`` is to hold beyond tensors; a subclass that has some defines this."""
-        raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
-
-    def set_extra_state(self, state: Any) -> None:  # noqa: ARG002
-        """Take what ``get_extra_state`` gave; a subclass that has some defines this."""
-        raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
-
-    def _has_extra_state(self) -> bool:
-        return type(self).get_extra_state is not Saving.get_extra_state
-
-    def _may_be_missing(self, _version: int | None) -> tuple[str, ...]:
-        """The names that a state_dict of that version of the block did not have yet."""
-        return ()
-
-    # Hooks.
-
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, prefix, keep_vars)`` before each ``state_dict``."""
-        return self._add_hook("saving", SavingHook(hook))
-
-    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, state_dict, prefix, local_metadata)`` after each ``state_dict``, which it may change."""
-        return self._add_hook("saved", SavingHook(hook))
-
-    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """The same, but what the hook returns takes the place of the ``state_dict``."""
-        return self._add_hook("saved", SavingHook(hook, apart=True))
-
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook`` before each ``load_state_dict``; what it changes in the ``state_dict`` is loaded.
-
-        It gets ``(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)``.
-        """
-        return self._add_hook("loading", SavingHook(hook))
-
-    def _register_load_state_dict_pre_hook(
-        self, hook: Callable[..., Any], with_module: bool = False
-    ) -> RemovableHandle:
-        """The same; but with ``with_module`` the hook does not get the module."""
-        return self._add_hook("loading", SavingHook(hook, apart=not with_module))
-
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, incompatible_keys)`` after each ``load_state_dict``; it may clear keys from the lists."""
-        return self._add_hook("loaded", SavingHook(hook))
-
-    def _add_hook(self, kind: str, hook: SavingHook) -> RemovableHandle:
-        if self._saving_hooks is None:
-            self._saving_hooks = SavingHooks()
-        table = getattr(self._saving_hooks, kind)
-        handle = RemovableHandle(table)
-        table[handle.id] = hook
-        return handle
-
-    def _hooks_of(self, kind: str) -> list[SavingHook]:
-        return [] if self._saving_hooks is None else list(getattr(self._saving_hooks, kind).values())
-
-    def _shown_hooks(self, kind: str) -> MutableMapping[int, Callable[..., Any]]:
-        return HookFunctions({} if self._saving_hooks is None else getattr(self._saving_hooks, kind))
-
-    @property
-    def _state_dict_pre_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
-        """The functions that run before saving, by their numbers."""
-        return self._shown_hooks("saving")
-
-    @property
-    def _state_dict_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
-        """The functions that run after saving, by their numbers."""
-        return self._shown_hooks("saved")
-
-    @property
-    def _load_state_dict_pre_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
-        """The functions that run before loading, by their numbers."""
-        return self._shown_hooks("loading")
-
-    @property
-    def _load_state_dict_post_hooks(self) -> MutableMapping[int, Callable[..., Any]]:
-        """The functions that run after loading, by their numbers."""
-        return self._shown_hooks("loaded")
+    ) -> None: ...
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """A value of a module, and what is to be loaded into it."""
 
-    module: Saving
+    module: SavedModule
     name: str
     key: str
     value: Tensor
     loaded: Any
 
 
-class _Load:
+class Load:
     """One ``load_state_dict``: what fits, what does not, and the writing, which begins when everything fits.
 
     Where functions of the user's have a part in it, modules that load in a way of their own, hooks after loading and
@@ -280,22 +97,22 @@ class _Load:
         keys: those that are missing or unexpected.
     """
 
-    def __init__(self, root: Saving, *, strict: bool = True, assign: bool) -> None:
+    def __init__(self, root: SavedModule, *, strict: bool = True, assign: bool) -> None:
         self.root, self.strict, self.assign = root, strict, assign
         self.keys = IncompatibleKeys([], [])
         self._problems: list[str] = []
-        self._entries: list[_Entry] = []
+        self._entries: list[Entry] = []
         self._tied: dict[int, Any] = {}
         self._waits = False  # whether what fits is written when all of it has been looked at
         self._before: list[Callable[[], None]] = []
 
     def visit(self, given: dict[str, Any], metadata: Mapping[str, Any]) -> None:
         """Let every module look for its values, parents first."""
-        self._waits = all(_loads_plainly(module) for module in _each(self.root))
+        self._waits = all(module._loads_plainly() for module in _each(self.root))
         if not self._waits:
             for module in _each(self.root):
                 self._before += [_remembered(module), *[_held(value) for _, value in module._own(*_ROLES)]]
-        waiting: list[tuple[Saving, dict[str, Any] | None, str]] = [(self.root, given, "")]
+        waiting: list[tuple[SavedModule, dict[str, Any] | None, str]] = [(self.root, given, "")]
         while waiting:
             module, values, prefix = waiting.pop()
             if values is None:  # all below it have been visited
@@ -310,7 +127,7 @@ class _Load:
             below = [(child, parts.get(name, {}), f"{prefix}{name}.") for name, child in module._own("module")]
             waiting += reversed(below)
 
-    def _ask(self, module: Saving, values: dict[str, Any], prefix: str, facts: dict[str, Any]) -> None:
+    def _ask(self, module: SavedModule, values: dict[str, Any], prefix: str, facts: dict[str, Any]) -> None:
         """Let one module look for its values."""
         if self.assign:
             facts["assign_to_params_buffers"] = True
@@ -320,12 +137,12 @@ class _Load:
         finally:
             _loading.reset(token)
 
-    def _loaded(self, module: Saving) -> None:
+    def _loaded(self, module: SavedModule) -> None:
         for hook in module._hooks_of("loaded"):
             if hook.run(module, self.keys) is not None:
                 raise RuntimeError("a load_state_dict post-hook returns None: it changes the lists of keys in place")
 
-    def take(self, entry: _Entry, problems: list[str]) -> None:
+    def take(self, entry: Entry, problems: list[str]) -> None:
         """Load one value: now, or when everything has been looked at."""
         problem = self._misfit(entry)
         if problem is not None:
@@ -360,7 +177,7 @@ class _Load:
                 put_back()
             raise
 
-    def _write(self, entry: _Entry) -> None:
+    def _write(self, entry: Entry) -> None:
         module, name, _, value, loaded = entry
         if is_lazy(loaded):
             return  # both wait for their shape
@@ -377,7 +194,7 @@ class _Load:
         else:
             module._register(name, data, "buffer")
 
-    def _misfit(self, entry: _Entry) -> str | None:
+    def _misfit(self, entry: Entry) -> str | None:
         """Why a value cannot be loaded, if it cannot."""
         key, value, loaded = entry.key, entry.value, entry.loaded
         if not isinstance(loaded, Tensor | torch.Tensor):
@@ -409,15 +226,21 @@ class _Load:
         return None
 
 
-_loading: ContextVar[_Load | None] = ContextVar("nbgrad_loading", default=None)
+_loading: ContextVar[Load | None] = ContextVar("nbgrad_loading", default=None)
 """The ``load_state_dict`` that runs, for the modules that it visits."""
+
+
+def current_load() -> Load | None:
+    """The ``load_state_dict`` that runs, if one visits a module now."""
+    return _loading.get()
+
 
 _ROLES = ("parameter", "buffer", "transient")
 
 
-def _each(root: Saving) -> list[Saving]:
+def _each(root: SavedModule) -> list[SavedModule]:
     """Every module once, also those that one hides from its walks."""
-    found: dict[Saving, None] = {}
+    found: dict[SavedModule, None] = {}
     waiting = [root]
     while waiting:
         module = waiting.pop()
@@ -427,13 +250,7 @@ def _each(root: Saving) -> list[Saving]:
     return list(found)
 
 
-def _loads_plainly(module: Saving) -> bool:
-    """Whether no function of the user's has a part in its loading, but for hooks before it."""
-    own = getattr(module._load_from_state_dict, "__func__", None)
-    return own is Saving._load_from_state_dict and not module._hooks_of("loaded") and not module._has_extra_state()
-
-
-def _remembered(module: Saving) -> Callable[[], None]:
+def _remembered(module: SavedModule) -> Callable[[], None]:
     """A function that gives ``module`` back the attributes that it has now."""
     attributes, roles = dict(vars(module)), dict(module._roles)
 
@@ -465,7 +282,8 @@ def _held(value: Tensor) -> Callable[[], None]:
     return put_back
 
 
-def _data(value: Tensor) -> torch.Tensor:
+def detached_data(value: Tensor) -> torch.Tensor:
+    """The data of a parameter or buffer, apart from torch's own autograd."""
     return value.data if isinstance(value, Uninitialized) else value.data.detach()
 
 

@@ -1,11 +1,11 @@
-"""What programs read and change of a module in torch's private dicts: ``model._modules[name] = other``."""
+"""The dicts of a module that are private in torch, and that programs change: ``model._modules[name] = other``."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
 from typing import Any, Protocol
 
 
 class _Holder(Protocol):
-    """What a ``Tree`` is to these."""
+    """What this file asks of a module."""
 
     _roles: dict[str, str]
 

@@ -53,6 +53,13 @@ class ReductionRest(NamedTuple):
         }
 
 
+class Suspicion(NamedTuple):
+    """Why a broadcast was probably not meant, and what to do."""
+
+    text: str
+    remedy: str
+
+
 def reduction(undone: Undone, taken: Input, source: Fact, fact: Fact, warning: str | None) -> ReductionOutline:
     """The outline of the sum that undid the broadcast of ``source``, which is the input ``taken`` of ``fact``."""
     return ReductionOutline(
@@ -82,7 +89,21 @@ def whose_name(input: str, source: Fact) -> str:
     return "" if whose == input else whose
 
 
-def suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> str | None:
+def suspicions(facts: list[Fact]) -> dict[tuple[int, int], Suspicion]:
+    """The broadcasts that were probably not meant, by the id of the op and the position of its input."""
+    shape_of = {fact.id: fact.shape for fact in facts}
+    found: dict[tuple[int, int], Suspicion] = {}
+    for fact in facts:
+        for at, taken in enumerate(fact.inputs):
+            if taken.reduction is None or taken.source not in shape_of:
+                continue
+            shapes = [shape_of[one.source] for one in fact.inputs if one.source in shape_of]
+            if (one := _suspicion(fact, shapes, taken)) is not None:
+                found[fact.id, at] = one
+    return found
+
+
+def _suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> Suspicion | None:
     """Why the broadcast of ``taken``, an input of ``fact`` with inputs of ``shapes``, was probably not meant."""
     if taken.reduction is None or fact.op is None:
         return None
@@ -90,15 +111,16 @@ def suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> str | 
     if len(shapes) == 2 and unpaired(_Shaped(shapes[0]), _Shaped(shapes[1])):
         a, b = map(shape_text, shapes)
         made = np.broadcast_shapes(*shapes)  # a loss makes one number of it
-        return (
-            f"{a} against {b} makes {shape_text(made)}: each number of one meets every number of the other. "
-            "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
-        )
+        remedy = "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
+        text = f"{a} against {b} makes {shape_text(made)}: each number of one meets every number of the other. {remedy}"
+        return Suspicion(text, remedy)
     if is_loss(fact) and taken.reduction.terms > 1:
-        return (
+        remedy = "give both one shape if they are to be compared one by one."
+        text = (
             f"A loss that stretches {taken.name} of shape {stretched} compares each of its numbers with "
-            f"{counted(taken.reduction.terms, 'target')}: give both one shape if they are to be compared one by one."
+            f"{counted(taken.reduction.terms, 'target')}: {remedy}"
         )
+        return Suspicion(text, remedy)
     return None
 
 

@@ -1,12 +1,13 @@
 """Where the user's code stopped: the op that raised, with what it was given, among what had run until then."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import get_args
 
 from nbgrad.core.engine.state import Scope as CoreScope
 from nbgrad.core.graph.failure import Ending
+from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Failure, Operand
-from nbgrad.widgets.description.schema import Badge, Description, Detail, Edge, Kind, Node, Problem, kind_of
+from nbgrad.widgets.description.schema import Badge, BadgeKind, Description, Detail, Edge, Kind, Node, Problem, kind_of
 from nbgrad.widgets.description.text_metrics import clip
 
 _MESSAGE = 300
@@ -16,6 +17,7 @@ _MESSAGE = 300
 def with_failure(
     description: Description,
     failure: Failure,
+    finding: Finding,
     ids: dict[int, str],
     scope_id: Callable[[CoreScope | None], str | None],
     kind: str,
@@ -25,11 +27,12 @@ def with_failure(
     Args:
         description: of what ran until then.
         failure: where it was raised.
+        finding: what there is to say of it.
         ids: the node of each record.
         scope_id: the id of a scope.
         kind: the type of the error.
     """
-    title = f"{failure.op} raised {kind}{': ' if failure.message else ''}{failure.message}"
+    title, badge = finding.text, badge_of(finding.kind)
     nodes, edges = list(description["nodes"]), list(description["edges"])
     where = ids.get(failure.id or 0)
     if where is None and failure.frame is None:
@@ -55,7 +58,7 @@ def with_failure(
         nodes.append(node)
     for node in nodes:
         if node["id"] == where:
-            node["badges"] = [Badge(kind=_kind(failure), text=title), *node["badges"]]
+            node["badges"] = [Badge(kind=badge, text=title), *node["badges"]]
     stopped = f"The cell stopped here: {title}"
     if failure.frame is not None:
         stopped = (
@@ -66,7 +69,7 @@ def with_failure(
         "notes": [stopped],
         "nodes": nodes,
         "edges": edges,
-        "problems": [Problem(kind=_kind(failure), text=title, node=where), *description["problems"]],
+        "problems": [Problem(kind=badge, text=title, node=where), *description["problems"]],
     }
 
 
@@ -79,8 +82,20 @@ def ending_text(ending: Ending) -> str:
     return f"{said}." if ending.place is None else f"{said} ({ending.place})."
 
 
-def _kind(failure: Failure) -> Literal["inplace", "failed"]:
-    return "inplace" if "in-place" in failure.message else "failed"
+def ended(ending: Ending) -> Finding | None:
+    """What ended a graph, as a finding; None where the user stopped it."""
+    failure = ending.failure
+    if failure is None:
+        return None if ending.interrupted else Finding("failed", ending_text(ending), place=ending.place)
+    text = f"{failure.op} raised {ending.kind}{': ' if failure.message else ''}{failure.message}"
+    scope = () if failure.scope is None else failure.scope.path()
+    kind: FindingKind = "inplace" if "in-place" in failure.message else "failed"
+    return Finding(kind, text, id=failure.id, scope=scope, place=failure.place)
+
+
+def badge_of(kind: FindingKind) -> BadgeKind:
+    """The sign that a finding has in a picture."""
+    return kind if kind in get_args(BadgeKind) else "warning"  # type: ignore[return-value]  # it is one of them
 
 
 def _operand_label(operand: Operand) -> list[str]:

@@ -13,7 +13,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.format import byte_text, duration, number
 from nbgrad.widgets.description.saved_values import Saved
-from nbgrad.widgets.description.schema import Detail, Overlay, Verdict
+from nbgrad.widgets.description.schema import Detail, Overlay
 from nbgrad.widgets.description.snapshot import Fact
 
 _FAR = 1e3
@@ -128,34 +128,40 @@ class Judgement(NamedTuple):
     learned: list[Fact]
 
 
-def verdicts(
-    judged: dict[Scope, Judgement],
-    ids: Callable[[Scope | None], str | None],
-    waiting: dict[Scope, str],
-    *,
-    begun: bool = False,
-) -> list[Verdict]:
+class ModuleVerdict(NamedTuple):
+    """What the gradients of the module that was called there are, in words, and the parameters that have them."""
+
+    kind: _Kind
+    scope: Scope
+    text: str
+    learned: list[Fact]
+
+
+def verdicts(judged: dict[Scope, Judgement], waiting: dict[Scope, str], *, begun: bool = False) -> list[ModuleVerdict]:
     """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it.
 
-    Those that only wait for a step are sound, and ``waiting`` has what is said of them. Where some are NaN, and
+    Those that only wait for a step are sound, and ``findings.zero_factors`` says so. Where some are NaN, and
     a finding tells where that has ``begun``, nothing is said of any that is not sound: it may be so for that alone.
     """
     lost = begun and not all(isfinite(one.size) for one in judged.values())
     return [
-        Verdict(
-            kind="sound" if scope in waiting else one.kind,
-            scope=ids(scope),
-            text=f"{_path(scope)}: typical gradient {number(one.size)}{waiting.get(scope, one.said)}",
+        ModuleVerdict(
+            "sound" if scope in waiting else one.kind,
+            scope,
+            f"{_path(scope)}: typical gradient {number(one.size)}{waiting.get(scope, one.said)}",
+            one.learned,
         )
         for scope, one in judged.items()
         if not lost or one.kind == "sound"
     ]
 
 
-def shrinking(judged: dict[Scope, Judgement]) -> str | None:
-    """What there is to say of gradients that vanish little by little on their way back; None where they do not.
+def shrinking(judged: dict[Scope, Judgement]) -> tuple[str, str] | None:
+    """What there is to say of gradients that vanish little by little on their way back, and the remedy.
 
-    Of one step that takes most of it, or all, ``falls`` tells.
+    None where they do not.
+
+    ``findings.vanishing`` speaks of one step that takes most of it, or all.
     """
     way = [(scope, one.size) for scope, one in judged.items() if one.kind in ("vanishing", "sound")]
     vanished = [at for at, (scope, _) in enumerate(way) if judged[scope].kind == "vanishing"]
@@ -165,13 +171,16 @@ def shrinking(judged: dict[Scope, Judgement]) -> str | None:
     if max(factors) > _AT_ONCE:
         return None
     (first, size), (last, began) = way[0], way[-1]
-    return (
+    remedy = (
+        "What keeps its size: normalization, residual connections, weights that are drawn for the activation "
+        "(nn.init.kaiming_normal_ for relu)"
+    )
+    text = (
         f"the gradient shrinks little by little on its way back, and what learns from it ever less: a typical number "
         f"of it is {number(began)} in {_path(last)} and {number(size)} in {_path(first)}, "
-        f"{number((began / size) ** (1 / len(factors)))} times less from module to module. What keeps its size: "
-        "normalization, residual connections, weights that are drawn for the activation (nn.init.kaiming_normal_ "
-        "for relu)"
+        f"{number((began / size) ** (1 / len(factors)))} times less from module to module. {remedy}"
     )
+    return text, remedy
 
 
 def _path(scope: Scope) -> str:

@@ -74,10 +74,14 @@ class Numbers(TypedDict):
     rows: list[str]  # the first ones, as text
 
 
+BadgeKind = Literal["nan", "unreached", "inplace", "failed", "warning"]
+"""The sign of a finding: of those without one of their own it is that of a warning."""
+
+
 class Badge(TypedDict):
     """Something that the reader must see at a node."""
 
-    kind: Literal["nan", "unreached", "inplace", "failed", "warning"]
+    kind: BadgeKind
     text: str
 
 
@@ -245,7 +249,7 @@ class Hidden(TypedDict):
 class Problem(TypedDict):
     """Something that the reader must know of, and where it is drawn, if it is."""
 
-    kind: Literal["nan", "unreached", "inplace", "failed", "warning"]
+    kind: BadgeKind
     text: str
     node: str | None
 

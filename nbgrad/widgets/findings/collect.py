@@ -2,31 +2,34 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
 from nbgrad.core.graph import nonfinite
+from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.graph.unreached import Unreached
-from nbgrad.widgets.description.broadcast_sums import whose_name
+from nbgrad.widgets.description.broadcast_sums import Suspicion, suspicions, whose_name
+from nbgrad.widgets.description.failure import ended
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.description.overlays import shrinking, starved, zeroed
-from nbgrad.widgets.description.schema import Edge, Problem
+from nbgrad.widgets.description.history import frames_of
+from nbgrad.widgets.description.overlays import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
 from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.eval_mode import evaluating
+from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
 from nbgrad.widgets.findings.saturated import leading_to_learned, silent
 from nbgrad.widgets.findings.unregistered import plain
 from nbgrad.widgets.findings.vanishing import falls
-from nbgrad.widgets.findings.zero_factors import Waiting
-
-_MOST = 20
+from nbgrad.widgets.findings.zero_factors import Waiting, waiting
 
 _SMALL = 1e-3
 """A gradient of so much of the size of its parameter is that of one which has learned."""
@@ -37,60 +40,94 @@ _ROUNDS = 30
 _NAMED = 3
 """So many names stand in one finding."""
 
+_LARGER = "Try a larger one"
 
-def problems(
+_VERDICTS: dict[str, FindingKind] = {"vanishing": "vanishing", "exploding": "exploding", "none": "zero gradient"}
+"""The kinds of findings that the gradients of a module are, by what they are judged to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A graph as it was when it was looked through, and what was found in it.
+
+    Attributes:
+        facts: what it recorded.
+        frames: the backwards that it remembers, if there were several and ``facts`` are of the last one.
+        waits: what the gradients of each module are, and where one ends only until a step has moved a factor.
+        stretched: the broadcasts that were probably not meant, by the id of the op and the position of its input.
+        ended: what ended the graph, if that is a finding.
+        found: what is wrong besides, or probably not meant.
+        verdicts: what the gradients of each module are, in words.
+    """
+
+    facts: list[Fact]
+    frames: list[HistoryFrame]
+    waits: Waiting
+    stretched: dict[tuple[int, int], Suspicion]
+    ended: Finding | None
+    found: list[Finding]
+    verdicts: list[ModuleVerdict]
+
+    @classmethod
+    def of(cls, graph: AutogradGraph) -> Self:
+        """Look through ``graph``, open or closed."""
+        since, ending = graph.since, graph.ending
+        facts = [Fact.of(record, since.get(record.id)) for record in graph.records]
+        frames, judged = frames_of(graph, facts), judgements(facts)
+        waits, stretched = waiting(graph, facts, judged, frames), suspicions(facts)
+        found = _found(graph, facts, frames, waits, stretched)
+        said = verdicts(judged, waits.scopes, begun=any(one.kind == "nan" for one in found))
+        return cls(facts, frames, waits, stretched, None if ending is None else ended(ending), found, said)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All of them: what ended the graph, what was found, and the modules whose gradients are not sound."""
+        modules = [
+            Finding(_VERDICTS[one.kind], one.text, tensors=tuple(map(called, one.learned)), scope=one.scope.path())
+            for one in self.verdicts
+            if one.kind != "sound"
+        ]
+        return [*([] if self.ended is None else [self.ended]), *self.found, *modules]
+
+
+@uncollected
+def findings(graph: AutogradGraph) -> list[Finding]:
+    """All findings of ``graph``, open or closed."""
+    return Survey.of(graph).findings
+
+
+def _found(
     graph: AutogradGraph,
     facts: list[Fact],
-    ids: dict[int, str],
-    edges: list[Edge],
     frames: list[HistoryFrame],
-    waiting: Waiting,
-) -> list[Problem]:
-    """Everything that is wrong, or probably not meant, with the node it is drawn at where there is one.
-
-    Args:
-        graph: what is asked.
-        facts: what it recorded.
-        ids: of the nodes.
-        edges: between them.
-        frames: the backwards that it remembers, if there were several and ``facts`` are of the last one.
-        waiting: what the gradients of each module are, and where one ends only as yet.
-    """
-    judged = waiting.judged
+    waits: Waiting,
+    stretched: dict[tuple[int, int], Suspicion],
+) -> list[Finding]:
+    """Everything that is wrong, or probably not meant, in the order of how much the reader should know it."""
+    judged = waits.judged
     unseen = list(plain(facts))
     spoiled = graph.spoiled()
     # Where an earlier backward was bad the parameters were before this one, whatever else was.
     before = not all(map(divergence.finite, frames[:-1])) if frames else graph.backwards > 1
-    found = [Problem(kind="nan", text=text, node=None) for text in spoiled]
+    found = [Finding("nan", text) for text in spoiled]
     lost = sum(not isfinite(one.size) for one in judged.values())
-    found += _beginnings(facts, ids, frames, lost, before=before, hidden=bool(spoiled))
-    found += _grown(facts, ids, frames)
-    found += _added_up(facts, ids, frames)
-    found += _unreached(graph, ids)
-    found += _unstepped(graph, ids)
+    found += _beginnings(facts, frames, lost, before=before, hidden=bool(spoiled))
+    found += _grown(facts, frames)
+    found += _added_up(facts, frames)
+    found += _unreached(graph, facts)
+    found += _unstepped(graph)
     found += _still(graph, facts, frames)
-    found += _unheld(graph, facts, ids, set[int]().union(*[inside for _, _, inside in unseen]))
-    slips = [text for text in (graph.idle_step(), graph.slip()) if text is not None]
-    found += [Problem(kind="warning", text=text, node=None) for text in slips]
+    found += _unheld(graph, facts, set[int]().union(*[inside for _, inside in unseen]))
+    slips: list[tuple[FindingKind, str | None]] = [("idle step", graph.idle_step()), ("early call", graph.slip())]
+    found += [Finding(kind, text) for kind, text in slips if text is not None]
     ahead = leading_to_learned(facts)
-    fallen = list(falls(facts, starved(judged), zeroed(facts, judged), ahead, waiting.ends))
-    if not fallen and (text := shrinking(judged)) is not None:
-        found.append(Problem(kind="warning", text=text, node=None))
-    told = [
-        *silent(facts, ahead),
-        *fallen,
-        *mistaken(facts),
-        *evaluating(facts),
-        *[(fact, text) for fact, text, _ in unseen],
-    ]
-    found += [Problem(kind="warning", text=text, node=ids[fact.id]) for fact, text in told]
-    warned = dict.fromkeys(
-        (edge["reduction"]["warning"], edge["target"])
-        for edge in edges
-        if edge["reduction"] is not None and edge["reduction"]["warning"]
-    )
-    found += [Problem(kind="warning", text=text, node=node) for text, node in warned if text]
-    return found
+    fallen = list(falls(facts, starved(judged), zeroed(facts, judged), ahead, waits.ends))
+    if not fallen and (shrunk := shrinking(judged)) is not None:
+        found.append(Finding("vanishing", *shrunk))
+    found += [*silent(facts, ahead), *fallen, *mistaken(facts), *evaluating(facts), *[one for one, _ in unseen]]
+    at = {fact.id: fact for fact in facts}
+    accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # of both inputs it may say the same
+    return found + [located(at[id], "broadcast", one.text, one.remedy) for one, id in accidents]
 
 
 def _bad(stats: Stats | None) -> str | None:
@@ -100,15 +137,14 @@ def _bad(stats: Stats | None) -> str | None:
 
 
 def _beginnings(
-    facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame], lost: int, *, before: bool, hidden: bool
-) -> list[Problem]:
+    facts: list[Fact], frames: list[HistoryFrame], lost: int, *, before: bool, hidden: bool
+) -> list[Finding]:
     """The first values that are not finite, and the first gradients: not those that only pass them on.
 
     Of parameters that an earlier backward has spoiled one finding says since when they are.
 
     Args:
         facts: of the graph.
-        ids: of the nodes.
         frames: the backwards that are remembered.
         lost: how many modules have gradients that are no finite number.
         before: whether parameters may have been bad when the last backward began.
@@ -119,9 +155,10 @@ def _beginnings(
     }
     gone = unknown if hidden else set[int]()
     found = list(_forward_beginnings(facts, gone if before else unknown)) or list(_backward_beginnings(facts))
+    remedy: str | None = None
     learned = [fact for fact, _ in found if fact.kind in ("parameter", "leaf")] if len(frames) > 1 else []
     if learned:
-        text = divergence.spoiled(
+        text, remedy = divergence.spoiled(
             [fact for fact in facts if fact.kind in ("parameter", "leaf") and _bad(fact.value)], frames, facts
         )
         at = divergence.held(frames, facts) or learned[0]
@@ -129,7 +166,7 @@ def _beginnings(
     elif len(found) == 1 and lost > _NAMED:
         found = [(fact, f"{text}. It went on to {_reach(facts, fact, lost)}") for fact, text in found]
     return [
-        Problem(kind="nan", text=text, node=ids[fact.id])
+        located(fact, "nan", text, remedy if remedy and remedy in text else None)
         for fact, text in found
         if gone.isdisjoint(taken.source or 0 for taken in fact.inputs)
     ]
@@ -252,49 +289,63 @@ def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
     return f": {why}" if why else ""
 
 
-def _grown(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]) -> list[Problem]:
+def _grown(facts: list[Fact], frames: list[HistoryFrame]) -> list[Finding]:
     """That the loss of the loop grew without bound, at the box of the loss."""
     text = divergence.grown(frames) if len(frames) > 1 else None
-    root = next((ids[fact.id] for fact in facts if fact.root), None)
-    return [] if text is None else [Problem(kind="warning", text=text, node=root)]
+    if text is None:
+        return []
+    root = next((fact for fact in facts if fact.root), None)
+    if root is None:
+        return [Finding("divergence", text, divergence.SMALLER)]
+    return [located(root, "divergence", text, divergence.SMALLER)]
 
 
-def _added_up(facts: list[Fact], ids: dict[int, str], frames: list[HistoryFrame]) -> list[Problem]:
+def _added_up(facts: list[Fact], frames: list[HistoryFrame]) -> list[Finding]:
     """That the gradients of all steps are added up, at the first parameter."""
     if not (found := divergence.added_up(facts, frames) if frames else []):
         return []
+    remedy = "Call zero_grad() in every step"
     first, *others = found
     more = f" and of {counted(len(others), 'other')}" if others else ""
     step = first.since.what if first.since is not None else None
     text = (
         f"the .grad of {first.name or f'a {first.kind}'} {first.shape}{more} holds more than the last backward "
-        f"brought, though {step} came after each: gradients of earlier steps are in it. Call zero_grad() in every step"
+        f"brought, though {step} came after each: gradients of earlier steps are in it. {remedy}"
     )
-    return [Problem(kind="warning", text=text, node=ids[first.id])]
+    return [replace(located(first, "accumulated gradients", text, remedy), tensors=tuple(map(called, found)))]
 
 
-def _unreached(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
+def _unreached(graph: AutogradGraph, facts: list[Fact]) -> list[Finding]:
     """What no gradient reached though it is to learn; what ends in one place and has no box is told of once, there.
 
     What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
     network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose gradient was
     asked for, where an optimizer is at work and none that holds it: its turn may come.
     """
-    learning = graph.update is not None
-    missing: defaultdict[tuple[str, str | None], list[Unreached]] = defaultdict(list)
+    learning, at = graph.update is not None, {fact.id: fact for fact in facts}
+    missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in graph.unreached():
         turn = one.kind in ("no_grad", "detached", "elsewhere") and not one.stepped and (learning or one.others)
         if one.kind != "no backward" and not one.moved and not turn:
-            missing[one.reason, ids.get(one.id or 0) or ids.get(one.behind or 0)].append(one)
+            shown = next((id for id in (one.id, one.behind) if id in at), None)
+            missing[one.reason, shown].append(one)
     # An earlier backward may have given it one, as that of another loss does.
     words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"
-    found = [
-        Problem(
-            kind="unreached", text=f"{words} {_first([one.what for one in several])}: {several[0].reason}", node=node
+    return [
+        Finding(
+            "unreached",
+            f"{words} {_first([one.what for one in several])}: {several[0].reason}",
+            id=shown,
+            tensors=tuple([one.what for one in several]),
+            scope=_path(at.get(shown or 0)),
+            place=several[0].place,
         )
-        for (_, node), several in missing.items()
+        for (_, shown), several in missing.items()
     ]
-    return _some(found, "that no gradient reached")
+
+
+def _path(fact: Fact | None) -> tuple[str, ...]:
+    return () if fact is None or fact.scope is None else fact.scope.path()
 
 
 def _first(names: list[str]) -> str:
@@ -305,36 +356,40 @@ def _first(names: list[str]) -> str:
     return f"{', '.join(names[: _NAMED - 1])} and {others}, the last of them {names[-1]}"
 
 
-def _unheld(graph: AutogradGraph, facts: list[Fact], ids: dict[int, str], told: set[int]) -> list[Problem]:
+def _unheld(graph: AutogradGraph, facts: list[Fact], told: set[int]) -> list[Finding]:
     """What got a gradient and no optimizer holds, where a step of one has moved others since; but what is ``told``."""
     if not any(fact.kind == "parameter" and fact.since and fact.since.stepped for fact in facts):
         return []
-    words = "got a gradient, but no optimizer holds it: give it to one, or freeze it with requires_grad_(False)"
-    missing = [(id, what) for id, what in graph.unheld() if id not in told]
-    found = [Problem(kind="warning", text=f"{what} {words}", node=ids.get(id)) for id, what in missing]
-    return _some(found, "that no optimizer holds")
+    remedy = "give it to one, or freeze it with requires_grad_(False)"
+    words, at = f"got a gradient, but no optimizer holds it: {remedy}", {fact.id: fact for fact in facts}
+    return [
+        Finding("no optimizer", f"{what} {words}", remedy, id, (what,), _path(at.get(id)))
+        for id, what in graph.unheld()
+        if id not in told
+    ]
 
 
-def _unstepped(graph: AutogradGraph, ids: dict[int, str]) -> list[Problem]:
+def _unstepped(graph: AutogradGraph) -> list[Finding]:
     """The optimizers that have taken no step in a loop that has come to its end, or has gone on for so long without.
 
     Until then theirs may come, as that of a network whose opponent is trained first.
     """
-    patience = 1 if graph.closed else _ROUNDS
+    patience, remedy = 1 if graph.closed else _ROUNDS, "call that after backward() if they are to learn"
     return [
-        Problem(
-            kind="warning",
-            text=f"{one.name} holds {_first([what for _, what in one.waiting])}, which got a gradient, but in "
-            f"{counted(one.cleared, 'call')} of its zero_grad() there was none of its step(): call that after "
-            "backward() if they are to learn",
-            node=ids.get(one.waiting[0][0]),
+        Finding(
+            "no step",
+            f"{one.name} holds {_first([what for _, what in one.waiting])}, which got a gradient, but in "
+            f"{counted(one.cleared, 'call')} of its zero_grad() there was none of its step(): {remedy}",
+            remedy,
+            one.waiting[0][0],
+            tuple([what for _, what in one.waiting]),
         )
         for one in (graph.unstepped() if graph.ending is None else [])
         if one.cleared >= patience
     ]
 
 
-def _still(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) -> list[Problem]:
+def _still(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) -> list[Finding]:
     """That steps changed nothing, by a learning rate of 0 or one that is lost in rounding where gradients are large."""
     rate = graph.rate() if divergence.still(frames) else None
     learned = [fact for fact in facts if fact.kind in ("parameter", "leaf") and fact.gradient and fact.value]
@@ -345,17 +400,11 @@ def _still(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) 
         return []
     lost = f", which is lost in the rounding of {dtype_name(finest)}" if size else ""
     text = f"{name} has a learning rate of {number(size)}{lost}: its steps left every parameter as it was"
-    return [Problem(kind="warning", text=f"{text}. Try a larger one" if size else text, node=None)]
+    if not size:
+        return [Finding("no change", text)]
+    return [Finding("no change", f"{text}. {_LARGER}", _LARGER)]
 
 
 def _large(fact: Fact) -> bool:
     """Whether its gradient is not so small that it may have been learned already."""
     return fact.gradient is not None and fact.value is not None and fact.gradient.norm > _SMALL * fact.value.norm
-
-
-def _some(found: list[Problem], what: str) -> list[Problem]:
-    """The first ones of ``found``, and how many more there are."""
-    if len(found) <= _MOST:
-        return found
-    left = f"and {len(found) - _MOST:,} more {what}"
-    return [*found[:_MOST], Problem(kind=found[0]["kind"], text=left, node=None)]

@@ -24,13 +24,15 @@ _SHORT = 2
 _BEYOND = 0.5
 """A step that changes parameters by more of their size than this leaves little of what they had learned."""
 
-_SMALLER = "Try a smaller learning rate, inputs of a size near 1, or nn.utils.clip_grad_norm_()."
+SMALLER = "Try a smaller learning rate, inputs of a size near 1, or nn.utils.clip_grad_norm_()."
+"""What helps against steps that are too large."""
 
-_STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
+STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
+"""What finds the op of an earlier backward."""
 
 
-def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fact]) -> str:
-    """Since when the parameters in ``bad`` are, where other backwards came before the last.
+def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fact]) -> tuple[str, str | None]:
+    """Since when the parameters in ``bad`` are, where other backwards came before the last; and the remedy.
 
     Args:
         bad: the leaves that are not finite, and some of them were not when the last backward began.
@@ -45,13 +47,14 @@ def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fac
     if at is None:
         before = frames[-2].number
         if before == frames[-1].number - 1:
-            return f"{where} since the step after backward {before:,}, whose gradients were finite: the step made it."
-        return f"{where} since one of the steps after backward {before:,}, which was finite. {_STOP}"
+            text = f"{where} since the step after backward {before:,}, whose gradients were finite: the step made it."
+            return text, None
+        return f"{where} since one of the steps after backward {before:,}, which was finite. {STOP}", STOP
     frame = frames[at]
     if at and frames[at - 1].number != frame.number - 1:
         since = f"between backward {frames[at - 1].number:,}, which was finite, and backward {frame.number:,}"
-        return f"{where} since one of the steps {since}, which was not. {_STOP}"
-    return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames, facts)}. {_STOP}"
+        return f"{where} since one of the steps {since}, which was not. {STOP}", STOP
+    return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames, facts)}. {STOP}", STOP
 
 
 def _called(fact: Fact) -> str:
@@ -133,7 +136,7 @@ def grown(frames: Sequence[HistoryFrame]) -> str | None:
     (since, least), (until, most) = finite[start], finite[-1]
     return (
         f"the loss has grown from {number(least)} in backward {since:,} to {number(most)} in backward {until:,}: each "
-        f"step goes further than the one before. {_SMALLER}"
+        f"step goes further than the one before. {SMALLER}"
     )
 
 
@@ -146,7 +149,7 @@ def _leapt(frames: Sequence[HistoryFrame], losses: list[float]) -> str | None:
             return (
                 f"the loss has grown from {number(losses[at - 1])} in backward {frames[at - 1].number:,} to "
                 f"{number(losses[at])} in backward {frames[at].number:,} and stays as large: the step between them "
-                f"changed a typical parameter by {number(moved[len(moved) // 2])} times its size. {_SMALLER}"
+                f"changed a typical parameter by {number(moved[len(moved) // 2])} times its size. {SMALLER}"
             )
     return None
 

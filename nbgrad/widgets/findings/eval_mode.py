@@ -5,10 +5,12 @@ from typing import Any
 
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import outwards
+from nbgrad.core.graph.finding import Finding
 from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.findings.located import located
 
 
-def evaluating(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
+def evaluating(facts: list[Fact]) -> Iterator[Finding]:
     """The first batch normalization of each model that a step has changed and that is in eval mode, with all of it.
 
     One that is put into eval mode alone, or whose parameters are frozen, is fine-tuned as it is meant to be.
@@ -25,11 +27,12 @@ def evaluating(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
             continue
         told.add(id(outer[-1]))
         name = type(outer[-1]).__name__
-        yield (
-            fact,
+        remedy = f"Call train() on the {name} before training"
+        text = (
             f"{name} learns in eval mode: this normalization uses its running statistics, which do not change, and "
-            f"dropout drops nothing. Call train() on the {name} before training",
+            f"dropout drops nothing. {remedy}"
         )
+        yield located(fact, "eval mode", text, remedy)
 
 
 def _called(fact: Fact) -> list[Any]:

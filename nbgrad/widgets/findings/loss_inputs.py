@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from nbgrad.core.graph.finding import Finding
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.findings.located import located
 
 _SCORES = ("cross_entropy", "binary_cross_entropy_with_logits")
 """The losses that make probabilities of scores themselves."""
@@ -18,8 +20,8 @@ _ROUNDED = 1e-2
 """So far a log-probability of half precision may be above 0."""
 
 
-def mistaken(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
-    """The losses that were given what they do not take, and what is to be said of each."""
+def mistaken(facts: list[Fact]) -> Iterator[Finding]:
+    """The losses that were given what they do not take."""
     made = {fact.id: fact for fact in facts}
     for fact in facts:
         if fact.op is None:
@@ -30,7 +32,7 @@ def mistaken(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
         elif fact.op.name == "nll_loss":
             told = _unlogged(_giver(fact, made)) or _across(made.get(fact.inputs[0].source or 0))
         if told is not None:
-            yield fact, told
+            yield located(fact, "loss input", *told)
 
 
 def _giver(fact: Fact, made: dict[int, Fact]) -> Fact | None:
@@ -41,42 +43,49 @@ def _giver(fact: Fact, made: dict[int, Fact]) -> Fact | None:
     return found
 
 
-def _squashed(fact: Fact, giver: Fact | None) -> str | None:
+def _squashed(fact: Fact, giver: Fact | None) -> tuple[str, str] | None:
+    """What there is to say of probabilities that are given for scores, and the remedy."""
     what = _name(fact)
     if giver is None or _name(giver) not in _PROBABILITIES:
         return None
-    return (
+    remedy = f"Leave out {_name(giver)}"
+    text = (
         f"{what} takes scores and makes probabilities of them itself, but it is given those of {giver.run}: the loss "
-        f"does not come near 0 and the gradients are small. Leave out {_name(giver)}"
+        f"does not come near 0 and the gradients are small. {remedy}"
     )
+    return text, remedy
 
 
-def _unlogged(giver: Fact | None) -> str | None:
+def _unlogged(giver: Fact | None) -> tuple[str, str] | None:
+    """What there is to say of numbers that are no log-probabilities, and the remedy."""
     if giver is None:
         return None
     remedy = "give it what log_softmax makes, or the scores to cross_entropy"
     if _name(giver) in _PROBABILITIES:
-        return f"nll_loss takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}"
+        return f"nll_loss takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}", remedy
     high = None if giver.value is None else giver.value.high
     if high is not None and high > _ROUNDED:
-        return (
+        text = (
             f"nll_loss takes log-probabilities, which are never above 0, but it is given numbers up to {number(high)}: "
             f"{remedy}"
         )
+        return text, remedy
     return None
 
 
-def _across(giver: Fact | None) -> str | None:
+def _across(giver: Fact | None) -> tuple[str, str] | None:
     """``giver`` is what the loss takes as it is: its dimensions are the loss's."""
     if giver is None or _name(giver) != "log_softmax" or not giver.shape:
         return None
     classes, dim = min(1, len(giver.shape) - 1), giver.settings.get("dim")
     if not isinstance(dim, int) or dim % len(giver.shape) == classes:
         return None
-    return (
+    remedy = f"Use dim={classes}"
+    text = (
         f"the classes of nll_loss are dimension {classes} of its input of shape {giver.shape}, but {giver.run} goes "
-        f"along dim={dim}: what it makes are no probabilities of classes. Use dim={classes}"
+        f"along dim={dim}: what it makes are no probabilities of classes. {remedy}"
     )
+    return text, remedy
 
 
 def _name(fact: Fact) -> str:

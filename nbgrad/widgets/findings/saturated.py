@@ -2,14 +2,17 @@
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.findings.located import located
 
 FLAT = ("relu", "relu6", "threshold", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink")
 """The activations that have a slope of exactly 0 on a part of the line."""
@@ -35,8 +38,8 @@ _SHARE = 0.75
 """Of a sound layer some units are off for a whole batch, but not as large a part as this."""
 
 
-def silent(facts: list[Fact], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
-    """The activations of layers that let no gradient through in the last backward, and what is to be said of each.
+def silent(facts: list[Fact], ahead: set[int]) -> Iterator[Finding]:
+    """The activations of layers that let no gradient through in the last backward.
 
     One that is part of a loss, as in max(0, 1 - score), is off where all is well: it is none of a layer.
 
@@ -45,7 +48,7 @@ def silent(facts: list[Fact], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
         ahead: the ids of ``leading_to_learned``.
     """
     made = {fact.id: fact for fact in facts}
-    known: dict[Any, list[tuple[Fact, str]]] = {}
+    known: dict[Any, list[Finding]] = {}
     for fact in facts:
         if fact.op is None or fact.gradient is None or not fact.inputs or fact.op.name not in (*FLAT, *STEEP):
             continue
@@ -57,27 +60,28 @@ def silent(facts: list[Fact], ahead: set[int]) -> Iterator[tuple[Fact, str]]:
         else:
             told = _told(fact, source, fact.gradient, passed, made)
         if told:
-            known.setdefault((fact.op.name, fact.file, fact.line, fact.scope and fact.scope.path()), []).append(
-                (fact, told)
-            )
+            known.setdefault((fact.op.name, fact.file, fact.line, fact.scope and fact.scope.path()), []).append(told)
     for first, *others in known.values():
         again = f" So it is in {len(others):,} more of its calls there." if others else ""
-        yield first[0], f"{first[1]}{again}"
+        yield replace(first, text=f"{first.text}{again}")
 
 
-def _saturated(fact: Fact, gradient: Stats, passed: Stats) -> str | None:
-    """Where exactly nothing is passed on, ``falls`` tells."""
+def _saturated(fact: Fact, gradient: Stats, passed: Stats) -> Finding | None:
+    """``vanishing`` speaks of those that pass on exactly nothing."""
     most = 0.0 if fact.op is None else gradient.norm * STEEP[fact.op.name]
     if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < FEW * _SAMPLES:
         return None
-    return (
-        f"{fact.what} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
-        f"flat there, and of a gradient of norm {number(gradient.norm)} only {number(passed.norm)} goes on. Bring them "
-        "to a size near 1: normalize the data, put a normalization before it, or begin with smaller weights."
+    remedy = (
+        "Bring them to a size near 1: normalize the data, put a normalization before it, or begin with smaller weights."
     )
+    text = (
+        f"{fact.what} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
+        f"flat there, and of a gradient of norm {number(gradient.norm)} only {number(passed.norm)} goes on. {remedy}"
+    )
+    return located(fact, "saturated", text, remedy)
 
 
-def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> str | None:
+def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> Finding | None:
     if fact.op is None or not 0 < gradient.norm < inf:
         return None
     what = fact.what
@@ -85,17 +89,19 @@ def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[i
     if passed.norm == 0:
         if prod(passed.shape) < FEW:
             return None
-        return (
+        text = (
             f"{what} let no gradient through: all of its inputs, of shape {passed.shape}, to which a gradient came lie "
             f"where it is flat, so what is before it learns nothing here. {remedy}"
         )
+        return located(fact, "saturated", text, remedy)
     off, units, samples = _off(source, gradient, passed, made)
     if samples < _SAMPLES or off < _SHARE * units or units < FEW:
         return None
-    return (
+    text = (
         f"{off} of the {units} units of {what} let no gradient through: each lies where it is flat for all {samples} "
         f"samples, so what is before it learns nothing by them. {remedy}"
     )
+    return located(fact, "saturated", text, remedy)
 
 
 def _off(source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> tuple[int, int, int]:

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.scope import ModuleScope, path_below
 from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import optimized
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
 from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.findings.located import located
 
 _INSIDE = 10_000
 """Of a container so many elements are looked at: it may hold all words of a language."""
@@ -30,7 +32,7 @@ class Found(NamedTuple):
     way: str
 
 
-def plain(facts: list[Fact]) -> Iterator[tuple[Fact, str, set[int]]]:
+def plain(facts: list[Fact]) -> Iterator[tuple[Finding, set[int]]]:
     """What was found, told once for each container, at the first box of it, and the ids of its parameters."""
     held = optimized()
     told: dict[tuple[int, str], list[tuple[Fact, Found, Module | Parameter]]] = {}
@@ -49,13 +51,13 @@ def plain(facts: list[Fact]) -> Iterator[tuple[Fact, str, set[int]]]:
         proper = f"nn.{kind}{'Dict' if issubclass(found.container, dict) else 'List'}"
         ids = {record_id(each._origin) for _, _, one in group for each in _learned(one) if each._origin is not None}
         name, more = type(found.module).__name__, f" and of {len(others):,} more" if others else ""
-        yield (
-            fact,
+        remedy = f"Make it an {proper}"
+        text = (
             f"{name}.{found.attribute} is a plain {found.container.__name__}, so {name}.parameters() knows nothing of "
             f"the {what} in {found.attribute}{found.way}{more}: no optimizer that is made of it changes what they "
-            f"learn, and no state_dict has it. Make it an {proper}",
-            ids,
+            f"learn, and no state_dict has it. {remedy}"
         )
+        yield located(fact, "unregistered", text, remedy), ids
 
 
 def _learned(one: Module | Parameter) -> list[Parameter]:

@@ -2,14 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isfinite, prod
 
 import torch
 
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Input
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.findings.located import located
 from nbgrad.widgets.findings.saturated import FEW, FLAT, STEEP
 
 SLIGHT = 1e-2
@@ -35,12 +38,12 @@ _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
 
 def falls(
     facts: list[Fact], starved: set[int], zeroed: dict[int, str], ahead: set[int], waiting: set[tuple[int, str]]
-) -> Iterator[tuple[Fact, str]]:
-    """The ops at which a gradient ends or falls on its way to parameters that get none, and what is to be said of each.
+) -> Iterator[Finding]:
+    """The ops at which a gradient ends or falls on its way to parameters that get none.
 
-    Of activations that are flat on a part of the line, or nearly so, ``silent`` tells, but of few numbers. A tensor
-    outside of modules may get none where all is well, as what is masked or was not chosen does: there the op is told of
-    if it lets nothing through whatever is learned.
+    ``saturated`` speaks of activations that are flat, or nearly so, on a part of the line, but not of few numbers. A
+    tensor outside of modules may get no gradient where all is well, for example where it is masked: there an op is
+    named only if it lets nothing through whatever is learned.
 
     Args:
         facts: what the last backward ran through.
@@ -51,29 +54,30 @@ def falls(
     """
     made = {fact.id: fact for fact in facts}
     below, lone = set(starved), dict(zeroed)
-    found: defaultdict[tuple[object, ...], list[tuple[Fact, str]]] = defaultdict(list)
+    found: defaultdict[tuple[object, ...], list[Finding]] = defaultdict(list)
     for fact in facts:
         inside = fact.id in ahead
         for one in fact.inputs:
-            text = None
+            told = None
             if (fact.id, one.name) in waiting:
                 continue
             if one.source in below and (fact.op is None or fact.op.name not in FLAT):
-                text = _told(fact, one, made, inside=inside)
+                told = _told(fact, one, made, inside=inside)
             elif one.source in lone and _lasting(fact, one, made, inside=inside):
-                text = _told(fact, one, made, inside=inside, leaf=lone[one.source])
-            if text is not None:
-                found[fact.op and fact.op.name, fact.file, fact.line].append((fact, text))
+                told = _told(fact, one, made, inside=inside, leaf=lone[one.source])
+            if told is not None:
+                found[fact.op and fact.op.name, fact.file, fact.line].append(told)
         if any(one.source in below for one in fact.inputs):
             below.add(fact.id)
         if (known := next((lone[one.source] for one in fact.inputs if one.source in lone), None)) is not None:
             lone[fact.id] = known
     for calls in found.values():
-        fact, text = calls[-1]  # where the gradient came first
-        yield fact, text + (f". So it is in {len(calls) - 1:,} more of its calls there" if len(calls) > 1 else "")
+        first = calls[-1]  # where the gradient came first
+        more = f". So it is in {len(calls) - 1:,} more of its calls there" if len(calls) > 1 else ""
+        yield replace(first, text=f"{first.text}{more}")
 
 
-def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool, leaf: str = "") -> str | None:
+def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool, leaf: str = "") -> Finding | None:
     """What is to be said of an op, on the way to a ``leaf`` outside of modules or to parameters of one."""
     source, came, went = made[taken.source or 0], fact.gradient, taken.gradient
     if came is None or went is None or source.gradient is None or (source.op is None and not leaf):
@@ -83,18 +87,22 @@ def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool, leaf
     scope = f", in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
     where = f"{fact.run}{scope}"
     if went.norm == 0 and source.gradient.norm == 0:  # of several results one may get what another does not
-        return (
+        why, remedy = _why(fact, taken, made)
+        text = (
             f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "
-            f"to {taken.name}{_why(fact, taken, made)}" + (f". So {leaf} learns nothing from this loss" if leaf else "")
+            f"to {taken.name}{why}" + (f". So {leaf} learns nothing from this loss" if leaf else "")
         )
+        found = located(fact, "zero gradient", text, remedy)
+        return replace(found, tensors=(*found.tensors, leaf)) if leaf else found
     if fact.op.name in STEEP or leaf:
         return None
     # Of one that others use too, or that only the loss does, nothing is said: a mean passes small parts on.
     if inside and went.norm < SLIGHT * came.norm and source.gradient.norm <= 2 * went.norm:
-        return (
-            f"the gradient falls at {where}: from norm {number(came.norm)} to {number(went.norm)} for {taken.name}"
-            f"{_why(fact, taken, made)}"
+        why, remedy = _why(fact, taken, made)
+        text = (
+            f"the gradient falls at {where}: from norm {number(came.norm)} to {number(went.norm)} for {taken.name}{why}"
         )
+        return located(fact, "vanishing", text, remedy)
     return None
 
 
@@ -133,21 +141,23 @@ def _meant(fact: Fact, made: dict[int, Fact]) -> bool:
     return not layer and fact.value is not None and fact.value.norm == 0
 
 
-def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
-    """What it was multiplied with, or that the op is flat, as far as that is known."""
+def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> tuple[str, str | None]:
+    """What it was multiplied with, or that the op is flat, as far as that is known; and the remedy, if there is one."""
     op = "" if fact.op is None else fact.op.name
     if op in ("softmax", "log_softmax") and isinstance(dim := fact.settings.get("dim"), int) and fact.shape[dim] == 1:
-        return f": of one number, as along dim={dim} of {fact.shape}, it is always the same. Use sigmoid, or two scores"
+        remedy = "Use sigmoid, or two scores"
+        return f": of one number, as along dim={dim} of {fact.shape}, it is always the same. {remedy}", remedy
     if op in STEEP:
-        return ": all of its inputs lie so far from 0 that it is flat there"
+        return ": all of its inputs lie so far from 0 that it is flat there", None
     if op in (*FLAT, "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
-        return ": all of its inputs to which a gradient came lie where it is flat"
+        return ": all of its inputs to which a gradient came lie where it is flat", None
     if op in _STEPS:
-        return f": the slope of {op} is 0 everywhere"
+        return f": the slope of {op} is 0 everywhere", None
     if underflowed(fact, taken, made):
         dtype = dtype_name(made[taken.source or 0].dtype)
-        return f": it is too small for {dtype}. Scale the loss, as optim.GradScaler does"
-    return _factor(fact, taken, made) if op.startswith(PRODUCTS) else ""
+        remedy = "Scale the loss, as optim.GradScaler does"
+        return f": it is too small for {dtype}. {remedy}", remedy
+    return _factor(fact, taken, made) if op.startswith(PRODUCTS) else "", None
 
 
 def _factor(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:

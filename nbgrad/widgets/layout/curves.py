@@ -1,8 +1,17 @@
-"""Curves of the drawing: cubic Bezier runs, what runs beside them, and their arrow heads."""
+"""Curves of the drawing: cubic Bezier runs, what runs beside them, and their arrow heads.
+
+``src/geometry.ts`` has the same functions: a test in a browser compares what both draw of one picture.
+"""
 
 from math import hypot
 
 Run = list[list[float]]
+
+APART = 3.0
+"""So far each of the two wires of an edge is from the middle between them, in pixels."""
+
+TIP_LENGTH, TIP_SIDE = 7.0, 3.2
+"""An arrow head is so long, and so wide to each side of its wire."""
 
 
 def beside(run: Run, by: float) -> Run:
@@ -28,7 +37,9 @@ def tip(run: Run) -> tuple[list[float], list[float]]:
 def tip_points(end: list[float], base: list[float]) -> Run:
     """The corners of an arrow head."""
     (x, y), (dx, dy) = end, (end[0] - base[0], end[1] - base[1])
-    return [[x, y], [x - 7 * dx - 3.2 * dy, y - 7 * dy + 3.2 * dx], [x - 7 * dx + 3.2 * dy, y - 7 * dy - 3.2 * dx]]
+    back_x, back_y = x - TIP_LENGTH * dx, y - TIP_LENGTH * dy
+    aside_x, aside_y = TIP_SIDE * dy, TIP_SIDE * dx
+    return [[x, y], [back_x - aside_x, back_y + aside_y], [back_x + aside_x, back_y - aside_y]]
 
 
 def path(run: Run) -> str:

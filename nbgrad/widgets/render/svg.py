@@ -6,12 +6,11 @@ id, script or link in it, so any number of these can stand in one page, and a dr
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.widgets.description.schema import Box, Edge, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, text_width, wrap
-from nbgrad.widgets.layout.curves import beside, path, short as _n, tip, tip_points
+from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, tip, tip_points
 from nbgrad.widgets.layout.positions import (
     BEHIND,
     HEAD_HEIGHT,
@@ -25,6 +24,7 @@ from nbgrad.widgets.layout.positions import (
     mark_text,
 )
 from nbgrad.widgets.optional_packages import loading, needs
+from nbgrad.widgets.render.palette import INKS, MEANING, PAINTS, SIGNS, WIRES
 from nbgrad.widgets.render.png import smaller
 
 PNG_WIDTH = 1200
@@ -34,60 +34,13 @@ _LEGIBLE = 3.5  # pixels
 _MARGIN, _TITLE, _ROW, _MIN_WIDTH = 16.0, 15.0, 16.0, 460.0
 
 
-@dataclass(frozen=True)
-class _Paint:
-    """The colours of one role, on a light and on a dark page (Okabe and Ito's hues, which all eyes tell apart)."""
-
-    fill: str
-    stroke: str
-    dark_fill: str
-    dark_stroke: str
-
-
-_PAINTS = {
-    "card": _Paint("#ffffff", "#e2e8f0", "#14181f", "#2c3440"),
-    "op": _Paint("#ffffff", "#64748b", "#222a35", "#8a99ad"),
-    "parameter": _Paint("#e8f2fb", "#0072b2", "#12304a", "#56b4e9"),
-    "leaf": _Paint("#e6f6f1", "#00805e", "#10362c", "#33c29b"),
-    "input": _Paint("#fbf8e6", "#7d6c00", "#33301a", "#d6c24a"),
-    "constant": _Paint("#f8fafc", "#7b8794", "#1b222b", "#93a1b3"),
-    "outside": _Paint("#fbf1f7", "#a8578b", "#33202c", "#d99ac2"),
-    "folded": _Paint("#eef0fb", "#5b5fc7", "#23254a", "#9ea2f2"),
-    "failed": _Paint("#fdecec", "#c1121f", "#451a1d", "#ff6b6b"),
-    "root": _Paint("#fdeee5", "#c24e00", "#42240f", "#ff9a5c"),
-    "mark": _Paint("#fff3d6", "#b97700", "#43320c", "#f0b840"),
-    "scope": _Paint("#f5f7fa", "#cbd5e1", "#1a2029", "#3a4554"),
+_LOOKS = {
+    "faint": ' stroke-dasharray="4 3"',
+    "back": ' stroke-dasharray="1 2.6" stroke-linecap="round"',
 }
-_INKS = {
-    "ink": ("#1e293b", "#e6ebf2"),
-    "muted": ("#526174", "#a3b1c2"),
-    "note": ("#8a4b00", "#f0b840"),
-    "rule": ("#b8430a", "#ff9d5c"),
-    "alarm": ("#c1121f", "#ff6b6b"),
-    "halo": ("#f5f7fa", "#1a2029"),
-}
-_WIRES = {
-    "wire": ("#475569", "#a9b6c6", ""),
-    "faint": ("#7b8a9c", "#64748b", ' stroke-dasharray="4 3"'),
-    "back": ("#b8430a", "#ff9d5c", ' stroke-dasharray="1 2.6" stroke-linecap="round"'),
-    "wrong": ("#c1121f", "#ff6b6b", ""),
-}
+"""How the wires are drawn that are no plain line."""
 
-LEGEND = {
-    "op": "operation",
-    "parameter": "parameter",
-    "leaf": "leaf: needs a gradient",
-    "input": "input",
-    "constant": "constant",
-    "outside": "made before this graph",
-    "folded": "folded module",
-    "failed": "raised an error",
-    "root": "backward starts here",
-    "mark": "broadcast undone: summed",
-    "wire": "value, forward",
-    "back": "∇ gradient, backward",
-    "faint": "no gradient",
-}
+LEGEND: dict[str, str] = {**MEANING, **SIGNS}
 """What the signs mean, in the order of the legend."""
 
 
@@ -184,7 +137,7 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
 
 
 def _sample(key: str, x: float, y: float) -> list[str]:
-    if key in _WIRES:
+    if key in WIRES:
         line = [[x, y], [x + 8, y], [x + 16, y], [x + 26, y]]
         return _wire([line if key != "back" else line[::-1]], key)
     box: Box = {"x": x, "y": y - 7, "width": 26, "height": 14}
@@ -261,7 +214,7 @@ def _node(node: Node, box: Box) -> Iterator[str]:
     for position, badge in enumerate(node["badges"][:3]):
         x = box["x"] + box["width"] - 4 - 17 * position
         yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
-        yield f'fill="{_PAINTS["failed"].fill}" stroke="{_PAINTS["failed"].stroke}"/>'
+        yield f'fill="{PAINTS["failed"].fill}" stroke="{PAINTS["failed"].stroke}"/>'
         yield _text("!", (x, box["y"] + 4), 11, "alarm", anchor="middle", bold=True)
     yield "</g>"
 
@@ -294,25 +247,22 @@ def _octagon(box: Box) -> str:
         *((right - cut, bottom), (x + cut, bottom), (x, bottom - cut), (x, y + cut)),
     ]
     points = " ".join(f"{_n(a)},{_n(b)}" for a, b in corners)
-    paint = _PAINTS["input"]
+    paint = PAINTS["input"]
     look = f'fill="{paint.fill}" stroke="{paint.stroke}" stroke-width="1.2"'
     return f'<polygon class="nbgs-input" points="{points}" {look}/>'
-
-
-_APART = 3.0  # of the two wires of an edge from the middle between them
 
 
 def _wires(edge: Edge, runs: list[list[list[float]]]) -> list[str]:
     """The wire of the value and, beside it in the other direction, that of the gradient."""
     if edge["gradient"] is None:
         return _wire(runs, "faint")
-    forward = [beside(run, _APART) for run in runs]
-    back = [beside(run, -_APART)[::-1] for run in reversed(runs)]
+    forward = [beside(run, APART) for run in runs]
+    back = [beside(run, -APART)[::-1] for run in reversed(runs)]
     return [*_wire(forward, "wire"), *_wire(back, "back" if edge["mismatch"] is None else "wrong")]
 
 
 def _wire(runs: list[list[list[float]]], role: str) -> list[str]:
-    colour, _, look = _WIRES[role]
+    colour, look = WIRES[role][0], _LOOKS.get(role, "")
     points = " ".join(f"{_n(x)},{_n(y)}" for x, y in tip_points(*tip(runs[-1])))
     d = " ".join(map(path, runs))
     return [
@@ -337,7 +287,7 @@ def _middle(box: Box) -> float:
 
 
 def _rect(box: Box, radius: float, role: str, stroke: float = 1.2, more: str = "") -> str:
-    paint = _PAINTS[role]
+    paint = PAINTS[role]
     return (
         f'<rect class="nbgs-{role}" x="{_n(box["x"])}" y="{_n(box["y"])}" width="{_n(box["width"])}" '
         f'height="{_n(box["height"])}" rx="{_n(radius)}" fill="{paint.fill}" stroke="{paint.stroke}" '
@@ -348,20 +298,21 @@ def _rect(box: Box, radius: float, role: str, stroke: float = 1.2, more: str = "
 def _marker(x: float, y: float) -> str:
     """An arrow head pointing up, where the backward sets out."""
     points = f"{_n(x - 5)},{_n(y + 4)} {_n(x)},{_n(y - 5)} {_n(x + 5)},{_n(y + 4)}"
-    return f'<polygon class="nbgs-root-sign" points="{points}" fill="{_PAINTS["root"].stroke}"/>'
+    return f'<polygon class="nbgs-root-sign" points="{points}" fill="{PAINTS["root"].stroke}"/>'
 
 
 def _label(text: str, at: tuple[float, float], role: str) -> str:
     """The text of an edge, twice: the outline of the first hides the wires that cross it."""
     words = _text(text, at, LABEL_SIZE, role, anchor="middle")
     halo = _text(text, at, LABEL_SIZE, "halo", anchor="middle")
-    return halo.replace("<text ", '<text stroke="#f5f7fa" stroke-width="3" stroke-linejoin="round" ') + words
+    outline = f'stroke="{INKS["halo"][0]}" stroke-width="3" stroke-linejoin="round"'
+    return halo.replace("<text ", f"<text {outline} ") + words
 
 
 def _text(text: str, at: tuple[float, float], size: float, role: str, *, anchor: str = "", bold: bool = False) -> str:
     if text.startswith("∇ "):
         return _nabla(text[2:], at, size, role, anchor, bold)
-    colour = _INKS[role][0]
+    colour = INKS[role][0]
     weight = ' font-weight="bold"' if bold else ""
     place = f' text-anchor="{anchor}"' if anchor else ""
     return (
@@ -378,7 +329,7 @@ def _nabla(text: str, at: tuple[float, float], size: float, role: str, anchor: s
         x -= (wide + gap + text_width(text, size, bold=bold)) / 2
     top = y - 0.66 * size
     points = f"{_n(x)},{_n(top)} {_n(x + wide)},{_n(top)} {_n(x + wide / 2)},{_n(y)}"
-    look = f'fill="none" stroke="{_INKS[role][0]}" stroke-width="{(0.14 if bold else 0.1) * size:.1f}"'
+    look = f'fill="none" stroke="{INKS[role][0]}" stroke-width="{(0.14 if bold else 0.1) * size:.1f}"'
     sign = f'<polygon class="nbgs-{role}-sign" points="{points}" {look}/>'
     return sign + _text(text, (x + wide + gap, y), size, role, bold=bold)
 
@@ -388,11 +339,11 @@ def _title(text: str) -> str:
 
 
 def _dark_style() -> str:
-    rules = [f".nbgs-{role}{{fill:{p.dark_fill};stroke:{p.dark_stroke}}}" for role, p in _PAINTS.items()]
-    rules += [f".nbgs-{role}{{fill:{dark}}}.nbgs-{role}-sign{{stroke:{dark}}}" for role, (_, dark) in _INKS.items()]
-    rules += [f".nbgs-{role}{{stroke:{dark}}}.nbgs-{role}-tip{{fill:{dark}}}" for role, (_, dark, _) in _WIRES.items()]
-    rules += [".nbgs-halo{stroke:#1a2029}"]
-    rules += [f".nbgs-root-sign{{fill:{_PAINTS['root'].dark_stroke}}}"]
+    rules = [f".nbgs-{role}{{fill:{p.dark_fill};stroke:{p.dark_stroke}}}" for role, p in PAINTS.items()]
+    rules += [f".nbgs-{role}{{fill:{dark}}}.nbgs-{role}-sign{{stroke:{dark}}}" for role, (_, dark) in INKS.items()]
+    rules += [f".nbgs-{role}{{stroke:{dark}}}.nbgs-{role}-tip{{fill:{dark}}}" for role, (_, dark) in WIRES.items()]
+    rules += [f".nbgs-halo{{stroke:{INKS['halo'][1]}}}"]
+    rules += [f".nbgs-root-sign{{fill:{PAINTS['root'].dark_stroke}}}"]
     return f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
 
 

@@ -1,4 +1,4 @@
-// Written from nbgrad/widgets/description/schema.py by tests/widgets/test_typescript.py; a test compares the two.
+// Written by tools/write_view.py from nbgrad/widgets/description/schema.py: run make write.
 
 export type Kind = "op" | "parameter" | "leaf" | "input" | "constant" | "outside" | "folded" | "failed";
 

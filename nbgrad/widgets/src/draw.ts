@@ -1,19 +1,9 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
-import type { Box, Edge, Kind, Node as GraphNode, Picture } from "./description";
+import { APART, BEHIND, MEANING } from "./constants";
+import type { Box, Edge, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
 import { beside, path, tip } from "./geometry";
-
-export const MEANING: Record<Kind, string> = {
-  op: "operation",
-  parameter: "parameter",
-  leaf: "leaf: needs a gradient",
-  input: "input",
-  constant: "constant",
-  outside: "made before this graph",
-  folded: "folded module",
-  failed: "raised an error",
-};
 
 /** The elements that can be selected, by the id of their node, edge or scope. */
 export interface Drawing {
@@ -24,8 +14,7 @@ export interface Drawing {
   scopes: Map<string, SVGGElement>;
 }
 
-const SIGNS = { nan: "≠", unreached: "∅", inplace: "✎", failed: "✕", warning: "!" };
-const APART = 3; // of the two wires of an edge from the middle between them
+const BADGES = { nan: "≠", unreached: "∅", inplace: "✎", failed: "✕", warning: "!" };
 
 export function draw(picture: Picture): Drawing {
   const { description, layout } = picture;
@@ -118,7 +107,7 @@ export const spoken = (node: GraphNode): string =>
   `${[...node.label, ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
 
 function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
-  const behind = node.kind === "folded" ? 5 : 0; // so much of the boxes behind it is seen
+  const behind = node.kind === "folded" ? BEHIND : 0;
   const box = { ...whole, width: whole.width - behind, height: whole.height - behind };
   const group = svg("g", {
     class: `nbg-node nbg-${node.kind} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
@@ -146,7 +135,7 @@ function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
   node.badges.slice(0, 3).forEach((badge, at) => {
     const [x, y] = [box.x + box.width - 4 - 17 * at, box.y];
     group.append(svg("g", { class: `nbg-badge nbg-badge-${badge.kind}` }, svg("title", {}, badge.text),
-      svg("circle", { cx: x, cy: y, r: 8 }), text(SIGNS[badge.kind], x, y + 4, "")));
+      svg("circle", { cx: x, cy: y, r: 8 }), text(BADGES[badge.kind], x, y + 4, "")));
   });
   return group;
 }
@@ -156,7 +145,7 @@ function shape(node: GraphNode, box: Box): SVGElement[] {
   if (node.kind === "parameter" && !node.root)
     return [rect(box, 8, "nbg-shape"), rect({ x: x + 3, y: y + 3, width: width - 6, height: height - 6 }, 5, "nbg-shape nbg-inner")];
   if (node.kind === "folded")
-    return [rect({ ...box, x: x + 5, y: y + 5 }, 4, "nbg-shape"), rect({ ...box, x: x + 2.5, y: y + 2.5 }, 4, "nbg-shape"), rect(box, 4, "nbg-shape")];
+    return [BEHIND, BEHIND / 2, 0].map((by) => rect({ ...box, x: x + by, y: y + by }, 4, "nbg-shape"));
   if (node.kind === "input") {
     const c = 9; // cut corners
     const points = [[x + c, y], [x + width - c, y], [x + width, y + c], [x + width, y + height - c], [x + width - c, y + height], [x + c, y + height], [x, y + height - c], [x, y + c]];

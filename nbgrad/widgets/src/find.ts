@@ -2,7 +2,7 @@
 
 import type { Description, HiddenNode } from "./description";
 import { told } from "./geometry";
-import { original } from "./panel";
+import { original } from "./model";
 
 /** The ids of the nodes that have every word, also of folded ones with such nodes inside; and how many there are. */
 export function matches(description: Description, query: string): [string[], string] {

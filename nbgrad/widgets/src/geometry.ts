@@ -1,8 +1,8 @@
 // Paths beside paths, arrow heads, and what becomes of a layout when scopes are folded without a kernel.
 
+import { MEANING, TIP_LENGTH, TIP_SIDE } from "./constants";
 import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Picture, Scope } from "./description";
-import { MEANING } from "./draw";
-import { name, original } from "./panel";
+import { name, original, scopePath, within } from "./model";
 
 export type Point = number[];
 
@@ -31,19 +31,8 @@ export function tip(run: Point[]): string {
     [dx, dy] = [(x - px) / length, (y - py) / length];
     break;
   }
-  const side = (s: number) => `${n(x - 7 * dx - 3.2 * s * dy)},${n(y - 7 * dy + 3.2 * s * dx)}`;
+  const side = (s: number) => `${n(x - TIP_LENGTH * dx - TIP_SIDE * s * dy)},${n(y - TIP_LENGTH * dy + TIP_SIDE * s * dx)}`;
   return `${n(x)},${n(y)} ${side(1)} ${side(-1)}`;
-}
-
-export const within = (scopes: Map<string, Scope>, scope: string | null): string[] => {
-  const chain: string[] = [];
-  for (let id = scope; id !== null && !chain.includes(id); id = scopes.get(id)?.parent ?? null) chain.unshift(id);
-  return chain;
-};
-
-export function scopePath(description: Description, scope: string | null): string {
-  const scopes = new Map(description.scopes.map((other) => [other.id, other]));
-  return within(scopes, scope).map((id) => scopes.get(id)?.label ?? "").join(" › ");
 }
 
 /** The picture with some of its scopes drawn as one node each, in the room that is then left. */

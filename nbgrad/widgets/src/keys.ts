@@ -1,7 +1,7 @@
 // What the keys do in a view, before the host, which has its own use for them, sees them.
 
-import type { Tools } from "./frame";
 import type { Scene } from "./scene";
+import type { Tools } from "./toolbar";
 
 /** What has keys of its own, and says whether it had a use for one. */
 interface Inside {

@@ -2,7 +2,7 @@
 
 import type { Look, Numbers } from "./description";
 import { button, html } from "./dom";
-import { map } from "./look";
+import { map } from "./tensor_plot";
 
 /** What only a kernel can do: unfold what is not in the picture, turn it, or look up all numbers of a tensor. */
 export interface Kernel {

@@ -3,7 +3,7 @@
 import type { Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag } from "./dom";
 import { type Drawing, spoken } from "./draw";
-import { original } from "./panel";
+import { original } from "./model";
 
 export class Paint {
   readonly #stage: SVGSVGElement;

@@ -1,12 +1,12 @@
 // What the side panel says about a node, an edge, a reduction, or about all reductions and findings.
 
+import { MEANING } from "./constants";
 import type { Description, Edge, Node as GraphNode } from "./description";
-import { MEANING } from "./draw";
 import { button, html, listen, prose } from "./dom";
 import { formula } from "./formula";
-import { scopePath } from "./geometry";
-import { lookOf } from "./look";
+import { name, nodeOf, original, scopePath, wrong } from "./model";
 import type { Inquiry } from "./numbers";
+import { lookOf } from "./tensor_plot";
 
 export interface Selection {
   node(id: string): void;
@@ -16,9 +16,6 @@ export interface Selection {
   toggle(holds: string[]): void;
   readonly inquiry: Inquiry;
 }
-
-/** The id of the tensor that a copy ("n3.2") stands for. */
-export const original = (id: string): string => id.split(".")[0] ?? id;
 
 export function nodePanel(description: Description, node: GraphNode, select: Selection): Node[] {
   const told = node.details.length
@@ -132,9 +129,6 @@ export function findingsPanel(description: Description, select: Selection): Node
   return parts;
 }
 
-/** How many findings there are: a verdict on the gradients of a module is one if they are not sound. */
-export const wrong = ({ problems, verdicts }: Description): number => problems.length + verdicts.filter((one) => one.kind !== "sound").length;
-
 export function closeButton(close: () => void): HTMLButtonElement {
   const element = button("×", "Close (Escape)", "close", close);
   element.className = "nbg-close";
@@ -161,12 +155,6 @@ function edgeList(
     list.append(item);
   }
   return [html("h4", {}, heading), list];
-}
-
-export const nodeOf = (description: Description, id: string): GraphNode | undefined => description.nodes.find((node) => node.id === id);
-
-export function name(description: Description, id: string): string {
-  return nodeOf(description, id)?.label[0] ?? id;
 }
 
 const title = (text: string): HTMLElement => html("h3", {}, text);

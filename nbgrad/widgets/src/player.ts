@@ -2,7 +2,8 @@
 
 import type { Description, Step } from "./description";
 import { attribute, button, html, listen } from "./dom";
-import { formulas, name, nodeOf } from "./panel";
+import { name, nodeOf } from "./model";
+import { formulas } from "./panel";
 
 const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 350]];
 

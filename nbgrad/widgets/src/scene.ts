@@ -4,9 +4,9 @@ import { Cull } from "./cull";
 import type { Box, Description, Edge, Node as GraphNode, Picture } from "./description";
 import { attribute, listen } from "./dom";
 import { type Drawing, draw } from "./draw";
-import { within } from "./geometry";
+import { original, within } from "./model";
 import { Paint } from "./paint";
-import { original, type Selection } from "./panel";
+import type { Selection } from "./panel";
 
 /** What is done to a drawing, and what it has to know of the view that it is in. */
 export interface Touched extends Selection {

@@ -1,10 +1,9 @@
 // The graph as a table: for screen readers, and for everybody who would rather read than look.
 
+import { MEANING } from "./constants";
 import type { Description } from "./description";
-import { MEANING } from "./draw";
 import { html, listen } from "./dom";
-import { scopePath } from "./geometry";
-import { name } from "./panel";
+import { name, scopePath } from "./model";
 
 export function tableOf(description: Description, choose: (id: string) => void): HTMLElement {
   const head = html("tr");

@@ -2,8 +2,8 @@
 
 import type { Description, History } from "./description";
 import { attribute, button, html, listen, svg } from "./dom";
-import { offer } from "./frame";
-import { scopePath } from "./geometry";
+import { scopePath } from "./model";
+import { offer } from "./toolbar";
 
 const [WIDTH, HEIGHT] = [600, 100];
 

@@ -4,15 +4,16 @@ import { Camera } from "./camera";
 import type { Box, Picture, Step } from "./description";
 import { attribute, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
-import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./frame";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
+import { original } from "./model";
 import { ASKED, GONE, Inquiry, type Kernel } from "./numbers";
-import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, original, reductionsPanel } from "./panel";
+import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, reductionsPanel } from "./panel";
 import { Player, stepPanel } from "./player";
 import { Scene, type Touched } from "./scene";
 import { tableOf } from "./table";
 import { differencePanel, Timeline } from "./timeline";
+import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./toolbar";
 
 const PART = "Here is a part of the graph. Drag to see more; Fit shows all of it.";
 

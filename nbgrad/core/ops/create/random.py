@@ -15,8 +15,9 @@ import torch
 from nbgrad.core.backend.torch_guards import in_function
 from nbgrad.core.dispatch.function import Function, once_differentiable
 from nbgrad.core.dispatch.inplace import InPlace
-from nbgrad.core.dispatch.op import OPS, install, named, op
+from nbgrad.core.dispatch.op import install, named, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current, enable_grad, no_grad
 from nbgrad.core.ops.elementwise.rounding import flat
@@ -35,7 +36,12 @@ def _drawn(input, p=None):
     return torch.bernoulli(input) if p is None else torch.bernoulli(input.detach(), p) + 0 * input
 
 
-@op(formula=r"y \sim \operatorname{Bernoulli}(p)", samples=_certain, reference=_drawn)
+@op(
+    formula=r"y \sim \operatorname{Bernoulli}(p)",
+    samples=_certain,
+    reference=_drawn,
+    unvaried={"generator": "it only says where the random numbers come from, and each call moves it on"},
+)
 def bernoulli(input, *, p=None, generator=None):
     """1 with the probabilities that input says, or all with the probability ``p``, else 0.
 
@@ -62,7 +68,13 @@ def _without_spread(make: Make):
     yield Sample.of(1.5, torch.zeros(2, dtype=torch.float64))
 
 
-@op(formula=r"y \sim \mathcal{N}(\mu, \sigma^2)", broadcasts=True, method=False, samples=_without_spread)
+@op(
+    formula=r"y \sim \mathcal{N}(\mu, \sigma^2)",
+    broadcasts=True,
+    method=False,
+    samples=_without_spread,
+    unvaried={"generator": "it only says where the random numbers come from, and each call moves it on"},
+)
 def normal(mean, std=None, *, generator=None):
     """Normal random numbers with the means and standard deviations given, of which one may be a number; default: 1.
 

@@ -1,5 +1,7 @@
 """Choosing, elementwise: each number of the output is one of the inputs', picked by a condition or a comparison."""
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import torch
@@ -51,17 +53,20 @@ def _where(self, condition, other):
 install("where", _where)
 
 
+@cache
 def _halved() -> bool:
-    with torch.inference_mode(False), torch.device("cpu"):
-        at_bound: Any = torch.zeros((), requires_grad=True).clamp_min(0)
-        return not at_bound.grad_fn(torch.ones(())).item()
+    """Whether this torch halves the gradient of fmax, fmin and clamp at a tie, and gives none at a number as a bound.
 
+    torch does so from 2.14 on; before, the input got all of it. It is asked for one of these gradients, once, in a
+    thread of its own: there nothing is switched off, as its autograd is where a rule runs, and no mode changes tensors.
+    """
 
-_HALVED = _halved()
-"""Whether this torch halves the gradient of fmax, fmin and clamp at a tie, and gives none at a bound that is a number.
+    def ask() -> bool:
+        at_bound: Any = torch.zeros((), device="cpu", requires_grad=True).clamp_min(0)
+        return not at_bound.grad_fn(torch.ones((), device="cpu")).item()
 
-torch does so from 2.14 on; before, the input got all of it. It is asked for one of these gradients, at import.
-"""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(ask).result()
 
 
 def _of_larger(g, one, other):
@@ -138,12 +143,12 @@ def fmax(input, other):
 
 @fmax.rule("input", r"\bar{y} \text{ where } x > y \text{ or } y \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
-    return _of_larger(g, input, other) if _HALVED else where((input >= other) | other.isnan(), g, 0.0)
+    return _of_larger(g, input, other) if _halved() else where((input >= other) | other.isnan(), g, 0.0)
 
 
 @fmax.rule("other", r"\bar{y} \text{ where } y > x \text{ or } x \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
-    return _of_larger(g, other, input) if _HALVED else where((input >= other) | other.isnan(), 0.0, g)
+    return _of_larger(g, other, input) if _halved() else where((input >= other) | other.isnan(), 0.0, g)
 
 
 @op(formula=r"\min(x, y)", broadcasts=True, samples=_edges)
@@ -160,12 +165,12 @@ def fmin(input, other):
 
 @fmin.rule("input", r"\bar{y} \text{ where } x < y \text{ or } y \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
-    return _of_smaller(g, input, other) if _HALVED else where((input <= other) | other.isnan(), g, 0.0)
+    return _of_smaller(g, input, other) if _halved() else where((input <= other) | other.isnan(), g, 0.0)
 
 
 @fmin.rule("other", r"\bar{y} \text{ where } y < x \text{ or } x \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
-    return _of_smaller(g, other, input) if _HALVED else where((input <= other) | other.isnan(), 0.0, g)
+    return _of_smaller(g, other, input) if _halved() else where((input <= other) | other.isnan(), 0.0, g)
 
 
 def _bounds(make: Make):
@@ -195,23 +200,23 @@ def clamp(input, min=None, max=None):
 
 
 def _of_raised(g, input, min):
-    if not _HALVED:
+    if not _halved():
         return where(input >= min, g, 0.0)
     return _of_larger(g, input, min) if _is_tensor(min) else where(input > min, g, 0.0)
 
 
 def _of_lowered(g, input, max):
-    if not _HALVED:
+    if not _halved():
         return where(input <= max, g, 0.0)
     return _of_smaller(g, input, max) if _is_tensor(max) else where(input < max, g, 0.0)
 
 
 def _of_low(g, input, min):
-    return _of_larger(g, min, input) if _HALVED else where(input < min, g, 0.0)
+    return _of_larger(g, min, input) if _halved() else where(input < min, g, 0.0)
 
 
 def _of_high(g, input, max):
-    return _of_smaller(g, max, input) if _HALVED else where(input > max, g, 0.0)
+    return _of_smaller(g, max, input) if _halved() else where(input > max, g, 0.0)
 
 
 def _is_tensor(bound):
@@ -224,7 +229,7 @@ def _(g, input, min, max):
         return _of_raised(g, input, min)
     if min is None:
         return _of_lowered(g, input, max)
-    if not _HALVED:
+    if not _halved():
         return where((input >= min) & (input <= max), g, 0.0)
     if not _is_tensor(min):
         return where((input > min) & (input < max), g, 0.0)
@@ -236,7 +241,7 @@ def _(g, input, min, max):
 def _(g, input, min, max):
     if max is None:
         return _of_low(g, input, min)
-    if not _HALVED:
+    if not _halved():
         return where((min < max) & (input < min), g, 0.0)
     return where((input < min) & (min <= max), g, where((input == min) & (min < max), g / 2, 0.0))
 
@@ -245,7 +250,7 @@ def _(g, input, min, max):
 def _(g, input, min, max):
     if min is None:
         return _of_high(g, input, max)
-    if not _HALVED:
+    if not _halved():
         return where((input > max) | (max < min), g, 0.0)
     all_of_it = ((input > max) & (min <= max)) | (max < min)
     return where(all_of_it, g, where((input == max) & (min < max), g / 2, 0.0))

@@ -3,8 +3,9 @@
 import torch
 
 from nbgrad.core.backend.aten import aten
-from nbgrad.core.dispatch.op import OPS, install, op
+from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample, unary
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index._indices import mask_or_positions
@@ -472,6 +473,7 @@ def _sliced(make: Make):
         yield Sample.of(make(*shape), make(*shape))
         yield Sample.of(make(*shape), make(*shape[:-1], len(range(shape[-1])[1:])), dim=-1, start=1)
     yield Sample.of(make(2, 5), make(2, 2), dim=1, start=-4, end=4, step=2)
+    yield Sample.of(make(2, 5), make(2, 2), dim=1, start=1, end=3)
 
 
 @op(formula=r"s \text{ at } x[\ldots, a:b, \ldots]", samples=_sliced)
@@ -499,6 +501,7 @@ def _diagonals(make: Make):
     yield Sample.of(make(3, 4), make(3), offset=1)
     yield Sample.of(make(3, 4), make(2), offset=-1)
     yield Sample.of(make(2, 3, 4), make(3, 2), offset=0, dim1=0, dim2=-1)
+    yield Sample.of(make(2, 3, 4), make(2, 3), offset=1, dim1=1, dim2=2)
     yield Sample.of(make(2, 0, 3), make(3, 0))
 
 

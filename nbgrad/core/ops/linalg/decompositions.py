@@ -193,6 +193,7 @@ def _matrices(make: Make):
     outputs=("U", "S", "Vh"),
     holomorphic=False,
     reference=_linalg.svd,
+    unvaried={"driver": "torch's kernel for a processor takes none"},
 )
 def linalg_svd(A, *, full_matrices=True, driver=None):
     """The singular values of matrices, from the largest on, and their singular vectors.

@@ -69,9 +69,14 @@ def _(g, out, upper):
     return _of_cholesky(g, out, upper)
 
 
+def _checked_definite(make: Make):
+    yield from _definite(make)
+    yield Sample.of(_positive(make, 3, 3), check_errors=True)
+
+
 @op(
     formula=r"L \text{ of } A = L\,L^{\top}",
-    samples=_definite,
+    samples=_checked_definite,
     outputs=("L", "info"),
     holomorphic=False,
     reference=_linalg.cholesky_ex,
@@ -158,6 +163,13 @@ def _square_and_not(make: Make):
     yield Sample.of(make(0, 2))
 
 
+def _checked_factors(make: Make):
+    yield from _square_and_not(make)
+    yield Sample.of(regular(make, 3, 3), check_errors=True)
+
+
+_ALWAYS_PIVOTS = {"pivot": "torch's kernel for a processor always pivots"}
+
 _FORMULA = (
     r"P\,L^{-\top} \left(\operatorname{tril}(L^{\top} \bar{L}) "
     r"+ \operatorname{triu}(\bar{U} U^{\top})\right) U^{-\top}"
@@ -207,6 +219,7 @@ def _of_factors(g_lower, g_upper, permutation, lower, upper):
     outputs=("P", "L", "U"),
     holomorphic=False,
     reference=_linalg.lu,
+    unvaried=_ALWAYS_PIVOTS,
 )
 def linalg_lu(A, *, pivot=True):
     """The permutation and the two triangular factors of matrices.
@@ -233,6 +246,7 @@ def _(g_L, g_U, P, L, U, pivot):
     outputs=("LU", "pivots"),
     holomorphic=False,
     reference=_linalg.lu_factor,
+    unvaried=_ALWAYS_PIVOTS,
 )
 def linalg_lu_factor(A, *, pivot=True):
     """The two triangular factors of matrices in one matrix, and which rows were swapped.
@@ -244,10 +258,11 @@ def linalg_lu_factor(A, *, pivot=True):
 
 @op(
     formula=r"L + U - I \text{ of } A = P\,L\,U",
-    samples=_square_and_not,
+    samples=_checked_factors,
     outputs=("LU", "pivots", "info"),
     holomorphic=False,
     reference=_linalg.lu_factor_ex,
+    unvaried=_ALWAYS_PIVOTS,
 )
 def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False):
     """The two triangular factors of matrices in one matrix, which rows were swapped, and 0 where there are any.

@@ -62,7 +62,12 @@ def square(make: Make):
 # Inverses.
 
 
-@op(formula=r"A^{-1}", samples=square, outputs=("inverse", "info"), reference=_linalg.inv_ex)
+def _checked(make: Make):
+    yield from square(make)
+    yield Sample.of(regular(make, 3, 3), check_errors=True)
+
+
+@op(formula=r"A^{-1}", samples=_checked, outputs=("inverse", "info"), reference=_linalg.inv_ex)
 def linalg_inv_ex(A, *, check_errors=False):
     """The inverse of square matrices, and a number that is 0 where there is one.
 
@@ -128,9 +133,14 @@ def _solved(A, B, left, check_errors):
     return _linalg.lu_solve(factors, pivots, B.unsqueeze(-1)).squeeze(-1), info, factors, pivots
 
 
+def _checked_systems(make: Make):
+    yield from _systems(make)
+    yield Sample.of(regular(make, 3, 3), make(3, 2), check_errors=True)
+
+
 @op(
     formula=r"A^{-1} B",
-    samples=_systems,
+    samples=_checked_systems,
     broadcasts=True,
     outputs=("result", "info"),
     aux=("factors", "pivots"),
@@ -251,7 +261,19 @@ def _tall_and_wide(make: Make):
     yield Sample.of(make(0, 2))
 
 
-@op(formula=r"A^{+}", samples=_tall_and_wide, holomorphic=False, reference=_linalg.pinv)
+def _rank_two(make: Make):
+    """Symmetric matrices with eigenvalues of 2, 1 and 0.001: which of them count is for the settings to say."""
+    Q = _linalg.qr(make(3, 3)).Q
+    return Q @ torch.tensor([2.0, 1.0, 1e-3], dtype=torch.float64).diag() @ Q.mT
+
+
+def _pseudoinverses(make: Make):
+    yield from _tall_and_wide(make)
+    yield Sample.of(make(3, 2), rcond=1e-3)
+    yield Sample.of(_rank_two(make), hermitian=True)
+
+
+@op(formula=r"A^{+}", samples=_pseudoinverses, holomorphic=False, reference=_linalg.pinv)
 def linalg_pinv(A, *, rcond=None, hermitian=False, atol=None, rtol=None):
     """The pseudoinverse of matrices: the inverse on what they do not send to 0.
 
@@ -300,6 +322,7 @@ def _fits(make: Make):
         yield Sample.of(make(*batch, 4, 2), make(*batch, 4, 3))
     yield Sample.of(make(2, 4), make(2, 3))
     yield Sample.of(make(3, 2), make(3, 1), driver="gelsd")
+    yield Sample.of(make(3, 2), make(3, 1), rcond=1e-9, driver="gelsy")
     yield Sample.of(torch.complex(make(3, 2), make(3, 2)), torch.complex(make(3, 2), make(3, 2)))
     yield Sample.of(make(3, 0), make(3, 2))
 
@@ -368,6 +391,8 @@ def _ranked(make: Make):
     yield Sample.of(torch.ones(3, 3, dtype=torch.float64))
     yield Sample.of(torch.eye(3, dtype=torch.float64), atol=2.0)
     yield Sample.of(torch.ones(3, 3, dtype=torch.float64), hermitian=True)
+    yield Sample.of(_rank_two(make), tol=0.01)
+    yield Sample.of(_rank_two(make), rtol=0.7)
 
 
 @op(

@@ -6,14 +6,14 @@ import torch
 
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import op
-from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.dispatch.samples import Make, Sample, points
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.loss.regression import REDUCTIONS, code, in_full
 from nbgrad.core.ops.neural.softmax import log_softmax, log_softmax_backward
 from nbgrad.core.ops.shape.views import unsqueeze
 from nbgrad.core.tensor.broadcast_check import unpaired, warn_one_class
 
-_WEIGHT = torch.tensor([0.5, 1.0, 2.0, 1.5], dtype=torch.float64)
+_WEIGHT = 0.5, 1.0, 2.0, 1.5
 
 
 def _class_numbers(make: Make):
@@ -23,8 +23,10 @@ def _class_numbers(make: Make):
             scores, numbers = make(shape[0], 4, *shape[1:]), make.integers(4, *shape)
             some = numbers.clone().index_fill_(0, torch.tensor([0]), -100)
             yield Sample.of(scores, numbers, reduction=reduction)
-            yield Sample.of(scores, some, _WEIGHT, reduction=reduction)
-            yield Sample.of(scores, numbers, _WEIGHT, reduction=reduction, ignore_index=int(numbers.flatten()[0]))
+            yield Sample.of(scores, some, points(*_WEIGHT), reduction=reduction)
+            yield Sample.of(
+                scores, numbers, points(*_WEIGHT), reduction=reduction, ignore_index=int(numbers.flatten()[0])
+            )
     yield Sample.of(make(2, 4, 1, 2, 1, 2), make.integers(4, 2, 1, 2, 1, 2), reduction="none")
     yield Sample.of(make(4), torch.tensor(2))
     yield Sample.of(make(4), torch.tensor(-100), reduction="sum")
@@ -135,7 +137,7 @@ def _classifications(make: Make):
         for reduction in REDUCTIONS:
             scores, shares = make(shape[0], 4, *shape[1:]), torch.softmax(make(shape[0], 4, *shape[1:]), 1)
             yield Sample.of(scores, shares, reduction=reduction)
-            yield Sample.of(scores, shares, _WEIGHT, reduction=reduction, label_smoothing=0.1)
+            yield Sample.of(scores, shares, points(*_WEIGHT), reduction=reduction, label_smoothing=0.1)
     yield Sample.of(make(4), torch.softmax(make(4), 0), label_smoothing=0.2)
     yield Sample.of(make(3, 4), make.integers(4, 3), label_smoothing=0.2)
 

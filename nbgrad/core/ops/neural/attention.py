@@ -177,10 +177,12 @@ def _attentions(make: Make):
     yield Sample.of(q, k, v, make(3, 5))
     yield Sample.of(q, k, v, make(2, 1, 3, 5))
     yield Sample.of(q, q, make(2, 2, 3, 4), is_causal=True)
+    yield Sample.of(q, k, v, make(3, 5), scale=0.3, backend=MATH)
+    yield Sample.of(q, q, make(2, 2, 3, 4), is_causal=True, backend=MATH)
     yield Sample.of(make(0, 2, 3, 4), make(0, 2, 5, 4), make(0, 2, 5, 4))
 
 
-def _by_torch(query, key, value, attn_mask=None, *, is_causal=False, scale=None):
+def _by_torch(query, key, value, attn_mask=None, *, is_causal=False, scale=None, backend=None):
     settings = {"is_causal": is_causal, "scale": scale, "attn_mask": attn_mask}
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, **settings)

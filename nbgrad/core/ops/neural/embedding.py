@@ -7,7 +7,7 @@ from nbgrad.core.backend.below_autograd import unrecorded
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
 from nbgrad.core.engine.node import raw_of
-from nbgrad.core.ops._joint_rules import spread, total
+from nbgrad.core.ops._joint_rules import asked, spread, total
 from nbgrad.core.ops.elementwise.select import where
 
 _functional = torch.nn.functional
@@ -19,10 +19,13 @@ def _lookups(make: Make):
     numbers = torch.tensor([1, 0, 1, 3])
     yield Sample.of(numbers, make(4, 2), padding_idx=1)
     yield Sample.of(numbers, make(4, 2), padding_idx=3)
+    yield Sample.of(numbers, make(4, 2), padding_idx=0, scale_grad_by_freq=True)
 
 
-def _by_torch(input, weight, *, padding_idx=-1):
+def _by_torch(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
     """The same by an index: torch cannot differentiate its own kernel twice where there are no numbers."""
+    if scale_grad_by_freq:
+        return torch.embedding(weight, input, padding_idx, scale_grad_by_freq)
     return torch.where((input == padding_idx).unsqueeze(-1), weight.detach()[input], weight[input])
 
 
@@ -52,6 +55,8 @@ def _additions(make: Make):
 
 
 def _added(g, input, num_weights, padding_idx=-1, scale_grad_by_freq=False):
+    if scale_grad_by_freq:
+        return aten.embedding_dense_backward(g, input, num_weights, padding_idx, scale_grad_by_freq)
     kept = g * (input != padding_idx).unsqueeze(-1)
     zeros = torch.zeros(num_weights, g.shape[-1], dtype=g.dtype, device=g.device)
     return zeros.index_add(0, input.flatten(), kept.reshape(-1, g.shape[-1]))
@@ -109,6 +114,9 @@ def _shorten(input, weight, max_norm, norm_type):
 _MODES = {"sum": 0, "mean": 1, "max": 2}
 
 
+_ONCE = {"scale_grad_by_freq": "its gradient has no second order, which is so in torch too"}
+
+
 def _bags(make: Make):
     numbers, offsets = torch.tensor([1, 0, 1, 3, 2]), torch.tensor([0, 2, 2])
     for mode in _MODES:
@@ -144,6 +152,7 @@ def _bags_by_torch(input, weight, offsets, per_sample_weights=None, **settings):
     samples=_bags,
     reference=_bags_by_torch,
     method=False,
+    unvaried=_ONCE,
 )
 def embedding_bag_row(
     input,
@@ -191,7 +200,7 @@ def _(
 
 
 def _bag_gradients(make: Make):
-    """Weighted sums, where something depends on the weight; of which numbers a maximum was, no kernel asks there."""
+    """Weighted sums, whose kernels take no note of the indices of a maximum; means and maxima of bags with numbers."""
     for numbers, offsets in (([1, 0, 1, 3, 2], [0, 2, 2]), ([1, 0], [0, 1])):
         input, begins = torch.tensor(numbers), torch.tensor(offsets)
         weight, weights = make(4, 2), make(len(numbers))
@@ -200,15 +209,27 @@ def _bag_gradients(make: Make):
             for unused in (torch.zeros(3, dtype=torch.int64), input.new_empty(0)):
                 args = (make(len(offsets), 2), weight, input, begins, *bags, unused, weights)
                 yield Sample.of(*args, mask=(True, True), mode="sum", padding_idx=padding)
+        args = (make(len(offsets), 2), weight, input, begins, *bags, input.new_empty(0), weights)
+        yield Sample.of(*args, mask=(True, False), mode="sum")
+        yield Sample.of(*args, mask=(False, True), mode="sum")
+        if len(offsets) == 3:
+            begins = torch.tensor([0, 2, 3])
+        for mode in ("mean", "max"):  # where no result depends on the weight
+            _, *bags = embedding_bag_row.forward(input, weight, begins, mode=mode)
+            yield Sample.of(make(len(offsets), 2), weight, input, begins, *bags, mask=(True, False), mode=mode)
 
 
-def _bag_gradients_by_torch(g, weight, input, offsets, *bags_and_weights, mask, mode, padding_idx):
-    (per_sample_weights,) = bags_and_weights[3:]
+def _bag_gradients_by_torch(g, weight, input, offsets, *bags_and_weights, mask, mode, padding_idx=-1):
     kept = (input != padding_idx).unsqueeze(-1)
     bag = torch.searchsorted(offsets, torch.arange(len(input)), right=True) - 1
     given = g[bag] * kept
-    of_weight = torch.zeros_like(weight).index_add(0, input, given * per_sample_weights.unsqueeze(-1))
-    return of_weight, (given * weight[input]).sum(-1)
+    if mode == "mean":
+        given = given / torch.bincount(bag)[bag].unsqueeze(-1)
+    elif mode == "max":
+        given = given * (weight[input] == torch.stack([weight[input[bag == one]].amax(0) for one in bag]))
+    shares = given if len(bags_and_weights) < 4 else given * bags_and_weights[3].unsqueeze(-1)
+    of_weight = torch.zeros_like(weight).index_add(0, input, shares)
+    return asked((of_weight, (given * weight[input]).sum(-1)), mask)
 
 
 @op(
@@ -217,6 +238,7 @@ def _bag_gradients_by_torch(g, weight, input, offsets, *bags_and_weights, mask, 
     no_gradient=("input", "offsets", "offset2bag", "bag_size", "max_indices"),
     samples=_bag_gradients,
     reference=_bag_gradients_by_torch,
+    unvaried=_ONCE,
 )
 def embedding_bag_backward(
     g,
@@ -342,6 +364,7 @@ def embedding_bag(
 def _classes(make: Make):
     for shape in SHAPES:
         yield Sample.of(make.integers(4, *shape), num_classes=4)
+    yield Sample.of(make.integers(4, 2, 3), num_classes=6)
 
 
 @op(formula=r"y_j = [j = x]", differentiable=False, samples=_classes, reference=_functional.one_hot)

@@ -104,12 +104,13 @@ def _layer_gradients(make: Make):
         yield _layer(make, x, w, normal, (True, True, True))
     yield _layer(make, make(1, 2, 2, 1, 2), make(2, 1, 2), (2, 1, 2), (True, True, False))
     yield _layer(make, make(2, 4), None, (4,), (True, False, False))
+    yield _layer(make, make(2, 3), make(3), (3,), (True, True, True), eps=0.1)
 
 
-def _layer(make, x, w, normal, mask):
-    _, mean, rstd = torch.native_layer_norm(x, normal, w, None, 1e-5)
+def _layer(make, x, w, normal, mask, eps=1e-5):
+    _, mean, rstd = torch.native_layer_norm(x, normal, w, None, eps)
     weight = () if w is None else (w,)
-    return Sample.of(make(*x.shape), x, mean, rstd, *weight, normalized_shape=normal, eps=1e-5, mask=mask)
+    return Sample.of(make(*x.shape), x, mean, rstd, *weight, normalized_shape=normal, eps=eps, mask=mask)
 
 
 def _layer_again(g, input, mean, rstd, weight=None, *, normalized_shape, eps):
@@ -145,10 +146,10 @@ def _(gradients, needed, g, input, weight, normalized_shape, eps, mask):
 def _rms_gradients(make: Make):
     for sample in _layer_gradients(make):
         g, x, _, _, *weight = sample.args
-        normal = sample.settings["normalized_shape"]
+        normal, eps, mask = (sample.settings[name] for name in ("normalized_shape", "eps", "mask"))
         dims = tuple(range(-len(normal), 0))
-        rstd = (x.square().mean(dims, True) + 1e-5).rsqrt()
-        yield Sample.of(g, x, rstd, *weight, normalized_shape=normal, eps=1e-5, mask=sample.settings["mask"][:2])
+        rstd = (x.square().mean(dims, True) + eps).rsqrt()
+        yield Sample.of(g, x, rstd, *weight, normalized_shape=normal, eps=eps, mask=mask[:2])
 
 
 def _rms_again(g, input, rstd, weight=None, *, normalized_shape, eps):
@@ -195,13 +196,14 @@ def _group_gradients(make: Make):
         x, w = make(*shape), make(shape[1])
         yield _group(make, x, w, groups, (True, True, True))
     yield _group(make, make(2, 4, 3), None, 2, (True, False, False))
+    yield _group(make, make(2, 4, 3), make(4), 2, (True, True, True), eps=0.1)
 
 
-def _group(make, x, w, groups, mask):
+def _group(make, x, w, groups, mask, eps=1e-5):
     n, c, places = sizes(x)
-    _, mean, rstd = torch.native_group_norm(x, w, None, n, c, places, groups, 1e-5)
+    _, mean, rstd = torch.native_group_norm(x, w, None, n, c, places, groups, eps)
     weight = () if w is None else (w,)
-    return Sample.of(make(*x.shape), x, mean, rstd, *weight, num_groups=groups, eps=1e-5, mask=mask)
+    return Sample.of(make(*x.shape), x, mean, rstd, *weight, num_groups=groups, eps=eps, mask=mask)
 
 
 def _group_again(g, input, mean, rstd, weight=None, *, num_groups, eps):
@@ -262,14 +264,16 @@ def _batch_gradients(make: Make):
     yield _batch(make, make(2, 3, 2), make(3), False, (True, True, True))
     yield _batch(make, make(0, 3, 2), make(3), False, (True, True, True))
     yield _batch(make, make(2, 3, 2), None, True, (True, False, False))
+    for training in (False, True):
+        yield _batch(make, make(2, 3, 2), make(3), training, (True, True, True), eps=0.1)
 
 
-def _batch(make, x, w, training, mask):
+def _batch(make, x, w, training, mask, eps=1e-5):
     mean, variance = make(x.shape[1]), make(x.shape[1]).abs() + 0.5
     statistics = (None, None) if training else (mean, variance)
-    _, mean, invstd = aten.native_batch_norm(x, w, None, *statistics, training, 0.1, 1e-5)
+    _, mean, invstd = aten.native_batch_norm(x, w, None, *statistics, training, 0.1, eps)
     weight = () if w is None else (w,)
-    settings = {"training": training, "eps": 1e-5, "mask": mask}
+    settings = {"training": training, "eps": eps, "mask": mask}
     return Sample.of(make(*x.shape), x, *statistics, mean, invstd, *weight, **settings)
 
 

@@ -208,6 +208,8 @@ def _fractional(rank, what):
             drawn = make((1, *shape)[-rank - 2], 2, rank, domain=Domain(0.0, 1.0))
             sizes = {"kernel_size": (2,) * rank, "output_size": (2,) * rank}
             yield Sample.of(make(*shape), drawn, **sizes)
+        drawn = make(1, 2, rank, domain=Domain(0.0, 1.0))
+        yield Sample.of(make(2, *(4,) * rank), drawn, kernel_size=(2, 1, 2)[:rank], output_size=(2, 3, 1)[:rank])
 
     def largest(input, random_samples, *, kernel_size, output_size):
         return kernel(input, kernel_size, output_size, random_samples)
@@ -278,6 +280,7 @@ def _settings(rank):
     yield {"kernel_size": 2}
     yield {"kernel_size": (3, 2, 2)[:rank], "stride": (2, 1, 1)[:rank], "padding": 1}
     yield {"kernel_size": 2, "stride": 3, "padding": 1, "ceil_mode": True, "count_include_pad": False}
+    yield {"kernel_size": (3, 2, 3)[:rank], "stride": 2, "ceil_mode": True}
 
 
 def _averages(rank):
@@ -361,9 +364,15 @@ _ROWS = (avg_pool1d, avg_pool2d, avg_pool3d)
 
 def _shares(make: Make):
     for rank, row in enumerate(_ROWS, 1):
-        for shape, settings in zip(windows(rank), _settings(rank), strict=True):
+        some, more, empty = windows(rank)
+        for shape, settings in [
+            *((more, one) for one in _settings(rank)),
+            *((one, {"kernel_size": 2}) for one in (some, empty)),
+        ]:
             y = row(make(*shape), **settings)
             yield Sample.of(make(*y.shape), size=shape[-rank:], **settings)
+        if rank > 1:
+            yield Sample.of(make(2, *(2, 1, 2)[:rank]), size=(4, 3, 4)[:rank], kernel_size=2, divisor_override=3)
 
 
 def _by_torch(g, x=None, *, size, **settings):

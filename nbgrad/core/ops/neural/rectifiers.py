@@ -229,7 +229,8 @@ def _drawn(make: Make):
     for sample in alike(-1.0, 0.0, 1.0)(make):
         g, x = sample.args
         for training in (False, True):
-            yield Sample.of(g, x, torch.where(x > 0, 1.0, 0.3 + 0 * x), lower=0.2, upper=0.4, training=training)
+            yield Sample.of(g, x, torch.where(x > 0, 1.0, 0.25 + 0 * x), lower=0.2, upper=0.4, training=training)
+    yield Sample.of(g, x, torch.ones_like(x), lower=0.5, upper=0.9, training=False)
 
 
 @op(
@@ -272,7 +273,7 @@ _threshold = threshold  # what torch's function calls itself
 
 @op(
     formula=r"\min(\max(x, a), b)",
-    samples=varied(at(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -0.5, "max_val": 2.0}),
+    samples=varied(at(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -1.5, "max_val": 2.0}),
     inplace=_nn.hardtanh_,
 )
 def hardtanh(input, *, min_val=-1.0, max_val=1.0):
@@ -295,7 +296,7 @@ def _(g, input, min_val, max_val):
 @op(
     formula=r"g \text{ where } a < x < b \text{, else } 0",
     flat=("x",),
-    samples=varied(alike(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -0.5, "max_val": 2.0}),
+    samples=varied(alike(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -1.5, "max_val": 2.0}),
     reference=lambda g, x, min_val=-1.0, max_val=1.0: aten.hardtanh_backward(g, x, min_val, max_val),
 )
 def hardtanh_backward(g, x, *, min_val=-1.0, max_val=1.0):

@@ -247,9 +247,6 @@ def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     return of_input, of_hx, *weight_gradients(of_inputs, of_hidden, input, hx, (b_ih, b_hh))
 
 
-_NOT_KEPT = torch.empty(0)
-"""In place of the cells, where a kernel keeps a workspace."""
-
 _LSTM = 2
 """The number that torch's kernels know it by."""
 
@@ -400,7 +397,7 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         biased = b_ih is not None or b_hh is not None
         settings = (reverse, (), _LSTM, cx.shape[1], 1, biased, False, False, True)
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
-        return out, h.reshape_as(hx), c.reshape_as(cx), workspace, _NOT_KEPT
+        return out, h.reshape_as(hx), c.reshape_as(cx), workspace, input.new_empty(0)  # in place of the cells
     hx, cx = own(hx), own(cx)
     gates = linear(input, w_ih, b_ih)
     out, cells = [gates] * len(gates), [gates] * len(gates)

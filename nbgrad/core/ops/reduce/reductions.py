@@ -109,6 +109,7 @@ def _with_nan(make: Make):
     x = torch.tensor([[1.0, nan, 3.0], [nan, nan, nan]], dtype=torch.float64)
     yield Sample.of(x)
     yield Sample.of(x, dim=1, keepdim=True)
+    yield Sample.of(x, dim=1, dtype=torch.float64)
 
 
 @op(formula=r"\sum_i x_i \text{ without NaN}", samples=_with_nan)

@@ -70,6 +70,7 @@ def _best(make: Make):
         yield Sample.of(make(*shape), k=shape[0], dim=0, largest=False)
     yield Sample.of(torch.tensor([1.0, 3.0, 3.0, 2.0], dtype=torch.float64), k=3)
     yield Sample.of(make(2, 3), k=0)
+    yield Sample.of(make(2, 5), k=3, sorted=False)
 
 
 @selecting

@@ -15,6 +15,7 @@ from nbgrad.core.tensor.tensor import Tensor
 def _moves(make: Make):
     yield from (Sample.of(make(*shape), dtype=torch.float64) for shape in SHAPES)
     yield Sample.of(make(2, 3), device=torch.device("cpu"))
+    yield Sample.of(make(2, 3), dtype=torch.float64, non_blocking=True)
 
 
 @op(formula=r"x", samples=_moves, reference=torch.Tensor.to, view=True)

@@ -6,8 +6,9 @@ from math import prod
 import torch
 
 from nbgrad.core.dispatch.inplace import InPlace
-from nbgrad.core.dispatch.op import OPS, install, op
+from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.tensor_data import overlaps
 from nbgrad.core.ops.linalg.diagonals import diagonal

@@ -6,9 +6,10 @@ import torch
 
 from nbgrad.core.dispatch.arguments import bind
 from nbgrad.core.dispatch.inplace import InPlace
-from nbgrad.core.dispatch.op import OPS, install, install_property, op
+from nbgrad.core.dispatch.op import install, install_property, op
 from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample, unary
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.tensor.views import View
 

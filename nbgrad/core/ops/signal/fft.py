@@ -105,10 +105,10 @@ def fft_r2c(input, *, dim, divisor="none", onesided=True):
 
 
 @fft_r2c.rule("input", r"\operatorname{Re} \sum_k \bar{y}_k e^{2 \pi i k n / N}")
-def _(g, input_shape, dim, divisor, onesided):
+def _(g, input_shape, dim, divisor):
     rank, last = len(input_shape), dim[-1] % len(input_shape)
     missing = input_shape[last] - g.shape[last]
-    if onesided and missing:  # what was left out of the output has the gradient 0
+    if missing:  # what was left out of the output has the gradient 0
         g = pad(g, (0, 0) * (rank - 1 - last) + (0, missing))
     return real(fft_c2c(g, dim=dim, divisor=divisor, forward=False))
 

@@ -1,9 +1,9 @@
 // What is around the picture: the title, the tools, the legend.
 
+import { MEANING, SIGNS } from "./constants";
 import type { Description } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
-import { MEANING } from "./draw";
-import { wrong } from "./panel";
+import { wrong } from "./model";
 
 export type Mode = "forward" | "backward" | "both";
 
@@ -108,11 +108,11 @@ export function legendOf(description: Description): HTMLElement {
   const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
   const entries: [boolean, string, string][] = [
     ...Object.entries(MEANING).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
-    [nodes.some((node) => node.root), "root", "▲ backward starts here"],
-    [edges.some((edge) => edge.reduction), "mark", "Σ broadcast undone: summed"],
-    [came, "came", "value, forward"],
-    [came, "back", "∇ gradient, backward"],
-    [edges.some((edge) => edge.gradient === null), "none", "no gradient"],
+    [nodes.some((node) => node.root), "root", `▲ ${SIGNS.root}`],
+    [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
+    [came, "came", SIGNS.wire],
+    [came, "back", SIGNS.back],
+    [edges.some((edge) => edge.gradient === null), "none", SIGNS.faint],
   ];
   for (const [shown, key, meaning] of entries)
     if (shown) legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-${key}` }), meaning));

@@ -1,4 +1,4 @@
-"""Where in a sequence something stands: attention alone cannot tell, so these say it."""
+"""Encodings of the position in a sequence, which attention alone does not see."""
 
 from math import log
 from typing import Any

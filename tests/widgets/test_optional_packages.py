@@ -275,19 +275,21 @@ def raising_value(*_: object, **__: object) -> None:
     raise TypeError("harm")
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"3", b'{"engine": 5}', b"\xed\xa0\x80"])
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"3", b'{"engine.backward": 5}', b"\xed\xa0\x80"])
 def test_damaged_fingerprints_are_a_reason_to_run_plain(tmp_path: Path, text: bytes) -> None:
     from nbgrad.core.compilation import CORE, EXTENSION_SUFFIXES
 
     for name in modules(CORE):
         for suffix in (".py", ".pxd"):
-            shutil.copy(CORE / f"{name}{suffix}", tmp_path)
-        (tmp_path / f"{name}{EXTENSION_SUFFIXES[0]}").touch()
+            copy = tmp_path.joinpath(*name.split(".")).with_suffix(suffix)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copy(CORE / copy.relative_to(tmp_path), copy)
+        copy.with_suffix(EXTENSION_SUFFIXES[0]).touch()
     (tmp_path / SIGNATURE).write_bytes(text)
     said = obstacle(tmp_path)
     assert said is not None
     assert "Install nbgrad again" in said
-    if text != b'{"engine": 5}':
+    if text != b'{"engine.backward": 5}':
         assert said.startswith(SIGNATURE)
 
 

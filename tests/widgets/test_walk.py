@@ -523,7 +523,7 @@ def test_an_error_that_has_no_words_or_too_many_is_told_in_a_line() -> None:
         json.loads("{")
     except ValueError as error:
         (note,) = graphs.ended(graph, error)["notes"]
-    assert re.search(r"\(char 1\) \(tests.widgets.test_steps\.py:\d+, `json.loads", note), "and not a line of json's"
+    assert re.search(r"\(char 1\) \(tests.widgets.test_walk\.py:\d+, `json.loads", note), "and not a line of json's"
 
 
 def test_the_maps_of_a_convolution_lie_side_by_side() -> None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import nbgrad
+from nbgrad.core.backend.below_autograd import below_autograd
+from nbgrad.core.ops.elementwise import select
 from tests.core.closeness import close
 
 EDGES = (-inf, -1.0, 0.0, 1.0, inf, nan)
@@ -67,3 +70,11 @@ def test_bounds_that_are_numbers_leave_torchs_share(name: str) -> None:
     call = (LOW | HIGH | BOTH)[name]
     for bounds in product(EDGES, repeat=2 if name in BOTH else 1):
         same_shares(lambda x, bounds=bounds: call(x, *bounds), *all_orders(1))
+
+
+def test_torch_is_asked_as_if_nothing_were_switched() -> None:
+    expected = select._halved()
+    select._halved.cache_clear()
+    with torch.inference_mode(), torch.device("meta"), FakeTensorMode():
+        assert below_autograd(select._halved) == expected
+    assert select._halved.cache_info().currsize == 1, "it is asked once"

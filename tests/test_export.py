@@ -2,6 +2,7 @@
 
 import base64
 import builtins
+import inspect
 import json
 import re
 import struct
@@ -32,6 +33,15 @@ def graph() -> nbgrad.AutogradGraph:
         loss = net(nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]])).sum()
         loss.backward()
     return made
+
+
+def test_a_graph_says_how_it_is_saved() -> None:
+    settings = inspect.signature(nbgrad.AutogradGraph.save).parameters
+    known = inspect.signature(export.save).parameters
+    assert [(one.name, one.kind, one.default) for one in [*settings.values()][1:]] == [
+        (one.name, one.kind, one.default) for one in [*known.values()][1:]
+    ]
+    assert all(suffix in (inspect.getdoc(nbgrad.AutogradGraph.save) or "") for suffix in SUFFIXES)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

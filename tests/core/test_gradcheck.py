@@ -9,9 +9,9 @@ import torch
 
 import nbgrad
 from nbgrad.core.diagnose.gradcheck import GradcheckError, gradcheck, gradgradcheck
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample, unary
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library
@@ -316,7 +316,7 @@ def test_a_rule_that_is_wrong_by_a_thousandth_is_named_with_both_values(row: Mak
     assert "numeric 120.5" in text
     assert "ratio 1.001" in text
     assert "op slightly_wrong called at" in text
-    assert "test_check.py" in text
+    assert "test_gradcheck.py" in text
     assert "the rule for 'x' of shape (2,) gives 22.18" in text
     assert "every entry is off by the same factor 1.001" in text
 

@@ -144,7 +144,7 @@ def test_what_grows_slowly_from_0_is_not_accused(case: str) -> None:
 
 def test_the_note_names_the_line_the_module_and_the_factor() -> None:
     (note,) = trained(policy, 0.5)["notes"]
-    assert note.startswith("No gradient goes past linear at tests/widgets/test_waiting.py:")
+    assert note.startswith("No gradient goes past linear at tests/widgets/test_zero_factors.py:")
     assert "in Sequential > 4 (Linear), because weight (3, 16) is all 0. It gets one itself" in note
 
 

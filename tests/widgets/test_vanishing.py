@@ -44,7 +44,7 @@ SHORT = nbgrad.tensor(torch.randn(16, 8, generator=torch.Generator().manual_seed
 def test_the_block_where_a_gradient_vanishes_is_named_with_its_line(by: float) -> None:
     net = blocks(by)
     (text,) = told(lambda: net(SHORT))
-    begin, _, end = text.partition(" at tests/widgets/test_falls.py:")
+    begin, _, end = text.partition(" at tests/widgets/test_vanishing.py:")
     assert "in Sequential > 3 (Gate)" in end
     if by:
         assert begin == "the gradient falls at mul"
@@ -77,7 +77,7 @@ def test_the_op_at_which_it_ends_is_named(op: str) -> None:
     end, run = ENDS[op]
     net = nn.Linear(8, 8)
     (text,) = told(lambda: run(net(SHORT)))
-    assert text.startswith(f"the gradient ends at {op} at tests/widgets/test_falls.py:")
+    assert text.startswith(f"the gradient ends at {op} at tests/widgets/test_vanishing.py:")
     assert end in text
 
 
@@ -113,7 +113,7 @@ def test_a_tensor_of_no_module_that_gets_exactly_0_is_told_of(case: str) -> None
     op, why, values, run = ALONE[case]
     for w, called in ((leaf(*values), "a leaf"), (nn.Parameter(leaf(*values).detach()), "a parameter")):
         (text,) = told(lambda w=w: run(w, leaf(2.0)))
-        assert text.startswith(f"the gradient ends at {op} at tests/widgets/test_falls.py:")
+        assert text.startswith(f"the gradient ends at {op} at tests/widgets/test_vanishing.py:")
         assert why in text
         assert text.endswith(f". So {called} ({len(values)},) learns nothing from this loss")
         assert w.grad is not None

@@ -226,7 +226,7 @@ def _each_interrupted(run: Callable[[], Callable[[], Any]]) -> "list[str]":
     """Interrupt what ``run`` makes before each instruction of the module ``frame``: where that was."""
     hits: list[str] = []
     for number in itertools.count():
-        tracer = Instants(number, ["frame"])
+        tracer = Instants(number, ["last_backward"])
         if not tracer.run(run()):
             return hits
         hits.append(str(tracer.hit))

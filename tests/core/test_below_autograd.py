@@ -8,8 +8,9 @@ import torch
 
 import nbgrad
 from nbgrad import Function, Tensor, tensor
-from nbgrad.core.dispatch.op import OPS, op
+from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch
 

@@ -23,6 +23,24 @@ held = torch.empty(30 << 20, dtype=torch.uint8)
 print(ask().hblks - before)
 """
 
+CONSTANT = "import nbgrad; nbgrad.ones(3).exp()"
+RECORDED = "import nbgrad; nbgrad.ones(3, requires_grad=True).exp()"
+LOOP = """
+import nbgrad
+model = nbgrad.nn.Linear(2, 2)
+optimizer = nbgrad.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(2):
+    model(nbgrad.ones(3, 2)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+FAKE = """
+from torch._subclasses.fake_tensor import FakeTensorMode
+import nbgrad
+with FakeTensorMode():
+    nbgrad.tensor(torch.ones(3), requires_grad=True).exp()
+"""
+
 
 def of_its_own(imported: str, **variables: str) -> bool:
     """Whether the system is asked for each block of 30 MiB anew, and gets it back."""
@@ -36,5 +54,14 @@ def of_its_own(imported: str, **variables: str) -> bool:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only GNU's C library tells what it does")
 def test_freed_memory_is_kept_for_the_next_step() -> None:
     assert of_its_own(""), "torch alone gets it from the system"
-    assert not of_its_own("import nbgrad")
-    assert of_its_own("import nbgrad", MALLOC_TRIM_THRESHOLD_="131072"), "what the user has set stays"
+    assert of_its_own("import nbgrad"), "an import changes nothing"
+    assert of_its_own(CONSTANT), "nor does what is not recorded"
+    assert not of_its_own(RECORDED)
+    assert not of_its_own(LOOP)
+    assert of_its_own(RECORDED, MALLOC_TRIM_THRESHOLD_="131072"), "what the user has set stays"
+
+
+@pytest.mark.once
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only GNU's C library tells what it does")
+def test_an_op_on_tensors_without_memory_leaves_it_to_later_ones() -> None:
+    assert not of_its_own(f"{FAKE}\n{RECORDED}")

@@ -1,9 +1,7 @@
-"""Images as columns of patches, and back: what turns a convolution into a matrix product."""
+"""Unfold and Fold: images as columns of patches, and back. A convolution is a matrix product of these columns."""
 
 from nbgrad.core import ops
-from nbgrad.nn.function_block import Block, settings
-
-Size = int | tuple[int, ...]
+from nbgrad.nn.function_block import Block, Size, settings
 
 
 @settings("kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}")

@@ -13,6 +13,7 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.notebook_output import static_bundle
+from nbgrad.widgets.render import png
 from nbgrad.widgets.render.png import smaller
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -85,12 +86,12 @@ def test_of_more_colours_the_rare_ones_become_the_next_to_them() -> None:
 
 
 def test_what_it_cannot_read_and_what_needs_wasmtime_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    png = written(some(9))
-    few = smaller(png)
+    picture = written(some(9))
+    few = smaller(picture)
     assert smaller(few) is few
     png._compiled.cache_clear()
     monkeypatch.setitem(sys.modules, "wasmtime", None)
-    assert smaller(png) is png
+    assert smaller(picture) is picture
     png._compiled.cache_clear()
 
 

@@ -14,8 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.dispatch.op import OPS
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import Library, Program, agree

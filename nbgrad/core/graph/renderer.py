@@ -1,0 +1,32 @@
+"""The renderer of graphs, which stands above the engine: ``import nbgrad`` registers it here."""
+
+from os import PathLike
+from typing import Any, Protocol
+
+from nbgrad.core.graph.finding import Finding
+
+
+class Renderer(Protocol):
+    """What a graph asks of its renderer."""
+
+    def show(self, graph: Any) -> None:
+        """Display ``graph`` as the output of a notebook cell."""
+
+    def save(self, graph: Any, path: str | PathLike[str], *, depth: int | None, direction: str) -> None:
+        """Write ``graph`` to a file."""
+
+    def findings(self, graph: Any) -> list[Finding]:
+        """What is wrong in ``graph``, or probably not meant."""
+
+
+_registered: list[Renderer] = []
+
+
+def register_renderer(renderer: Renderer) -> None:
+    """Have ``renderer`` show and save graphs, and look for findings in them, from now on."""
+    _registered[:] = [renderer]
+
+
+def registered_renderer() -> Renderer:
+    """The renderer that shows and saves graphs."""
+    return _registered[0]

@@ -1,0 +1,33 @@
+"""The display of a graph in a notebook cell or a file, and its findings: imported when somebody asks for them."""
+
+from os import PathLike
+from typing import Any
+
+from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.graph import AutogradGraph
+
+
+class GraphRenderer:
+    """What ``AutogradGraph`` shows and saves itself with, extension or not."""
+
+    def show(self, graph: AutogradGraph) -> None:
+        """Draw ``graph`` as the output of a notebook cell, with the options that the user has set."""
+        from nbgrad.options import Options
+        from nbgrad.widgets.describe import outline
+        from nbgrad.widgets.notebook_output import show
+        from nbgrad.widgets.tensor_lookup import Holdings
+
+        configured = Options()
+        show(outline(graph), depth=configured.depth, direction=configured.direction, holdings=Holdings(graph))
+
+    def save(self, graph: AutogradGraph, path: str | PathLike[str], **options: Any) -> None:
+        """Write ``graph`` to a file, as ``nbgrad.export.save`` does."""
+        from nbgrad.export import save
+
+        save(graph, path, **options)
+
+    def findings(self, graph: AutogradGraph) -> list[Finding]:
+        """Look for what is wrong in ``graph``, or probably not meant."""
+        from nbgrad.widgets.findings.collect import findings
+
+        return findings(graph)

@@ -1,0 +1,66 @@
+"""Ops of your own: declare one, say the inputs that tests run it on, look at the table, observe the engine.
+
+Nothing else of the engine is needed for an op: names that are not in this module may change in any version.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from nbgrad.core import ops as _ops  # noqa: F401  # it fills the table
+from nbgrad.core.dispatch.op import op as op
+from nbgrad.core.dispatch.samples import (
+    NONZERO as NONZERO,
+    POSITIVE as POSITIVE,
+    REALS as REALS,
+    Domain as Domain,
+    Make as Make,
+    Sample as Sample,
+    Samples as Samples,
+    alike as alike,
+    along_a_dim as along_a_dim,
+    at as at,
+    binary as binary,
+    pairs as pairs,
+    points as points,
+    reducing as reducing,
+    unary as unary,
+    varied as varied,
+)
+from nbgrad.core.dispatch.table import OPS as _OPS, Op as Op
+from nbgrad.core.engine.node import Node as Node, OpInfo as OpInfo
+from nbgrad.core.engine.observer import Observer as Observer
+from nbgrad.core.engine.state import State, Switch
+
+OPS: Mapping[str, Op] = MappingProxyType(_OPS)
+"""The op table, to read: every row by its name, those declared with ``op`` too."""
+
+
+class observe(Switch):  # noqa: N801  # it is used as a function, as no_grad is
+    """A context manager and decorator inside which the engine calls the methods of observers.
+
+    Observers that are already there stay. It holds in the thread or task that entered it alone.
+
+    Args:
+        observers: objects of subclasses of ``Observer``; they are called in this order.
+
+    Raises:
+        TypeError: one of them is no ``Observer``.
+    """
+
+    __slots__ = ("_added",)
+
+    def __init__(self, *observers: Observer) -> None:
+        for one in observers:
+            if not isinstance(one, Observer):
+                raise TypeError(
+                    f"observe() takes objects of subclasses of nbgrad.extend.Observer, and was given {one!r}: "
+                    "make an object of such a class"
+                )
+        self._added = observers
+        super().__init__()
+
+    def _changed(self, before: State) -> State:
+        return before.replaced(observers=(*before.observers, *self._added), outer=before)
+
+    def _again(self) -> "observe":
+        return observe(*self._added)

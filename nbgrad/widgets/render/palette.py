@@ -1,0 +1,78 @@
+"""The colours of a drawing and the words of its legend: the SVG and the front end have them from here.
+
+``tools/write_view.py`` writes them for the front end: after a change run ``make write`` and build the bundle.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Paint:
+    """The colours of one role, on a light and on a dark page (Okabe and Ito's hues, which all eyes tell apart)."""
+
+    fill: str
+    stroke: str
+    dark_fill: str
+    dark_stroke: str
+
+
+PAINTS = {
+    "card": Paint("#ffffff", "#e2e8f0", "#14181f", "#2c3440"),
+    "op": Paint("#ffffff", "#64748b", "#222a35", "#8a99ad"),
+    "parameter": Paint("#e8f2fb", "#0072b2", "#12304a", "#56b4e9"),
+    "leaf": Paint("#e6f6f1", "#00805e", "#10362c", "#33c29b"),
+    "input": Paint("#fbf8e6", "#7d6c00", "#33301a", "#d6c24a"),
+    "constant": Paint("#f8fafc", "#7b8794", "#1b222b", "#93a1b3"),
+    "outside": Paint("#fbf1f7", "#a8578b", "#33202c", "#d99ac2"),
+    "folded": Paint("#eef0fb", "#5b5fc7", "#23254a", "#9ea2f2"),
+    "failed": Paint("#fdecec", "#c1121f", "#451a1d", "#ff6b6b"),
+    "root": Paint("#fdeee5", "#c24e00", "#42240f", "#ff9a5c"),
+    "mark": Paint("#fff3d6", "#b97700", "#43320c", "#f0b840"),
+    "scope": Paint("#f5f7fa", "#cbd5e1", "#1a2029", "#3a4554"),
+}
+"""The boxes: the page that all stands on, every kind of node, where a backward starts, a mark and a module call."""
+
+INKS = {
+    "ink": ("#1e293b", "#e6ebf2"),
+    "muted": ("#526174", "#a3b1c2"),
+    "note": ("#8a4b00", "#f0b840"),
+    "rule": ("#b8430a", "#ff9d5c"),
+    "alarm": ("#c1121f", "#ff6b6b"),
+    "halo": ("#f5f7fa", "#1a2029"),
+}
+"""The text, on a light and on a dark page."""
+
+WIRES = {
+    "wire": ("#475569", "#a9b6c6"),
+    "faint": ("#7b8a9c", "#64748b"),
+    "back": ("#b8430a", "#ff9d5c"),
+    "wrong": ("#c1121f", "#ff6b6b"),
+}
+"""The edges, on a light and on a dark page."""
+
+NUMBERS = {
+    "positive": ("#d55e00", "#ff9d5c"),
+    "negative": ("#0072b2", "#56b4e9"),
+}
+"""The numbers of a heat map, on a light and on a dark page; ``nbgrad/reprs.py`` has those of the light one."""
+
+MEANING = {
+    "op": "operation",
+    "parameter": "parameter",
+    "leaf": "leaf: needs a gradient",
+    "input": "input",
+    "constant": "constant",
+    "outside": "made before this graph",
+    "folded": "folded module",
+    "failed": "raised an error",
+}
+"""What each kind of node is, in the order of the legend."""
+
+SIGNS = {
+    "root": "backward starts here",
+    "mark": "broadcast undone: summed",
+    "wire": "value, forward",
+    "back": "∇ gradient, backward",
+    "faint": "no gradient",
+}
+"""What the other signs mean, in the order of the legend, which they end."""

@@ -1,0 +1,36 @@
+// Written by tools/write_view.py from palette.py, curves.py and positions.py in nbgrad/widgets: run make write.
+
+import type { Kind } from "./description";
+
+/** What each kind of node is, in the order of the legend. */
+export const MEANING: Record<Kind, string> = {
+  op: "operation",
+  parameter: "parameter",
+  leaf: "leaf: needs a gradient",
+  input: "input",
+  constant: "constant",
+  outside: "made before this graph",
+  folded: "folded module",
+  failed: "raised an error",
+};
+
+/** What the other signs of the legend mean. */
+export const SIGNS = {
+  root: "backward starts here",
+  mark: "broadcast undone: summed",
+  wire: "value, forward",
+  back: "∇ gradient, backward",
+  faint: "no gradient",
+};
+
+/** So far each of the two wires of an edge is from the middle between them. */
+export const APART = 3;
+
+/** How long an arrow head is. */
+export const TIP_LENGTH = 7;
+
+/** How wide it is to each side of its wire. */
+export const TIP_SIDE = 3.2;
+
+/** So much is seen of the boxes behind a folded one. */
+export const BEHIND = 5;

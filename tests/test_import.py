@@ -1,0 +1,49 @@
+"""Importing nbgrad computes nothing: no kernel of torch runs, and the allocator of the process stays as it is."""
+
+import subprocess
+import sys
+
+import pytest
+
+COUNTING = """
+import importlib
+import pkgutil
+import sys
+import traceback
+
+import torch
+import torch.testing
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Seen(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        lines = [f"{one.filename}:{one.lineno}" for one in traceback.extract_stack() if "nbgrad" in one.filename]
+        print(function, *lines[-1:])
+        return function(*args, **(kwargs or {}))
+
+
+with Seen():
+    import nbgrad
+    for found in pkgutil.walk_packages(nbgrad.__path__, "nbgrad."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    MORE
+assert "nbgrad.optim.adam" in sys.modules and "nbgrad.widgets.view" in sys.modules
+"""
+
+
+def seen(more: str = "pass") -> str:
+    """The kernels that run while every module is imported, and then ``more``."""
+    program = [sys.executable, "-W", "ignore", "-c", COUNTING.replace("MORE", more)]
+    return subprocess.run(program, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.once
+def test_importing_every_module_runs_no_kernel() -> None:
+    assert seen() == ""
+
+
+@pytest.mark.once
+def test_a_kernel_would_be_seen() -> None:
+    assert "aten.exp.default" in seen("torch.exp(torch.empty(3))")

@@ -1,0 +1,316 @@
+"""``AutogradGraph.findings()`` is all that the list of findings in a picture says, as data."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError
+from itertools import count
+from math import inf
+from typing import Any, TypeVar
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn, optim
+from nbgrad.core.graph.finding import KINDS, Finding, FindingKind
+from nbgrad.nn.functional import cross_entropy, mse_loss
+from nbgrad.widgets.describe import describe
+
+_T = TypeVar("_T")
+
+ROWS = torch.ones(16, 4)
+
+ALIVE: list[Any] = []
+"""The modules, optimizers and leaves of a scene: a graph names and judges those that still exist."""
+
+
+@pytest.fixture(autouse=True)
+def _alive() -> Iterator[None]:
+    yield
+    ALIVE.clear()
+
+
+def kept(one: _T) -> _T:
+    ALIVE.append(one)
+    return one
+
+
+class Plain(nn.Module):
+    """A layer in a list of Python's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.layers = nn.Linear(4, 4), [nn.Linear(4, 1)]
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        made: nbgrad.Tensor = self.layers[0](self.first(x))
+        return made
+
+
+def loop(
+    net: nn.Module,
+    *,
+    lr: float = 0.1,
+    steps: int = 5,
+    clears: bool = True,
+    steps_at_all: bool = True,
+    held: list[nn.Parameter] | None = None,
+) -> nbgrad.AutogradGraph:
+    """The graph of a loop of training on rows of ones."""
+    optimizer = kept(optim.SGD(held or list(kept(net).parameters()), lr=lr))
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(steps):
+            if clears:
+                optimizer.zero_grad()
+            (net(nbgrad.tensor(ROWS)) - 1).square().mean().backward()
+            if steps_at_all:
+                optimizer.step()
+    return graph
+
+
+def once(run: Callable[[], nbgrad.Tensor]) -> nbgrad.AutogradGraph:
+    """The graph of ``run`` and of the backward of its sum."""
+    with nbgrad.AutogradGraph() as graph:
+        run().sum().backward()
+    return graph
+
+
+def leaf(*numbers: float) -> nbgrad.Tensor:
+    return nbgrad.tensor(numbers, requires_grad=True)
+
+
+def mlp() -> nn.Sequential:
+    nbgrad.manual_seed(0)
+    return kept(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)))
+
+
+def broken(run: Callable[[], object]) -> nbgrad.AutogradGraph:
+    """The graph of a cell that ``run`` ends with an error."""
+    with nbgrad.AutogradGraph() as graph:
+        try:
+            run()
+        except RuntimeError as error:
+            graph.raised(error)
+    assert graph.ending is not None
+    return graph
+
+
+def changed_in_place() -> None:
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    z = y * y
+    y.add_(1.0)
+    z.sum().backward()
+
+
+def unfit() -> None:
+    leaf(1.0, 2.0) * leaf(1.0, 2.0, 3.0)
+
+
+def stops() -> None:
+    leaf(1.0).exp()
+    raise RuntimeError("no data")
+
+
+def cut_off() -> nbgrad.AutogradGraph:
+    used, aside = kept(leaf(1.0)), kept(leaf(2.0))
+    with nbgrad.AutogradGraph() as graph:
+        (used * 3 + (aside * 2).detach()).backward(torch.ones(1))
+    return graph
+
+
+def dead() -> nn.Sequential:
+    net = kept(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)))
+    net[0].bias.data.fill_(-100)
+    return net
+
+
+def sized(*scales: float) -> nbgrad.AutogradGraph:
+    """Layers beside each other, whose gradients have these sizes."""
+    layers = [nn.Linear(2, 2) for _ in scales]
+    return once(lambda: sum((layer(nbgrad.ones(1, 2)) * by).sum() for layer, by in zip(layers, scales, strict=True)))
+
+
+def idle() -> nbgrad.AutogradGraph:
+    net = mlp()
+    optimizer = kept(optim.SGD(net.parameters(), lr=0.1))
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(2):
+            net(nbgrad.tensor(ROWS)).sum().backward()
+            optimizer.zero_grad()
+            optimizer.step()
+    return graph
+
+
+def clipped_early() -> nbgrad.AutogradGraph:
+    net = mlp()
+    optimizer, scaler = optim.SGD(net.parameters(), lr=0.1), nbgrad.amp.GradScaler("cpu")
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale((net(nbgrad.tensor(ROWS)) - 1).square().mean()).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+    return graph
+
+
+def evaluated() -> nbgrad.AutogradGraph:
+    return loop(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).eval(), steps=2, lr=1e-3)
+
+
+def unpaired() -> nbgrad.AutogradGraph:
+    with pytest.warns(UserWarning, match="broadcast"):
+        return once(lambda: mse_loss(leaf(1.0, 2.0, 3.0).unsqueeze(1), nbgrad.ones(3)))
+
+
+def held_in_part() -> nbgrad.AutogradGraph:
+    net = mlp()
+    return loop(net, held=list(net[0].parameters()))
+
+
+def spoiled() -> nbgrad.AutogradGraph:
+    """A loop whose third loss is NaN."""
+    net, step = mlp(), count()
+    optimizer = kept(optim.SGD(net.parameters(), lr=0.1))
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(5):
+            optimizer.zero_grad()
+            (net(nbgrad.tensor(ROWS)) * (float("nan") if next(step) == 2 else 1.0)).mean().backward()
+            optimizer.step()
+    return graph
+
+
+def scored() -> nbgrad.AutogradGraph:
+    net = nn.Linear(4, 3)
+    return once(lambda: cross_entropy(net(nbgrad.tensor(ROWS)).softmax(1), torch.zeros(16, dtype=torch.int64)))
+
+
+SCENES: dict[str, tuple[FindingKind, Callable[[], nbgrad.AutogradGraph]]] = {
+    "an op that raised": ("failed", lambda: broken(unfit)),
+    "a cell that raised": ("failed", lambda: broken(stops)),
+    "a change in place": ("inplace", lambda: broken(changed_in_place)),
+    "a NaN of the forward": ("nan", lambda: once(lambda: leaf(1.0, -1.0).log())),
+    "an Inf of the backward": ("nan", lambda: once(lambda: leaf(0.0, 1.0).sqrt())),
+    "an Inf in a leaf": ("nan", lambda: once(lambda: leaf(inf) * 2)),
+    "a NaN since an earlier step": ("nan", spoiled),
+    "a path that is cut off": ("unreached", cut_off),
+    "a slope of 0": ("zero gradient", lambda: once(lambda: leaf(1.0, 2.0).round() - 1)),
+    "a small module": ("vanishing", lambda: sized(1e-6, 1, 1, 1)),
+    "a large module": ("exploding", lambda: sized(1e6, 1, 1, 1)),
+    "a dead activation": ("saturated", lambda: once(lambda: dead()(nbgrad.tensor(ROWS)))),
+    "a rate that is too large": ("divergence", lambda: loop(nn.Linear(4, 1), lr=2.0, steps=12)),
+    "gradients of all steps": ("accumulated gradients", lambda: loop(mlp(), clears=False, lr=1e-3)),
+    "a parameter that is not held": ("no optimizer", held_in_part),
+    "a step that is forgotten": ("no step", lambda: loop(mlp(), steps_at_all=False)),
+    "a step without gradients": ("idle step", idle),
+    "a rate of 0": ("no change", lambda: loop(mlp(), lr=0.0)),
+    "a rate that is too small": ("no change", lambda: loop(mlp(), lr=1e-12)),
+    "a clip before unscale_": ("early call", clipped_early),
+    "probabilities for scores": ("loss input", scored),
+    "a model in eval mode": ("eval mode", evaluated),
+    "a layer in a list": ("unregistered", lambda: once(lambda: kept(Plain())(nbgrad.tensor(ROWS)))),
+    "shapes that do not pair": ("broadcast", unpaired),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_findings_are_the_list_of_the_picture(name: str) -> None:
+    kind, make = SCENES[name]
+    graph = make()
+    found = graph.findings()
+    assert kind in [one.kind for one in found]
+
+    described = describe(graph)
+    listed = [problem["text"] for problem in described["problems"]]
+    listed += [verdict["text"] for verdict in described["verdicts"] if verdict["kind"] != "sound"]
+    assert [one.text for one in found] == listed
+    assert graph.findings() == found, "to ask changes nothing"
+
+    node = dict(zip([record.id for record in graph.records], described["nodes"], strict=False))
+    for one, problem in zip(found, described["problems"], strict=False):
+        at = node.get(one.id or 0)
+        assert at is None or at["id"] == problem["node"], "both are at one place"
+        assert at is not None or one.id is None or one.kind in ("failed", "inplace")
+
+
+def test_every_kind_has_a_scene() -> None:
+    assert {kind for kind, _ in SCENES.values()} == set(KINDS)
+
+
+def test_a_finding_says_where_it_is_and_what_to_do() -> None:
+    net = dead()
+    graph = once(lambda: net(nbgrad.tensor(ROWS)))
+    one, module = graph.findings()
+    assert (module.kind, module.scope, module.id) == ("zero gradient", ("Sequential", "0 (Linear)"), None)
+    assert module.tensors == ("weight (8, 4)", "bias (8,)")
+    assert (one.kind, one.severity) == ("saturated", "warning")
+    assert one.remedy == "Try a smaller learning rate, another initialisation, or leaky_relu."
+    assert str(one) == one.text
+    assert one.remedy is not None
+    assert one.text.endswith(one.remedy)
+    (record,) = [record for record in graph.records if record.id == one.id]
+    assert record.op is not None
+    assert record.op.name == "relu"
+    assert one.scope == ("Sequential", "1 (ReLU)")
+    assert one.place is not None
+    with pytest.raises(FrozenInstanceError):
+        one.text = ""  # type: ignore[misc]  # what is tried
+
+    (missing,) = cut_off().findings()
+    assert missing.tensors == ("a tensor (1,)",)
+    assert missing.remedy is None
+    assert missing.place is not None
+    assert missing.place.text.startswith("(used * 3 + (aside * 2).detach())")
+
+    found = held_in_part().findings()
+    assert [one.tensors for one in found] == [("2.weight (1, 8)",), ("2.bias (1,)",)]
+    assert {one.scope for one in found} == {("Sequential", "2 (Linear)")}
+
+    (nan,) = SCENES["a NaN of the forward"][1]().findings()
+    assert nan.severity == "error"
+
+
+def test_many_of_a_kind_are_all_there_though_the_picture_shows_the_first() -> None:
+    net = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(30)])
+    optimizer = optim.SGD(net[0].parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        net(nbgrad.ones(4, 2)).sum().backward()
+        optimizer.step()
+    found = [one for one in graph.findings() if one.kind == "no optimizer"]
+    shown = [one["text"] for one in describe(graph)["problems"] if "optimizer holds" in one["text"]]
+    assert len(found) == 29
+    assert shown == [*[one.text for one in found[:20]], "and 9 more that no optimizer holds"]
+
+
+def test_a_remedy_is_a_part_of_the_text() -> None:
+    with pytest.raises(ValueError, match="no part of the text"):
+        Finding("nan", "a NaN", "do something")
+
+
+def test_a_healthy_graph_has_none_and_an_open_one_can_be_asked() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        assert graph.findings() == []
+        (leaf(1.0, 2.0) * 3).sum().backward()
+        assert graph.findings() == []
+        leaf(1.0, -1.0).log().sum().backward()
+        assert [one.kind for one in graph.findings()] == ["nan"]
+
+
+@pytest.mark.once
+def test_no_notebook_is_needed() -> None:
+    code = """
+import sys
+for name in ("IPython", "ipywidgets", "anywidget", "traitlets", "graphviz", "wasmtime"):
+    sys.modules[name] = None
+import nbgrad
+x = nbgrad.tensor([1.0, -1.0], requires_grad=True)
+with nbgrad.AutogradGraph() as graph:
+    x.log().sum().backward()
+print(*graph.findings(), sep="\\n")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("NaN begins here, in the forward of log: log of a negative number")

@@ -1,0 +1,113 @@
+"""Write what the front end and the Python side of the view both know, from the Python side.
+
+These are the interfaces of a description (``description.ts``), the words of the legend and the sizes of the wires
+(``constants.ts``), and the colours (``colours.css``).
+
+Run it with all that is made from the code: python tools/write.py. Build the bundle
+afterwards: npm --prefix nbgrad/widgets run build
+"""
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # this checkout, also where nbgrad is not installed
+
+from nbgrad.widgets.description import schema  # noqa: E402
+from nbgrad.widgets.layout import curves, positions  # noqa: E402
+from nbgrad.widgets.render import palette  # noqa: E402
+
+SOURCES = ROOT / "nbgrad" / "widgets" / "src"
+
+PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
+
+
+def made() -> dict[Path, str]:
+    """Every file with what is to stand in it."""
+    return {
+        SOURCES / "description.ts": interfaces(),
+        SOURCES / "constants.ts": constants(),
+        SOURCES / "colours.css": colours(),
+    }
+
+
+def _written(*paths: str) -> str:
+    return f"Written by tools/write_view.py from {' and '.join(paths)}: run make write."
+
+
+def typescript(hint: Any) -> str:
+    """The TypeScript of a Python type.
+
+    Raises:
+        TypeError: there is none.
+    """
+    if hint in PLAIN:
+        return PLAIN[hint]
+    if is_typeddict(hint):
+        return str(hint.__name__)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        named = {schema.Kind: "Kind", schema.Opens: "Opens"}
+        return named[hint] if hint in named else " | ".join(f'"{value}"' for value in arguments)
+    if origin is list:
+        inner = typescript(arguments[0])
+        return f"({inner})[]" if "|" in inner else f"{inner}[]"
+    if origin is dict:
+        return f"Record<string, {typescript(arguments[1])}>"
+    if origin in (Union, types.UnionType):
+        return " | ".join(typescript(argument) for argument in arguments)
+    raise TypeError(f"no TypeScript for {hint}")
+
+
+def interfaces() -> str:
+    """The TypedDicts of a description, as interfaces of TypeScript."""
+    lines = [f"// {_written('nbgrad/widgets/description/schema.py')}"]
+    for name in ("Kind", "Opens"):
+        values = " | ".join(f'"{value}"' for value in get_args(getattr(schema, name)))
+        lines += ["", f"export type {name} = {values};"]
+    for name, thing in vars(schema).items():
+        if is_typeddict(thing) and thing.__module__ == schema.__name__:
+            fields = [f"  {field}: {typescript(hint)};" for field, hint in get_type_hints(thing).items()]
+            lines += ["", f"export interface {name} {{", *fields, "}"]
+    return "\n".join(lines) + "\n"
+
+
+def constants() -> str:
+    """The words of the legend, and the sizes of what is drawn."""
+    lines = [f"// {_written('palette.py, curves.py', 'positions.py in nbgrad/widgets')}", ""]
+    lines += ['import type { Kind } from "./description";', ""]
+    lines += [
+        "/** What each kind of node is, in the order of the legend. */",
+        *_record("MEANING", palette.MEANING, "Kind"),
+    ]
+    lines += ["", "/** What the other signs of the legend mean. */", *_record("SIGNS", palette.SIGNS)]
+    sizes = {
+        "APART": (curves.APART, "So far each of the two wires of an edge is from the middle between them."),
+        "TIP_LENGTH": (curves.TIP_LENGTH, "How long an arrow head is."),
+        "TIP_SIDE": (curves.TIP_SIDE, "How wide it is to each side of its wire."),
+        "BEHIND": (positions.BEHIND, "So much is seen of the boxes behind a folded one."),
+    }
+    for name, (size, words) in sizes.items():
+        lines += ["", f"/** {words} */", f"export const {name} = {size:g};"]
+    return "\n".join(lines) + "\n"
+
+
+def _record(name: str, texts: Any, keys: str = "") -> list[str]:
+    rows = [f"  {key}: {json.dumps(text, ensure_ascii=False)}," for key, text in texts.items()]
+    return [f"export const {name}{f': Record<{keys}, string>' if keys else ''} = {{", *rows, "};"]
+
+
+def colours() -> str:
+    """The colours of every role, each for a light and for a dark page, as variables of the view."""
+    lines = [f"/* {_written('nbgrad/widgets/render/palette.py')} */", ".nbgrad {"]
+    for role, paint in palette.PAINTS.items():
+        lines += [f"  --nbg-fill-{role}: light-dark({paint.fill}, {paint.dark_fill});"]
+        lines += [f"  --nbg-line-{role}: light-dark({paint.stroke}, {paint.dark_stroke});"]
+    for role, (light, dark) in (palette.INKS | palette.NUMBERS).items():
+        lines.append(f"  --nbg-ink-{role}: light-dark({light}, {dark});")
+    for role, (light, dark) in palette.WIRES.items():
+        lines.append(f"  --nbg-wire-{role}: light-dark({light}, {dark});")
+    return "\n".join([*lines, "}", ""])
