@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbgrad.core.diagnose.anomaly import detect_anomaly
 from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
-from nbgrad.core.graph.graph import AutogradGraph, Block
+from nbgrad.core.graph.graph import AutogradGraph, RecordingBlock
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.tensor.broadcast_check import strict_broadcast, warn_here
@@ -35,7 +35,7 @@ def _explaining(cls: type[T]) -> type[T]:
 
 @_explaining
 @dataclass
-class record(Options, Block):  # noqa: N801  # reads as a statement: with nbgrad.record(view="text") as graph:
+class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: with nbgrad.record(view="text") as graph:
     """Record the ops of a block in an ``AutogradGraph`` and show it at the end of the block, also when that raises.
 
     What ``%%autograd`` does with a cell, and the options are the same: ``%autograd help`` lists them. In a notebook the

@@ -11,7 +11,7 @@ from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Device, Parameter, uninitialized
 
 
-class _Table(Module):
+class _EmbeddingTable(Module):
     """A table of vectors, and how its rows are looked up."""
 
     def __init__(
@@ -66,7 +66,7 @@ class _Table(Module):
         return shown
 
 
-class Embedding(_Table):
+class Embedding(_EmbeddingTable):
     """A table that gives each number from 0 to ``num_embeddings`` - 1 a learned vector (Bengio et al. 2003).
 
     Shapes: input (...) integers, output (..., embedding_dim); weight (num_embeddings, embedding_dim).
@@ -164,7 +164,7 @@ class Embedding(_Table):
         )
 
 
-class EmbeddingBag(_Table):
+class EmbeddingBag(_EmbeddingTable):
     """Sums, means or maxima of bags of vectors, without making the vectors one by one.
 
     Shapes: input (B, L) integers, B bags of L; or (n,) with offsets (B,), where each bag begins; output

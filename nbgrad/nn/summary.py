@@ -126,7 +126,7 @@ def summary(model: Module, input: Any) -> Summary:
         lines[path].trainable = module.parameter_count(only_trainable=True)
         module.register_forward_hook(_note_shapes(lines[path]))
     counter = FlopCounterMode(display=False, custom_mapping=_MORE)
-    watch = _Watch(copy, counter)
+    watch = _OpCounter(copy, counter)
     cuda = cuda_devices(one.data for one in copy.parameters())
     drawing_from(random_state(cuda), _counted, counter, watch, copy, *args, **named)
     for module, (flops, saved) in watch.costs.items():
@@ -183,7 +183,7 @@ def _tensors(values: Any) -> Iterator[Any]:
             yield from _tensors(value)
 
 
-class _Watch(Observer):
+class _OpCounter(Observer):
     """Counts, for each module, the operations of its own ops and the bytes that they save."""
 
     __slots__ = ("before", "costs", "counter", "known", "model")

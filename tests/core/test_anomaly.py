@@ -261,7 +261,7 @@ def test_the_copy_of_what_an_op_overwrites_goes_with_the_op() -> None:
     x = tensor(torch.ones(1 << 20))
     with nbgrad.detect_anomaly():
         x.mul_(2.0)
-        (watch,) = [one for one in current().observers if isinstance(one, anomaly._Watch)]
+        (watch,) = [one for one in current().observers if isinstance(one, anomaly._AnomalyObserver)]
         assert watch._before is None
 
 

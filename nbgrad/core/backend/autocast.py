@@ -184,12 +184,12 @@ def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, A
         value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
         for value in values
     ]
-    watch = _Watch(copies)
+    watch = _CastRecorder(copies)
     drawing_from(random_state(cuda_devices(copies)), watch.run, forward, *copies, **settings)
     return watch.found
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
+class _CastRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
     """Sees the kernels that run below autocast, of which a cast is one, and notes the casts of its tensors."""
 
     def __init__(self, watched: list[Any]) -> None:

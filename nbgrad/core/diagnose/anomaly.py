@@ -84,7 +84,7 @@ class detect_anomaly(Switch):  # noqa: N801  # torch's name
         return detect_anomaly(self._check)
 
     def _changed(self, before: State) -> State:
-        return before.replaced(observers=(*before.observers, _Watch(self._check)), outer=before)
+        return before.replaced(observers=(*before.observers, _AnomalyObserver(self._check)), outer=before)
 
 
 class set_detect_anomaly(Setting):  # noqa: N801  # torch's name
@@ -100,11 +100,11 @@ class set_detect_anomaly(Setting):  # noqa: N801  # torch's name
     __slots__ = ()
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        others = tuple(observer for observer in current().observers if not isinstance(observer, _Watch))
-        super().__init__(observers=(*others, _Watch(check_nan)) if mode else others)
+        others = tuple(observer for observer in current().observers if not isinstance(observer, _AnomalyObserver))
+        super().__init__(observers=(*others, _AnomalyObserver(check_nan)) if mode else others)
 
 
-class _Watch(Observer):
+class _AnomalyObserver(Observer):
     """Checks every result and every gradient; remembers of each op its line, of each backward what came in."""
 
     __slots__ = ("_before", "_changes", "_check", "_first", "_incoming", "_last", "_passed", "_roots")
@@ -172,10 +172,10 @@ class _Watch(Observer):
             return
         index = nonfinite.first(kind, out)
         given = [
-            nonfinite.Given(input, _name(arg) or input, value)
+            nonfinite.OpInput(input, _name(arg) or input, value)
             for arg, value, input in zip(args, values, op.inputs, strict=False)
         ]
-        found: list[nonfinite.Operand] = []
+        found: list[nonfinite.BadOperand] = []
         known: str | None
         if isinstance(self._before, Stats):
             known = f"not known: no copy was kept of what {op.name} overwrote, which is larger than {_KEPT:,} bytes"
@@ -274,10 +274,12 @@ class _Watch(Observer):
         """What came in, what was saved, and the local derivative there, which the rule gives for gradient 1."""
         incoming = self._incoming.get(node, {})
         values = values_of(node)
-        saved = [nonfinite.Given(name, name, value) for name, value in zip(node.plan.saved_names, values, strict=True)]
-        came, rule, found = None, None, list[nonfinite.Operand]()
+        saved = [
+            nonfinite.OpInput(name, name, value) for name, value in zip(node.plan.saved_names, values, strict=True)
+        ]
+        came, rule, found = None, None, list[nonfinite.BadOperand]()
         if len(incoming) == 1 and node.outputs == 0:
-            came, rule = nonfinite.Given(_INCOMING, _INCOMING, incoming[0]), _rule(node, position)
+            came, rule = nonfinite.OpInput(_INCOMING, _INCOMING, incoming[0]), _rule(node, position)
             stretched = node.op.stretched | ({_INCOMING} if incoming[0].numel() == 1 else set())
             found = nonfinite.operands(rule, stretched, [came, *saved], kind, full)
         here = next((operand.value for operand in found if operand.name == _INCOMING), None)
@@ -318,8 +320,8 @@ def _slope(rule: Callable[[list[Any]], Any], node: Node, full: torch.Tensor, ind
         return None  # an element of the input has many paths to the output, and each has a derivative of its own
     shape, none = tuple(full.shape), torch.zeros((), dtype=node.dtype, device=full.device)
     saved = zip(node.plan.saved_names, values_of(node), strict=True)
-    given = [nonfinite.Given(name, name, value) for name, value in saved]
-    given.insert(0, nonfinite.Given(_INCOMING, _INCOMING, none.expand(node.shape)))
+    given = [nonfinite.OpInput(name, name, value) for name, value in saved]
+    given.insert(0, nonfinite.OpInput(_INCOMING, _INCOMING, none.expand(node.shape)))
     spots = nonfinite.spots_of(node.op.stretched | {_INCOMING}, given, index, shape)
     around = nonfinite.window([value for *_, value in given], spots, index, shape)
     if around is None:
@@ -366,7 +368,7 @@ def _bad(name: str, kind: str, value: torch.Tensor) -> str:
     return f"first bad element: {nonfinite.spot(name, index)} = {value[index].item()}{more}"
 
 
-def _listed(found: list[nonfinite.Operand], given: list[nonfinite.Given]) -> str:
+def _listed(found: list[nonfinite.BadOperand], given: list[nonfinite.OpInput]) -> str:
     """The numbers that met at the bad element; else the operands as wholes."""
     if found:
         return ", ".join(map(str, found))

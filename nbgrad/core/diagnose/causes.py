@@ -6,15 +6,15 @@ from math import prod
 
 import torch
 
-from nbgrad.core.diagnose.numeric_jacobian import Problem
+from nbgrad.core.diagnose.numeric_jacobian import Mismatch
 
 
-def cause(problem: Problem) -> str:
+def cause(problem: Mismatch) -> str:
     """The probable cause of a problem, as a sentence."""
     return circumstance(problem) or mistake(problem)
 
 
-def circumstance(problem: Problem) -> str:
+def circumstance(problem: Mismatch) -> str:
     """A cause in how or where the function was checked; nothing if there is no evidence of one."""
     if problem.kind == "nondeterministic":
         return "two backwards at the same point differ: the rule draws random numbers, or sums in an order that varies"
@@ -26,7 +26,7 @@ def circumstance(problem: Problem) -> str:
     return next(filter(None, (evidence(problem) for evidence in (_random, _undefined, kink))), "")
 
 
-def mistake(problem: Problem) -> str:
+def mistake(problem: Mismatch) -> str:
     """A cause in the rule: what the two Jacobians have to do with each other."""
     for evidence in (_zero, _factor, _conjugated, _transposed, _incomplete):
         if text := evidence(problem):
@@ -38,7 +38,7 @@ def mistake(problem: Problem) -> str:
     )
 
 
-def kink(problem: Problem) -> str:
+def kink(problem: Mismatch) -> str:
     """Evidence of a point without a derivative: the slopes to the left and right differ, the rule lies between."""
     if problem.kind != "wrong":
         return ""
@@ -55,7 +55,7 @@ def kink(problem: Problem) -> str:
     return f"the function bends within eps of this point: {slopes}. Move the input, or make eps smaller"
 
 
-def _sides(problem: Problem, eps: float) -> tuple[float, float]:
+def _sides(problem: Mismatch, eps: float) -> tuple[float, float]:
     """The slopes at the worst entry from one-sided differences: to the left, to the right."""
     below, here, above = (
         float(problem.probe.moved(problem.input, problem.column, by)[problem.output][problem.row])
@@ -64,21 +64,21 @@ def _sides(problem: Problem, eps: float) -> tuple[float, float]:
     return (here - below) / eps, (above - here) / eps
 
 
-def _random(problem: Problem) -> str:
+def _random(problem: Mismatch) -> str:
     once, again = (problem.probe.run()[problem.output].data for _ in range(2))
     if torch.equal(once, again) or not (torch.isfinite(once) & torch.isfinite(again)).all():
         return ""
     return "the function gives different values at the same point: it draws random numbers. Seed them inside func"
 
 
-def _undefined(problem: Problem) -> str:
+def _undefined(problem: Mismatch) -> str:
     got, want = (torch.tensor(value) for value in problem.values)
     if torch.isfinite(want):
         return "" if torch.isfinite(got) else f"the rule gives {got} where the function is smooth: 0 * inf, or 0 / 0"
     return f"the function has no finite slope here ({want}): the point is outside of its domain or at the edge"
 
 
-def _zero(problem: Problem) -> str:
+def _zero(problem: Mismatch) -> str:
     if problem.got.any():
         return ""
     return (
@@ -92,7 +92,7 @@ def _near(got: torch.Tensor, want: torch.Tensor) -> bool:
     return torch.allclose(got, want, rtol=1e-5, atol=1e-6 * scale)
 
 
-def _factor(problem: Problem) -> str:
+def _factor(problem: Mismatch) -> str:
     """Every entry is the same multiple of the right one."""
     got, want = problem.got, problem.want
     if not want.any():
@@ -107,7 +107,7 @@ def _factor(problem: Problem) -> str:
     return " and ".join(filter(None, [flipped, _multiple(problem, size)]))
 
 
-def _multiple(problem: Problem, size: float) -> str:
+def _multiple(problem: Mismatch, size: float) -> str:
     # The parts of complex numbers are none of those that a mean divides by.
     output, input = (shape[: len(shape) - pair] for shape, pair in zip(problem.shapes, problem.complex, strict=True))
     counts = {*output, *input, prod(output), prod(input)} - {0, 1, 2}
@@ -122,7 +122,7 @@ def _multiple(problem: Problem, size: float) -> str:
     return f"every entry is off by the same factor {size:.6g}: a constant in the formula is wrong"
 
 
-def _conjugated(problem: Problem) -> str:
+def _conjugated(problem: Mismatch) -> str:
     """The Jacobian is right with the other sign of the imaginary part of the output, of the input or of both."""
     output, input = problem.complex
     for rows, columns in ((True, True), (False, True), (True, False)):
@@ -141,7 +141,7 @@ def _conjugated(problem: Problem) -> str:
     return ""
 
 
-def _transposed(problem: Problem) -> str:
+def _transposed(problem: Mismatch) -> str:
     if any(_near(other, problem.want) for other in _transposes(problem)):
         return (
             "something is transposed: the Jacobian is right after swapping two dimensions of equal size, or a reshape"
@@ -149,7 +149,7 @@ def _transposed(problem: Problem) -> str:
     return ""
 
 
-def _transposes(problem: Problem) -> Iterator[torch.Tensor]:
+def _transposes(problem: Mismatch) -> Iterator[torch.Tensor]:
     """The Jacobian as it would be if the rule had transposed the gradient, an operand, or what it returns."""
     output, input = problem.shapes
     sizes = (*output, *input)
@@ -161,7 +161,7 @@ def _transposes(problem: Problem) -> Iterator[torch.Tensor]:
         yield problem.got.reshape(-1, *input[:-2], input[-1], input[-2]).mT.reshape(problem.got.shape)
 
 
-def _incomplete(problem: Problem) -> str:
+def _incomplete(problem: Mismatch) -> str:
     """Right but for entries that are zero in one of the two: contributions are left out, or go where none belong."""
     got, want = problem.got, problem.want
     scale = float(want.abs().max())

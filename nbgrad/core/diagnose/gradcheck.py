@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from nbgrad.core.diagnose.causes import cause, circumstance, kink, mistake
-from nbgrad.core.diagnose.numeric_jacobian import Limits, Probe, Problem, count, differentiables, gradient_of, precise
+from nbgrad.core.diagnose.numeric_jacobian import Limits, Mismatch, Probe, count, differentiables, gradient_of, precise
 from nbgrad.core.dispatch.function import FunctionPlan
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.backward import reachable
@@ -224,7 +224,7 @@ def _recorded(run: Callable[[], Any]) -> list[_Call]:
     return recorder.calls
 
 
-def _culprit(calls: Sequence[tuple[_Call, int]], limits: Limits) -> tuple[_Call, int, Problem] | None:
+def _culprit(calls: Sequence[tuple[_Call, int]], limits: Limits) -> tuple[_Call, int, Mismatch] | None:
     """The first op whose own rule is wrong at the values it saw; one at a kink only if there is no other."""
     at_a_kink = None
     for call, order in calls:
@@ -241,7 +241,7 @@ def _culprit(calls: Sequence[tuple[_Call, int]], limits: Limits) -> tuple[_Call,
 # What the error says.
 
 
-def _explained(title: str, problem: Problem, calls: Sequence[tuple[_Call, int]]) -> str:
+def _explained(title: str, problem: Mismatch, calls: Sequence[tuple[_Call, int]]) -> str:
     limits = problem.probe.limits
     culprit = _culprit(calls, limits)
     return "\n".join(
@@ -267,7 +267,7 @@ _LABELS = {
 }
 
 
-def _numbers(problem: Problem) -> list[str]:
+def _numbers(problem: Mismatch) -> list[str]:
     """The worst entry and both its values."""
     got, want = problem.values
     first, second, origin, other = _LABELS[problem.kind]
@@ -292,7 +292,7 @@ def _index(element: int, shape: tuple[int, ...], of: str, paired: bool) -> str:
     return " of ".join(filter(None, [part, place, of])) if part or place else ""
 
 
-def _blamed(culprit: tuple[_Call, int, Problem] | None) -> list[str]:
+def _blamed(culprit: tuple[_Call, int, Mismatch] | None) -> list[str]:
     """The op whose rule it is, and what that gives alone, at the values it saw."""
     if culprit is None:
         return ["  op              none: the rule of each is right alone, at the values it saw"]
@@ -308,7 +308,7 @@ def _blamed(culprit: tuple[_Call, int, Problem] | None) -> list[str]:
     ]
 
 
-def _why(problem: Problem, culprit: tuple[_Call, int, Problem] | None, calls: Sequence[tuple[_Call, int]]) -> str:
+def _why(problem: Mismatch, culprit: tuple[_Call, int, Mismatch] | None, calls: Sequence[tuple[_Call, int]]) -> str:
     for call, _ in calls:
         if call.dtype is not precise(call.dtype):
             kind, wanted = dtype_name(call.dtype), dtype_name(precise(call.dtype))

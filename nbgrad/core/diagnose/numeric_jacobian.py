@@ -41,7 +41,7 @@ class Probe:
         self.limits = limits
         self.results = results or [f"output {k}" for k in range(len(self.run()))]
 
-    def problem(self) -> "Problem | None":
+    def problem(self) -> "Mismatch | None":
         """What is wrong with the gradients, the worst of it, if anything is."""
         outputs = self.run()
         live = [k for k, out in enumerate(outputs) if out.requires_grad]
@@ -101,7 +101,7 @@ class Probe:
         finally:
             flat[element] = before
 
-    def _worst(self, kind: str, got: "Table", want: "Table", *, atol: float, rtol: float) -> "Problem | None":
+    def _worst(self, kind: str, got: "Table", want: "Table", *, atol: float, rtol: float) -> "Mismatch | None":
         worst, found = 1.0, None
         for k, blocks in got.items():
             for i, (a, n) in enumerate(zip(blocks, want[k], strict=True)):
@@ -112,7 +112,7 @@ class Probe:
                 place = int(excess.argmax())
                 if found is None or float(excess.flatten()[place]) > worst:
                     worst = float(excess.flatten()[place])
-                    found = Problem(self, kind, k, i, *divmod(place, a.shape[1]), a, n)
+                    found = Mismatch(self, kind, k, i, *divmod(place, a.shape[1]), a, n)
         return found
 
 
@@ -120,7 +120,7 @@ Table = dict[int, list[torch.Tensor]]
 
 
 @dataclass(frozen=True)
-class Problem:
+class Mismatch:
     """Where two Jacobians of one output by one input differ most."""
 
     probe: Probe

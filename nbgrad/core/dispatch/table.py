@@ -30,7 +30,7 @@ from nbgrad.core.engine.state import current, recording
 from nbgrad.core.engine.tensor_data import REAL, differentiable
 from nbgrad.core.tensor.call_errors import INFERENCE, check_foreign, check_given, explained
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.core.tensor.views import Part, link
+from nbgrad.core.tensor.views import ViewOutput, link
 
 RawTensor = torch.Tensor  # looked up several times for every op
 _BIT = 1  # a number of Python's in compiled code too: shifted in C, it has no room for more than 31 inputs
@@ -316,7 +316,7 @@ class Op(OpInfo):
                 outputs[position] = Tensor(raw, True, Output(node, slot, raw)) if self.several else made(raw, node)
         if self.view:
             for position, output in enumerate(outputs):
-                link(output, args[0], Part(self, position), settings, recorded)
+                link(output, args[0], ViewOutput(self, position), settings, recorded)
         if self.many:
             return tuple(outputs)
         return outputs[0] if self.returns is None else self.returns(*outputs)

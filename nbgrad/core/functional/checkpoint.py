@@ -139,7 +139,7 @@ class _Later(Deferred):
         return saved
 
 
-class _Taken(Deferred):
+class _HandedOver(Deferred):
     """Stands in ``Node.saved`` of a second run, whose values went to the nodes of the first."""
 
     __slots__ = ()
@@ -154,7 +154,7 @@ class _Taken(Deferred):
 
 def _taken_from(node: Node) -> Any:
     """What ``node`` has saved; it no longer holds it, as tensors that lead to the node may live on."""
-    saved, node.saved = node.saved, _Taken()
+    saved, node.saved = node.saved, _HandedOver()
     return saved
 
 

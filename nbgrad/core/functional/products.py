@@ -20,7 +20,7 @@ Tensors: TypeAlias = Tensor | tuple[Tensor, ...]
 _Maybe: TypeAlias = tuple[Tensor | None, ...]
 
 
-class _Run(NamedTuple):
+class _FunctionCall(NamedTuple):
     """One call of the user's function, and whether its inputs and outputs came as tuples."""
 
     inputs: tuple[Tensor, ...]
@@ -152,7 +152,7 @@ def hvp(
 
 
 @restoring
-def called(name: str, func: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool) -> _Run:
+def called(name: str, func: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool) -> _FunctionCall:
     """Call ``func`` on fresh tensors, so that a tensor it captured is told apart from the same one as an input."""
     many_inputs, given = as_tuple(inputs, "inputs", name)
     with enable_grad():
@@ -160,12 +160,12 @@ def called(name: str, func: Callable[..., Any], inputs: Any, create_graph: bool,
         many_outputs, outputs = as_tuple(func(*point), "outputs of func", name)
     if strict:
         check_live(outputs, "output {} of func does not require grad")
-    return _Run(point, outputs, many_inputs, many_outputs)
+    return _FunctionCall(point, outputs, many_inputs, many_outputs)
 
 
 def _slopes(
     name: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool
-) -> tuple[_Run, _Maybe, tuple[Tensor | None, ...]]:
+) -> tuple[_FunctionCall, _Maybe, tuple[Tensor | None, ...]]:
     """What the products with a Hessian begin with: the call, the gradient of its one number, and the vector."""
     run = called(name, func, inputs, create_graph, strict)
     vector = _vector(v, run.inputs, name, "inputs", create_graph=create_graph)
@@ -238,7 +238,7 @@ def _filled(found: _Maybe, like: tuple[Tensor, ...], what: str, *, strict: bool,
     return tuple(zeros(part) if gradient is None else gradient for gradient, part in zip(found, like, strict=True))
 
 
-def _answer(run: _Run, product: tuple[Tensor, ...], many: bool, *, create_graph: bool) -> tuple[Any, Any]:
+def _answer(run: _FunctionCall, product: tuple[Tensor, ...], many: bool, *, create_graph: bool) -> tuple[Any, Any]:
     outputs = run.outputs
     if not create_graph:
         outputs = tuple(part.detach() for part in outputs)

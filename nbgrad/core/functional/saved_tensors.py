@@ -37,7 +37,7 @@ class Packing(Observer):
         if not node.plan.keeps_values or not isinstance(saved, tuple):  # a checkpoint has let it go already
             return
         with Switch(grad_enabled=False, observers=()):
-            node.saved = _Packed(outside(lambda: [self._packed(value) for value in saved]), self)
+            node.saved = _PackedValues(outside(lambda: [self._packed(value) for value in saved]), self)
         node.versions = [None] * len(saved)
 
     def _packed(self, value: Any) -> Any:
@@ -50,11 +50,11 @@ class Packing(Observer):
                 "a pack hook of saved_tensors_hooks changes in place what it is given, which the op has saved and "
                 "others see: it returns something new, as in lambda t: t.clone()"
             )
-        return _Kept(packed)
+        return _PackedValue(packed)
 
     def unpacked(self, value: Any) -> Any:
         """The value that an op had saved, from what is kept in its place."""
-        if not isinstance(value, _Kept):
+        if not isinstance(value, _PackedValue):
             return value
         tensor = self._unpack(value.packed)
         if not isinstance(tensor, TensorBase | torch.Tensor):
@@ -65,7 +65,7 @@ class Packing(Observer):
         return tensor._data if isinstance(tensor, TensorBase) else tensor.detach()
 
 
-class _Kept:
+class _PackedValue:
     """A value that a pack hook returned; an op may also save values that are not packed."""
 
     __slots__ = ("packed",)
@@ -74,7 +74,7 @@ class _Kept:
         self.packed = packed
 
 
-class _Packed(Deferred):
+class _PackedValues(Deferred):
     """Stands in ``Node.saved`` for the packed values."""
 
     __slots__ = ("_packing", "_values")

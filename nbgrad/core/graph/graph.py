@@ -358,7 +358,7 @@ class AutogradGraph(Queries):
         ]
 
 
-class Block:
+class RecordingBlock:
     """A ``with`` block that records in ``graph``, and what it does before and after.
 
     It is here to be compiled: Ctrl-C may hit the first instruction of a function of Python's that is to leave a block.

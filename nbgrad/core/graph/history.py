@@ -152,7 +152,7 @@ class _Numbers:
         return (self[at] for at in range(len(self._known)))
 
 
-class _Kept(NamedTuple):
+class _StoredFrame(NamedTuple):
     """A frame as it is kept: all frames of a loop share their looks, names and the ids of what is learned.
 
     ``learned`` has an id for each leaf and None for everything else, ``ratios`` what a step did to some of them.
@@ -172,7 +172,7 @@ class _Kept(NamedTuple):
         """Whether it gave a gradient to the leaf ``id``."""
         return id in self.learned and self.gradients[self.learned.index(id)] is not None
 
-    def frame(self, last: "_Kept") -> HistoryFrame:
+    def frame(self, last: "_StoredFrame") -> HistoryFrame:
         """The frame as others see it; where it looks like ``last`` with its names, for a variable's come late."""
         names = last.names if self.looks == last.looks else self.names
         updates = [None if id is None else self.ratios.get(id) for id in self.learned]
@@ -201,7 +201,7 @@ class HistoryRecorder:
         if limit < 0 or limit == 1:
             raise ValueError(f"history={limit}: keep 0 frames, or 2 and more, for the first and the last always stay")
         self.limit = limit
-        self._kept: list[_Kept] = []
+        self._kept: list[_StoredFrame] = []
 
     def wants(self, number: int) -> bool:
         """Whether the ``number``-th backward becomes a frame."""
@@ -248,7 +248,9 @@ class HistoryRecorder:
             wanted[0] = loss
         find = read(wanted).get
         numbers = _Numbers(map(find, ids)), _Numbers([find(-id) for id in ids])
-        self._kept.append(_Kept(number, find(0), _positions(recorder.roots, ids), looks, names, learned, *numbers, {}))
+        self._kept.append(
+            _StoredFrame(number, find(0), _positions(recorder.roots, ids), looks, names, learned, *numbers, {})
+        )
         if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
             del self._kept[1 : max(2, self.limit // 2) : 2]
 
@@ -291,12 +293,12 @@ class HistoryRecorder:
         return History([kept.frame(last) for kept in (*earlier, last)])
 
 
-def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Kept:
+def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _StoredFrame:
     """The last backward, of the statistics that its graph keeps of it."""
     looks = _looks([(record.id, record, record.scope) for record in records])
     positions = _positions(roots, [record.id for record in records])
     loss = records[positions[0]].value if len(positions) == 1 else None
-    return _Kept(
+    return _StoredFrame(
         number,
         loss.values if loss is not None and isinstance(loss.values, float) else None,
         positions,

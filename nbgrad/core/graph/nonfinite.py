@@ -15,7 +15,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.stats import Stats
 
 
-class Operand(NamedTuple):
+class BadOperand(NamedTuple):
     """A number that went into the bad one: ``x[2] = -1.0``."""
 
     name: str
@@ -93,7 +93,7 @@ def _inexact(value: torch.Tensor) -> bool:
 # The operands at an index of the output.
 
 
-class Given(NamedTuple):
+class OpInput(NamedTuple):
     """What an op was given: the name of the input, what the user calls it, and the raw tensor or number."""
 
     input: str
@@ -114,10 +114,10 @@ def again(op: OpInfo, settings: dict[str, Any], position: int = 0) -> Callable[[
 def operands(
     run: Callable[[list[Any]], Any],
     stretched: Container[str],
-    given: Sequence[Given],
+    given: Sequence[OpInput],
     kind: str,
     result: torch.Tensor,
-) -> list[Operand]:
+) -> list[BadOperand]:
     """The numbers that meet in the first "nan" or "inf" of ``result``, where they alone make it.
 
     None are named where others take part, as all of a row does in a softmax: that is seen by running the op again, with
@@ -132,12 +132,12 @@ def operands(
     """
     index, shape = first(kind, result), tuple(result.shape)
     spots = spots_of(stretched, given, index, shape)
-    found: list[Operand] = []
+    found: list[BadOperand] = []
     for (_, name, value), own in zip(given, spots, strict=True):
         if own is not None:
-            found.append(Operand(name, own, value[own].item()))
+            found.append(BadOperand(name, own, value[own].item()))
         elif isinstance(value, int | float | complex) and not isinstance(value, bool):
-            found.append(Operand(name, (), value))
+            found.append(BadOperand(name, (), value))
     around = window([value for *_, value in given], spots, index, shape) if found else None
     if around is None:
         return []
@@ -156,7 +156,7 @@ Spots = list[tuple[int, ...] | None]
 
 
 def spots_of(
-    stretched: Container[str], given: Sequence[Given], index: tuple[int, ...], shape: tuple[int, ...]
+    stretched: Container[str], given: Sequence[OpInput], index: tuple[int, ...], shape: tuple[int, ...]
 ) -> Spots:
     """Those that meet in the element ``index`` of a result of ``shape``."""
     return [
@@ -267,7 +267,7 @@ UNARY: dict[str, tuple[Undefined, ...]] = {
 
 
 def cause(
-    op: OpInfo, kind: str, found: list[Operand], values: list[Any], settings: dict[str, Any], dtype: Any
+    op: OpInfo, kind: str, found: list[BadOperand], values: list[Any], settings: dict[str, Any], dtype: Any
 ) -> str | None:
     """Why ``op`` made a "nan" or "inf" of ``dtype`` from ``values``, of which ``found`` met in it; None: not known."""
     numbers = [operand.value for operand in found if isinstance(operand.value, int | float)]

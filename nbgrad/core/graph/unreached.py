@@ -77,7 +77,7 @@ Break = tuple[str, str, Place | None]
 """A kind of ``Unreached``, its reason and its place."""
 
 
-class Fact(NamedTuple):
+class PathOp(NamedTuple):
     """An op of the record, as far as paths need it: its name, the ids of what its inputs came from, where it ran."""
 
     name: str
@@ -135,7 +135,7 @@ class Paths:
     ) -> Self:
         """Those of a graph: its ops, what no op in it made, and its constants by their memory."""
         facts = {
-            id: Fact(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place, ran.scope)
+            id: PathOp(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place, ran.scope)
             for id, ran in ops.items()
         }
         tensors = {id: record._thing for id, record in outer.items()}
@@ -144,7 +144,7 @@ class Paths:
 
     def __init__(
         self,
-        facts: dict[int, Fact],
+        facts: dict[int, PathOp],
         tensors: "dict[int, ref[Any] | None]",
         uses: Uses,
         changed: dict[int, int],

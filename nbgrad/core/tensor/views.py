@@ -15,7 +15,7 @@ from nbgrad.core.engine.node import Hooks, OpInfo, Origin, TensorBase
 from nbgrad.core.engine.state import Switch, restoring
 
 # One op that made a view, its settings, and the steps before it: a list that later views share and lengthen.
-Step = tuple["Step | None", "OpInfo | Part", dict[str, Any]]
+Step = tuple["Step | None", "OpInfo | ViewOutput", dict[str, Any]]
 
 
 _BOUND = {"as_strided", "view", "view_as_complex", "view_as_real"}
@@ -34,7 +34,7 @@ class Path:
 
     __slots__ = ("bound", "dtype", "offset", "steps", "strides")
 
-    def __init__(self, steps: "Iterable[tuple[OpInfo | Part, dict[str, Any]]]", base: torch.Tensor) -> None:
+    def __init__(self, steps: "Iterable[tuple[OpInfo | ViewOutput, dict[str, Any]]]", base: torch.Tensor) -> None:
         self.steps = tuple(steps)
         self.dtype = base.dtype
         self.strides = base.stride()
@@ -69,7 +69,7 @@ class Path:
         )
 
 
-class Part:
+class ViewOutput:
     """One output of an op that gives several views, as a step of a path."""
 
     __slots__ = ("name", "op", "position")
@@ -106,7 +106,7 @@ class View:
 
     def path(self) -> Path:
         """The steps from the base to the view."""
-        steps: list[tuple[OpInfo | Part, dict[str, Any]]] = []
+        steps: list[tuple[OpInfo | ViewOutput, dict[str, Any]]] = []
         step: Step | None = self.last
         while step is not None:
             step, op, settings = step
@@ -190,7 +190,7 @@ class Views:
 
 
 def link(
-    view: TensorBase, source: TensorBase, op: OpInfo | Part, settings: dict[str, Any], recorded: bool
+    view: TensorBase, source: TensorBase, op: OpInfo | ViewOutput, settings: dict[str, Any], recorded: bool
 ) -> TensorBase:
     """``view``, which remembers that ``op`` made it of ``source``, if it did: a reshape may have to copy."""
     if view._data._base is None:

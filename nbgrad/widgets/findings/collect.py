@@ -270,7 +270,7 @@ def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
     op, stats = fact.op, fact.value
     if op is None or stats is None or stats.raw is None:
         return ""
-    given: list[nonfinite.Given] = []
+    given: list[nonfinite.OpInput] = []
     for taken in fact.inputs:
         source = made.get(taken.source or 0)
         known = source.value if source is not None else None
@@ -279,7 +279,7 @@ def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
         if source is not None and values is None:
             return ""
         given.append(
-            nonfinite.Given(taken.name, name, values if source is None else torch.tensor(values, dtype=source.dtype))
+            nonfinite.OpInput(taken.name, name, values if source is None else torch.tensor(values, dtype=source.dtype))
         )
     out = torch.tensor(stats.values, dtype=fact.dtype)
     run = nonfinite.again(op, fact.settings)
