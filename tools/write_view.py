@@ -70,7 +70,9 @@ def interfaces() -> str:
         lines += ["", f"export type {name} = {values};"]
     for name, thing in vars(schema).items():
         if is_typeddict(thing) and thing.__module__ == schema.__name__:
-            fields = [f"  {field}: {typescript(hint)};" for field, hint in get_type_hints(thing).items()]
+            hints = get_type_hints(thing, include_extras=True)
+            sent = {field: hint for field, hint in hints.items() if schema.PYTHON_ONLY not in get_args(hint)}
+            fields = [f"  {field}: {typescript(hint)};" for field, hint in sent.items()]
             lines += ["", f"export interface {name} {{", *fields, "}"]
     return "\n".join(lines) + "\n"
 

@@ -18,9 +18,10 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.export import save
 from nbgrad.reprs import module_html
 from nbgrad.widgets.describe import describe, outline
+from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.apply import shaped
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.positions import NODES, dot_source
+from nbgrad.widgets.layout.positions import NODES, Sizes, dot_source
 from nbgrad.widgets.render.text import text
 from tests.work import lines
 
@@ -213,13 +214,18 @@ MUCH = [
 ]
 
 
+def asked(shape: Description) -> str:
+    """What graphviz is asked of a description."""
+    return dot_source(shape, "TB", Sizes.of(shape))
+
+
 def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:
     """What a graph is asked; how it is folded at first is asked apart, for that looks at as many foldings as levels."""
     found: dict[str, Callable[[AutogradGraph], object]] = {
         "outline": outline,
         "describe": describe,
         "text": lambda graph: text(outline(graph)),
-        "layout": lambda graph: dot_source(shaped(outline(graph), 10**6, Folding())),
+        "layout": lambda graph: asked(shaped(outline(graph), 10**6, Folding())),
         "history": lambda graph: [str(frame) for frame in graph.history],
         "diff": lambda graph: [str(graph.history[0].diff(frame)) for frame in graph.history[-1:]],
         "records": lambda graph: [(one.value, one.gradient, one.inputs, one.name) for one in graph.records],

@@ -15,7 +15,7 @@ from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
 from nbgrad.widgets.folding.prune import HUB
 from nbgrad.widgets.layout import positions
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing, LayoutTimeout
-from nbgrad.widgets.layout.positions import NODES, dot_source, lay_out, node_size
+from nbgrad.widgets.layout.positions import NODES, Sizes, dot_source, lay_out
 from tests.widgets import graphs
 
 
@@ -100,13 +100,15 @@ def test_steps_of_a_recurrent_cell_stand_below_each_other() -> None:
 
 def test_an_earlier_gradient_has_room_where_a_later_one_stands(small: Description) -> None:
     first = small["nodes"][0]
-    width, _ = node_size(first)
-    wide, _ = node_size({**first, "norms": ["0.5", "1.234e-05"]})
+    width, _ = Sizes.of(small).nodes[first["id"]]
+    small["nodes"][0] = {**first, "norms": ["0.5", "1.234e-05"]}
+    wide, _ = Sizes.of(small).nodes[first["id"]]
     assert wide > width
 
 
 def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
-    source = dot_source(drawable(hostile, NODES))
+    shape = drawable(hostile, NODES)
+    source = dot_source(shape, "TB", Sizes.of(shape))
     assert "script" not in source
     assert "evil" not in source
     assert source.isascii()

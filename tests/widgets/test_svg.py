@@ -10,10 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from nbgrad.widgets.description import text_metrics
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.positions import lay_out
-from nbgrad.widgets.render.svg import PNG_WIDTH, png, svg
+from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.render.svg import PNG_WIDTH, _graph, png, svg
+from tests.widgets import graphs
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -106,3 +108,37 @@ def test_letters_that_nobody_could_read_are_not_drawn(small: Description) -> Non
 def test_the_png_holds_ink(small: Description) -> None:
     blank = re.sub(r"<text.*?</text>", "", svg(lay_out(small)))
     assert len(png(svg(lay_out(small)))) > len(png(blank)) + 500
+
+
+def lines_in(description: Description) -> int:
+    """How many lines of text the boxes and edges of a picture have."""
+    nodes = sum(len(node["label"]) + 2 * (node["rule"] is not None) for node in description["nodes"])  # and an earlier
+    edges = sum(1 + (edge["reduction"] is not None or edge["back"] is not None) for edge in description["edges"])
+    return nodes + edges + len(description["scopes"])
+
+
+@pytest.mark.parametrize("graph", [graphs.trained, graphs.unpaired, graphs.tied, graphs.vanishing])
+def test_no_text_is_measured_twice(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    real = text_metrics.advance
+
+    def advance(text: str) -> int:
+        measured.append(text)
+        return real(text)
+
+    described = graph()
+    monkeypatch.setattr(text_metrics, "advance", advance)
+    picture = whole(described)
+    assert picture["turned"] is not None
+    drawn = picture["description"]
+    assert 0 < len(measured) <= lines_in(drawn), "in two layouts"
+
+    measured.clear()
+    assert len(list(_graph(picture))) > 20
+    assert measured == []
+    drawing = svg(picture)
+    assert measured, "what is around the graph"
+
+    narrow = dict.fromkeys(picture["layout"]["texts"], 1.0)
+    other = svg({**picture, "layout": {**picture["layout"], "texts": narrow}})
+    assert other != drawing, "the widths of the layout are those that are drawn"

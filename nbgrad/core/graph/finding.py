@@ -57,7 +57,8 @@ class Finding:
             - "broadcast": a tensor was stretched, probably by accident.
         text: what there is to say, in one or a few sentences; the remedy is a part of it.
         remedy: what to do, where that is known; None where it is not.
-        id: that of the record at which the picture shows it; None if it is about no single one.
+        id: that of the record at which the picture shows it; None if it is about no single one, or about an op that
+            raised and has no record.
         tensors: the parameters and other tensors that it is about, each with its shape: "fc1.weight (16, 4)".
         scope: the labels of the module calls around it, outermost first; empty outside of modules.
         place: the user's line, where one is to blame.

@@ -10,7 +10,10 @@ It also has its ``runs``, which are looked for once, and None instead of its ste
 it is folded, and written with the details.
 """
 
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
+
+PYTHON_ONLY = "not sent to the front end"
+"""Marks what the renderings of Python alone read."""
 
 Kind = Literal["op", "parameter", "leaf", "input", "constant", "outside", "folded", "failed"]
 """What a node is.
@@ -295,6 +298,8 @@ class Layout(TypedDict):
     labels: dict[str, Box]  # by edge id: room for two lines, the value's and the gradient's
     marks: dict[str, Box]  # by edge id: the box with the reduction's text
     scopes: dict[str, Box]
+    # By id: how wide the label of a scope is, and the line of a node's or an edge's gradient after its sign.
+    texts: Annotated[dict[str, float], PYTHON_ONLY]
 
 
 Opens = Literal["graph", "steps", "flow"]

@@ -91,11 +91,29 @@ def clip(text: str, length: int, *, lines: bool = False) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-@lru_cache(1000)  # a picture has few shapes and few ops, and asks for each again and again
+NABLA = "∇ "
+"""What a gradient's line begins with. The SVG draws it as a shape, for many fonts lack it."""
+
+
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of one line in pixels, rather too much than too little."""
-    thousandths = sum(_advance(character) for character in text)
+    return _pixels(advance(text), size, bold)
+
+
+def gradient_width(text: str, size: float, *, bold: bool = False) -> tuple[float, float]:
+    """The width of a line that begins with ``NABLA``, and of what stands after that sign; of another line both."""
+    whole = advance(text)
+    return _pixels(whole, size, bold), _pixels(whole - (_SIGN if text.startswith(NABLA) else 0), size, bold)
+
+
+def _pixels(thousandths: int, size: float, bold: bool) -> float:
     return thousandths / 1000 * size * _MARGIN * (_BOLD if bold else 1.0)
+
+
+@lru_cache(1000)  # a picture has few shapes and few ops, and asks for each again and again
+def advance(text: str) -> int:
+    """How wide one line is, in thousandths of its font size."""
+    return sum(_advance(character) for character in text)
 
 
 def _advance(character: str) -> int:
@@ -123,3 +141,6 @@ def wrap(text: str, size: float, width: float) -> list[str]:
             word = word[keep:]
         rows.append(word)
     return rows
+
+
+_SIGN = advance(NABLA)

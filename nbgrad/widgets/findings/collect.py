@@ -77,7 +77,8 @@ class Survey:
         waits, stretched = waiting(graph, facts, judged, frames), suspicions(facts)
         found = _found(graph, facts, frames, waits, stretched)
         said = verdicts(judged, waits.scopes, begun=any(one.kind == "nan" for one in found))
-        return cls(facts, frames, waits, stretched, None if ending is None else ended(ending), found, said)
+        end = None if ending is None else ended(ending)
+        return cls(facts, frames, waits, stretched, end, found, said)
 
     @property
     def findings(self) -> list[Finding]:
@@ -87,7 +88,9 @@ class Survey:
             for one in self.verdicts
             if one.kind != "sound"
         ]
-        return [*([] if self.ended is None else [self.ended]), *self.found, *modules]
+        shown = {fact.id for fact in self.facts}
+        ended = [] if self.ended is None else [self.ended]
+        return [one if one.id in shown else replace(one, id=None) for one in (*ended, *self.found, *modules)]
 
 
 @uncollected

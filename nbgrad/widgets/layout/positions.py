@@ -10,12 +10,13 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from nbgrad.widgets.description.nesting import Nesting
-from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Node, Picture
-from nbgrad.widgets.description.text_metrics import WIDER, text_width
+from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Node, Opens, Picture
+from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
 from nbgrad.widgets.folding.apply import ASKED, detailed, shaped
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
 from nbgrad.widgets.layout.curves import beside
@@ -77,14 +78,22 @@ def lay_out(
         EngineMissing: there is no graphviz; the message says what to install.
         EngineError: graphviz fails even on a small part of this graph.
     """
+    return _lay_out(description, limit, seconds, direction, folding)[0]
+
+
+def _lay_out(
+    description: Description, limit: int, seconds: float, direction: Direction, folding: Folding | None
+) -> "tuple[Picture, Sizes]":
+    """The picture, and what was measured for it."""
     tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(description["nodes"])))]
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
         shape = shaped(description, size, folding, ASKED if size == limit else size)
         try:
             with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter; what is Python would wait for it
-                answer = pool.submit(_answer, _question(shape, direction), seconds)
+                sizes = Sizes.of(shape)
+                answer = pool.submit(_answer, _question(shape, direction, sizes), seconds)
                 drawn = detailed(shape)
-            layout = _read(shape, direction, answer.result())
+            layout = _read(shape, direction, answer.result(), sizes)
         except EngineMissing:
             raise
         except EngineError as error:
@@ -95,7 +104,9 @@ def lay_out(
             description = {**description, "notes": [*description["notes"], note]}
             folding = coarser
             continue
-        return Picture(description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens="graph")
+        opens: Opens = "graph"
+        found = Picture(description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens=opens)
+        return found, sizes
     raise AssertionError("unreachable: the last try returns or raises")
 
 
@@ -132,10 +143,10 @@ def whole(
         EngineError: as ``lay_out``.
     """
     folds = necessary(description, WHOLE)
-    picture = lay_out(description, limit=WHOLE, seconds=seconds, direction=direction, folding=folds)
+    picture, sizes = _lay_out(description, WHOLE, seconds, direction, folds)
     drawn = picture["description"]
     try:
-        turned = place(drawn, "LR" if direction == "TB" else "TB", seconds)
+        turned: Layout | None = _placed(drawn, "LR" if direction == "TB" else "TB", seconds, sizes)
     except LayoutTimeout:
         turned = None
     folding = folding or first_folding(description, NODES)
@@ -144,18 +155,18 @@ def whole(
     return {**picture, "turned": turned, "folded": sorted(scope for scope in folding.closed if inside[scope] > 1)}
 
 
-def place(shape: Description, direction: Direction = "TB", seconds: float = SECONDS) -> Layout:
+def _placed(shape: Description, direction: Direction, seconds: float, sizes: "Sizes") -> Layout:
     """Find a place for everything that will be drawn.
 
     Raises:
         EngineError: graphviz fails; LayoutTimeout if it was stopped after ``seconds``.
     """
-    return _read(shape, direction, _answer(_question(shape, direction), seconds))
+    return _read(shape, direction, _answer(_question(shape, direction, sizes), seconds), sizes)
 
 
-def _question(shape: Description, direction: Direction) -> str:
+def _question(shape: Description, direction: Direction, sizes: "Sizes") -> str:
     """What graphviz is asked; nothing where nothing will be drawn."""
-    return dot_source(shape, direction) if shape["nodes"] else ""
+    return dot_source(shape, direction, sizes) if shape["nodes"] else ""
 
 
 def _answer(question: str, seconds: float) -> str:
@@ -165,7 +176,7 @@ def _answer(question: str, seconds: float) -> str:
 # --- the DOT text --------------------------------------------------------------------------------------------------
 
 
-def dot_source(description: Description, direction: Direction = "TB") -> str:
+def dot_source(description: Description, direction: Direction, sizes: "Sizes") -> str:
     """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
     nesting = Nesting(description["scopes"])
     graphviz = language()
@@ -178,24 +189,24 @@ def dot_source(description: Description, direction: Direction = "TB") -> str:
     )
     for scope in description["scopes"]:
         # Letters of a known width, as many as the label will need; the label itself is drawn by the renderers.
-        letters = int(text_width(scope["label"], SCOPE_SIZE, bold=True) / (12 * _COURIER)) + 2
+        letters = int(sizes.texts[scope["id"]] / (12 * _COURIER)) + 2
         attributes = {"label": "x" * letters, "labeljust": "l", "labelloc": "t", "margin": "12"}
         homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
     scope_of: dict[str, str | None] = {}
     for node in description["nodes"]:
         scope_of[node["id"]] = node["scope"]
-        _add_box(homes[node["scope"]], node["id"], *node_size(node))
+        _add_box(homes[node["scope"]], node["id"], *sizes.nodes[node["id"]])
     labelled = len(description["edges"]) <= _LABELLED
     bundles = {bundle[0]["id"]: bundle for bundle in _bundles(description)}
     for edge in description["edges"]:
         if (bundle := bundles.get(edge["id"])) is not None:
-            room = {"label": _letters(bundle, direction)} if labelled else {}
+            room = {"label": _letters(bundle, direction, sizes)} if labelled else {}
             top.edge(edge["source"], edge["target"], id=edge["id"], **room)
         if edge["reduction"] is None:
             continue
         mark = f"mark-{edge['id']}"
         common = nesting.common(scope_of[edge["source"]], scope_of[edge["target"]])
-        _add_box(homes[common], mark, *mark_size(edge))
+        _add_box(homes[common], mark, *sizes.marks[edge["id"]])
         top.edge(edge["source"], mark, id=f"{edge['id']}/0")
         top.edge(mark, edge["target"], id=f"{edge['id']}/1")
     for before, after in _stacking(description, scope_of, nesting):
@@ -223,7 +234,7 @@ def nested(top: Any, homes: Mapping[str | None, Any], nesting: Nesting) -> str:
 
 def label_lines(edge: Edge) -> list[str]:
     """What stands on an edge: the value's shape and dtype, and below it the shape of the gradient that came back."""
-    return [edge["label"], *([f"∇ {edge['back']}"] if edge["back"] is not None else [])]
+    return [edge["label"], *([f"{NABLA}{edge['back']}"] if edge["back"] is not None else [])]
 
 
 def _bundles(description: Description) -> list[list[Edge]]:
@@ -241,13 +252,9 @@ def _bundles(description: Description) -> list[list[Edge]]:
     return list(found.values())
 
 
-def _label_width(edge: Edge) -> float:
-    return max(text_width(line, LABEL_SIZE) for line in label_lines(edge))
-
-
-def _letters(edges: list[Edge], direction: Direction) -> str:
+def _letters(edges: list[Edge], direction: Direction, sizes: "Sizes") -> str:
     """Letters that take as much room as the labels of edges that run beside each other."""
-    widths, lines = [_label_width(edge) + 10 for edge in edges], [len(label_lines(edge)) for edge in edges]
+    widths, lines = [sizes.labels[edge["id"]] + 10 for edge in edges], [len(label_lines(edge)) for edge in edges]
     more = len(edges) > 1  # they reach as much farther aside
     width, high = (sum(widths) + more * _ASIDE, max(lines)) if direction == "TB" else (max(widths), sum(lines) + more)
     return "\\n".join(["x" * (int(width / (LABEL_SIZE * _COURIER)) + 1)] * high)
@@ -316,8 +323,49 @@ def _add_box(graph: Any, name: str, width: float, height: float) -> None:
     graph.node(name, width=f"{width / 72:.4f}", height=f"{height / 72:.4f}")  # one pixel is one point
 
 
-def node_size(node: Node) -> tuple[float, float]:
-    """Return the width and height of a node's box, in pixels."""
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What was measured of the texts of a drawable description, once: its boxes and its drawing are made of it.
+
+    Attributes:
+        nodes: by id, the width and height of a node's box, in pixels.
+        marks: by the id of an edge with a reduction, those of what stands on it.
+        labels: by the id of another edge, the width of its label.
+        texts: those of a ``Layout``.
+    """
+
+    nodes: dict[str, tuple[float, float]]
+    marks: dict[str, tuple[float, float]]
+    labels: dict[str, float]
+    texts: dict[str, float]
+
+    @classmethod
+    def of(cls, description: Description) -> Self:
+        """Measure all of ``description``."""
+        texts = {scope["id"]: text_width(scope["label"], SCOPE_SIZE, bold=True) for scope in description["scopes"]}
+        nodes: dict[str, tuple[float, float]] = {}
+        for node in description["nodes"]:
+            if node["rule"] is None:
+                nodes[node["id"]] = node_size(node, 0.0)
+            else:
+                whole, texts[node["id"]] = gradient_width(node["rule"], LINE_SIZE, bold=True)
+                nodes[node["id"]] = node_size(node, whole)
+        marks: dict[str, tuple[float, float]] = {}
+        labels: dict[str, float] = {}
+        for edge in description["edges"]:
+            value = text_width(edge["label"], LABEL_SIZE)
+            if edge["reduction"] is not None:
+                marks[edge["id"]] = mark_size(edge, value)
+            elif edge["back"] is None:
+                labels[edge["id"]] = value
+            else:
+                whole, texts[edge["id"]] = gradient_width(label_lines(edge)[1], LABEL_SIZE)
+                labels[edge["id"]] = max(value, whole)
+        return cls(nodes, marks, labels, texts)
+
+
+def node_size(node: Node, rule: float) -> tuple[float, float]:
+    """Return the width and height of a node's box, in pixels; its last line, if it has one, is ``rule`` pixels wide."""
     head, *lines = node["label"]
     widest = max([text_width(head, HEAD_SIZE, bold=True), *(text_width(line, LINE_SIZE) for line in lines)])
     if node["root"]:
@@ -328,17 +376,18 @@ def node_size(node: Node) -> tuple[float, float]:
     behind = BEHIND if node["kind"] == "folded" else 0.0
     if node["rule"] is not None:
         height += RULE_HEIGHT
-        earlier = f"∇ norm {max(node['norms'], key=len, default='')}"  # an earlier frame stands in the same box
-        widest = max(widest, *(text_width(text, LINE_SIZE, bold=True) for text in (node["rule"], earlier)))
+        earlier = f"{NABLA}norm {max(node['norms'], key=len, default='')}"  # an earlier frame stands in the same box
+        widest = max(widest, rule, text_width(earlier, LINE_SIZE, bold=True))
     return max(56.0, round(max(widest + 2 * _PAD_X, widest * WIDER + _PAD_X))) + behind, height + behind
 
 
-def mark_size(edge: Edge) -> tuple[float, float]:
-    """Return the width and height of what stands on an edge with a reduction, in pixels: its label and the mark."""
-    assert edge["reduction"] is not None
-    label = text_width(edge["label"], LABEL_SIZE) + 10
+def mark_size(edge: Edge, label: float) -> tuple[float, float]:
+    """Return the width and height of what stands on an edge with a reduction, in pixels: its label and the mark.
+
+    The label is ``label`` pixels wide.
+    """
     text = text_width(mark_text(edge), MARK_SIZE) * WIDER
-    return round(max(label, text + _PAD_X)), LABEL_HEIGHT + 2 + MARK_HEIGHT
+    return round(max(label + 10, text + _PAD_X)), LABEL_HEIGHT + 2 + MARK_HEIGHT
 
 
 def mark_text(edge: Edge) -> str:
@@ -350,10 +399,13 @@ def mark_text(edge: Edge) -> str:
 # --- graphviz's answer ---------------------------------------------------------------------------------------------
 
 
-def _read(description: Description, direction: Direction, answer: str) -> Layout:
+def _read(description: Description, direction: Direction, answer: str, sizes: Sizes) -> Layout:
     if not answer:
-        size = 2 * _EDGE
-        return {"width": size, "height": size, "nodes": {}, "edges": {}, "labels": {}, "marks": {}, "scopes": {}}
+        size, none = 2 * _EDGE, dict[str, Any]
+        return Layout(
+            width=size, height=size, nodes=none(), edges=none(), labels=none(), marks=none(), scopes=none(),
+            texts=none(),
+        )  # fmt: skip
     placed: dict[str, Any] = json.loads(answer)
     left, bottom, right, top = map(float, placed["bb"].split(","))
 
@@ -381,13 +433,13 @@ def _read(description: Description, direction: Direction, answer: str) -> Layout
             aside = _ASIDE * (at - (len(bundle) - 1) / 2)
             edges[edge["id"]] = [[[round(x, 1), round(y, 1)] for x, y in beside(runs[first], aside)]]
         if first in places:
-            labels |= _labels(bundle, places[first], direction)
+            labels |= _labels(bundle, places[first], direction, sizes)
     for edge in description["edges"]:
         id = edge["id"]
         if edge["reduction"] is None:
             continue
         edges[id] = [runs[f"{id}/0"], runs[f"{id}/1"]]
-        whole = node_box(f"mark-{id}", mark_size(edge))
+        whole = node_box(f"mark-{id}", sizes.marks[id])
         labels[id] = {**whole, "height": LABEL_HEIGHT}
         marks[id] = {**whole, "y": round(whole["y"] + LABEL_HEIGHT + 2, 1), "height": MARK_HEIGHT}
     scopes: dict[str, Box] = {}
@@ -398,18 +450,19 @@ def _read(description: Description, direction: Direction, answer: str) -> Layout
     return {
         "width": round(right - left + 2 * _EDGE, 1),
         "height": round(top - bottom + 2 * _EDGE, 1),
-        "nodes": {node["id"]: node_box(node["id"], node_size(node)) for node in description["nodes"]},
+        "nodes": {id: node_box(id, size) for id, size in sizes.nodes.items()},
         "edges": edges,
         "labels": labels,
         "marks": marks,
         "scopes": scopes,
+        "texts": sizes.texts,
     }
 
 
-def _labels(bundle: list[Edge], middle: list[float], direction: Direction) -> dict[str, Box]:
+def _labels(bundle: list[Edge], middle: list[float], direction: Direction, sizes: Sizes) -> dict[str, Box]:
     """The places of the labels of edges that run beside each other: in the order in which these do."""
     x, y = middle
-    widths = [_label_width(edge) + 4 for edge in bundle]
+    widths = [sizes.labels[edge["id"]] + 4 for edge in bundle]
     heights = [LABEL_HEIGHT * len(label_lines(edge)) for edge in bundle]
     more = len(bundle) > 1
     x += (more * _ASIDE - sum(widths) - 6 * (len(bundle) - 1)) / 2

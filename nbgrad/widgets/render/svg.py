@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.widgets.description.schema import Box, Edge, Node, Picture, Scope
-from nbgrad.widgets.description.text_metrics import ADJUST, FONT, text_width, wrap
+from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, gradient_width, text_width, wrap
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, tip, tip_points
 from nbgrad.widgets.layout.positions import (
     BEHIND,
@@ -159,7 +159,7 @@ def _graph(picture: Picture) -> Iterator[str]:
         yield f"<g>{_title(edge_title(edge))}"
         yield from _wires(edge, layout["edges"][edge["id"]])
         if edge["id"] in layout["labels"]:
-            yield from _labels(edge, layout["labels"][edge["id"]])
+            yield from _labels(edge, layout["labels"][edge["id"]], layout["texts"])
         yield "</g>"
     for edge in description["edges"]:
         if edge["reduction"] is not None:
@@ -168,9 +168,9 @@ def _graph(picture: Picture) -> Iterator[str]:
             yield _text(mark_text(edge), (_middle(box), box["y"] + 14), MARK_SIZE, "ink", anchor="middle")
             yield "</g>"
     for scope in description["scopes"]:
-        yield from _scope_label(scope, layout["scopes"][scope["id"]])
+        yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
     for node in description["nodes"]:
-        yield from _node(node, layout["nodes"][node["id"]])
+        yield from _node(node, layout["nodes"][node["id"]], layout["texts"].get(node["id"]))
 
 
 def edge_title(edge: Edge) -> str:
@@ -180,15 +180,16 @@ def edge_title(edge: Edge) -> str:
     return f"{edge['input'] or 'inputs'}: {edge['label']}; {gradient}{reduction}"
 
 
-def _scope_label(scope: Scope, box: Box) -> Iterator[str]:
+def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
     # On a patch of its own, over the wires: they may come in through the label.
-    width = min(text_width(scope["label"], SCOPE_SIZE, bold=True) + 8, box["width"] - 8)
+    width = min(wide + 8, box["width"] - 8)
     patch: Box = {"x": box["x"] + 6, "y": box["y"] + 4, "width": width, "height": 16}
     yield _rect(patch, 3, "scope", 0)
     yield _text(scope["label"], (box["x"] + 10, box["y"] + 16), SCOPE_SIZE, "muted", bold=True)
 
 
-def _node(node: Node, box: Box) -> Iterator[str]:
+def _node(node: Node, box: Box, rule: float | None) -> Iterator[str]:
+    """A node; the line of its gradient is ``rule`` pixels wide after its sign."""
     kind = node["kind"]
     title = f"{node['label'][0]} ({LEGEND[kind]})"
     yield f"<g>{_title(title)}"
@@ -210,7 +211,8 @@ def _node(node: Node, box: Box) -> Iterator[str]:
             yield _text(line, (middle, y), LINE_SIZE, "muted", anchor="middle")
             y += LINE_HEIGHT
     if node["rule"] is not None:
-        yield _text(node["rule"], (middle, box["y"] + box["height"] - 8), LINE_SIZE, "rule", anchor="middle", bold=True)
+        at = (middle, box["y"] + box["height"] - 8)
+        yield _gradient(node["rule"], at, LINE_SIZE, "rule", rule, bold=True)
     for position, badge in enumerate(node["badges"][:3]):
         x = box["x"] + box["width"] - 4 - 17 * position
         yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
@@ -271,12 +273,12 @@ def _wire(runs: list[list[list[float]]], role: str) -> list[str]:
     ]
 
 
-def _labels(edge: Edge, box: Box) -> Iterator[str]:
+def _labels(edge: Edge, box: Box, texts: dict[str, float]) -> Iterator[str]:
     lines = label_lines(edge) if edge["reduction"] is None else [edge["label"]]
     for index, line in enumerate(lines):
         role = "muted" if index == 0 else "rule" if edge["mismatch"] is None else "alarm"
         at = (_middle(box), box["y"] + 9 + 12 * index)
-        yield _label(line, at, role)
+        yield _label(line, at, role, texts.get(edge["id"]) if index else None)
 
 
 # --- one element ---------------------------------------------------------------------------------------------------
@@ -301,17 +303,20 @@ def _marker(x: float, y: float) -> str:
     return f'<polygon class="nbgs-root-sign" points="{points}" fill="{PAINTS["root"].stroke}"/>'
 
 
-def _label(text: str, at: tuple[float, float], role: str) -> str:
+def _label(text: str, at: tuple[float, float], role: str, wide: float | None) -> str:
     """The text of an edge, twice: the outline of the first hides the wires that cross it."""
-    words = _text(text, at, LABEL_SIZE, role, anchor="middle")
-    halo = _text(text, at, LABEL_SIZE, "halo", anchor="middle")
+    if wide is None:
+        words, halo = (_text(text, at, LABEL_SIZE, ink, anchor="middle") for ink in (role, "halo"))
+    else:
+        words, halo = (_gradient(text, at, LABEL_SIZE, ink, wide) for ink in (role, "halo"))
     outline = f'stroke="{INKS["halo"][0]}" stroke-width="3" stroke-linejoin="round"'
     return halo.replace("<text ", f"<text {outline} ") + words
 
 
 def _text(text: str, at: tuple[float, float], size: float, role: str, *, anchor: str = "", bold: bool = False) -> str:
-    if text.startswith("∇ "):
-        return _nabla(text[2:], at, size, role, anchor, bold)
+    if text.startswith(NABLA):  # a name that the user chose
+        wide = gradient_width(text, size, bold=bold)[1] if anchor == "middle" else None
+        return _gradient(text, at, size, role, wide, bold=bold)
     colour = INKS[role][0]
     weight = ' font-weight="bold"' if bold else ""
     place = f' text-anchor="{anchor}"' if anchor else ""
@@ -321,17 +326,28 @@ def _text(text: str, at: tuple[float, float], size: float, role: str, *, anchor:
     )
 
 
-def _nabla(text: str, at: tuple[float, float], size: float, role: str, anchor: str, bold: bool) -> str:
-    """A text after the sign of a gradient, which is drawn: many fonts lack it, and then lend its looks to the line."""
-    wide, gap = 0.66 * size, 0.3 * size
+def _gradient(
+    text: str, at: tuple[float, float], size: float, role: str, wide: float | None, *, bold: bool = False
+) -> str:
+    """A text that begins with the sign of a gradient. It is drawn: many fonts lack it, and then lend their looks to it.
+
+    Args:
+        text: the line, with the sign.
+        at: its middle, or its beginning.
+        size: of the font.
+        role: of its ink.
+        wide: how wide the line is after the sign, where ``at`` is its middle; None where it is its beginning.
+        bold: whether the font is.
+    """
+    sign, gap = 0.66 * size, 0.3 * size
     x, y = at
-    if anchor == "middle":
-        x -= (wide + gap + text_width(text, size, bold=bold)) / 2
+    if wide is not None:
+        x -= (sign + gap + wide) / 2
     top = y - 0.66 * size
-    points = f"{_n(x)},{_n(top)} {_n(x + wide)},{_n(top)} {_n(x + wide / 2)},{_n(y)}"
+    points = f"{_n(x)},{_n(top)} {_n(x + sign)},{_n(top)} {_n(x + sign / 2)},{_n(y)}"
     look = f'fill="none" stroke="{INKS[role][0]}" stroke-width="{(0.14 if bold else 0.1) * size:.1f}"'
-    sign = f'<polygon class="nbgs-{role}-sign" points="{points}" {look}/>'
-    return sign + _text(text, (x + wide + gap, y), size, role, bold=bold)
+    shape = f'<polygon class="nbgs-{role}-sign" points="{points}" {look}/>'
+    return shape + _text(text.removeprefix(NABLA), (x + sign + gap, y), size, role, bold=bold)
 
 
 def _title(text: str) -> str:

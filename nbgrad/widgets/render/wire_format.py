@@ -15,25 +15,32 @@ from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Layout, Picture
 
 
+def sent(picture: Picture) -> Picture:
+    """The picture without the widths of its texts, which the front end does not read."""
+    layout, turned = ({**one, "texts": {}} if one else None for one in (picture["layout"], picture["turned"]))
+    return {**picture, "layout": layout, "turned": turned}  # type: ignore[typeddict-item]  # the first is there
+
+
 def packed(picture: Picture) -> bytes:
-    """The bytes that the front end unpacks."""
+    """The bytes that the front end unpacks: what ``sent`` leaves of a picture."""
+    picture = sent(picture)
     looks = _Looks()
     description = picture["description"]
     nodes = [looks.taken(node) | {"norms": list(_differences(node["norms"]))} for node in description["nodes"]]
     edges = [edge | {"reduction": looks.taken(edge["reduction"])} for edge in description["edges"]]
     hidden = _with_norms(description["hidden"], lambda norms: list(_differences(norms)))
-    sent = {
+    travels = {
         **picture,
         "description": {**description, "nodes": _columns(nodes), "edges": _columns(edges), "hidden": hidden},
         "layout": _with_curves(picture["layout"], _steps),
         "turned": _with_curves(picture["turned"], _steps),
         "looks": _columns(looks.all),
     }
-    return zlib.compress(json.dumps(sent, separators=(",", ":"), allow_nan=False).encode(), 6)
+    return zlib.compress(json.dumps(travels, separators=(",", ":"), allow_nan=False).encode(), 6)
 
 
 def unpacked(data: bytes) -> Picture:
-    """The picture in such bytes."""
+    """The picture in such bytes, as ``sent`` leaves it."""
     picture: Any = json.loads(zlib.decompress(data))
     looks = _records(picture.pop("looks"))
     description = picture["description"]
