@@ -52,6 +52,7 @@ QUESTIONS: dict[str, Question] = {
     "spoiled": lambda graph: graph.spoiled(),
     "times": lambda graph: graph.times,
     "unheld": lambda graph: graph.unheld(),
+    "findings": lambda graph: [(one.kind, one.text, one.id) for one in graph.findings()],
     "unreached": lambda graph: (graph.unreached(), graph.unreached(graph.net)),
     "unstepped": lambda graph: graph.unstepped(),
     "update": lambda graph: graph.update,
