@@ -26,7 +26,7 @@ from nbgrad.widgets.layout import positions
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing
 from nbgrad.widgets.layout.positions import NODES, lay_out
 from nbgrad.widgets.notebook_output import show, static_bundle
-from nbgrad.widgets.render.wire_format import packed, sent, unpacked
+from nbgrad.widgets.render.wire_format import packed, unpacked
 from nbgrad.widgets.view import GraphView
 from tests.core.interrupting import Instants, click
 
@@ -142,7 +142,7 @@ def test_without_graphviz_the_table_is_shown(
 def test_the_widget_holds_the_picture_and_no_address(small: Description) -> None:
     picture = lay_out(small)
     widget = GraphView(small, picture)
-    assert unpacked(widget.picture) == sent(picture)
+    assert unpacked(widget.picture) == picture
     bundle = widget._repr_mimebundle_()
     assert bundle is not None
     assert bundle[0]["text/plain"] == ""
@@ -207,7 +207,7 @@ def test_another_graph_in_a_view_takes_the_place_of_what_was_put_away(small: Des
     one.put_away()
     other.put_away()
     one.request = {"direction": "LR"}
-    assert unpacked(one.picture) == sent(lay_out(mlp, direction="LR", folding=first_folding(mlp, NODES)))
+    assert unpacked(one.picture) == lay_out(mlp, direction="LR", folding=first_folding(mlp, NODES))
 
 
 def test_what_a_reader_waits_for_is_sent_before_the_graph_is_put_away(

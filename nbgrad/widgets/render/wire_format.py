@@ -13,6 +13,7 @@ from typing import Any
 
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Layout, Picture
+from nbgrad.widgets.layout.positions import Sizes
 
 
 def sent(picture: Picture) -> Picture:
@@ -40,7 +41,7 @@ def packed(picture: Picture) -> bytes:
 
 
 def unpacked(data: bytes) -> Picture:
-    """The picture in such bytes, as ``sent`` leaves it."""
+    """The picture in such bytes; its texts are measured again."""
     picture: Any = json.loads(zlib.decompress(data))
     looks = _records(picture.pop("looks"))
     description = picture["description"]
@@ -51,8 +52,11 @@ def unpacked(data: bytes) -> Picture:
         edge | {"reduction": _given(edge["reduction"], looks)} for edge in _records(description["edges"])
     ]
     description["hidden"] = _with_norms(description["hidden"], lambda norms: list(_norms(norms)))
+    texts = Sizes.of(description).texts
     for layout in ("layout", "turned"):
         picture[layout] = _with_curves(picture[layout], _run)
+        if picture[layout]:
+            picture[layout]["texts"] = texts
     return picture  # type: ignore[no-any-return]  # it was one when it was packed
 
 
