@@ -226,3 +226,32 @@ def inlined_in(table: symtable.SymbolTable) -> list[symtable.SymbolTable]:
     """The comprehensions of a function, and those in them."""
     found = [one for one in table.get_children() if one.get_name() in COMPREHENSIONS]
     return [*found, *(inner for one in found for inner in inlined_in(one))]
+
+
+SAME_NAME = {
+    # The classes of nbgrad/widgets/description/schema.py are what a page gets of the core's classes of these names.
+    *("Frame", "History", "Node", "Reduction", "Scope"),
+    "CTCLoss",  # the block, and the function of the user's kind that it runs
+}
+"""Classes of one name in two files that mean one thing."""
+
+
+def test_no_two_classes_of_one_name_mean_different_things() -> None:
+    places: dict[str, list[str]] = {}
+    for path in (ROOT / "nbgrad").rglob("*.py"):
+        if "node_modules" not in path.parts:
+            for node in ast.walk(ast.parse(read(path))):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(name_of(path))
+    assert {name: files for name, files in places.items() if len(files) > 1}.keys() == SAME_NAME
+
+
+def test_every_folder_says_what_lives_in_it_and_what_it_may_import() -> None:
+    for folder in ("core", "widgets"):
+        inits = [
+            path for path in (ROOT / "nbgrad" / folder).glob("*/**/__init__.py") if "node_modules" not in path.parts
+        ]
+        assert len(inits) >= 5
+        for path in inits:
+            doc = ast.get_docstring(ast.parse(read(path))) or ""
+            assert re.search(r"\bIt imports\b", doc), f"{name_of(path)} does not say what may be imported there"

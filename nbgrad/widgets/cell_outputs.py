@@ -11,7 +11,7 @@ with needs("ipywidgets", "a live view", "ipywidgets"):
     from ipywidgets import Widget
 
 
-class _Run(NamedTuple):
+class _CellRun(NamedTuple):
     """One run of a cell.
 
     Attributes:
@@ -26,7 +26,7 @@ class _Run(NamedTuple):
 PAGES = 4
 """Views of so many pages stay open for a cell: a page that was loaded anew is another one, and says nothing of it."""
 
-_last: dict[str, dict[str, _Run]] = {}
+_last: dict[str, dict[str, _CellRun]] = {}
 """Of each cell the last run that displayed a view, by the page that asked for it, the newest last."""
 
 
@@ -46,7 +46,7 @@ def displayed(view: Widget) -> None:
     run = pages.get(session)
     if run is None or run.request != request:
         ended = [] if run is None else [pages.pop(session)]
-        run = pages[session] = _Run(request, WeakSet())
+        run = pages[session] = _CellRun(request, WeakSet())
         while len(pages) > PAGES:
             ended.append(pages.pop(next(iter(pages))))
         for earlier in [one for old in ended for one in old.views]:

@@ -36,7 +36,7 @@ from nbgrad.widgets.description.schema import (
 )
 from nbgrad.widgets.description.snapshot import Fact, made_inside
 from nbgrad.widgets.description.tensor_summary import FEW, amount
-from nbgrad.widgets.description.walk import Walk
+from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
@@ -69,7 +69,7 @@ def outline(graph: AutogradGraph) -> Description:
     saved = saved_by(facts)
     shown, levels = overlays(graph, facts, saved)
     edges = _edges(facts, ids, _unkept(graph, facts), survey.stretched)
-    walk = Walk(facts, ids, edges)
+    walk = StepContext(facts, ids, edges)
     failure = None if ending is None else ending.failure
     # What the op that raised has to say is put first where that is drawn.
     said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]

@@ -122,7 +122,7 @@ def _same(data: torch.Tensor, was: Stats) -> bool:
 
 def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
     """A map of ``data``, and their first rows as text; no copy of all of them is made."""
-    table = _Table(data.detach())
+    table = _NumberTable(data.detach())
     cells = table.map().numpy()
     found = look(Stats(cells.shape, 0.0, raw=cells.tobytes(), dtype=cells.dtype.str))
     found = {**look(summarise(data)), "columns": found["columns"], "levels": found["levels"]}
@@ -133,7 +133,7 @@ def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
     return Numbers(node=node, of=what, said=said, look=found, rows=_first(data.detach()))
 
 
-class _Table:
+class _NumberTable:
     """A tensor as the table that ``tensor_summary.tiled`` makes of it, of which parts are looked up.
 
     Attributes:

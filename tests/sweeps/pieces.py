@@ -68,4 +68,4 @@ def check_map(data: torch.Tensor) -> None:
     whole = (data.abs() if data.is_complex() else data).float()
     table = torch.from_numpy(tiled(np.ascontiguousarray(whole.resolve_neg().numpy())))
     wanted = adaptive_avg_pool2d(table[None], tuple(min(side, tensor_lookup.SIDE) for side in table.shape))[0]
-    torch.testing.assert_close(tensor_lookup._Table(data).map(), wanted, rtol=1e-4, atol=1e-4, equal_nan=True)
+    torch.testing.assert_close(tensor_lookup._NumberTable(data).map(), wanted, rtol=1e-4, atol=1e-4, equal_nan=True)

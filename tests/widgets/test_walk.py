@@ -15,7 +15,7 @@ from nbgrad.core.engine.state import Switch, current
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.history import CURVES
 from nbgrad.widgets.description.tensor_summary import tiled
-from nbgrad.widgets.description.walk import Walk
+from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.folding.apply import drawable, fold
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.folding.repeats import runs
@@ -147,8 +147,8 @@ def test_a_step_is_told_once_however_many_get_something(monkeypatch: pytest.Monk
     with nbgrad.AutogradGraph() as graph:
         parts = [nbgrad.tensor([float(at)], requires_grad=True) for at in range(5)]
         nbgrad.cat(parts).sum().backward()
-    told, of_fact = [], Walk.told
-    monkeypatch.setattr(Walk, "told", lambda walk, fact: told.append(fact.id) or of_fact(walk, fact))
+    told, of_fact = [], StepContext.told
+    monkeypatch.setattr(StepContext, "told", lambda walk, fact: told.append(fact.id) or of_fact(walk, fact))
     steps = describe(graph)["steps"]
     assert [len(step["given"]) for step in steps] == [1, 5]
     assert len(told) == 2

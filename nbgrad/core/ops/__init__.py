@@ -1,5 +1,7 @@
 """The op table: importing it fills ``OPS`` and gives ``Tensor`` its operators and methods.
 
+It imports ``dispatch`` and below; inside it a folder may import any other.
+
 Every public function of the modules beside this one stands here too. Nobody lists them: __init__.pyi, which is written
 from the table, tells type checkers and editors what there is.
 """

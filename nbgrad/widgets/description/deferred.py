@@ -98,14 +98,14 @@ class _Shelves:
         self._deflated = deflated
         self._open: dict[int, list[dict[str, Any]]] = {}
 
-    def __getitem__(self, number: int) -> "_Kept":
+    def __getitem__(self, number: int) -> "_StoredRest":
         shelf, place = divmod(number, _TOGETHER)
         if shelf not in self._open:
             self._open[shelf] = pickle.loads(zlib.decompress(self._deflated[shelf]))
-        return _Kept(self._open[shelf][place])
+        return _StoredRest(self._open[shelf][place])
 
 
-class _Kept:
+class _StoredRest:
     """A rest that was put away."""
 
     def __init__(self, said: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Node, kind_of
 from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.description.tensor_summary import FEW, amount
-from nbgrad.widgets.description.walk import Walk
+from nbgrad.widgets.description.walk import StepContext
 
 _KINDS = {
     "parameter": "parameter, which training changes",
@@ -44,7 +44,7 @@ class NodeRest(NamedTuple):
     fact: Fact
     saved: Saved | None
     measured: list[Detail]
-    walk: Walk
+    walk: StepContext
 
     def told(self) -> dict[str, Any]:
         """What the node says."""

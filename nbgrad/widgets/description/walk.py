@@ -77,7 +77,7 @@ def ran(node: Node) -> bool:
     return node["kind"] == "op" and node["rule"] is not None
 
 
-class Walk:
+class StepContext:
     """What the steps of a graph are written of.
 
     Args:

@@ -16,7 +16,7 @@ LONGEST = 12
 """Cycles of so many calls and ops are looked for: longer ones would have to be counted by name."""
 
 
-class Part(NamedTuple):
+class RepeatedCall(NamedTuple):
     """A call of a module, by the name of its class, or an op between such calls, by its own."""
 
     kind: str
@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
     cycles: list[list[str]]
     beside: list[list[str]]
-    parts: list[Part]
+    parts: list[RepeatedCall]
 
     @property
     def repeated(self) -> Iterator[tuple[list[str], list[str]]]:
@@ -69,7 +69,7 @@ def runs(description: Description) -> list[Run]:
             covered.update(inner)
             continue
         for row in calls.rows(inner):
-            parts = [Part(calls.kind(one), one in scopes) for one in row]
+            parts = [RepeatedCall(calls.kind(one), one in scopes) for one in row]
             for begin, period, times in _repeated(calls.numbers(row), parts):
                 end = begin + period * times
                 cycles = [row[at : at + period] for at in range(begin, end, period)]
@@ -83,7 +83,7 @@ def runs(description: Description) -> list[Run]:
     return found
 
 
-def _repeated(numbers: list[int], kinds: list[Part]) -> Iterator[tuple[int, int, int]]:
+def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[int, int, int]]:
     """Where something repeats: its first place, the length of a cycle, and how often it comes.
 
     Of what begins at one place it is what reaches farthest, in the shortest cycles. A cycle begins where one of the
@@ -119,7 +119,7 @@ def _same(items: list[int], period: int) -> list[int]:
     return many
 
 
-def _begun(items: list[Part], period: int) -> list[int]:
+def _begun(items: list[RepeatedCall], period: int) -> list[int]:
     """For each place the first one from which on all up to it are the same as those a period later."""
     first = list(range(len(items)))
     for at in range(1, len(items) - period + 1):

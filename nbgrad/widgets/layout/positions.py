@@ -270,7 +270,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
     """
     position = {node["id"]: index for index, node in enumerate(description["nodes"])}
     made = {edge["target"] for edge in description["edges"]}
-    taken: defaultdict[str, _Taken] = defaultdict(_Taken)  # by scope: what came in from outside
+    taken: defaultdict[str, _ScopeInputs] = defaultdict(_ScopeInputs)  # by scope: what came in from outside
     first_use: dict[str, int] = {}
     for edge in description["edges"]:
         source, target = edge["source"], edge["target"]
@@ -295,7 +295,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
     return [(before, after) for (before, _), after in pairs.items()]
 
 
-class _Taken:
+class _ScopeInputs:
     """What a scope takes from outside, by the positions of it: results of ops apart from what no op made."""
 
     def __init__(self) -> None:
