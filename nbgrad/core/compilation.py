@@ -1,8 +1,8 @@
-"""Whether the core runs compiled, and if not, why not: a compiled file that is older than its source is not used.
+"""The choice between the compiled core and its Python sources: no compiled file older than its source is used.
 
 The modules below ``nbgrad/core`` that have a ``.pxd`` file beside them can be compiled. They know each other's memory
-layout, so that either all of them run compiled or none does. A file written beside them when they are compiled holds a
-fingerprint of every source. This module knows nothing of the rest of nbgrad, for the build uses it too.
+layout, so either all of them run compiled or none. The compilation writes a file beside them with a fingerprint of
+every source. This module knows nothing of the rest of nbgrad, because the build uses it too.
 
 The environment variable ``NBGRAD_COMPILED`` overrides the choice: 0 runs the Python sources, 1 is an error where the
 compiled ones cannot run.

@@ -1,4 +1,4 @@
-"""Modules that had another name in version 0.1.0, whose pickles name them: they are found under that name too.
+"""The old names of modules. Pickles of version 0.1.0 contain these names, so modules are found under them too.
 
 This module knows nothing of the rest of nbgrad.
 """

@@ -1,4 +1,4 @@
-"""What may have been meant by a name or a word that there is not."""
+"""Suggestions for a name or a word that does not exist: the similar ones that do."""
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches

@@ -1,10 +1,10 @@
-"""Memory that a step frees is there for the next one.
+"""Make GNU's C library keep the memory that a training step frees, for the next step.
 
-Each step of a training loop asks for the memory that the step before has freed. GNU's C library gives what is free at
-the end of its heap back to the system as soon as it is more than twice the largest block that was ever freed, and the
-system then hands it out again page by page, each cleared: a step of an LSTM can take 4,000 such page faults, and half
-its time. What the library has freed once it takes for the size of what comes again (``man mallopt``, M_MMAP_THRESHOLD,
-"dynamic"), so it is shown a block of the largest size that counts.
+Each step of a training loop asks for the memory that the previous step freed. GNU's C library returns the free memory
+at the end of its heap to the system once it is more than twice the largest block that was ever freed. The system then
+hands it out again page by page, and clears each page. A step of an LSTM can take 4,000 such page faults, and half its
+time. The library expects blocks as large as those that it has freed (``man mallopt``, M_MMAP_THRESHOLD, "dynamic"). So
+this module makes and frees one block of the largest size that counts.
 """
 
 from functools import cache

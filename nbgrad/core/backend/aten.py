@@ -1,4 +1,4 @@
-"""torch's kernels by their own names: most, as the gradients of its fused ops, have no function in torch."""
+"""torch's kernels under their own names: most, such as the gradients of its fused ops, are no function of torch."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,8 @@
-"""torch's autocast around nbgrad's ops: what it casts is recorded, so that the rules see what the kernels saw.
+"""torch's autocast around nbgrad's ops: each cast is recorded, so the rules see the same values as the kernels.
 
-``torch.autocast`` works below our ops, in torch's dispatcher: it runs a forward in bfloat16, but our ops would save
-their inputs before the cast. So each op is run once on copies, for each kind of arguments, to see which inputs torch
-casts; from then on the same casts run as recorded ops of their own. nbgrad has no list of ops for this: torch's policy
+``torch.autocast`` works below our ops, in torch's dispatcher. It runs a forward in bfloat16, but our ops would save
+their inputs before the cast. So each op runs once on copies, for each kind of arguments, to show which inputs torch
+casts. From then on the same casts run as recorded ops of their own. nbgrad has no list of ops for this: torch's policy
 for each device decides.
 """
 

@@ -1,7 +1,7 @@
-"""A large tensor, a piece after the other: a question about its numbers makes no copy of the size of the tensor.
+"""Large tensors, read piece by piece: a question about the numbers of a tensor makes no copy of its size.
 
-Most of torch's kernels that convert numbers or compare them make tensors as large as the one that they are given:
-``isfinite`` of float32 seven times what it answers, a norm of bfloat16 a copy in float32.
+Most of torch's kernels that convert or compare numbers make tensors as large as their input. ``isfinite`` of float32
+makes seven times the size of its result, and a norm of bfloat16 makes a copy in float32.
 """
 
 from collections.abc import Iterable, Iterator

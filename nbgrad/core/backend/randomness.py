@@ -1,4 +1,4 @@
-"""The state of torch's generators of random numbers, and what is drawn without changing it."""
+"""The state of torch's random number generators, and draws that do not change it."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

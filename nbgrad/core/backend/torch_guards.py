@@ -1,6 +1,6 @@
-"""torch's own utilities that get what is nbgrad's: those that would do nothing to it, or fail in riddles, are an error.
+"""Errors for torch's utilities that would do nothing to nbgrad's objects, or fail with an unclear message.
 
-They are plain Python and ask no ``__torch_function__``, so all that there is to see of them is who asks.
+These utilities are plain Python and call no ``__torch_function__``. So a guard can only see which module asks.
 """
 
 from sys import _getframe, modules

@@ -1,7 +1,7 @@
 """detect_anomaly: the first op that makes a NaN or an Inf, in the forward or the backward, and why.
 
-It observes the engine and costs nothing where it is not switched on. An op is to blame if what it made holds a NaN or
-an Inf and what it was given does not; the others only pass it on.
+It observes the engine and costs nothing while it is off. An op is to blame if its result holds a NaN or an Inf and its
+inputs do not. The other ops only pass it on.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Why two Jacobians differ: the evidence for each common mistake, looked for in the numbers themselves."""
+"""The probable cause of two Jacobians that differ: each common mistake leaves evidence in their numbers."""
 
 from collections.abc import Iterator
 from itertools import combinations

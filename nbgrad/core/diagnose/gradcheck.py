@@ -1,7 +1,7 @@
-"""gradcheck and gradgradcheck: gradients against differences of values, and an explanation where they disagree.
+"""gradcheck and gradgradcheck: they compare gradients with differences of values, and explain a disagreement.
 
-A failure is narrowed down: every op that ran is checked alone, at the values it saw, so that the error names the rule
-that is wrong, and the shape of its error names the probable cause.
+A failure is narrowed down: every op that ran is checked alone, at the values it saw. So the error names the rule that
+is wrong, and the form of its error names the probable cause.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A function at one point, and two ways to its Jacobian: from the rules, and from differences of values.
+"""The Jacobian of a function at one point, computed in two ways: from the rules, and from differences of values.
 
 A complex number counts as two real ones, its parts: the Jacobian has a row and a column for each of them.
 """

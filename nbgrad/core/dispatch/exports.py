@@ -1,6 +1,6 @@
-"""Which functions nbgrad has: those of the op table that torch has too, found by their names and listed nowhere.
+"""The functions that nbgrad exports: those of the op table that torch has too, found by name and listed nowhere.
 
-What is found here at run time stands in stub files for type checkers and editors; tools/write.py writes them.
+They are found at run time. tools/write.py writes them into stub files, for type checkers and editors.
 """
 
 from collections.abc import Iterable

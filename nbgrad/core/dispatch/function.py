@@ -1,4 +1,4 @@
-"""Functions of the user's own: a forward and a backward written by hand, recorded as one op."""
+"""``Function``: a forward and a backward that the user writes by hand, recorded as one op."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -1,4 +1,4 @@
-"""Ops that write into their first input: the same rules as the row they belong to, and a new origin for the tensor."""
+"""Ops that write into their first input: they use the rules of their row, and give the tensor a new origin."""
 
 from collections.abc import Callable
 from copy import copy

@@ -1,4 +1,4 @@
-"""The inputs that the tests run a row on, said on the row: ranks 0 to 5, broadcasting, empty tensors, edges."""
+"""Helpers for ``samples=`` of a row, the inputs of its tests: ranks 0 to 5, broadcasting, empty tensors, edges."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -1,6 +1,6 @@
-"""Functions of several ops, called as torch's parser has those called that it reads for.
+"""Functions that choose between several rows, with arguments as torch's argument parser reads them.
 
-It is not compiled: what is made here is a function of Python's, which says its parameters.
+This module is not compiled, because the functions made here must show their parameters, as only Python's do.
 """
 
 import operator

@@ -1,4 +1,4 @@
-"""The texts of errors that a backward raises, which look for names, lines and causes only when something is wrong."""
+"""The messages of a backward's errors. They look for names, lines and causes only when something is wrong."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is asked of a tensor's data alone: its shape, its type, its numbers."""
+"""Questions about the data of a tensor alone: its shape, its type, its numbers."""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
-"""Checkpointing: memory for time. What a part of a graph saved is computed again when a backward needs it.
+"""Checkpoints save memory and cost time: a backward computes again what a part of a graph had saved.
 
-Inside ``checkpoint(fn, ...)`` ops are recorded as anywhere: the graph has all its nodes and edges, those to parameters
-that ``fn`` knows by itself included. What the nodes saved is let go at once. The first of them that a backward comes to
-runs ``fn`` again and hands each node what its twin in the second run saved.
+Inside ``checkpoint(fn, ...)`` ops are recorded as anywhere. The graph has all its nodes and edges, also those to
+parameters that ``fn`` uses without taking them as arguments. The values that the nodes saved are released at once. The
+first of these nodes that a backward reaches runs ``fn`` again, and gives each node the values that its twin in the
+second run saved.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Backward from several tensors, and gradients as values: ``nbgrad.grad`` returns what ``backward`` accumulates."""
+"""Backward from several tensors, and ``nbgrad.grad``, which returns the gradients that ``backward`` accumulates."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where a gradient arrives, as a value of its own, and one hook for the gradients of several tensors."""
+"""``GradientEdge``, the place where a gradient arrives, and one hook for the gradients of several tensors."""
 
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock

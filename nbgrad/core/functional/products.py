@@ -1,7 +1,7 @@
-"""Derivatives of functions: what ``torch.autograd.functional`` has, under its names.
+"""Products of vectors with Jacobians and Hessians: ``vjp``, ``jvp``, ``vhp`` and ``hvp``, named as torch names them.
 
-Each takes a function and the point to differentiate it at, and gives tensors. With ``create_graph`` the answers can be
-differentiated again, so they nest to any order.
+Each takes a function and the point at which to differentiate it, and returns tensors. With ``create_graph`` the results
+can be differentiated again, so they nest to any order.
 """
 
 from collections.abc import Callable

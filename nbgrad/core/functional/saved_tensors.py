@@ -1,7 +1,8 @@
-"""The user's functions that pack what an op saves for the backward: into a file, to another device, in fewer bits.
+"""Hooks of the user that pack the values an op saves for the backward: into a file, to a device, in fewer bits.
 
 The packing is an ``Observer``, as a graph is: without one an op does no work for it. torch's own context
-``torch.autograd.graph.saved_tensors_hooks``, and the classes derived from it, pack what nbgrad's ops save too.
+``torch.autograd.graph.saved_tensors_hooks``, and the classes derived from it, also pack the values that nbgrad's ops
+save.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Uses of tensors that leave no history, and so nothing in the record of a graph: where the path of a gradient ends."""
+"""The places where the path of a gradient ends: uses of tensors without history, which are not in the records."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar

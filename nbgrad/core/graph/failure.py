@@ -1,4 +1,4 @@
-"""What ended a recorded block that raised, to be drawn whenever the graph is: the error itself is gone by then."""
+"""The facts of an error that ended a recorded block. A picture needs them when the error itself is gone."""
 
 import sysconfig
 from types import TracebackType

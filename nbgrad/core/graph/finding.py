@@ -1,6 +1,7 @@
 """A finding: something in a graph that is wrong, or probably not meant, as data.
 
-The core has the form of a finding alone. The renderer looks for them, for they read modules, which are above the core.
+The core has only the class of a finding. The renderer looks for findings, because they need modules, which are above
+the core.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""What every backward of a graph did: how the gradients grow and shrink while a network is trained.
+"""The history of a graph: for each backward the loss and the gradient norms, through the training of a network.
 
-A frame holds numbers, no tensor. In a long loop the frames get rarer as it goes on, the same number for every
-doubling of its length: most happens at its beginning, and what is no frame costs nothing. Norms are taken in one batch.
+A frame holds numbers, no tensor. In a long loop frames become rarer: every doubling of its length has the same number
+of frames. Most happens at the beginning of a loop, and a backward without a frame costs nothing. Norms are taken in one
+batch.
 """
 
 from array import array

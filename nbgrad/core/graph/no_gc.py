@@ -1,4 +1,4 @@
-"""The garbage collector, and when it can only lose time."""
+"""A decorator that pauses the garbage collector while a function runs in which it could only lose time."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Where a NaN or an Inf comes from, in words: what was computed from which numbers."""
+"""The origin of a NaN or an Inf, in words: the op that made it, and the numbers that the op was given."""
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from math import inf, isfinite, isinf, isnan

@@ -1,4 +1,4 @@
-"""The renderer of graphs, which stands above the engine: ``import nbgrad`` registers it here."""
+"""The renderer of graphs. It is above the core, so ``import nbgrad`` registers it here."""
 
 from os import PathLike
 from typing import Any, Protocol

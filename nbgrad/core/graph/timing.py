@@ -1,4 +1,4 @@
-"""A graph that also measures how long each op took, and its rules in the last backward."""
+"""``TimedGraph``: a graph that also measures the time of each op, and of its rules in the last backward."""
 
 from time import perf_counter_ns
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Tensors that a backward gave no gradient, and for each where the path from the loss to it breaks."""
+"""Tensors to which a backward gave no gradient, and the place where the path from the loss to each one breaks."""
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass

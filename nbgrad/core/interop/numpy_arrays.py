@@ -1,7 +1,7 @@
 """numpy's functions on our tensors run our ops, and its arrays share their memory with ours.
 
-``np.exp(t)`` is ``nbgrad.exp(t)``, as ``torch.exp(t)`` is. What has no row is computed by numpy where no gradient gets
-lost, and else an error.
+``np.exp(t)`` is ``nbgrad.exp(t)``, as ``torch.exp(t)`` is. numpy computes a function without a row if no gradient gets
+lost. Otherwise the function raises an error.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """torch's functions on our tensors run our ops; DLPack and torch's DataLoader take them.
 
 ``torch.exp(t)`` is ``nbgrad.exp(t)``: recorded, with a gradient. The function is looked up in the op table by its name,
-so a new row is known here without a line. What has no row is an error: no gradient gets lost.
+so a new row needs no line here. A function without a row raises an error, so no gradient gets lost.
 """
 
 from collections.abc import Callable

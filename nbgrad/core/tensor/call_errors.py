@@ -1,4 +1,4 @@
-"""What an op that cannot run says: which op, on what, and what to do instead."""
+"""The messages of ops that cannot run: they name the op and its operands, and say what to do instead."""
 
 import re
 from collections.abc import Sequence

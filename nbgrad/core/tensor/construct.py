@@ -1,4 +1,4 @@
-"""What a tensor is made of: numbers, also those that tensors in a list hold; and what is wrong with other data."""
+"""The data of a new tensor: numbers, also from tensors in a list. Errors say what is wrong with other data."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """The methods that the op table gives to ``Tensor``: empty here, filled row by row when the table is imported.
 
-What type checkers and editors read is ``methods.pyi``, which a script writes from the same table and a test compares.
+Type checkers and editors read ``methods.pyi``. A script writes it from the same table, and a test compares the two.
 """
 
 

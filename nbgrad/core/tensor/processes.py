@@ -1,4 +1,4 @@
-"""Tensors that are sent to other processes: what cannot be sent is an error for whoever would wait for it."""
+"""Tensors that are sent to other processes. One that cannot be sent raises an error in the process that waits."""
 
 from collections.abc import Callable
 from multiprocessing.queues import Queue
