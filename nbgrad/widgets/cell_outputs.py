@@ -1,4 +1,4 @@
-"""Which views a cell of a notebook displayed: when it runs again they are no longer on the page."""
+"""The views that a notebook cell displayed. They are closed when the cell runs again and removes them from the page."""
 
 from typing import Any, NamedTuple
 from weakref import WeakSet

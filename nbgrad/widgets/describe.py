@@ -1,4 +1,4 @@
-"""From a recorded graph to the plain description that every rendering draws."""
+"""``describe``: from a recorded graph to the plain description that every rendering draws."""
 
 from functools import cache
 from itertools import groupby, takewhile

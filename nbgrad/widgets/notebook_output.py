@@ -1,4 +1,4 @@
-"""What a notebook shows under a cell: first a picture without a script, then the live one in its place."""
+"""The output under a notebook cell: first a picture without a script, then the live one in its place."""
 
 import base64
 import sys

@@ -1,4 +1,4 @@
-"""The packages that one kind of output needs, and no other: where one is missing or broken, that output alone fails."""
+"""Packages that one kind of output needs. If one is missing or broken, that output alone fails."""
 
 import os
 import threading

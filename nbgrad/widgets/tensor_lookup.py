@@ -1,4 +1,4 @@
-"""All numbers of a tensor that is too large to travel with the picture: looked up when the reader asks for them."""
+"""All numbers of a tensor that is too large to be sent with the picture, looked up when the reader asks for them."""
 
 from math import prod
 from typing import Any, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""What a reader sees of a broadcast that the engine undid: the words, the first sums, and whether it was meant."""
+"""The text of a broadcast that the engine undid: the words, the first sums, and whether it was probably meant."""
 
 from math import prod
 from typing import Any, NamedTuple

@@ -1,6 +1,6 @@
-"""What is written of those nodes, edges and steps alone that are drawn: details, heat maps, sums, what was handed on.
+"""The parts of a description that only drawn nodes, edges and steps need: details, heat maps, sums, contributions.
 
-To write them of everything takes ten times as long as all that folding asks of an outline.
+Writing them for everything takes ten times as long as all that folding needs of an outline.
 """
 
 import pickle

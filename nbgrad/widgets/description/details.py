@@ -1,4 +1,4 @@
-"""What a click on a node shows, row by row."""
+"""The details that a click on a node shows, row by row."""
 
 import linecache
 from functools import cache

@@ -1,4 +1,4 @@
-"""Where the user's code stopped: the op that raised, with what it was given, among what had run until then."""
+"""The description of an error: the op that raised, with its inputs, among the ops that had run until then."""
 
 from collections.abc import Callable
 from typing import get_args

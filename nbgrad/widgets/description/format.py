@@ -1,4 +1,4 @@
-"""How numbers, shapes and counts are written, the same in every rendering."""
+"""The format of numbers, shapes and counts, the same in every rendering."""
 
 from collections.abc import Iterable
 

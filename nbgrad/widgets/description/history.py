@@ -1,4 +1,4 @@
-"""The backwards that a graph remembers, as what can be scrubbed through, drawn as curves and compared."""
+"""The history of a graph as plain data: backwards that a picture scrubs through, draws as curves and compares."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

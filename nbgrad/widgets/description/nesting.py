@@ -1,4 +1,4 @@
-"""How the scopes of a description lie in each other: asked without walking from each node through all around it."""
+"""The tree of a description's scopes. It answers questions without a walk from each node through all around it."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict

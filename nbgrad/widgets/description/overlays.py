@@ -1,4 +1,4 @@
-"""What nodes can be coloured and sized by, and what the gradients of each module look like in words."""
+"""Overlays, which colour and size the nodes; and a judgement, in words, of each module's gradients."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -17,19 +17,19 @@ from nbgrad.widgets.description.schema import Detail, Overlay
 from nbgrad.widgets.description.snapshot import Fact
 
 _FAR = 1e3
-"""How far from those where the backward begins a gradient has to be to be called vanishing or exploding."""
+"""A gradient vanishes or explodes if it differs by more than this factor from those where the backward begins."""
 
 _NEAR = 30.0
-"""And how far the gradient that comes there: where that is no farther off, the parameters matter little or much."""
+"""It does not if the incoming gradient differs by at most this factor: the parameters then matter little or much."""
 
 _BEGINNING = 3
-"""So many modules, the last ones with a gradient, are where the backward begins: one alone may be of another kind."""
+"""The backward begins at so many modules, the last ones with a gradient: one alone may be of another kind."""
 
 _MANY = 3
-"""So many modules in a row whose gradients vanish make a way on which it shrinks little by little."""
+"""If the gradients of so many modules in a row vanish, the gradient may shrink little by little."""
 
 _AT_ONCE = 100.0
-"""Where it shrinks by more from one module to the next, that is no little."""
+"""It does not shrink little by little if it shrinks by more than this factor from one module to the next."""
 
 _Kind = Literal["vanishing", "exploding", "none", "sound"]
 

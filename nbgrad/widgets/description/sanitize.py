@@ -1,6 +1,6 @@
-"""Every string clean and of bounded length: the one boundary that a hostile name has to pass.
+"""Clean every string and limit its length: the one boundary that a hostile name has to pass.
 
-In two parts, since details are written while graphviz works on what has to be clean before.
+It has two parts: the input of graphviz is cleaned first, and the details are written while graphviz works.
 """
 
 from nbgrad.widgets.description.schema import Description, Detail, Edge, Formula, Node, OpText, Reduction, Step

@@ -1,4 +1,4 @@
-"""What an op kept for its backward, worked out from its rules: nobody counts while the op runs."""
+"""The values that an op saved for its backward, derived from its rules: nothing is counted while the op runs."""
 
 from math import prod
 from typing import NamedTuple

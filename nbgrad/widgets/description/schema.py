@@ -1,13 +1,13 @@
-"""The plain description of a recorded graph: what text, SVG and the widget all draw.
+"""The plain description of a recorded graph: text, SVG and the widget all draw it.
 
-A description is data that JSON can carry: strings, numbers, booleans, lists, dicts and None. There is no tensor in
-it and no markup. Every number that a reader sees arrives as text that Python has formatted, so the three renderings
-never disagree; every name may be hostile and is text, never markup, in each of them.
+A description is data that JSON can carry: strings, numbers, booleans, lists, dicts and None. There is no tensor in it
+and no markup. Every number that a reader sees arrives as text that Python has formatted, so the three renderings never
+disagree; every name may be hostile and is text, never markup, in each of them.
 
-An outline is a description whose nodes and reductions have one key more, their ``rest``: facts of which details, heat
-maps and sums are written where they are drawn. What folds a graph, places it or writes its table reads none of these.
-It also has its ``runs``, which are looked for once, and None instead of its steps: what of them is drawn is found where
-it is folded, and written with the details.
+An outline is a description whose nodes and reductions have one more key, ``rest``: the facts from which details, heat
+maps and sums are written if they are drawn. Folding, placing and the table read none of these. An outline also has its
+``runs``, which are looked for once. It has None instead of its steps: folding finds the steps that are drawn, and they
+are written with the details.
 """
 
 from typing import Annotated, Literal, TypedDict

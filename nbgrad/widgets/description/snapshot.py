@@ -1,4 +1,4 @@
-"""What a graph said of its records at one moment, asked once each: a description is made of these alone."""
+"""The facts of a graph's records at one moment, each read once. A description is made of these alone."""
 
 from typing import Any, NamedTuple, Self
 

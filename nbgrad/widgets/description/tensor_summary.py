@@ -1,4 +1,4 @@
-"""From the statistics of a tensor to what a reader sees of its numbers: text, a heat map, a histogram."""
+"""The numbers of a tensor as a reader sees them, made of its statistics: text, a heat map, a histogram."""
 
 from math import prod
 from typing import Any

@@ -1,7 +1,7 @@
 """The backward as a walk: one step for each op whose rules ran, in the order in which they did.
 
-The walk of the engine takes the origin with the largest number first, and a record's number is that of its op: the
-order of the steps is the reverse of the record's, without anybody having written it down.
+The walk of the engine takes the origin with the largest number first, and a record has the number of its op. So the
+steps are the ops in reverse order of the records, and no order needs to be stored.
 """
 
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""What a reader must know of: where a NaN begins, what no gradient reached, broadcasts that nobody meant."""
+"""All findings of a graph: where a NaN begins, tensors that no gradient reached, broadcasts that were not meant."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What went wrong before the last backward of a loop: since when parameters are spoiled, and a loss that grew."""
+"""Findings about earlier backwards of a loop: the one that spoiled the parameters, and a loss that grew."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A finding at a record: where that is, in the words of its user."""
+"""A finding about one record, with the name that the user gave its tensor."""
 
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.widgets.description.snapshot import Fact

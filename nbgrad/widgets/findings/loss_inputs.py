@@ -1,4 +1,4 @@
-"""Losses that are given something else than they take: probabilities for scores, scores for log-probabilities."""
+"""Losses that get the wrong kind of input: probabilities for scores, or scores for log-probabilities."""
 
 from collections.abc import Iterator
 

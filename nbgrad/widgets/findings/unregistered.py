@@ -1,4 +1,4 @@
-"""Modules and parameters that were used out of a plain list or dict, in which their module does not see them."""
+"""Modules and parameters that were used from a plain list or dict, where their module does not see them."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Where the gradient ends, or falls at once, on its way to modules that get none or next to none."""
+"""Ops at which the gradient ends, or drops at once, on its way to modules that get almost none."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Modules that get no gradient as yet: on its way it is multiplied with a 0 that learns, as a gain at first is."""
+"""Modules that get no gradient yet, because a factor is a 0 that learns, such as a gain that begins at 0."""
 
 from collections.abc import Iterator, Sequence
 from math import inf, prod

@@ -1,11 +1,11 @@
-"""What is drawn when not everything can be: Description -> a Description of at most so many nodes.
+"""Draw less when not everything can be drawn: Description -> a Description of at most so many nodes.
 
-Steps, each only if it is needed, so that a picture is seen at once. Runs of identical blocks become one node,
+Each step runs only if it is needed, so that a picture is seen at once. Runs of identical blocks become one node,
 ``Block × 12``, and so do those of identical cycles, ``Linear, relu × 12``. Module scopes are folded into one node each,
-deepest level first. If more are left than may be drawn, the nodes nearest to where the backward started, or to what the
-reader unfolded, are kept. A tensor with many readers is drawn once beside each of them: one box with a hundred arrows
-tells a reader nothing, and graphviz needs minutes for it. Last, of what is left the details are written, which graphviz
-does not wait for.
+deepest level first. If more are left than may be drawn, the nodes nearest to the start of the backward, or to the
+modules that the reader unfolded, are kept. A tensor with many readers is drawn once beside each of them: one box with a
+hundred arrows tells a reader nothing, and graphviz needs minutes for it. Last, the details of the remaining nodes are
+written; graphviz does not wait for them.
 """
 
 from collections import Counter, defaultdict

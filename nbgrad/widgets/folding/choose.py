@@ -1,4 +1,4 @@
-"""Which module calls are folded: as many as make a picture one that is seen at once, or those that a reader folded."""
+"""The choice of module calls to fold: so many that the picture is seen at once, or those that a reader folded."""
 
 from bisect import bisect_left
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What is inside folded nodes and is still told of: how it is called, its broadcasts, and how its gradients went."""
+"""The contents of folded nodes that a picture still names: labels, broadcasts, and how their gradients went."""
 
 from itertools import islice
 

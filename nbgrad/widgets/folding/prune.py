@@ -1,4 +1,4 @@
-"""A part of a graph that is too large even when folded; and tensors with many readers, drawn once beside each."""
+"""A part of a graph that is too large even when folded; and a copy of a tensor beside each of its many readers."""
 
 from collections import Counter, defaultdict
 

@@ -1,4 +1,4 @@
-"""Runs of module calls that are the same, one by one or in a cycle, with the ops between them."""
+"""Runs of equal module calls, one by one or in a cycle, with the ops between them."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""How large a picture of some folding will be, told without graphviz: how many boxes, and how they will stand."""
+"""An estimate, without graphviz, of how large a folded picture will be: how many boxes, in which rows."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping

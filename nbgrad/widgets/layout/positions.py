@@ -1,7 +1,7 @@
-"""Where everything stands: Description -> Picture.
+"""The positions of all boxes and lines: Description -> Picture.
 
-Graphviz gets boxes of fixed size and ids of our own making, never a name that a user chose, and gives back positions.
-A reduction's mark is a small node between the two ends of its edge, so that graphviz makes room for it. A graph that
+Graphviz gets boxes of fixed size and ids of our own making, never a name that a user chose, and returns positions. A
+reduction's mark is a small node between the two ends of its edge, so that graphviz makes room for it. A graph that
 takes too long is drawn coarser; nothing here waits longer than the sum of the time limits.
 """
 

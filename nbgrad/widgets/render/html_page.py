@@ -1,4 +1,4 @@
-"""Picture -> HTML that is alive without a kernel: one file, or fragments for a page with several pictures."""
+"""Picture -> HTML that is live without a kernel: one file, or fragments for a page with several pictures."""
 
 import base64
 from functools import cache

@@ -1,4 +1,4 @@
-"""The colours of a drawing and the words of its legend: the SVG and the front end have them from here.
+"""The colours of a drawing and the words of its legend: the SVG and the front end both take them from here.
 
 ``tools/write_view.py`` writes them for the front end: after a change run ``make write`` and build the bundle.
 """

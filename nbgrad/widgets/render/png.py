@@ -1,7 +1,7 @@
-"""PNG -> a smaller PNG: the picture of a notebook in 256 colours, as its flat boxes and letters need.
+"""PNG -> a smaller PNG: the picture of a notebook in 256 colours, enough for its flat boxes and letters.
 
-What draws the picture writes four bytes of a pixel, each as the difference to a guess from its neighbours. Letters that
-are alike are no longer alike then, and take two and a half times the bytes.
+The renderer writes four bytes for each pixel, each as the difference to a guess from its neighbours. Equal letters are
+then no longer equal bytes, and take two and a half times the space.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Picture -> SVG, and SVG -> PNG: the drawing for where no script runs.
+"""Picture -> SVG, and SVG -> PNG: the drawing for places where no script runs.
 
 Colours are presentation attributes, for renderers that know no style sheet; a media query turns them dark. There is no
 id, script or link in it, so any number of these can stand in one page, and a drawing depends on the picture alone.

@@ -1,4 +1,4 @@
-"""Description -> a table of plain text: what a terminal, a diff and a screen reader get."""
+"""Description -> a table of plain text, for a terminal, a diff and a screen reader."""
 
 import unicodedata
 from collections import defaultdict

@@ -1,8 +1,8 @@
-"""How a picture travels to the front end, in few bytes; ``src/unpack.ts`` is the other end.
+"""The encoding of a picture for the front end, in few bytes; ``src/unpack.ts`` decodes it.
 
-It is deflated JSON. Records travel as columns, so that what is alike stands together. A look that a node and a
-reduction share travels once. Of a curve, and of the norms of a node, what travels is how each number differs from the
-one before.
+It is deflated JSON. Records are sent as columns, so that equal values stand together. A look that a node and a
+reduction share is sent once. Each number of a curve, and of the norms of a node, is sent as its difference to the
+number before.
 """
 
 import json
