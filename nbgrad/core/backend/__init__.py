@@ -1,1 +1,1 @@
-"""What nbgrad asks of torch: kernels, casts, matrix products and memory. It imports no other layer of the core."""
+"""Parts of torch that nbgrad uses: kernels, casts, matrix products, memory. It imports no other layer of the core."""

@@ -1,1 +1,1 @@
-"""A graph as plain data: what is drawn, and every text of it. It imports the core alone."""
+"""A graph as plain data: everything that is drawn, with its texts. It imports the core alone."""

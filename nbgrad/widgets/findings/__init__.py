@@ -1,1 +1,1 @@
-"""What is wrong with a graph. It imports ``description`` and the core."""
+"""The findings of a graph: everything that is wrong with it. It imports ``description`` and the core."""

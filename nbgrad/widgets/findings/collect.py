@@ -32,13 +32,13 @@ from nbgrad.widgets.findings.vanishing import falls
 from nbgrad.widgets.findings.zero_factors import Waiting, waiting
 
 _SMALL = 1e-3
-"""A gradient of so much of the size of its parameter is that of one which has learned."""
+"""A parameter may have learned already if its gradient is at most this fraction of its own size."""
 
 _ROUNDS = 30
-"""While a cell runs, an optimizer that was cleared so often without a step is not waited for any more."""
+"""While a cell runs, an optimizer is reported after this many calls of zero_grad() without a step."""
 
 _NAMED = 3
-"""So many names stand in one finding."""
+"""At most so many names stand in one finding."""
 
 _LARGER = "Try a larger one"
 

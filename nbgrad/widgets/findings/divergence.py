@@ -10,16 +10,16 @@ from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.snapshot import Fact
 
 _FAR = 1e3
-"""A loss has grown without bound that is so many times what it was."""
+"""A loss has grown without bound if it is so many times as large as before."""
 
 _MORE = 1.01
-"""A gradient that is larger than another by no more than this was summed in another order."""
+"""A gradient that is at most so many times as large as another was only summed in another order."""
 
 _RUN = 4
-"""So many frames in turn have to show it: one may be of a hard batch."""
+"""So many frames in a row have to show it: a single frame may be of a hard batch."""
 
 _SHORT = 2
-"""So many are enough where the loss is no finite number after them."""
+"""So many frames are enough if the loss is no finite number after them."""
 
 _BEYOND = 0.5
 """A step that changes parameters by more of their size than this leaves little of what they had learned."""

@@ -15,10 +15,10 @@ from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings.located import located
 
 _INSIDE = 10_000
-"""Of a container so many elements are looked at: it may hold all words of a language."""
+"""At most so many elements of a container are checked: it may hold all words of a language."""
 
 _DEPTH = 3
-"""Lists in lists are looked through, so many."""
+"""Lists in lists are searched to this depth."""
 
 _CONTAINERS = (list, tuple, dict)
 

@@ -19,7 +19,7 @@ SLIGHT = 1e-2
 """An op that passes on less than this part of a gradient is where it falls, and not one of many that shrink it."""
 
 _SMALL = 1e-2
-"""A number as small as this is told of, where the gradient was multiplied with it."""
+"""A factor of the gradient is named in the finding if it is as small as this."""
 
 _TINY = 1e-5
 """A gradient of float16 whose numbers are typically below this may become 0 where it is multiplied with a weight."""

@@ -15,7 +15,7 @@ from nbgrad.widgets.findings.divergence import alike
 from nbgrad.widgets.findings.vanishing import PRODUCTS, SLIGHT, underflowed
 
 _MOST = 3
-"""So many places are told of; a network of many blocks has as many."""
+"""At most so many places are reported; a network of many blocks has as many."""
 
 
 class Waiting(NamedTuple):

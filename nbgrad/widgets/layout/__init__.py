@@ -1,1 +1,1 @@
-"""Where each box and line is drawn: graphviz, and the curves. It imports ``folding`` and below."""
+"""The positions of boxes and lines: graphviz, and the curves. It imports ``folding`` and below."""
