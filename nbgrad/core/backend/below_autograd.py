@@ -1,13 +1,12 @@
-"""Where torch's own autograd is left out of the way to a kernel.
+"""Run the rules of a backward without torch's autograd.
 
-Nobody differentiates what the rules of a backward compute on raw tensors but nbgrad itself. torch asks at every kernel
-whether its autograd is to record it, for 0.15 us, a tenth of a small kernel, even where no tensor requires grad. A
-backward does without; what is not nbgrad's own, such as a hook, is run outside of that.
+Only nbgrad differentiates what rules compute on raw tensors. At every kernel torch checks whether its autograd has to
+record it, which takes 0.15 us, a tenth of a small kernel, even if no tensor requires grad. A backward switches this
+check off. Code that is not nbgrad's own, such as a hook, runs with it on.
 
-Ctrl-C may raise at any instruction, and what is switched off must not stay off. So nothing here is a guard whose end
-has to come in order, nor a generator, which ends when somebody lets go of it. There is one switch, of which it is known
-what it was, and it is set to that by one call. ``finally`` makes that call; where an interrupt hits the very
-``finally``, ``except`` makes it again.
+Ctrl-C may raise at any instruction, and the switch must be restored. So there is no guard and no generator here: one
+call restores the earlier value. ``finally`` makes the call; if an interrupt hits that ``finally``, ``except`` makes it
+again.
 """
 
 from collections.abc import Callable

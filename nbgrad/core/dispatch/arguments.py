@@ -1,4 +1,4 @@
-"""How the arguments of a call become the inputs and the settings of a row."""
+"""The binding of a call's arguments to the inputs and settings of a row."""
 
 import warnings
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a node keeps of one run of an op, and which rules a backward runs on it, with what."""
+"""The plan of an op: the values that a node saves, and the rules that a backward runs on them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,8 +1,8 @@
 """The row of the op table: forward, rules, formulas, domain and samples of one op, written once.
 
 Calling a row runs it: on ``Tensor`` inputs it computes, records a node and returns a ``Tensor``; on raw torch tensors
-alone it computes and returns a raw torch tensor. That is how one rule serves a plain backward, without wrapping, and a
-backward that is itself recorded.
+alone it computes and returns a raw torch tensor. So one rule serves a plain backward, without wrapping, and a backward
+that is itself recorded.
 """
 
 from collections import namedtuple

@@ -1,4 +1,4 @@
-"""Undo broadcasting: sum a gradient down to the shape of the input it belongs to, and say what was summed."""
+"""Undo broadcasting: sum a gradient down to the shape of its input, and report the summed dimensions."""
 
 from collections.abc import Callable
 from functools import lru_cache

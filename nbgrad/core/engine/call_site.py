@@ -1,4 +1,4 @@
-"""Where in the user's code something happens, and what the variables there are called."""
+"""The line of the user's code that runs now, and the names of the variables there."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
 """The fields of a tensor, the nodes of the recorded graph, and the hooks on them.
 
 References run from output to input only: a tensor holds its origin, a node holds its parents. There is no cycle, so a
-graph that the user drops is gone at once, without the garbage collector.
+dropped graph is freed at once, without the garbage collector.
 """
 
 from collections import OrderedDict

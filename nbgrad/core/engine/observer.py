@@ -1,4 +1,4 @@
-"""What the engine tells whoever looks on, and asks: graphs, ``detect_anomaly``, clocks, checks."""
+"""``Observer``: the engine's notifications and questions to graphs, ``detect_anomaly``, clocks and checks."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""A line of the user's code."""
+"""``Place``: a line of the user's code, kept as an instruction until its number is needed."""
 
 import ast
 import linecache

@@ -1,7 +1,6 @@
-"""The boxes that are drawn around ops: a block of the user's, or the call of a module, labelled with where it is.
+"""Scopes, the boxes around ops: a block of the user's, or the call of a module.
 
-A module is here whatever is called with ``called``, has ``named_modules()``, ``named_children()`` and a class with
-``forward``, a
+``called`` takes any module that has ``named_modules()`` and ``named_children()``, and a class with ``forward``,
 ``__formula__`` and ``_runs_functions``.
 """
 

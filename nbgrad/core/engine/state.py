@@ -1,7 +1,7 @@
-"""What is switched on in this thread or task: gradient recording, the active graph, the scope, the default device.
+"""The state of a thread or task: gradient recording, the active graph, the scope, the default device.
 
-One state in one context variable, so that an op looks up everything it needs with a single ``get`` and threads and
-async tasks never see each other's graph. It is replaced as a whole, but for its scope (see ``scope.called``).
+It is one object in one context variable. So an op looks everything up with a single ``get``, and threads and tasks
+never see each other's graph. A change replaces the whole state, except for its scope (see ``scope.called``).
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

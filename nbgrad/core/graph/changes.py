@@ -1,8 +1,8 @@
-"""Which data were changed in place, by whom, and which leaves were changed since the last backward.
+"""In-place changes: what changed which data, and which leaves changed since the last backward.
 
-The first is what the message of a backward says that needs the old numbers. The second is said in a picture: an
-optimizer's step follows most backwards, and a ``.grad`` that was not set to zero is a sum of several. Every step of an
-optimizer comes by, so this is compiled.
+An error of a backward that needs the old numbers names the change. A picture shows the changed leaves: an optimizer's
+step follows most backwards, and a ``.grad`` that was not cleared is a sum of several. Every optimizer step runs this
+code, so it is compiled.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
-"""The record of what ran inside a context.
+"""``AutogradGraph``: the record of the ops that run inside a context.
 
-A graph keeps light facts, one ``Record`` per op, and owns no tensor that the user dropped, but for small values and the
-gradients of the last backward, both within a budget. It is poured into rustworkx in bulk when somebody asks.
+It keeps one ``Record`` of facts per op. It owns no tensor that the user dropped, except small values and the gradients
+of the last backward, both within a budget. It is copied into rustworkx on request.
 """
 
 from itertools import count

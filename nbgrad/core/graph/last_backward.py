@@ -1,4 +1,4 @@
-"""What one backward did: the gradients that arrived, and the reductions that were made."""
+"""The last backward of a graph: the gradients that arrived, and the reductions made."""
 
 import math
 from collections.abc import Container, Mapping

@@ -1,6 +1,6 @@
-"""What the engine tells a graph while it is open, and the facts that are kept of it.
+"""The listener of an open graph: it gets the engine's notifications and keeps their facts.
 
-This is what watching costs, so it is compiled; the questions that a graph answers are asked of ``AutogradGraph``.
+It is the cost of watching, so it is compiled. ``AutogradGraph`` answers the questions.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The optimizers that hold the parameters of a backward: whether they took a step, and how far it moved them."""
+"""The optimizers that hold the parameters of a backward, their steps, and how far a step moved each parameter."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""What can be asked of the structure of a graph, answered by rustworkx, and what can be taken out of it."""
+"""Questions about the structure of a graph, answered by rustworkx, and removal of nodes and edges."""
 
 from abc import abstractmethod
 

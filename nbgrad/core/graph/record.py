@@ -1,7 +1,7 @@
-"""What a graph tells about one op or one tensor: typed facts, which hold no tensor.
+"""``Record``: the typed facts of one op or one tensor, without the tensor.
 
-The facts are taken when the op runs. What is larger, the statistics of values and gradients, is looked up and computed
-when somebody asks, so that a question about the structure of a graph costs nothing of it.
+Facts are taken when the op runs. Statistics of values and gradients are computed on request, so questions about the
+structure do not pay for them.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The statistics that a picture shows of a tensor, and how many bytes it takes, by its shape."""
+"""``Stats``: the statistics of a tensor that a picture shows, and its size in bytes by its shape."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,7 @@
 """Tensors that share memory: a view knows its base and the ops that lead there, the base knows its views weakly.
 
-An op that changes one of them in place changes what all of them hold. The one that was changed and its base get a new
-origin at once; the other views lose theirs and get one from the base when somebody asks, so that ops that change
-nothing pay nothing.
+An op that changes one of them in place changes what all of them hold. The changed tensor and its base get a new origin
+at once. The other views lose theirs, and get one from the base on request. So ops that change nothing cost nothing.
 """
 
 from collections.abc import Iterable
