@@ -599,7 +599,7 @@ def test_a_rule_of_ours_that_is_wrong_by_a_thousandth_is_named(name: str, monkey
     def wrong(g: Any, *needs: Any, right: Any = right) -> Any:
         return right.function(g, *needs) * 1.001
 
-    monkeypatch.setitem(row.rules, wanted, right._replace(function=wrong))
+    monkeypatch.setitem(row.rules, wanted, right._replace(function=wrong, kernel=None))
     monkeypatch.setattr(row, "_plans", {})
     args = tuple(arg.clone().requires_grad_() for arg in sample.args)
     settings = sample.settings

@@ -137,7 +137,7 @@ def test_ten_thousand_backwards_of_one_graph_keep_memory_flat() -> None:
             loss.backward(retain_graph=True)
             if number % 2500 == 2499:
                 counts.append(census())
-    for kind, most in (("_Kept", FRAMES), ("_Numbers", 3 * FRAMES)):  # three lists of norms in a frame
+    for kind, most in (("_StoredFrame", FRAMES), ("_Numbers", 3 * FRAMES)):  # three lists of norms in a frame
         assert all(count.pop(kind) < most for count in counts), "the frames of the history are bounded"
     assert counts[0] == counts[-1]
 

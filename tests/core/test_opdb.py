@@ -78,7 +78,7 @@ def rule() -> Iterator[Callable[[Callable[..., Any]], Any]]:
     """Give the row another rule, until the test ends."""
     right = ROW.rules[INPUT]
     yield ROW.rule(INPUT, right.formula)
-    ROW.rule(INPUT, right.formula)(right.function)
+    ROW.rule(INPUT, right.formula, kernel=right.kernel)(right.function)
 
 
 def agreeing(result: Result) -> list[str]:

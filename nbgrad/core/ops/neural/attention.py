@@ -131,9 +131,10 @@ def _products(query, key, value, mask, is_causal, scale):
 
 
 def _products_backward(g, query, key, value, mask, out, logsumexp, is_causal, scale):
-    weights = torch._safe_softmax(_scores(query, key, mask, is_causal, scale), -1)
-    of_scores = weights * (g @ value.mT - (g * out).sum(-1, keepdim=True)) * scale_of(query, scale)
-    return of_scores @ key, of_scores.mT @ query, weights.mT @ g
+    q, k, v = (one.to(out.dtype) for one in (query, key, value))  # autocast casts each product of the forward
+    weights = torch._safe_softmax(_scores(q, k, mask, is_causal, scale), -1).to(out.dtype)
+    of_scores = weights * (g @ v.mT - (g * out).sum(-1, keepdim=True)) * scale_of(q, scale)
+    return (of_scores @ k).to(query.dtype), (of_scores.mT @ q).to(key.dtype), (weights.mT @ g).to(value.dtype)
 
 
 def _scores(query, key, mask, is_causal, scale):
