@@ -42,7 +42,7 @@ class Plan(Steps):
             for position, rule in chosen
             if not rule.joint
         )
-        self.joined = self.joint is not None
+        self.joined = False
         self.broadcasts = op.broadcasts
         inputs, values = _places(op.inputs), _places([*op.inputs, *op.results])
         self.sums = {inputs[name]: told for name, told in op.sums.items()}
@@ -105,6 +105,7 @@ class JointPlan(Plan):
 
     def __init__(self, op: OpInfo, positions: list[int], conjugated: bool = False) -> None:
         super().__init__(op, positions, conjugated)
+        self.joined = True
         rule = op.rules[op.inputs[positions[0]]]
         self._rule: Any = _seen(rule, op, conjugated)
         slots = _places(self.saved_names)

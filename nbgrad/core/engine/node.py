@@ -376,8 +376,9 @@ class Steps:
     foreign = False
     """Whether the rules are code of the user's, which may hold the gradients that it sees or gives."""
 
-    joint: Any = None
-    """One rule for all inputs, where the op has one: it gets the gradient, which inputs need theirs, and ``saved``."""
+    def joint(self, gradient: Any, needed: tuple[bool, ...], *saved: Any) -> Any:
+        """The gradients of all inputs, by position, from the one rule where the plan is ``joined``."""
+        raise NotImplementedError
 
     def unpack(self, node: "Node", saved: tuple[Any, ...], gradient: Any) -> list[Any]:
         """What ``node`` had ``saved`` as tensors with their history, for a backward that is itself recorded."""
