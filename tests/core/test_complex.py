@@ -90,9 +90,7 @@ def only_ours(row: Op) -> Iterator[Sample]:
     for sample in rows.comparable(row, complex_samples(row)):
         sizes = [arg.numel() for arg in sample.args if isinstance(arg, torch.Tensor)]
         mixed = len({sample.args[place].dtype for place in rows.differentiable(row, sample)}) > 1
-        padded = (
-            sample.settings.get("padding_idx", -1) >= 0
-        )  # a padding row gets no gradient by definition
+        padded = sample.settings.get("padding_idx", -1) >= 0  # a padding row gets no gradient by definition
         if found == 3 or row.name in UNDEFINED or mixed or padded or not all(0 < size < 20 for size in sizes):
             continue
         try:
