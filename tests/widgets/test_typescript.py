@@ -64,3 +64,19 @@ def test_the_heat_map_of_a_tensor_has_the_colours_of_the_view() -> None:
         "positive": reprs._ABOVE,
         "negative": reprs._BELOW,
     }
+
+
+def variables(sources: str) -> tuple[set[str], set[str]]:
+    """The style variables that are read without another value in their place, and those that are given a value."""
+    whole = re.sub(r'--nbg-([a-z-]*)\$\{[^}"]*"(\w+)" : "(\w+)"\}', r"--nbg-\1\2) var(--nbg-\1\3", sources)
+    read = set(re.findall(r"var\((--nbg-[a-z-]*[a-z])\)", whole))
+    return read, set(re.findall(r"(--nbg-[a-z-]*[a-z]):", whole)) | set(re.findall(r'"(--nbg-[a-z-]+)"', whole))
+
+
+def test_every_style_variable_that_is_read_has_a_value() -> None:
+    sources = "\n".join(path.read_text("utf-8") for path in sorted(write_view.SOURCES.iterdir()))
+    read, given = variables(sources)
+    assert {"--nbg-ink-positive", "--nbg-ink-negative", "--nbg-zero"} <= read
+    assert read <= given, read - given
+    read, given = variables(sources.replace("--nbg-ink-${at", "--nbg-${at"))
+    assert read - given == {"--nbg-positive", "--nbg-negative"}, "the tester"

@@ -15,7 +15,7 @@ export function lookOf(title: string, look: Look, ...more: HTMLElement[]): HTMLE
 function colour(level: string | undefined): string {
   if (level === "n" || level === "i") return "var(--nbg-alarm)";
   const at = (level ?? "M").charCodeAt(0) - 77;
-  return `color-mix(in oklab, var(--nbg-${at < 0 ? "negative" : "positive"}) ${Math.round((Math.abs(at) / 12) * 78)}%, var(--nbg-zero))`;
+  return `color-mix(in oklab, var(--nbg-ink-${at < 0 ? "negative" : "positive"}) ${Math.round((Math.abs(at) / 12) * 78)}%, var(--nbg-zero))`;
 }
 
 function table(look: Look): HTMLElement {
