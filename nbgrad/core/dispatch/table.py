@@ -63,8 +63,7 @@ class Op(OpInfo):
     """One row of the table. Call it to run it.
 
     Attributes, beside those of ``OpInfo``:
-        forward: the function on raw torch tensors.
-        kernel: what a call without settings runs: the same, or torch's function that it hands its inputs on to.
+        kernel: what a call without settings runs: the forward, or torch's function that it hands its inputs on to.
         autocasts: whether torch's autocast may cast the inputs.
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.

@@ -401,7 +401,7 @@ class Node(Vertex):
         versions: for each saved value torch's version counter when it was saved; None for what is no tensor.
         edges: the origin of each input that needs a gradient, None for the others.
         shape, dtype: of the differentiable output, the first one if there are several.
-        device: of an output without dimensions, which mixes with tensors of any device; None where nobody has to ask.
+        device: of an output without dimensions, which mixes with tensors of any device; None where it is not needed.
         outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
         place: the line of the user's that ran it; only there if somebody watched.
         changed: the view that it wrote into in place and that a rule wants to know; only there if there is one.

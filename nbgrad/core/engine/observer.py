@@ -102,7 +102,7 @@ class Observer:
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
         """The gradient of what ``origin`` made is complete.
 
-        ``lone``: it is the very tensor that ``on_rule`` was told of as what the only rule gave that leads there. That
+        ``lone``: it is the very tensor that the only rule which leads there gave, and that ``on_rule`` got. That
         of a leaf may become its ``.grad``, without a copy: to keep its values, clone it; never change it in place.
         """
 

@@ -17,7 +17,7 @@ LOOP = 3
 
 
 class Stepper(Protocol):
-    """What is asked of an optimizer here.
+    """The questions that a graph asks of an optimizer.
 
     Attributes:
         param_groups: its parameters, each group a dict with a list of them under "params".

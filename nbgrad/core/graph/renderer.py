@@ -16,7 +16,7 @@ class Renderer(Protocol):
         """Write ``graph`` to a file."""
 
     def findings(self, graph: Any) -> list[Finding]:
-        """What is wrong in ``graph``, or probably not meant."""
+        """Return the faults of ``graph`` and its probable mistakes."""
 
 
 _registered: list[Renderer] = []
