@@ -5,10 +5,11 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.call_site import user_place, variable_name
-from nbgrad.core.engine.node import Freed, Leaf, Node, Origin, Output
+from nbgrad.core.engine.node import Freed, Leaf, Node, Origin, Output, raw_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
+from nbgrad.core.engine.torch_origins import known_origin
 
 
 def name_of(origin: Origin | None) -> str | None:
@@ -17,12 +18,12 @@ def name_of(origin: Origin | None) -> str | None:
         tensor = origin.ref()
         if tensor is not None and tensor.name:
             return str(tensor.name)
-    return variable_name(lambda tensor: tensor._origin is origin) if origin is not None else None
+    return variable_name(lambda tensor: known_origin(tensor) is origin) if origin is not None else None
 
 
 def name_of_data(data: Any) -> str | None:
     """What the user calls the tensor that holds ``data``."""
-    return variable_name(lambda tensor: tensor._data is data)
+    return variable_name(lambda tensor: raw_of(tensor) is data)
 
 
 def place_of(node: Node | Output) -> Place | None:

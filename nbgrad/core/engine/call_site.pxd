@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.engine.node cimport TensorBase
+
 from nbgrad.core.engine.place cimport Place
 
 # What Python's own attributes of a frame give, asked of its C functions: every op that is recorded goes up a few frames.

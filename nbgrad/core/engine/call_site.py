@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.torch_origins import TENSORS
 
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
@@ -59,7 +59,7 @@ def tensor_variables(frame: FrameType) -> dict[str, Any]:
     returns, and everything in it alive: it is emptied, unless the user holds it too, having called ``locals()``.
     """
     snapshot = frame.f_locals
-    found = {name: value for name, value in snapshot.items() if isinstance(value, TensorBase)}
+    found = {name: value for name, value in snapshot.items() if isinstance(value, TENSORS)}
     if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:
         snapshot.clear()
     return found
@@ -67,7 +67,7 @@ def tensor_variables(frame: FrameType) -> dict[str, Any]:
 
 def tensors_in_sight(frame: FrameType) -> dict[str, Any]:
     """The tensors among the variables that the code of ``frame`` can name, by name: its own hide the global ones."""
-    known = {name: value for name, value in list(frame.f_globals.items()) if isinstance(value, TensorBase)}
+    known = {name: value for name, value in list(frame.f_globals.items()) if isinstance(value, TENSORS)}
     return known | tensor_variables(frame)
 
 
@@ -89,7 +89,7 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
         frame = frame.f_back
     for namespace in namespaces:
         for name, value in list(namespace.items()):
-            if isinstance(value, TensorBase) and not name.startswith("_") and wanted(value):
+            if isinstance(value, TENSORS) and not name.startswith("_") and wanted(value):
                 return str(getattr(value, "name", None) or name)
     return None
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.engine.node import Node, OpInfo, Origin
+from nbgrad.core.engine.node import Node, OpInfo, Origin, raw_of
 from nbgrad.core.engine.place import Place
 
 
@@ -96,6 +96,9 @@ class Observer:
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
         """An op ran and was recorded as ``node``: ``args`` are its inputs as passed, ``out`` the data it made."""
 
+    def on_adopt(self, node: Node, args: tuple[Any, ...]) -> None:
+        """``node`` stands for a part of torch's graph that no call seen here has made; ``args`` are what led to it."""
+
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """A backward starts at ``roots``, pairs of where a tensor came from and the gradient it is seeded with."""
 
@@ -138,7 +141,7 @@ class Observer:
 
     def on_step_end(self, params: Sequence[Any], what: str) -> None:
         """The step, ``what``, has changed them; not called when it raised."""
-        self.on_change([param._data for param in params], what)
+        self.on_change([raw_of(param) for param in params], what)
 
     def on_idle_step(self, params: Sequence[Any], what: str) -> None:
         """A step, ``what``, changed nothing: none of the ``params`` that the optimizer holds has a gradient."""

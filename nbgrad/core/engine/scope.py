@@ -26,14 +26,19 @@ class ModuleScope(Scope):
     def attribute(self, value: Any) -> str | None:
         """The name of the buffer, or of any other tensor that the module keeps."""
         module = self.module()
-        held = () if module is None else vars(module).items()
-        return next((name for name, one in held if one is value), None)
+        held = {} if module is None else {**vars(module), **vars(module).get("_buffers", {})}  # torch keeps them there
+        return next((name for name, one in held.items() if one is value), None)
+
+    @property
+    def formula(self) -> str:
+        """What the module computes, in LaTeX; empty where its class does not say so, as those of torch."""
+        return str(getattr(self.kind, "__formula__", None) or "")
 
     @property
     def about(self) -> str:
         """What the module is, in a line, and its formula in the next; what its class does not say is left out."""
         told = vars(self.kind).get("__doc__") or ""
-        lines = cleandoc(str(told)).partition("\n")[0], str(self.kind.__formula__ or "")
+        lines = cleandoc(str(told)).partition("\n")[0], self.formula
         return "\n".join(line for line in lines if line)
 
 

@@ -27,6 +27,7 @@ from nbgrad.core.graph.record import Failure, Notes, Ran, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import summarise_all
 from nbgrad.core.graph.unreached import Paths, Unreached, Unstepped, named_tensors
+from nbgrad.core.recorder.switches import follow, unfollow
 
 _next_number = count(1).__next__
 
@@ -94,6 +95,7 @@ class AutogradGraph(Queries):
         observers = (*state.observers, self.listener)
         try:
             set_state(state.replaced(observers=observers, device=self.device or state.device, outer=state))
+            follow()
         except BaseException:
             set_state(state)
             raise
@@ -116,6 +118,7 @@ class AutogradGraph(Queries):
         # A notebook may close a cell's graph in another context than the cell's, where it is not active.
         if self._before is not None and self.listener in current().observers:
             set_state(self._before)
+            unfollow()
 
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
         """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor.

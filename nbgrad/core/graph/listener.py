@@ -13,7 +13,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
-from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, Vertex, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
@@ -97,12 +97,30 @@ class Listener(Observer):
         """Keep the facts of an op, and its value if it is small."""
         if self.closed:
             return
-        state, ops, outer = current(), self.ops, self.outer
+        state = current()
         if self.running is not None and not state.walking:
             self.running = None  # a backward that raised
+        scope = state.scope
+        node.place = scope.place if scope is not None and scope.place is not None else user_place()
+        self._keep(node, args, _CPU if out.is_cpu else out.device, scope)
+        if self.watch and few(out.shape if node.outputs else node.shape):
+            self.notes.values.add(node.seq, out.detach() if out.requires_grad else out)
+
+    def on_adopt(self, node: Node, args: tuple[Any, ...]) -> None:
+        """Keep the facts of an op of torch's that no call has made: where it ran and its value are not known."""
+        if not self.closed:
+            self._keep(node, args, node.device, current().scope)
+
+    def _keep(self, node: Node, args: tuple[Any, ...], device: torch.device, scope: Scope | None) -> None:
+        ops, outer = self.ops, self.outer
         sources: list[Any] = []
         for arg in args:
-            if isinstance(arg, TensorBase):
+            if isinstance(arg, Vertex):  # of a tensor of torch's
+                id = record_id(arg)
+                if id not in ops and id not in outer:
+                    self._meet_torch(id, arg)
+                sources.append(id)
+            elif isinstance(arg, TensorBase):
                 tensor = arg
                 origin: Any = tensor._origin or tensor.origin
                 id = record_id(origin)
@@ -111,15 +129,11 @@ class Listener(Observer):
                 sources.append(id)
             else:
                 sources.append(NOTHING if arg is None else self._other(arg))
-        op, settings, scope = node.op, node.settings, state.scope
+        op, settings = node.op, node.settings
         if settings is not op.defaults:
             settings = {name: described(value) for name, value in settings.items()}
-        node.place = scope.place if scope is not None and scope.place is not None else user_place()
         self._latest = node.seq
-        device = _CPU if out.is_cpu else out.device  # which makes an object anew
         ops[node.seq] = facts_of(node, device, settings, tuple(sources), scope)
-        if self.watch and few(out.shape if node.outputs else node.shape):
-            self.notes.values.add(node.seq, out)
         if len(ops) > self._limit:
             self._sweep()
 
@@ -134,6 +148,14 @@ class Listener(Observer):
             kind = tensor.kind  # a leaf may be frozen by now
             self.uses.constant(id, tensor._data)
             self.outer[id] = Record(id, kind, *facts, thing=ref(tensor), name=origin.name)
+        else:
+            self.outer[id] = Record(id, "outside", *facts, origin.op)
+
+    def _meet_torch(self, id: int, origin: Origin) -> None:
+        """Make the record of a tensor of torch's that no op in the graph made."""
+        facts = (tuple(origin.shape), origin.dtype, origin.device or _CPU, self.notes)
+        if isinstance(origin, Leaf):
+            self.outer[id] = Record(id, origin.kind, *facts, thing=origin.ref, name=origin.name)
         else:
             self.outer[id] = Record(id, "outside", *facts, origin.op)
 

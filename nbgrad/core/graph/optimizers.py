@@ -9,7 +9,9 @@ import torch
 
 from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.tensor_data import memory_of
+from nbgrad.core.engine.torch_origins import origin_of
 from nbgrad.core.graph.stats import countable, norms, read
+from nbgrad.core.recorder.switches import STEPPED
 from nbgrad.core.tensor.tensor import Tensor
 
 LOOP = 3
@@ -32,7 +34,7 @@ class Stepper(Protocol):
 
 
 OPTIMIZERS: WeakSet[Stepper] = WeakSet()
-"""Every optimizer that exists."""
+"""Every optimizer of ours that exists."""
 
 
 class Update(NamedTuple):
@@ -95,7 +97,8 @@ class UpdateRecorder:
 
     def _copy(self, params: Sequence[Tensor]) -> None:
         """Remember where ``params`` are, those that were not measured yet, if all of these fit into the budget."""
-        found = {record_id(param.origin): param.data for param in params}
+        origins = {id(param): origin for param in params if (origin := origin_of(param)) is not None}
+        found = {record_id(origins[id(param)]): param.data for param in params if id(param) in origins}
         found = {id: data for id, data in found.items() if id not in self._seen and countable(data)}
         if sum(data.nbytes for data in found.values()) <= self._budget:
             self._before = {id: (data, data.clone()) for id, data in found.items()}
@@ -138,7 +141,7 @@ class Holders:
     def __init__(self, learning: Mapping[int, Tensor], changed: dict[int, int], idle: dict[int, int]) -> None:
         self._learning = learning
         self._reached = {id(one) for one in learning.values()}
-        self._held = [(one, {id(param): param for param in params_of(one)}) for one in OPTIMIZERS]
+        self._held = [(one, {id(param): param for param in params_of(one)}) for one in (*OPTIMIZERS, *STEPPED)]
         self._at_work = [params for _, params in self._held if not self._reached.isdisjoint(params)]
         self._changed = changed
         self._idle = idle
@@ -167,7 +170,9 @@ class Holders:
         Nor has anything else changed a parameter of theirs, seen or not.
         """
         for one, params in self._held:
-            if not one.never_steps() or any(memory_of(param.data) in self._changed for param in params.values()):
+            if isinstance(one, torch.optim.Optimizer) or not one.never_steps():
+                continue
+            if any(memory_of(param.data) in self._changed for param in params.values()):
                 continue
             waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in params]
             if waiting:

@@ -3,14 +3,16 @@
 from abc import abstractmethod
 
 import rustworkx
+import torch
 from rustworkx.visit import BFSVisitor
 
 from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.torch_origins import TENSORS, known_origin
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.record import Notes, Record
 from nbgrad.core.tensor.tensor import Tensor
 
-Subject = Tensor | Record | int
+Subject = Tensor | torch.Tensor | Record | int
 """What a question may be about: a tensor, its record, or the id of that."""
 
 
@@ -137,14 +139,15 @@ class Queries:
 
     def _index(self, subject: Subject, records: list[Record]) -> int:
         """The place of ``subject`` among ``records``."""
-        if isinstance(subject, Tensor):
-            wanted = record_id(subject._origin) if subject._origin is not None else None
+        if isinstance(subject, TENSORS):
+            origin = known_origin(subject)
+            wanted = None if origin is None else record_id(origin)
         else:
             wanted = subject.id if isinstance(subject, Record) else subject
         for index, record in enumerate(records):
             if record.id == wanted:
                 return index
-        what = f"this tensor of shape {tuple(subject.shape)}" if isinstance(subject, Tensor) else repr(subject)
+        what = f"this tensor of shape {tuple(subject.shape)}" if isinstance(subject, TENSORS) else repr(subject)
         raise KeyError(f"{self.name!r} has no record of {what}")
 
 

@@ -16,6 +16,7 @@ from nbgrad.core.engine.node import Node, OpInfo, TensorBase, next_seq, record_i
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.engine.torch_origins import known_origin
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder, Values
 from nbgrad.core.graph.stats import Stats, countable, summarise
 
@@ -84,7 +85,11 @@ class Notes:
         """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
         names = self.names
         for name, value in namespace.items():
-            if isinstance(value, TensorBase) and not name.startswith("_"):
+            if isinstance(value, torch.Tensor) and not name.startswith("_"):
+                found = known_origin(value)
+                if found is not None and record_id(found) not in names:
+                    names[record_id(found)] = name
+            elif isinstance(value, TensorBase) and not name.startswith("_"):
                 tensor = value
                 if tensor._origin is None:  # its data were replaced: it goes by another origin from now on
                     given = [id for id, record in outer.copy().items() if record._thing and record._thing() is value]
@@ -262,7 +267,8 @@ class Record:
     def name(self) -> str | None:
         """The parameter's name, the tensor's ``name``, or the variable that held it."""
         thing = self._thing() if self.op is None and self._thing is not None else None
-        return (thing.name if thing is not None else self._name) or self._notes.names.get(self.id)
+        own = thing.name if isinstance(thing, TensorBase) else self._name  # a tensor of torch's has no name to give
+        return own or self._notes.names.get(self.id)
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -18,6 +18,7 @@ from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.engine.tensor_data import memory_of
+from nbgrad.core.engine.torch_origins import TENSORS, kind_of, origin_of
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.cut_paths import Uses
 from nbgrad.core.graph.history import HistoryRecorder
@@ -202,7 +203,7 @@ class Paths:
         return [
             self._missing(name, tensor, holders, names)
             for name, tensor in named
-            if not (tensor.requires_grad and (record_id(tensor.origin) in self._reached or id(tensor) in given))
+            if not (tensor.requires_grad and (_id(tensor) in self._reached or id(tensor) in given))
         ]
 
     def spoiled(self, shown: Container[int]) -> list[str]:
@@ -216,12 +217,12 @@ class Paths:
         sizes = read(norms({at: one.data for at, (one, *_) in enumerate(used)}))
         found, names = [], _Names()
         for at, (one, cut, scope) in enumerate(used):
-            if isfinite(sizes.get(at, 0.0)) or (one._origin is not None and record_id(one._origin) in shown):
+            if isfinite(sizes.get(at, 0.0)) or _id(one) in shown:
                 continue
             bad = "NaN" if nonfinite.holds("nan", one.data) else "Inf" if nonfinite.unmeant(one.data) else None
             if bad is not None:
                 name = names.find(one, scope) or one.name or "a parameter"
-                which = "frozen" if one.kind == "parameter" else "a buffer"
+                which = "frozen" if kind_of(one) == "parameter" else "a buffer"
                 found.append(
                     f"{bad} is in {name} {tuple(one.shape)}, which is {which}: {cut.what} at {cut.place} uses it"
                 )
@@ -233,7 +234,10 @@ class Paths:
         return [
             (seq, self._told(tensor, names))
             for seq, tensor in self._learning().items()
-            if tensor.kind == "parameter" and not holders.hold(tensor) and memory_of(tensor.data) not in self._changed
+            if isinstance(tensor, Tensor)  # which of torch's optimizers there are is not known
+            and tensor.kind == "parameter"
+            and not holders.hold(tensor)
+            and memory_of(tensor.data) not in self._changed
         ]
 
     def idle_step(self) -> str | None:
@@ -261,13 +265,13 @@ class Paths:
     def _learning(self) -> dict[int, Tensor]:
         """The leaves that the last backward reached, that still exist and learn, by id."""
         held = {seq: self._leaves[seq]() for seq in sorted(self._reached) if seq in self._leaves}
-        return {seq: one for seq, one in held.items() if isinstance(one, Tensor) and one.requires_grad}
+        return {seq: one for seq, one in held.items() if isinstance(one, TENSORS) and one.requires_grad}
 
     def _told(self, tensor: Tensor, names: "_Names") -> str:
         return f"{self._called(tensor, names) or 'a parameter'} {tuple(tensor.shape)}"
 
     def _called(self, tensor: Tensor, names: "_Names") -> str | None:
-        return names.find(tensor, self._scope(tensor)) or name_of(tensor.origin)
+        return names.find(tensor, self._scope(tensor)) or name_of(origin_of(tensor))
 
     def _missing(self, name: str | None, tensor: Tensor, holders: Holders, names: "_Names") -> Unreached:
         kind, reason, place = self._why(tensor)
@@ -278,7 +282,7 @@ class Paths:
             kind,
             reason,
             place,
-            record_id(tensor.origin),
+            _id(tensor),
             moved=moved and not (kind in CUT and self._lost(tensor, stepped)),
             stepped=stepped > 0,
             others=holders.others(tensor),
@@ -287,7 +291,7 @@ class Paths:
 
     def _lost(self, tensor: Tensor, stepped: int) -> bool:
         """Whether ``tensor`` learned in each of a few backwards, and then for longer in none, while steps went on."""
-        until = self._history.learned_until(record_id(tensor.origin))
+        until = self._history.learned_until(_id(tensor))
         return until is not None and LOOP <= until < stepped and self._backwards > 2 * until
 
     def _behind_place(self, place: Place) -> list[int]:
@@ -296,7 +300,7 @@ class Paths:
 
     def _scope(self, tensor: Tensor) -> Scope | None:
         """Where the tensor was used first."""
-        id = record_id(tensor.origin)
+        id = _id(tensor)
         return self._facts[self._consumers[id][0]].scope if id in self._consumers else self._used_in.get(id)
 
     def _why(self, tensor: Tensor) -> Break:
@@ -305,7 +309,7 @@ class Paths:
             return "frozen", "its requires_grad is False", None
         if not self._backwards and not self._refused:
             return "no backward", "no backward has run in this graph", None
-        seq = record_id(tensor.origin)
+        seq = _id(tensor)
         near = self._nearest(seq, self._cut_off, self._end)
         if near is not None and (cut := self._end(near.seq)) is not None:
             return cut.kind, self._through(near.seq, cut), cut.place
@@ -399,6 +403,12 @@ class Paths:
         )
 
 
+def _id(tensor: Any) -> int:
+    """The id of the record of ``tensor``; 0 of a constant of torch's, which has none by that."""
+    origin = origin_of(tensor)
+    return 0 if origin is None else record_id(origin)
+
+
 class _Near(NamedTuple):
     """An op that so many steps lead to."""
 
@@ -451,9 +461,9 @@ class _Names:
 
 def named_tensors(of: Any) -> list[tuple[str | None, Tensor]]:
     """The tensors of a module with their names, of a dict, of pairs of name and tensor, or of tensors alone."""
-    if isinstance(of, Tensor):
+    if isinstance(of, TENSORS):
         return [(of.name, of)]
     if hasattr(of, "named_parameters"):
         return list(of.named_parameters())
     pairs = of.items() if isinstance(of, dict) else of
-    return [(one.name, one) if isinstance(one, Tensor) else tuple(one) for one in pairs]
+    return [(one.name, one) if isinstance(one, TENSORS) else tuple(one) for one in pairs]

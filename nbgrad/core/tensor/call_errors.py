@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from nbgrad.core.engine.call_site import variable_name
-from nbgrad.core.engine.node import OpInfo
+from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, told, words_of
 
@@ -192,7 +192,7 @@ _IGNORED = -100
 
 def _call(name: str, one: torch.Tensor, call: str) -> str:
     """``call`` on the user's variable, or on the input of that name."""
-    known = variable_name(lambda tensor: tensor._data is one)
+    known = variable_name(lambda tensor: raw_of(tensor) is one)
     return f"{known}{call}" if known else f"{call} on {name!r}"
 
 

@@ -1,0 +1,91 @@
+"""Where a tensor of torch's own came from: the ``Node`` or ``Output`` of an op that was recorded, or a ``Leaf``.
+
+That of an op is kept in the metadata of torch's own node, ``grad_fn.metadata``. So it lives as long as torch's graph
+does, and nothing of that graph is kept alive.
+"""
+
+from typing import Any
+from weakref import ref
+
+import torch
+
+from nbgrad.core.engine.node import Leaf, Node, Origin, TensorBase, next_seq
+
+RawTensor = torch.Tensor
+TENSORS = (TensorBase, torch.Tensor)
+KEY = "nbgrad"
+"""The key under which the metadata of a node of torch's hold the ``Node`` of ours; a dict of ``Output`` by number, where
+it has several outputs."""
+
+_leaves: dict[int, tuple[Leaf, Any]] = {}
+"""By the id of a torch tensor that no op made, its ``Leaf``, and a reference that drops it with the tensor."""
+
+
+def node_of(made: Any, number: int) -> Any:
+    """The origin of output ``number`` of ``made``, a node of torch's; None where it has none yet."""
+    known = made.metadata.get(KEY)
+    return known.get(number) if type(known) is dict else known
+
+
+def leaf_of(tensor: torch.Tensor, name: str | None = None) -> Leaf:
+    """The leaf of a torch tensor that requires grad and that no op made; ``name`` is that of a new one."""
+    key = id(tensor)
+    known = _leaves.get(key)
+    if known is not None and known[1]() is tensor:
+        leaf: Leaf = known[0]
+        if leaf.shape == tensor.shape and leaf.dtype is tensor.dtype:  # its data may have been replaced
+            return leaf
+
+    def drop(gone: Any) -> None:
+        held = _leaves.get(key)
+        if held is not None and held[1] is gone:
+            del _leaves[key]
+
+    made = Leaf.__new__(Leaf)
+    made.ref = ref(tensor)
+    made.seq = next_seq()
+    made.shape, made.dtype, made.device = tensor.shape, tensor.dtype, tensor.device
+    made.name = name
+    made.kind = kind_of(tensor)
+    made.hooks = None
+    _leaves[key] = (made, ref(tensor, drop))
+    return made
+
+
+def kind_of(tensor: Any) -> str:
+    """What a picture shows ``tensor`` as: "op", "parameter", "leaf" or "constant"."""
+    if isinstance(tensor, TensorBase):
+        return tensor.kind
+    if isinstance(tensor, torch.nn.Parameter):
+        return "parameter"
+    if tensor.grad_fn is not None:
+        return "op"
+    return "leaf" if tensor.requires_grad else "constant"
+
+
+def origin_of(tensor: Any) -> Origin | None:
+    """Where ``tensor`` came from, one of ours or of torch's; None for a constant of torch's, and an unknown op's."""
+    if isinstance(tensor, TensorBase):
+        origin: Origin = tensor.origin
+        return origin
+    made = tensor.grad_fn
+    if made is not None:
+        found: Node | None = node_of(made, tensor.output_nr)
+        return found
+    known = _leaves.get(id(tensor))
+    if known is not None and known[1]() is tensor:
+        return known[0]
+    return leaf_of(tensor) if tensor.requires_grad else None
+
+
+def known_origin(tensor: Any) -> Origin | None:
+    """Where ``tensor`` came from, if an op that was seen used it or made it; nothing is made for it."""
+    if isinstance(tensor, TensorBase):
+        own: Origin | None = tensor._origin
+        return own
+    made = tensor.grad_fn
+    if made is not None:
+        found: Node | None = node_of(made, tensor.output_nr)
+        return found
+    known = _leaves.get(id(tensor))
+    return known[0] if known is not None and known[1]() is tensor else None

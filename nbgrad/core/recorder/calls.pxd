@@ -1,0 +1,19 @@
+cimport cython
+from nbgrad.core.engine.node cimport Node, OpInfo, Output
+from nbgrad.core.engine.observer cimport Observer
+from nbgrad.core.engine.state cimport State
+from nbgrad.core.engine.torch_origins cimport KEY
+from nbgrad.core.recorder.functions cimport KNOWN, Called, tensors_in
+from nbgrad.core.recorder.nodes cimport origin_in
+
+cdef type RawTensor
+
+cdef class TorchCalls:
+    cpdef object _again(self, object function, tuple args, object kwargs)
+
+cdef bint _any_learns(tuple args, object kwargs)
+@cython.locals(observer=Observer, node=Node, op=OpInfo, row=OpInfo, edges=list, given=list, seen=tuple, settings=dict)
+cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
+@cython.locals(metadata=dict)
+cdef bint _one(Node node, object out)
+cdef bint _several(Node node, object result)

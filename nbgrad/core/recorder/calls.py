@@ -1,0 +1,160 @@
+"""``TorchCalls``: sees each call of torch's functions while a graph is open, and tells the observers of those recorded.
+
+It stands on torch's stack of modes for functions. Every call of a function of torch's in its thread comes by, so it is
+compiled.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.state import State, current
+from nbgrad.core.engine.torch_origins import KEY
+from nbgrad.core.recorder.functions import KNOWN, Called, called, tensors_in, unlisted
+from nbgrad.core.recorder.nodes import origin_in
+
+RawTensor = torch.Tensor
+_records = torch.is_grad_enabled
+_level = torch._C._functorch.maybe_current_level
+_push = torch._C._push_on_torch_function_stack
+_pop = torch._C._pop_torch_function_stack
+_PLAIN, _INNER = 0, 2
+_NONE: dict[str, Any] = {}
+
+
+class TorchCalls:
+    """Stands on torch's stack of modes, where torch calls ``__torch_function__`` for every function that is called."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run ``function``, and tell whoever observes, if torch recorded what it did."""
+        known: Called | None = KNOWN.get(function)
+        if known is None:
+            known = called(function)
+        state = current()
+        if known.kind == _PLAIN or not state.observers or not _records() or state.inference:
+            return function(*args, **kwargs) if kwargs else function(*args)
+        if not _any_learns(args, kwargs) or _level() is not None:  # inside torch.func tensors belong to its levels
+            if known.kind == _INNER:
+                return self._again(function, args, kwargs)
+            return function(*args, **kwargs) if kwargs else function(*args)
+        if known.kind == _INNER:
+            return self._again(known.inner, args, kwargs)
+        return _recorded(known, function, args, kwargs, state)
+
+    def _again(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        """Run ``function`` and see the calls in it too."""
+        _push(self)
+        try:
+            return function(*args, **kwargs) if kwargs else function(*args)
+        finally:
+            _pop()
+
+
+def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
+    """Whether a gradient goes to one of the tensors that a function is given."""
+    for arg in args:
+        if isinstance(arg, RawTensor):
+            if arg.requires_grad:
+                return True
+        elif isinstance(arg, list | tuple):
+            for one in tensors_in(arg):
+                if one.requires_grad:
+                    return True
+    if kwargs:
+        for one in tensors_in(kwargs):
+            if one.requires_grad:
+                return True
+    return False
+
+
+def _recorded(
+    known: Called, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, state: State
+) -> Any:
+    """The result of ``function``; the observers are told of the op, if torch recorded one."""
+    row = known.row
+    op: OpInfo
+    if row is not None and not kwargs and not known.swapped and known.names is None and row.arity == len(args):
+        op, inputs, settings = row, args, _NONE
+    else:
+        op, inputs, settings = known.bound(args, kwargs or _NONE)
+    edges: list[Any] = []
+    given: list[Any] = []
+    for value in inputs:  # before the call, which may change them in place
+        origin = None
+        if isinstance(value, RawTensor) and value.requires_grad:
+            origin = origin_in(value, state)
+        edges.append(origin)
+        given.append(value if origin is None else origin)
+    observer: Observer
+    for observer in state.observers:
+        observer.on_call(op, inputs)
+    try:
+        result = function(*args, **kwargs) if kwargs else function(*args)
+    except Exception as error:
+        for observer in state.observers:
+            observer.on_error(op, inputs, error)
+        raise
+    out = args[0] if known.assigns else result
+    node = Node.__new__(Node)
+    node.op = op
+    node.settings = {**op.defaults, **settings} if settings else op.defaults
+    node.edges = edges
+    node.hooks = None
+    node.device = None
+    if not (_one(node, out) if isinstance(out, RawTensor) else _several(node, out)):
+        return result
+    raw = out if isinstance(out, RawTensor) else tensors_in(out)[0]
+    seen = tuple(given)
+    for observer in state.observers:
+        observer.on_record(node, seen, raw)
+        observer.on_result(op, seen, settings, (raw,), node)
+    return result
+
+
+def _one(node: Node, out: Any) -> bool:
+    """Make ``node`` the origin of ``out``; False where torch has recorded nothing."""
+    made = out.grad_fn
+    if made is None:
+        return False
+    metadata = made.metadata
+    if KEY in metadata:  # nothing was to do, as of x.float() where x is
+        return False
+    number = out.output_nr
+    node.outputs = 0
+    node.seq = next_seq()
+    node.shape = out.shape
+    node.dtype = out.dtype
+    if number == 0:
+        metadata[KEY] = node
+    else:  # the others of the node are not given to the caller
+        node.outputs = 1
+        metadata[KEY] = {number: Output(node, 0, out)}
+    base = out._base
+    if base is not None and base.grad_fn is not None and KEY not in base.grad_fn.metadata:
+        base.grad_fn.metadata[KEY] = node  # changed in place through a view
+    return True
+
+
+def _several(node: Node, result: Any) -> bool:
+    """Make ``node`` the origin of the tensors in ``result`` that torch has recorded."""
+    made = [one for one in tensors_in(result) if one.grad_fn is not None]
+    made = [one for one in made if KEY not in one.grad_fn.metadata]
+    if not made:
+        return False
+    first = made[0]
+    node.outputs = len(made) if len(made) > 1 else 0
+    node.seq = next_seq()
+    node.shape, node.dtype = first.shape, first.dtype
+    if not node.outputs and first.output_nr == 0:
+        first.grad_fn.metadata[KEY] = node
+        return True
+    if not node.op.several:
+        node.op = unlisted(node.op.name, max(1, len(node.edges)), True)
+    for index, one in enumerate(made):
+        one.grad_fn.metadata.setdefault(KEY, {})[one.output_nr] = Output(node, index, one)
+    return True

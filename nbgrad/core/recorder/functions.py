@@ -1,0 +1,274 @@
+"""What is known of a function of torch's that a recorded program calls: which row of the table says what it does."""
+
+from collections.abc import Callable
+from copy import copy
+from functools import cache
+from inspect import CO_VARARGS
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from nbgrad.core.dispatch.arguments import bind
+from nbgrad.core.dispatch.table import OPS, Op
+from nbgrad.core.engine.node import OpInfo
+
+_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+_NAMES = {
+    "__and__": "bitwise_and",
+    "__floordiv__": "floor_divide",
+    "__or__": "bitwise_or",
+    "__setitem__": "setitem",
+    "__truediv__": "div",
+    "__xor__": "bitwise_xor",
+    "absolute": "abs",
+    "adaptive_max_pool1d": "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d": "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d": "adaptive_max_pool3d_with_indices",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
+    "divide": "div",
+    "inverse": "linalg_inv",
+    "max_pool1d": "max_pool1d_with_indices",
+    "max_pool2d": "max_pool2d_with_indices",
+    "max_pool3d": "max_pool3d_with_indices",
+    "multiply": "mul",
+    "negative": "neg",
+    "rdiv": "div",
+    "subtract": "sub",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "true_divide": "div",
+}
+"""Other names of rows, where torch calls the function so."""
+
+_VIEWS = ("H", "T", "imag", "mH", "mT", "real")
+"""The attributes of a tensor that are ops."""
+
+_NOT_OPS = frozenset(
+    {
+        *("__contains__", "__deepcopy__", "__dir__", "__format__", "__hash__", "__index__", "__len__", "__reduce_ex__"),
+        *("__bool__", "__float__", "__int__", "__repr__", "__set__", "__delete__", "_is_view", "apply_", "backward"),
+        *("contiguous_format", "data_ptr", "dim", "element_size", "get_device", "is_complex", "is_contiguous"),
+        *("is_floating_point", "is_inference", "is_set_to", "is_shared", "item", "ndimension", "nelement", "numel"),
+        *("register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "retain_grad", "share_memory_"),
+        *("size", "storage", "storage_offset", "stride", "tolist", "type", "untyped_storage", "grad"),
+    }
+)
+
+
+class Unlisted(OpInfo):
+    """An op of torch's that the table has not: its name is known, and what it was called with."""
+
+    def __init__(self, name: str, count: int, several: bool = False) -> None:
+        self.name = name
+        self.forward = getattr(torch, name, torch.Tensor)
+        self.doc = ""
+        self.formula = rf"\mathrm{{{name.replace('_', chr(92) + '_')}}}"
+        self.inputs = ("input",) if count == 1 else tuple(f"input {position}" for position in range(1, count + 1))
+        self.optional, self.arity = 0, count
+        self.defaults, self.required, self.variadic = {}, frozenset(), None
+        self.results, self.shown, self.live = ("out",), 1, (0,)
+        self.many = self.several = several
+        self.listed = None
+        self.stretched, self.broadcasts, self.sums = frozenset(), frozenset(), {}
+        self.differentiable, self.no_gradient = True, ()
+        self.rules = {}
+
+
+@cache
+def unlisted(name: str, count: int, several: bool = False) -> Unlisted:
+    """The op ``name`` of ``count`` tensors that the table has not; ``several``: its outputs have gradients each."""
+    return Unlisted(name, count, several)
+
+
+PLAIN, OP, INNER = 0, 1, 2
+
+
+class Called:
+    """What is known of a function of torch's.
+
+    Attributes:
+        kind: ``PLAIN`` for one that is no op, ``OP``, or ``INNER`` for one that torch has written in Python and the table
+            has not: the ops inside it are recorded.
+        name: what the picture calls it.
+        row: the row of the table; None where there is none.
+        swapped: whether the operands stand in the other order, as those of ``2 - x`` do.
+        names: what the row calls the arguments, in torch's order; None where that is the row's own order.
+        inner: that function without its question whether anybody overrides it.
+        assigns: whether it is ``x[index] = value``.
+    """
+
+    __slots__ = ("assigns", "inner", "kind", "name", "names", "row", "swapped")
+
+    def __init__(
+        self,
+        kind: int,
+        name: str = "",
+        row: Op | None = None,
+        *,
+        swapped: bool = False,
+        names: tuple[str, ...] | None = None,
+        inner: Any = None,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.row = row
+        self.swapped = swapped
+        self.names = names
+        self.inner = inner
+        self.assigns = name == "setitem"
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
+        """The row that runs, its inputs and its settings; of what no row describes the tensors are the inputs."""
+        row = self.row
+        if row is not None:
+            try:
+                if self.assigns:
+                    return row, (args[0], args[2]), {"index": args[1]}
+                if self.names is not None:
+                    return self._named(row, self.names, args, kwargs)
+                given, settings, op = bind(row, args[::-1] if self.swapped else args, dict(kwargs))
+                return op, given, settings
+            except (TypeError, NotImplementedError, IndexError, ValueError, AttributeError):
+                pass  # a form that torch alone takes
+        tensors = tuple(tensors_in((args, kwargs)))
+        return unlisted(self.name, max(1, len(tensors))), tensors, {}
+
+    def _named(
+        self, row: Op, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
+        """The same by the names of the arguments."""
+        others = row.other_names()
+        given = dict(zip(names, args, strict=False)) | {others.get(name, name): value for name, value in kwargs.items()}
+        inputs = tuple([given.get(name) for name in row.inputs])
+        if None in [type(one) for one in inputs[: row.arity - row.optional]]:
+            raise TypeError("an input is missing")
+        return row, inputs, {name: given[name] for name in row.defaults if name in given}
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in ``value``, a tensor, a list, a tuple or a dict, at any depth."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    found: list[torch.Tensor] = []
+    if isinstance(value, list | tuple | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            if isinstance(one, torch.Tensor):
+                found.append(one)
+            elif isinstance(one, list | tuple | dict):
+                found += tensors_in(one)
+    return found
+
+
+KNOWN: dict[Any, Called] = {}
+"""By the function, for what was called before."""
+
+
+def called(function: Callable[..., Any]) -> Called:
+    """What is known of ``function``."""
+    known = _known(function)
+    if len(KNOWN) < 4096:
+        KNOWN[function] = known
+    return known
+
+
+def _known(function: Any) -> Called:
+    name = getattr(function, "__name__", type(function).__name__)
+    if name == "__get__":  # an attribute of a tensor
+        attribute = getattr(getattr(function, "__self__", None), "__name__", "")
+        return Called(OP, attribute, OPS.get(attribute)) if attribute in _VIEWS else _PLAIN
+    if name in _NOT_OPS:
+        return _PLAIN
+    bare, swapped = _bare(name)
+    row = _row(bare)
+    if row is None and isinstance(function, FunctionType) and _asks(function):
+        return Called(INNER, bare, inner=_unasking(function))
+    return Called(OP, bare, row, swapped=swapped, names=None if row is None else _other_order(function, bare, row))
+
+
+def _other_order(function: Any, name: str, row: Op) -> tuple[str, ...] | None:
+    """The row's names of the arguments that torch's function takes; None where the inputs come first, as in the row."""
+    others = {**row.other_names(), "self": row.inputs[0] if row.inputs else str(row.listed)}
+    wanted = [*row.inputs, *([row.listed] if row.listed else [])]
+    own = {*wanted, *row.defaults}
+    orders = [[one if one in own else others.get(one, one) for one in names] for names in _orders(function, name)]
+    if not orders or any(order[: len(wanted)] == wanted for order in orders):
+        return None
+    needed = set(wanted[: len(wanted) - row.optional])
+    return tuple(next((order for order in orders if needed <= set(order)), ()))
+
+
+def _orders(function: Any, name: str) -> list[list[str]]:
+    """The names of the arguments of ``function``, in each of its forms."""
+    if isinstance(function, FunctionType) and not function.__code__.co_flags & CO_VARARGS:
+        code = function.__code__
+        return [list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])]
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    return [[argument.name for argument in schema.arguments] for schema in schemas]
+
+
+def _bare(name: str) -> tuple[str, bool]:
+    """The name of the op that ``name`` calls, and whether its operands are swapped."""
+    if name in _NAMES:
+        return ("setitem" if name == "__setitem__" else _NAMES[name] if name.startswith("__") else name), False
+    if not (name.startswith("__") and name.endswith("__")):
+        return name, False
+    bare = name[2:-2]
+    for prefix in ("r", "i"):
+        rest = bare.removeprefix(prefix)
+        if rest != bare and (rest in OPS or f"__{rest}__" in _NAMES):
+            rest = _NAMES.get(f"__{rest}__", rest)
+            return (rest, True) if prefix == "r" else (f"{rest}_", False)
+    return bare, False
+
+
+def _row(name: str) -> Op | None:
+    """The row of ``name``; of an in-place function that of its twin, of another name one with that name."""
+    if name in OPS:
+        return OPS[name]
+    if name.endswith("_") and (row := _row(name[:-1])) is not None:
+        return row._in_place.row if row._in_place is not None and row.name == name[:-1] else _renamed(row, name)
+    listed = _NAMES.get(name)
+    return _renamed(OPS[listed], name) if listed in OPS else None
+
+
+def _renamed(row: Op, name: str) -> Op:
+    made = copy(row)
+    made.name = name
+    return made
+
+
+def _asks(function: FunctionType) -> bool:
+    """Whether it is a function of torch's in Python that asks whether somebody overrides it."""
+    return function.__module__.partition(".")[0] == "torch" and not set(_CHECKS).isdisjoint(function.__code__.co_names)
+
+
+def _unasking(function: FunctionType) -> FunctionType:
+    """The same function, that nobody overrides; those that it calls may be."""
+    unasked = dict.fromkeys(_CHECKS, _nobody)
+    made = FunctionType(
+        function.__code__,
+        {**function.__globals__, **unasked},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _nobody(*_: Any) -> bool:
+    return False
+
+
+_PLAIN = Called(PLAIN)

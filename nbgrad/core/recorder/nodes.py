@@ -1,0 +1,122 @@
+"""The nodes of torch's graph that no call seen here has made: of a ``Function``, of C++, of a scripted part."""
+
+import re
+from typing import Any
+
+import torch
+
+from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.engine.node import Node, OpInfo, Origin, Output, next_seq
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import State, outwards
+from nbgrad.core.engine.torch_origins import KEY, leaf_of, node_of, origin_of
+from nbgrad.core.recorder.functions import unlisted
+
+ACCUMULATES = torch._C._functions.AccumulateGrad
+
+
+def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
+    """Where ``tensor``, which requires grad, came from; an unknown op of torch's becomes known by it."""
+    made = tensor.grad_fn
+    if made is None:
+        found = origin_of(tensor)
+        if found.name is None and found.kind == "parameter":  # type: ignore[union-attr]  # a leaf
+            found.name = attribute_name(tensor, state)  # type: ignore[union-attr]
+        return found
+    number = tensor.output_nr
+    known = node_of(made, number)
+    if known is None:
+        adopt(made, state)
+        known = node_of(made, number)
+    return known  # type: ignore[no-any-return]
+
+
+def attribute_name(tensor: torch.Tensor, state: State) -> str | None:
+    """What the innermost module around calls its parameter ``tensor``."""
+    for scope in outwards(state.scope):
+        module = scope.module() if isinstance(scope, ModuleScope) else None
+        for name, one in getattr(module, "_parameters", {}).items():
+            if one is tensor:
+                return str(name)
+    return None
+
+
+def adopt(root: Any, state: State) -> None:
+    """Make the node ``root`` of torch's and all unknown ones that lead to it known to whoever observes."""
+    waiting = [root]
+    entered = {root}
+    while waiting:
+        made = waiting[-1]
+        if KEY in made.metadata:
+            waiting.pop()
+            continue
+        nexts = [one for one, _ in made.next_functions if one is not None and not isinstance(one, ACCUMULATES)]
+        unknown = [one for one in nexts if KEY not in one.metadata and one not in entered]
+        if unknown:
+            entered.update(unknown)
+            waiting += unknown
+            continue
+        waiting.pop()
+        _adopt(made, state)
+
+
+def _adopt(made: Any, state: State) -> None:
+    edges: list[Any] = []
+    given: list[Any] = []
+    for one, number in made.next_functions:
+        if one is None:
+            continue
+        origin = leaf_of(one.variable) if isinstance(one, ACCUMULATES) else _output(one, number)
+        if origin is not None:
+            edges.append(origin)
+            given.append(origin)
+    facts = made._input_metadata
+    node = Node.__new__(Node)
+    node.op = _op(made.name(), len(edges), len(facts) > 1)
+    node.settings = node.op.defaults
+    node.edges = edges
+    node.hooks = None
+    node.seq = next_seq()
+    node.outputs = len(facts) if len(facts) > 1 else 0
+    shape, dtype, device = (
+        (tuple(facts[0].shape), facts[0].dtype, facts[0].device) if facts else ((), torch.float32, None)
+    )
+    node.shape, node.dtype, node.device = torch.Size(shape), dtype, device
+    made.metadata[KEY] = (
+        {number: output_like(node, number, fact) for number, fact in enumerate(facts)} if node.outputs else node
+    )
+    seen = tuple(given)
+    for observer in state.observers:
+        observer.on_adopt(node, seen)
+
+
+def _op(name: str, count: int, several: bool) -> OpInfo:
+    """The op of which ``name`` is the gradient: ``AddmmBackward0`` is that of ``addmm``, of a ``Function`` its own."""
+    bare = name.rstrip("0123456789").removesuffix("Backward") or name
+    if bare != name.rstrip("0123456789") and name[-1:].isdigit():
+        bare = _WORDS.sub("_", bare).lower()
+        row = OPS.get(bare)
+        if row is not None and row.arity == count and row.several == several:
+            return row
+    return unlisted(bare, max(1, count), several)
+
+
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def _output(made: Any, number: int) -> Any:
+    """The origin of that output; of a node with fewer known ones, as of one whose others nobody got, a new one."""
+    known = made.metadata.get(KEY)
+    if type(known) is not dict or number in known:
+        return known if type(known) is not dict else known[number]
+    node = next(iter(known.values())).node
+    known[number] = output_like(node, number, made._input_metadata[number])
+    return known[number]
+
+
+def output_like(node: Node, index: int, facts: Any) -> Output:
+    """An output of ``node`` of which torch says the ``facts``."""
+    made = Output.__new__(Output)
+    made.node, made.index, made.seq, made.hooks = node, index, next_seq(), None
+    made.shape, made.dtype, made.device = torch.Size(facts.shape), facts.dtype, facts.device
+    return made

@@ -1,0 +1,167 @@
+"""Switch the recording of torch's own autograd on and off: the hooks into torch, which are there while a graph is open.
+
+``follow`` is called when a graph begins to record in a thread, ``unfollow`` when it ends. Torch is as it was once the
+last graph has ended: what is replaced in it is put back, also after an error or an interrupt.
+"""
+
+from collections.abc import Callable
+from threading import local
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.scope import called, forget_paths
+from nbgrad.core.engine.state import State, current
+from nbgrad.core.recorder.backwards import recorded
+from nbgrad.core.recorder.calls import TorchCalls
+
+_length = torch._C._len_torch_function_stack
+_push = torch._C._push_on_torch_function_stack
+_pop = torch._C._pop_torch_function_stack
+_MODULE: Any = torch.nn.Module
+_CALLS = TorchCalls()
+
+
+class _Thread(local):
+    """How many graphs record in this thread, and whether a backward of torch's is told of here already."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+        self.walking = False
+
+
+_thread = _Thread()
+
+STEPPED: WeakSet[torch.optim.Optimizer] = WeakSet()
+"""Torch's optimizers that took a step while a graph was open."""
+
+
+class _Torch:
+    """What is replaced in torch, and how many graphs there are that need it."""
+
+    __slots__ = ("backward", "call", "graphs", "handles")
+
+    def __init__(self) -> None:
+        self.graphs = 0
+        self.backward: Any = None
+        self.call: Any = None
+        self.handles: list[Any] = []
+
+
+_torch = _Torch()
+
+
+def follow() -> None:
+    """Record what torch does in this thread, until ``unfollow`` was called as often."""
+    if _torch.graphs == 0:
+        forget_paths()  # a module of torch's does not say that it got a child
+        _install()
+    _torch.graphs += 1
+    _thread.graphs += 1
+    if _thread.graphs == 1:
+        _push(_CALLS)
+
+
+def unfollow() -> None:
+    """Undo one ``follow`` of this thread."""
+    if _thread.graphs > 0:
+        _thread.graphs -= 1
+        if _thread.graphs == 0:
+            _take_off()
+    if _torch.graphs > 0:
+        _torch.graphs -= 1
+        if _torch.graphs == 0:
+            _restore()
+
+
+def _take_off() -> None:
+    """Take our mode off torch's stack, where it may be covered by others."""
+    above: list[Any] = []
+    while _length():
+        mode = _pop()
+        if mode is _CALLS:
+            break
+        above.append(mode)
+    while above:
+        _push(above.pop())
+
+
+def _install() -> None:
+    _torch.backward = torch.autograd._engine_run_backward
+    _torch.call = _MODULE.__call__
+    torch.autograd._engine_run_backward = _run_backward  # type: ignore[assignment]
+    _MODULE.__call__ = _call_module
+    _torch.handles = [
+        register_optimizer_step_pre_hook(_step_begins),
+        register_optimizer_step_post_hook(_step_ended),
+    ]
+
+
+def _restore() -> None:
+    torch.autograd._engine_run_backward = _torch.backward
+    _MODULE.__call__ = _torch.call
+    for handle in _torch.handles:
+        handle.remove()
+    _torch.handles = []
+
+
+def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """Torch's ``_engine_run_backward``: whoever observes is told of it."""
+    state = current()
+    run: Callable[..., Any] = _torch.backward
+    if not state.observers or _thread.walking or torch._C._functorch.maybe_current_level() is not None:
+        return run(t_outputs, *args, **kwargs)
+    stacked = _on_stack()
+    _thread.walking = True
+    try:
+        if stacked:
+            _take_off()
+        return recorded(run, state, t_outputs, args, kwargs)
+    finally:
+        _thread.walking = False
+        if stacked:
+            _push(_CALLS)
+
+
+def _on_stack() -> bool:
+    return any(torch._C._get_function_stack_at(at) is _CALLS for at in range(_length()))
+
+
+def _module_caller() -> Callable[..., Any]:
+    """The function that takes the place of ``torch.nn.Module.__call__``: one in Python is bound as a method."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        return _in_its_scope(self, args, kwargs)
+
+    return __call__
+
+
+def _in_its_scope(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    state: State = current()
+    run: Any = _torch.call.__get__(module)
+    if not state.observers:
+        return run(*args, **kwargs)
+    return called(module, state, run, args, kwargs)
+
+
+_call_module = _module_caller()
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
+    observer: Observer
+    for observer in current().observers:
+        STEPPED.add(optimizer)
+        observer.on_step_begin(_parameters(optimizer), bool(len(args) > 1 or kwargs.get("closure")))
+
+
+def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
+    observer: Observer
+    for observer in current().observers:
+        observer.on_step_end(_parameters(optimizer), f"{type(optimizer).__name__}.step()")
