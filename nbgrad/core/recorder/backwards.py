@@ -78,7 +78,7 @@ class Walk:
         records: whether the gradients have a history of their own.
     """
 
-    __slots__ = ("accumulates", "counts", "ended", "handles", "observers", "records", "waiting", "wants")
+    __slots__ = ("accumulates", "counts", "ended", "handles", "observers", "records", "waiting")
 
     observers: tuple[Observer, ...]
 

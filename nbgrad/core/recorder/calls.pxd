@@ -2,11 +2,9 @@ cimport cython
 from nbgrad.core.engine.node cimport Node, OpInfo, Output
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport KEY
-from nbgrad.core.recorder.functions cimport KNOWN, Called, tensors_in
+from nbgrad.core.recorder.functions cimport Called, tensors_in
 from nbgrad.core.recorder.nodes cimport origin_in
 
-cdef type RawTensor
 
 cdef class TorchCalls:
     cpdef object _again(self, object function, tuple args, object kwargs)

@@ -10,5 +10,4 @@ cdef class Called:
     cdef public object row
     cdef public bint swapped
 
-cdef dict KNOWN
 cpdef list tensors_in(object value)

@@ -151,7 +151,7 @@ class Called:
         others = row.other_names()
         given = dict(zip(names, args, strict=False)) | {others.get(name, name): value for name, value in kwargs.items()}
         inputs = tuple([given.get(name) for name in row.inputs])
-        if None in [type(one) for one in inputs[: row.arity - row.optional]]:
+        if any(one is None for one in inputs[: row.arity - row.optional]):
             raise TypeError("an input is missing")
         return row, inputs, {name: given[name] for name in row.defaults if name in given}
 
@@ -198,11 +198,14 @@ def _known(function: Any) -> Called:
 
 def _other_order(function: Any, name: str, row: Op) -> tuple[str, ...] | None:
     """The row's names of the arguments that torch's function takes; None where the inputs come first, as in the row."""
-    others = {**row.other_names(), "self": row.inputs[0] if row.inputs else str(row.listed)}
-    wanted = [*row.inputs, *([row.listed] if row.listed else [])]
+    if row.listed:
+        return None
+    others = {**row.other_names(), "self": row.inputs[0]}
+    wanted = list(row.inputs)
     own = {*wanted, *row.defaults}
     orders = [[one if one in own else others.get(one, one) for one in names] for names in _orders(function, name)]
-    if not orders or any(order[: len(wanted)] == wanted for order in orders):
+    takes_more = isinstance(function, FunctionType) and orders and not own.issuperset(orders[0])
+    if not orders or (not takes_more and any(order[: len(wanted)] == wanted for order in orders)):
         return None
     needed = set(wanted[: len(wanted) - row.optional])
     return tuple(next((order for order in orders if needed <= set(order)), ()))
