@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current, enable_grad, restoring
 from nbgrad.core.graph.optimizers import LOOP, OPTIMIZERS, params_of
@@ -174,7 +175,7 @@ class Optimizer(torch.optim.Optimizer):
         observers = current().observers
         for observer in observers:
             observer.on_step_begin(params, evaluates)
-        result = change()
+        result = change() if evaluates else unheard(change)  # one that evaluates runs the user's code
         for observer in observers:
             observer.on_step_end(params, self._event)
         return result

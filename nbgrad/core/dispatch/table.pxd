@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.backend.function_mode cimport lift, put_back
 from nbgrad.core.dispatch.arguments cimport bind, bound
 from nbgrad.core.dispatch.plan cimport Plan
 from nbgrad.core.engine.node cimport Node, OpInfo, TensorBase
@@ -17,8 +18,10 @@ cdef class Op(OpInfo):
 
     @cython.locals(missing=Py_ssize_t)
     cpdef object call(self, tuple args, dict settings)
-    @cython.locals(observer=Observer, state=State, values=list, edges=list, recorded=bint)
+    @cython.locals(state=State)
     cpdef object run(self, tuple args, dict settings)
+    @cython.locals(observer=Observer, values=list, edges=list, recorded=bint)
+    cdef object _run(self, tuple args, dict settings, State state)
     cpdef list _versions(self, tuple saved)
     @cython.locals(position=Py_ssize_t, needs=object, ours=bint, foreign=bint, tensor=TensorBase)
     cpdef object _unwrap(self, tuple args, list values, list edges)

@@ -18,13 +18,14 @@ import torch
 from nbgrad.core.backend.allocator import keep_freed
 from nbgrad.core.backend.autocast import any_enabled, cast, may_cast
 from nbgrad.core.backend.below_autograd import inferring
+from nbgrad.core.backend.function_mode import lift, put_back
 from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import bind, bound, other_names
 from nbgrad.core.dispatch.declaration import Declaration
 from nbgrad.core.dispatch.plan import JointPlan, Plan
 from nbgrad.core.engine.node import INFO, Node, OpInfo, Output, Rule, TensorBase, next_seq, raw_of
 from nbgrad.core.engine.observer import tell
-from nbgrad.core.engine.state import current, recording
+from nbgrad.core.engine.state import State, current, recording
 from nbgrad.core.engine.tensor_data import REAL, differentiable
 from nbgrad.core.tensor.call_errors import INFERENCE, check_foreign, check_given, explained
 from nbgrad.core.tensor.tensor import Tensor
@@ -259,6 +260,14 @@ class Op(OpInfo):
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
         """Run the op on as many inputs as it has, in order; its settings have their own names."""
         state = current()
+        if state.observers and lift():
+            try:
+                return self._run(args, settings, state)
+            finally:
+                put_back()
+        return self._run(args, settings, state)
+
+    def _run(self, args: tuple[Any, ...], settings: dict[str, Any], state: State) -> Any:
         values: list[Any] = list(args)
         edges: list[Any] | None = [None] * len(args) if state.grad_enabled else None
         needs = self._unwrap(args, values, edges)

@@ -13,6 +13,7 @@ import torch
 
 from nbgrad.core.backend.autocast import switched_off
 from nbgrad.core.backend.below_autograd import below_autograd, outside
+from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.engine.call_site import user_place
@@ -153,7 +154,7 @@ class Walk:
             observer.on_backward_begin(roots)
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
-        below_autograd(self._go, roots)
+        unheard(below_autograd, self._go, roots)
 
     def _go(self, roots: Roots) -> None:
         """The run itself, from the roots on."""

@@ -6,7 +6,7 @@ cdef class Observer:
     cpdef object on_call(self, object op, tuple args)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     cpdef object on_record(self, Node node, tuple args, object out)
-    cpdef object on_adopt(self, Node node, tuple args)
+    cpdef object on_torch_record(self, Node node, tuple args, object out)
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
 

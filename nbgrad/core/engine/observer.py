@@ -96,8 +96,12 @@ class Observer:
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
         """An op ran and was recorded as ``node``: ``args`` are its inputs as passed, ``out`` the data it made."""
 
-    def on_adopt(self, node: Node, args: tuple[Any, ...]) -> None:
-        """``node`` stands for a part of torch's graph that no call seen here has made; ``args`` are what led to it."""
+    def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
+        """An op ran and torch recorded it; ``node``, which holds no values, stands for it.
+
+        ``node.edges`` say where the inputs came from that need a gradient. ``args`` are the inputs as passed, ``out`` is
+        what it made; None for a part of torch's graph that no call seen here has made, which has no ``args`` either.
+        """
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """A backward starts at ``roots``, pairs of where a tensor came from and the gradient it is seeded with."""

@@ -32,11 +32,12 @@ cdef class Listener(Observer):
     cdef public UpdateRecorder updates
     cdef public object uses
 
-    @cython.locals(state=State, scope=Scope)
+    @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, scope=Scope)
     cpdef object on_record(self, Node node, tuple args, object out)
-    cpdef object on_adopt(self, Node node, tuple args)
-    @cython.locals(ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, op=OpInfo)
-    cdef object _keep(self, Node node, tuple args, object device, Scope scope)
+    @cython.locals(ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t)
+    cpdef object on_torch_record(self, Node node, tuple args, object out)
+    @cython.locals(op=OpInfo)
+    cdef object _keep(self, Node node, list sources, object device, Scope scope)
     @cython.locals(state=State)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     @cython.locals(running=FrameRecorder, size="long long")

@@ -13,7 +13,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
-from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, Vertex, next_seq, raw_of, record_id
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
@@ -38,6 +38,10 @@ from nbgrad.core.graph.stats import few, held_by, nbytes_of
 from nbgrad.core.tensor.tensor import Tensor
 
 _RAW = (torch.Tensor, np.ndarray)
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""The classes of tensors of torch's whose values are kept: those of others, as of one that is spread over processes, may
+take more than a look."""
 
 _CPU = torch.device("cpu")
 
@@ -97,30 +101,12 @@ class Listener(Observer):
         """Keep the facts of an op, and its value if it is small."""
         if self.closed:
             return
-        state = current()
+        state, ops, outer = current(), self.ops, self.outer
         if self.running is not None and not state.walking:
             self.running = None  # a backward that raised
-        scope = state.scope
-        node.place = scope.place if scope is not None and scope.place is not None else user_place()
-        self._keep(node, args, _CPU if out.is_cpu else out.device, scope)
-        if self.watch and few(out.shape if node.outputs else node.shape):
-            self.notes.values.add(node.seq, out.detach() if out.requires_grad else out)
-
-    def on_adopt(self, node: Node, args: tuple[Any, ...]) -> None:
-        """Keep the facts of an op of torch's that no call has made: where it ran and its value are not known."""
-        if not self.closed:
-            self._keep(node, args, node.device, current().scope)
-
-    def _keep(self, node: Node, args: tuple[Any, ...], device: torch.device, scope: Scope | None) -> None:
-        ops, outer = self.ops, self.outer
         sources: list[Any] = []
         for arg in args:
-            if isinstance(arg, Vertex):  # of a tensor of torch's
-                id = record_id(arg)
-                if id not in ops and id not in outer:
-                    self._meet_torch(id, arg)
-                sources.append(id)
-            elif isinstance(arg, TensorBase):
+            if isinstance(arg, TensorBase):
                 tensor = arg
                 origin: Any = tensor._origin or tensor.origin
                 id = record_id(origin)
@@ -129,12 +115,44 @@ class Listener(Observer):
                 sources.append(id)
             else:
                 sources.append(NOTHING if arg is None else self._other(arg))
+        scope = state.scope
+        node.place = scope.place if scope is not None and scope.place is not None else user_place()
+        self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)  # which makes an object anew
+        if self.watch and few(out.shape if node.outputs else node.shape):
+            self.notes.values.add(node.seq, out)
+
+    def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
+        """Keep the facts of an op of torch's, and its value if it is small; of what no call has made no line is known."""
+        if self.closed:
+            return
+        ops, outer, edges = self.ops, self.outer, node.edges
+        sources: list[Any] = []
+        for position in range(len(edges)):
+            origin: Any = edges[position]
+            if origin is None:
+                arg = args[position]
+                sources.append(NOTHING if arg is None else self._other(arg))
+                continue
+            id = record_id(origin)
+            if id not in ops and id not in outer:
+                self._meet_torch(id, origin)
+            sources.append(id)
+        scope = current().scope
+        if out is None:
+            self._keep(node, sources, node.device, scope)
+            return
+        node.place = user_place()
+        self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)
+        if self.watch and few(node.shape) and type(out) in _PLAIN:
+            self.notes.values.add(node.seq, out.detach())
+
+    def _keep(self, node: Node, sources: list[Any], device: torch.device, scope: Scope | None) -> None:
         op, settings = node.op, node.settings
         if settings is not op.defaults:
             settings = {name: described(value) for name, value in settings.items()}
         self._latest = node.seq
-        ops[node.seq] = facts_of(node, device, settings, tuple(sources), scope)
-        if len(ops) > self._limit:
+        self.ops[node.seq] = facts_of(node, device, settings, tuple(sources), scope)
+        if len(self.ops) > self._limit:
             self._sweep()
 
     def _other(self, arg: Any) -> Any:

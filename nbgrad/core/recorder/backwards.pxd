@@ -7,33 +7,40 @@ from nbgrad.core.engine.torch_origins cimport node_of, origin_of
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
+# There is one for each edge and each node of a backward, and none is in a cycle once the backward has ended.
+@cython.no_gc
 @cython.final
 cdef class Target:
+    cdef public Target after
+    cdef public Py_ssize_t at
     cdef public bint lone
     cdef public Node node
     cdef public object origin
-    cdef public object part
-    cdef public Py_ssize_t parts
     cdef public Py_ssize_t position
     cdef public bint waits
 
+@cython.no_gc
 @cython.final
 cdef class Passing:
+    cdef public object made
     cdef public object outputs
-    cdef public list targets
+    cdef public dict table
+    cdef public Target target
     cdef public Walk walk
+
+@cython.locals(table=dict, ours=Passing)
+cpdef tuple register(object hooks, object hook)
 
 @cython.final
 cdef class Walk:
     cdef public bint accumulates
     cdef public dict counts
-    cdef public bint ended
-    cdef public list handles
+    cdef public list hooks
     cdef public tuple observers
     cdef public bint records
     cdef public dict waiting
 
-    @cython.locals(hook=Passing, target=Target, targets=list, left=list, counts=dict, position=Py_ssize_t)
+    @cython.locals(hook=Passing, target=Target, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, seen=set, stack=list, leaves=dict, owners=dict, hooks=list)
     cpdef object begin(self, list roots)
     @cython.locals(target=Target, observer=Observer, lone=bint)
     cpdef object arrived(self, object origin, object gradient)

@@ -10,7 +10,7 @@ cdef class TorchCalls:
     cpdef object _again(self, object function, tuple args, object kwargs)
 
 cdef bint _any_learns(tuple args, object kwargs)
-@cython.locals(observer=Observer, node=Node, op=OpInfo, row=OpInfo, edges=list, given=list, seen=tuple, settings=dict)
+@cython.locals(observer=Observer, node=Node, op=OpInfo, row=OpInfo, edges=list, settings=dict)
 cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
 @cython.locals(metadata=dict)
 cdef bint _one(Node node, object out)

@@ -83,13 +83,11 @@ def _recorded(
     else:
         op, inputs, settings = known.bound(args, kwargs or _NONE)
     edges: list[Any] = []
-    given: list[Any] = []
     for value in inputs:  # before the call, which may change them in place
         origin = None
         if isinstance(value, RawTensor) and value.requires_grad:
             origin = origin_in(value, state)
         edges.append(origin)
-        given.append(value if origin is None else origin)
     observer: Observer
     for observer in state.observers:
         observer.on_call(op, inputs)
@@ -106,13 +104,17 @@ def _recorded(
     node.edges = edges
     node.hooks = None
     node.device = None
-    if not (_one(node, out) if isinstance(out, RawTensor) else _several(node, out)):
+    if isinstance(out, RawTensor):
+        if not _one(node, out):
+            return result
+        if known.changes:
+            _through_view(node, out)
+    elif not _several(node, out):
         return result
-    raw = out if isinstance(out, RawTensor) else tensors_in(out)[0]
-    seen = tuple(given)
+    else:
+        out = tensors_in(out)[0]
     for observer in state.observers:
-        observer.on_record(node, seen, raw)
-        observer.on_result(op, seen, settings, (raw,), node)
+        observer.on_torch_record(node, inputs, out)
     return result
 
 
@@ -134,10 +136,14 @@ def _one(node: Node, out: Any) -> bool:
     else:  # the others of the node are not given to the caller
         node.outputs = 1
         metadata[KEY] = {number: Output(node, 0, out)}
+    return True
+
+
+def _through_view(node: Node, out: Any) -> None:
+    """Make ``node`` the origin of what ``out`` is a view of, which it has changed in place."""
     base = out._base
     if base is not None and base.grad_fn is not None and KEY not in base.grad_fn.metadata:
-        base.grad_fn.metadata[KEY] = node  # changed in place through a view
-    return True
+        base.grad_fn.metadata[KEY] = node
 
 
 def _several(node: Node, result: Any) -> bool:

@@ -3,6 +3,7 @@ cimport cython
 @cython.final
 cdef class Called:
     cdef public bint assigns
+    cdef public bint changes
     cdef public object inner
     cdef public int kind
     cdef public object name

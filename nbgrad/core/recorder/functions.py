@@ -106,9 +106,10 @@ class Called:
         names: what the row calls the arguments, in torch's order; None where that is the row's own order.
         inner: that function without its question whether anybody overrides it.
         assigns: whether it is ``x[index] = value``.
+        changes: whether it changes its first argument in place.
     """
 
-    __slots__ = ("assigns", "inner", "kind", "name", "names", "row", "swapped")
+    __slots__ = ("assigns", "changes", "inner", "kind", "name", "names", "row", "swapped")
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class Called:
         self.names = names
         self.inner = inner
         self.assigns = name == "setitem"
+        self.changes = self.assigns or name.endswith("_")
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
         """The row that runs, its inputs and its settings; of what no row describes the tensors are the inputs."""
@@ -208,7 +210,16 @@ def _other_order(function: Any, name: str, row: Op) -> tuple[str, ...] | None:
     if not orders or (not takes_more and any(order[: len(wanted)] == wanted for order in orders)):
         return None
     needed = set(wanted[: len(wanted) - row.optional])
-    return tuple(next((order for order in orders if needed <= set(order)), ()))
+    found = next((order for order in orders if needed <= set(order)), None)
+    if found is None and any(kinds == ["Tensor"] * len(wanted) for kinds in _kinds(name)):
+        return None  # the same under other names
+    return tuple(found or ())
+
+
+def _kinds(name: str) -> list[list[str]]:
+    """The types of the arguments of torch's op ``name``, in each of its forms."""
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    return [[str(argument.type) for argument in schema.arguments] for schema in schemas]
 
 
 def _orders(function: Any, name: str) -> list[list[str]]:

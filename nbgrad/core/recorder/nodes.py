@@ -62,14 +62,12 @@ def adopt(root: Any, state: State) -> None:
 
 def _adopt(made: Any, state: State) -> None:
     edges: list[Any] = []
-    given: list[Any] = []
     for one, number in made.next_functions:
         if one is None:
             continue
         origin = leaf_of(one.variable) if isinstance(one, ACCUMULATES) else _output(one, number)
         if origin is not None:
             edges.append(origin)
-            given.append(origin)
     facts = made._input_metadata
     node = Node.__new__(Node)
     node.op = _op(made.name(), len(edges), len(facts) > 1)
@@ -85,9 +83,8 @@ def _adopt(made: Any, state: State) -> None:
     made.metadata[KEY] = (
         {number: output_like(node, number, fact) for number, fact in enumerate(facts)} if node.outputs else node
     )
-    seen = tuple(given)
     for observer in state.observers:
-        observer.on_adopt(node, seen)
+        observer.on_torch_record(node, (), None)
 
 
 def _op(name: str, count: int, several: bool) -> OpInfo:

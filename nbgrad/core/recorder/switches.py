@@ -10,17 +10,17 @@ from typing import Any
 from weakref import WeakSet
 
 import torch
+from torch.autograd.function import _HookMixin
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from nbgrad.core.backend.function_mode import recorder, take_off
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
-from nbgrad.core.recorder.backwards import recorded
+from nbgrad.core.recorder.backwards import recorded, register, torchs_register
 from nbgrad.core.recorder.calls import TorchCalls
 
-_length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack
-_pop = torch._C._pop_torch_function_stack
 _MODULE: Any = torch.nn.Module
 _CALLS = TorchCalls()
 
@@ -70,30 +70,20 @@ def unfollow() -> None:
     if _thread.graphs > 0:
         _thread.graphs -= 1
         if _thread.graphs == 0:
-            _take_off()
+            take_off()
     if _torch.graphs > 0:
         _torch.graphs -= 1
         if _torch.graphs == 0:
             _restore()
 
 
-def _take_off() -> None:
-    """Take our mode off torch's stack, where it may be covered by others."""
-    above: list[Any] = []
-    while _length():
-        mode = _pop()
-        if mode is _CALLS:
-            break
-        above.append(mode)
-    while above:
-        _push(above.pop())
-
-
 def _install() -> None:
+    recorder.mode = _CALLS
     _torch.backward = torch.autograd._engine_run_backward
     _torch.call = _MODULE.__call__
     torch.autograd._engine_run_backward = _run_backward  # type: ignore[assignment]
     _MODULE.__call__ = _call_module
+    _HookMixin._register_hook = staticmethod(register)  # type: ignore[assignment]
     _torch.handles = [
         register_optimizer_step_pre_hook(_step_begins),
         register_optimizer_step_post_hook(_step_ended),
@@ -103,6 +93,8 @@ def _install() -> None:
 def _restore() -> None:
     torch.autograd._engine_run_backward = _torch.backward
     _MODULE.__call__ = _torch.call
+    _HookMixin._register_hook = staticmethod(torchs_register)  # type: ignore[assignment]
+    recorder.mode = None
     for handle in _torch.handles:
         handle.remove()
     _torch.handles = []
@@ -114,20 +106,14 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
     run: Callable[..., Any] = _torch.backward
     if not state.observers or _thread.walking or torch._C._functorch.maybe_current_level() is not None:
         return run(t_outputs, *args, **kwargs)
-    stacked = _on_stack()
+    stacked = take_off()
     _thread.walking = True
     try:
-        if stacked:
-            _take_off()
         return recorded(run, state, t_outputs, args, kwargs)
     finally:
         _thread.walking = False
         if stacked:
             _push(_CALLS)
-
-
-def _on_stack() -> bool:
-    return any(torch._C._get_function_stack_at(at) is _CALLS for at in range(_length()))
 
 
 def _module_caller() -> Callable[..., Any]:

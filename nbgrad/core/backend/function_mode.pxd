@@ -1,0 +1,6 @@
+cdef class _Recorder:
+    cdef public object mode
+
+
+cpdef bint lift()
+cpdef object put_back()
