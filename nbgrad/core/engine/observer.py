@@ -103,6 +103,9 @@ class Observer:
         what it made; None for a part of torch's graph that no call seen here has made, which has no ``args`` either.
         """
 
+    def on_torch_inputs(self, node: Node) -> None:
+        """``node`` of torch's has got more inputs, at the end of ``node.edges``: what its backward computed anew uses them."""
+
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """A backward starts at ``roots``, pairs of where a tensor came from and the gradient it is seeded with."""
 

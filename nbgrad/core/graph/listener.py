@@ -32,6 +32,7 @@ from nbgrad.core.graph.record import (
     Record,
     described,
     facts_of,
+    grown,
     number_of,
 )
 from nbgrad.core.graph.stats import few, held_by, nbytes_of
@@ -145,6 +146,16 @@ class Listener(Observer):
         self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)
         if self.watch and few(node.shape) and type(out) in _PLAIN:
             self.notes.values.add(node.seq, out.detach())
+
+    def on_torch_inputs(self, node: Node) -> None:
+        """Show the leaves too that were used inside the op, as the weights of a checkpoint are."""
+        ran = self.ops.get(node.seq)
+        if ran is None or self.closed:
+            return
+        for origin in node.edges[len(ran.sources) :]:
+            if record_id(origin) not in self.outer:
+                self._meet_torch(record_id(origin), origin)
+        self.ops[node.seq] = grown(ran, node, tuple([record_id(one) for one in node.edges[len(ran.sources) :]]))
 
     def _keep(self, node: Node, sources: list[Any], device: torch.device, scope: Scope | None) -> None:
         op, settings = node.op, node.settings

@@ -143,6 +143,15 @@ def facts_of(
     return made
 
 
+def grown(ran: Ran, node: Node, more: tuple[int, ...]) -> Ran:
+    """The same with ``more`` inputs, of the op that ``node`` has by now."""
+    made = Ran.__new__(Ran)
+    made.shape, made.dtype, made.device, made.op = ran.shape, ran.dtype, ran.device, node.op
+    made.settings, made.sources, made.scope = ran.settings, ran.sources + more, ran.scope
+    made.place, made.thing = ran.place, ran.thing
+    return made
+
+
 class Operand(NamedTuple):
     """An input of an op that raised: the id of its record if it has one, and what it was.
 

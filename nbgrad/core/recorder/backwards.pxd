@@ -36,6 +36,8 @@ cdef class Walk:
     cdef public bint accumulates
     cdef public dict counts
     cdef public list hooks
+    cdef public dict inside
+    cdef public dict leaves
     cdef public tuple observers
     cdef public bint records
     cdef public dict waiting

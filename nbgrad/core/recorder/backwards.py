@@ -14,7 +14,8 @@ from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.node import Leaf, Node, Origin
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import State
-from nbgrad.core.engine.torch_origins import KEY, leaf_of, node_of, origin_of
+from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of
+from nbgrad.core.recorder.functions import unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 
 RawTensor = torch.Tensor
@@ -106,7 +107,7 @@ class Walk:
         records: whether the gradients have a history of their own.
     """
 
-    __slots__ = ("accumulates", "counts", "hooks", "observers", "records", "waiting")
+    __slots__ = ("accumulates", "counts", "hooks", "inside", "leaves", "observers", "records", "waiting")
 
     observers: tuple[Observer, ...]
 
@@ -117,6 +118,8 @@ class Walk:
         self.hooks: list[Any] = []
         self.counts: dict[Any, int] = {}
         self.waiting: dict[Any, tuple[Target, Any]] = {}  # what a lone target is to get, by its origin
+        self.leaves: dict[Any, Any] = {}  # the gradients of leaves that arrived
+        self.inside: dict[Any, Any] = {}  # what backwards inside of this one have brought to leaves
 
     def begin(self, roots: list[Any]) -> None:
         """Hook every node that leads to ``roots``, nodes of torch's."""
@@ -199,9 +202,26 @@ class Walk:
                 lone = True
             else:  # a hook has changed it
                 self.told(target, given, given)
+        if type(origin) is Leaf:
+            self.leaves[origin] = gradient
         observer: Observer
         for observer in self.observers:
             observer.on_gradient(origin, gradient, lone)
+
+    def brought(self, node: Node, leaf: Leaf, gradient: Any) -> None:
+        """A backward that the rule of ``node`` runs, as that of a checkpoint does, gave ``leaf`` a ``gradient``."""
+        if gradient.requires_grad:
+            gradient = gradient.detach()
+        known = self.inside.get(leaf)
+        self.inside[leaf] = gradient if known is None else known + gradient
+        if not any(edge is leaf for edge in node.edges):
+            node.edges.append(leaf)
+            node.op = unlisted(node.op.name, len(node.edges), node.op.several)
+            for observer in self.observers:
+                observer.on_torch_inputs(node)
+        position = [edge is leaf for edge in node.edges].index(True)
+        for observer in self.observers:
+            observer.on_rule(node, position, gradient, gradient, None)
 
     def given(self, target: Target, gradient: Any) -> None:
         """A node gave one of its inputs ``gradient``, before a broadcast is undone."""
@@ -249,6 +269,11 @@ class Walk:
             if given is not None:
                 self.told(target, given, _reduced(given, target.origin.shape))
         self.waiting = {}
+        for leaf, gradient in self.inside.items():
+            outside = self.leaves.get(leaf)
+            for observer in self.observers:
+                observer.on_gradient(leaf, gradient if outside is None else gradient + outside, False)
+        self.inside, self.leaves = {}, {}
 
 
 def _hooked(leaf: Leaf) -> bool:
@@ -260,17 +285,53 @@ def _reduced(gradient: Any, shape: Any) -> Any:
     return gradient if gradient.shape == shape else sum_to(gradient, gradient.shape, shape)
 
 
-def recorded(run: Callable[..., Any], state: State, roots: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+class Inside:
+    """The hook of a leaf in a backward that runs inside of another one."""
+
+    __slots__ = ("leaf", "node", "walk")
+
+    def __init__(self, walk: Walk, node: Node, leaf: Leaf) -> None:
+        self.walk, self.node, self.leaf = walk, node, leaf
+
+    def __call__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:  # noqa: ARG002  # torch gives both
+        if outputs[0] is not None:
+            self.walk.brought(self.node, self.leaf, outputs[0])
+
+
+def recorded_inside(run: Callable[..., Any], walk: Walk, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """The same of a backward that a rule runs in the middle of ``walk``: what it gives leaves is part of that one."""
+    made = torch._C._current_autograd_node()
+    known = None if made is None else made.metadata.get(KEY)
+    node = known if known is None or type(known) is Node else next(iter(known.values())).node
+    handles: list[Any] = []
+    seen: set[Any] = set()
+    stack = [_edge(root)[0] for root in roots] if node is not None and kwargs.get("accumulate_grad") else []
+    while stack:
+        one = stack.pop()
+        if one not in seen:
+            seen.add(one)
+            if type(one) is ACCUMULATES and (known_origin(one.variable) or kind_of(one.variable) == "parameter"):
+                handles.append(one.register_hook(Inside(walk, node, leaf_of(one.variable))))
+            stack += [after for after, _ in one.next_functions if after is not None]
+    try:
+        return run(roots, *args, **kwargs)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def recorded(walk: Walk, run: Callable[..., Any], state: State, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What ``run(roots, *args, **kwargs)`` gives, torch's backward, while the observers of ``state`` are told of it.
 
     Args:
+        walk: what watches it.
         run: torch's ``_engine_run_backward``.
         state: the current one.
         roots: tensors, or gradient edges.
         args: the gradients of the roots, whether to retain the graph, whether to make a graph, the inputs.
         kwargs: ``accumulate_grad``, whether leaves get a ``.grad``.
     """
-    seeds, _, records, inputs = args[:4]
+    seeds, _, _, inputs = args[:4]
     accumulates = bool(kwargs.get("accumulate_grad", False))
     nodes: list[Any] = []
     begun: list[tuple[Origin, Any]] = []
@@ -287,7 +348,6 @@ def recorded(run: Callable[..., Any], state: State, roots: Any, args: tuple[Any,
             origin = node_of(made, number)
         if origin is not None:
             begun.append((origin, seed))
-    walk = Walk(state, accumulates, bool(records))
     observer: Observer
     for observer in state.observers:
         observer.on_backward_begin(begun)

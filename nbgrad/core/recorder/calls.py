@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.backend.function_mode import take_off
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import State, current
@@ -20,7 +21,6 @@ RawTensor = torch.Tensor
 _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
 _push = torch._C._push_on_torch_function_stack
-_pop = torch._C._pop_torch_function_stack
 _PLAIN, _INNER = 0, 2
 _NONE: dict[str, Any] = {}
 
@@ -39,8 +39,6 @@ class TorchCalls:
         if known.kind == _PLAIN or not state.observers or not _records() or state.inference:
             return function(*args, **kwargs) if kwargs else function(*args)
         if not _any_learns(args, kwargs) or _level() is not None:  # inside torch.func tensors belong to its levels
-            if known.kind == _INNER:
-                return self._again(function, args, kwargs)
             return function(*args, **kwargs) if kwargs else function(*args)
         if known.kind == _INNER:
             return self._again(known.inner, args, kwargs)
@@ -52,7 +50,7 @@ class TorchCalls:
         try:
             return function(*args, **kwargs) if kwargs else function(*args)
         finally:
-            _pop()
+            take_off()
 
 
 def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:

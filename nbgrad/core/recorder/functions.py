@@ -264,7 +264,10 @@ def _renamed(row: Op, name: str) -> Op:
 
 def _asks(function: FunctionType) -> bool:
     """Whether it is a function of torch's in Python that asks whether somebody overrides it."""
-    return function.__module__.partition(".")[0] == "torch" and not set(_CHECKS).isdisjoint(function.__code__.co_names)
+    if getattr(torch.Tensor, function.__name__, None) is function:
+        return False  # it calls the method of C++ of its own name, of which torch says that it is this one
+    asks = set(_CHECKS).intersection(function.__code__.co_names, function.__globals__)
+    return function.__module__.partition(".")[0] == "torch" and bool(asks)
 
 
 def _unasking(function: FunctionType) -> FunctionType:

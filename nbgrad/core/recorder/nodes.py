@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from nbgrad.core.dispatch.table import OPS
-from nbgrad.core.engine.node import Node, OpInfo, Origin, Output, next_seq
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import State, outwards
-from nbgrad.core.engine.torch_origins import KEY, leaf_of, node_of, origin_of
+from nbgrad.core.engine.torch_origins import KEY, leaf_of, node_of
 from nbgrad.core.recorder.functions import unlisted
 
 ACCUMULATES = torch._C._functions.AccumulateGrad
@@ -19,10 +19,7 @@ def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
     """Where ``tensor``, which requires grad, came from; an unknown op of torch's becomes known by it."""
     made = tensor.grad_fn
     if made is None:
-        found = origin_of(tensor)
-        if found.name is None and found.kind == "parameter":  # type: ignore[union-attr]  # a leaf
-            found.name = attribute_name(tensor, state)  # type: ignore[union-attr]
-        return found
+        return _leaf(tensor, state)
     number = tensor.output_nr
     known = node_of(made, number)
     if known is None:
@@ -31,13 +28,25 @@ def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
     return known  # type: ignore[no-any-return]
 
 
-def attribute_name(tensor: torch.Tensor, state: State) -> str | None:
-    """What the innermost module around calls its parameter ``tensor``."""
-    for scope in outwards(state.scope):
-        module = scope.module() if isinstance(scope, ModuleScope) else None
+def _leaf(tensor: torch.Tensor, state: State) -> Leaf:
+    """The leaf of ``tensor``; of a parameter it has the name that a module around calls it by."""
+    leaf = leaf_of(tensor)
+    if leaf.name is None and leaf.kind == "parameter":
+        leaf.name = _attribute(tensor, state)
+    return leaf
+
+
+def _attribute(tensor: torch.Tensor, state: State) -> str | None:
+    modules = [scope.module() for scope in outwards(state.scope) if isinstance(scope, ModuleScope)]
+    for module in modules:
         for name, one in getattr(module, "_parameters", {}).items():
             if one is tensor:
                 return str(name)
+    # What a compiled module or a checkpoint uses belongs to one inside.
+    for module in modules if isinstance(tensor, torch.nn.Parameter) else ():
+        for name, one in module.named_parameters() if hasattr(module, "named_parameters") else ():
+            if one is tensor:
+                return str(name).removeprefix("_orig_mod.")
     return None
 
 
@@ -65,7 +74,7 @@ def _adopt(made: Any, state: State) -> None:
     for one, number in made.next_functions:
         if one is None:
             continue
-        origin = leaf_of(one.variable) if isinstance(one, ACCUMULATES) else _output(one, number)
+        origin = _leaf(one.variable, state) if isinstance(one, ACCUMULATES) else _output(one, number)
         if origin is not None:
             edges.append(origin)
     facts = made._input_metadata
@@ -74,6 +83,7 @@ def _adopt(made: Any, state: State) -> None:
     node.settings = node.op.defaults
     node.edges = edges
     node.hooks = None
+    node.place = None  # type: ignore[assignment]  # nobody knows
     node.seq = next_seq()
     node.outputs = len(facts) if len(facts) > 1 else 0
     shape, dtype, device = (
@@ -95,7 +105,7 @@ def _op(name: str, count: int, several: bool) -> OpInfo:
         row = OPS.get(bare)
         if row is not None and row.arity == count and row.several == several:
             return row
-    return unlisted(bare, max(1, count), several)
+    return unlisted(bare.rpartition("::")[2], max(1, count), several)
 
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

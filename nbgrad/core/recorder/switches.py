@@ -17,8 +17,11 @@ from nbgrad.core.backend.function_mode import recorder, take_off
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
-from nbgrad.core.recorder.backwards import recorded, register, torchs_register
+from nbgrad.core.recorder.backwards import Walk, recorded, recorded_inside, register, torchs_register
 from nbgrad.core.recorder.calls import TorchCalls
+from nbgrad.core.recorder.compiled_regions import Regions
+from nbgrad.core.recorder.functions import tensors_in
+from nbgrad.core.recorder.nodes import origin_in
 
 _push = torch._C._push_on_torch_function_stack
 _MODULE: Any = torch.nn.Module
@@ -26,11 +29,12 @@ _CALLS = TorchCalls()
 
 
 class _Thread(local):
-    """How many graphs record in this thread, and whether a backward of torch's is told of here already."""
+    """How many graphs record in this thread, and the backward of torch's that runs here."""
 
     def __init__(self) -> None:
         self.graphs = 0
-        self.walking = False
+        self.walk: Walk | None = None
+        self.lifted = False
 
 
 _thread = _Thread()
@@ -77,12 +81,28 @@ def unfollow() -> None:
             _restore()
 
 
+def _enter_region() -> None:
+    _thread.lifted = take_off()
+    _MODULE.__call__ = _torch.call
+
+
+def _leave_region() -> None:
+    _MODULE.__call__ = _call_module
+    if _thread.lifted:
+        _push(_CALLS)
+        _thread.lifted = False
+
+
+_regions = Regions(_enter_region, _leave_region)
+
+
 def _install() -> None:
     recorder.mode = _CALLS
     _torch.backward = torch.autograd._engine_run_backward
     _torch.call = _MODULE.__call__
     torch.autograd._engine_run_backward = _run_backward  # type: ignore[assignment]
     _MODULE.__call__ = _call_module
+    _regions.watch()
     _HookMixin._register_hook = staticmethod(register)  # type: ignore[assignment]
     _torch.handles = [
         register_optimizer_step_pre_hook(_step_begins),
@@ -94,6 +114,7 @@ def _restore() -> None:
     torch.autograd._engine_run_backward = _torch.backward
     _MODULE.__call__ = _torch.call
     _HookMixin._register_hook = staticmethod(torchs_register)  # type: ignore[assignment]
+    _regions.unwatch()
     recorder.mode = None
     for handle in _torch.handles:
         handle.remove()
@@ -104,14 +125,16 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
     """Torch's ``_engine_run_backward``: whoever observes is told of it."""
     state = current()
     run: Callable[..., Any] = _torch.backward
-    if not state.observers or _thread.walking or torch._C._functorch.maybe_current_level() is not None:
+    if not state.observers or torch._C._functorch.maybe_current_level() is not None:
         return run(t_outputs, *args, **kwargs)
+    if _thread.walk is not None:
+        return recorded_inside(run, _thread.walk, t_outputs, args, kwargs)
     stacked = take_off()
-    _thread.walking = True
+    _thread.walk = walk = Walk(state, bool(kwargs.get("accumulate_grad")), bool(args[2]))
     try:
-        return recorded(run, state, t_outputs, args, kwargs)
+        return recorded(walk, run, state, t_outputs, args, kwargs)
     finally:
-        _thread.walking = False
+        _thread.walk = None
         if stacked:
             _push(_CALLS)
 
@@ -127,10 +150,18 @@ def _module_caller() -> Callable[..., Any]:
 
 def _in_its_scope(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     state: State = current()
-    run: Any = _torch.call.__get__(module)
     if not state.observers:
-        return run(*args, **kwargs)
-    return called(module, state, run, args, kwargs)
+        return _torch.call(module, *args, **kwargs)
+    return called(module, state, _run_module, (module, *args), kwargs)
+
+
+def _run_module(module: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run it, and know what it made, as a compiled one does, while its scope is there."""
+    result = _torch.call(module, *args, **kwargs)
+    for one in tensors_in(result):
+        if one.requires_grad:
+            origin_in(one, current())
+    return result
 
 
 _call_module = _module_caller()

@@ -1,0 +1,73 @@
+"""Leave the regions alone that ``torch.compile`` has compiled: they run as compiled as without a graph.
+
+Dynamo looks at the modes on torch's stack and at the code that a module's call runs: with ours there it would trace the
+recorder too, and fall back to eager. So both are taken away while a compiled region runs. What it did is one op of the
+graph, which torch calls ``CompiledFunction``.
+
+Everything here is private to torch: it is in one file, and has tests.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_FRAMES = "torch._dynamo.eval_frame"
+_SETTER = "_maybe_set_eval_frame"
+
+
+class Regions:
+    """Watches the entry and the end of compiled regions.
+
+    Args:
+        enter: called when the outermost region of a thread begins.
+        leave: called when it has ended.
+    """
+
+    def __init__(self, enter: Callable[[], None], leave: Callable[[], None]) -> None:
+        self._enter, self._leave = enter, leave
+        self._setter: Any = None
+        self._compile: Any = None
+        self._depth = 0
+
+    def watch(self) -> None:
+        """Begin to watch; where nothing was compiled yet, from the first call of ``torch.compile`` on."""
+        frames = sys.modules.get(_FRAMES)
+        if frames is not None:
+            self._watch(frames)
+            return
+        self._compile = torch.compile
+
+        def compile(*args: Any, **kwargs: Any) -> Any:  # torch's name
+            made = self._compile(*args, **kwargs)
+            if self._setter is None and _FRAMES in sys.modules:
+                self._watch(sys.modules[_FRAMES])
+            return made
+
+        torch.compile = compile
+
+    def _watch(self, frames: Any) -> None:
+        self._setter = getattr(frames, _SETTER)
+
+        def set_frames(callback: Any) -> Any:
+            if callback is None or callback is False:
+                if self._depth:
+                    self._depth = 0
+                    self._leave()
+            elif not self._depth:
+                self._depth = 1
+                self._enter()
+            return self._setter(callback)
+
+        setattr(frames, _SETTER, set_frames)
+
+    def unwatch(self) -> None:
+        """Put back what was replaced."""
+        if self._compile is not None:
+            torch.compile = self._compile
+            self._compile = None
+        if self._setter is not None:
+            setattr(sys.modules[_FRAMES], _SETTER, self._setter)
+            self._setter = None
+        self._depth = 0
