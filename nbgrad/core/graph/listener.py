@@ -408,6 +408,10 @@ class Listener(Observer):
     def name_variables(self, namespace: dict[str, Any]) -> None:
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
         self.notes.name(namespace, self.outer)
+        held = {id(data): number for known, number in self.constants.copy().values() if (data := known()) is not None}
+        for name, value in namespace.items() if held else ():
+            if id(value) in held and isinstance(value, torch.Tensor) and not name.startswith("_"):
+                self.notes.names.setdefault(held[id(value)], name)
 
     def there(self) -> "tuple[dict[int, Ran], dict[int, Record], dict[Any, tuple[ref[Any], int]], tuple[int, ...]]":
         """Copies of ``ops``, ``outer`` and ``constants``, and the roots: they fit together though a thread records on.

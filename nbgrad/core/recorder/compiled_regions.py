@@ -9,6 +9,7 @@ Everything here is private to torch: it is in one file, and has tests.
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ class Regions:
         self._enter, self._leave = enter, leave
         self._setter: Any = None
         self._compile: Any = None
-        self._depth = 0
+        self._region: FrameType | None = None  # the frame of the outermost
 
     def watch(self) -> None:
         """Begin to watch; where nothing was compiled yet, from the first call of ``torch.compile`` on."""
@@ -51,13 +52,13 @@ class Regions:
         self._setter = getattr(frames, _SETTER)
 
         def set_frames(callback: Any) -> Any:
-            if callback is None or callback is False:
-                if self._depth:
-                    self._depth = 0
-                    self._leave()
-            elif not self._depth:
-                self._depth = 1
+            caller = sys._getframe(1)  # a region sets its own callback first, and in the end the one before
+            if self._region is None and callable(callback):
+                self._region = caller
                 self._enter()
+            elif self._region is caller:
+                self._region = None
+                self._leave()
             return self._setter(callback)
 
         setattr(frames, _SETTER, set_frames)
@@ -70,4 +71,4 @@ class Regions:
         if self._setter is not None:
             setattr(sys.modules[_FRAMES], _SETTER, self._setter)
             self._setter = None
-        self._depth = 0
+        self._region = None

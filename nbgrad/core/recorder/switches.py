@@ -83,11 +83,11 @@ def unfollow() -> None:
 
 def _enter_region() -> None:
     _thread.lifted = take_off()
-    _MODULE.__call__ = _torch.call
+    _put_back()  # what compiles runs backwards and modules too
 
 
 def _leave_region() -> None:
-    _MODULE.__call__ = _call_module
+    _replace()
     if _thread.lifted:
         _push(_CALLS)
         _thread.lifted = False
@@ -100,10 +100,8 @@ def _install() -> None:
     recorder.mode = _CALLS
     _torch.backward = torch.autograd._engine_run_backward
     _torch.call = _MODULE.__call__
-    torch.autograd._engine_run_backward = _run_backward  # type: ignore[assignment]
-    _MODULE.__call__ = _call_module
+    _replace()
     _regions.watch()
-    _HookMixin._register_hook = staticmethod(register)  # type: ignore[assignment]
     _torch.handles = [
         register_optimizer_step_pre_hook(_step_begins),
         register_optimizer_step_post_hook(_step_ended),
@@ -111,14 +109,26 @@ def _install() -> None:
 
 
 def _restore() -> None:
-    torch.autograd._engine_run_backward = _torch.backward
-    _MODULE.__call__ = _torch.call
-    _HookMixin._register_hook = staticmethod(torchs_register)  # type: ignore[assignment]
+    _put_back()
     _regions.unwatch()
     recorder.mode = None
     for handle in _torch.handles:
         handle.remove()
     _torch.handles = []
+
+
+def _replace() -> None:
+    """Put our functions where torch looks for its own."""
+    torch.autograd._engine_run_backward = _run_backward  # type: ignore[assignment]
+    _MODULE.__call__ = _call_module
+    _HookMixin._register_hook = staticmethod(register)  # type: ignore[assignment]
+
+
+def _put_back() -> None:
+    """Put torch's own there."""
+    torch.autograd._engine_run_backward = _torch.backward
+    _MODULE.__call__ = _torch.call
+    _HookMixin._register_hook = staticmethod(torchs_register)  # type: ignore[assignment]
 
 
 def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
