@@ -20,12 +20,12 @@ from nbgrad.widgets.description.broadcast_sums import Suspicion, suspicions, who
 from nbgrad.widgets.description.failure import ended
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import frames_of
-from nbgrad.widgets.description.overlays import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
 from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.eval_mode import evaluating
 from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
+from nbgrad.widgets.findings.module_gradients import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
 from nbgrad.widgets.findings.saturated import leading_to_learned, silent
 from nbgrad.widgets.findings.unregistered import plain
 from nbgrad.widgets.findings.vanishing import falls

@@ -9,9 +9,9 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.record import Input
 from nbgrad.widgets.description.format import counted
-from nbgrad.widgets.description.overlays import Judgement, starved
 from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings.divergence import alike
+from nbgrad.widgets.findings.module_gradients import Judgement, starved
 from nbgrad.widgets.findings.vanishing import PRODUCTS, SLIGHT, underflowed
 
 _MOST = 3
