@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from nbgrad.core.backend.below_autograd import outside
-from nbgrad.core.dispatch.inplace import check_change, rebase
+from nbgrad.core.dispatch.inplace import Rebase, check_change
 from nbgrad.core.dispatch.plan import Plan
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Rule, next_seq
@@ -137,12 +137,25 @@ class Function:
             )
         changed = _changed(cls, context, args, given, returned)
         outputs = _record(cls, context, args, given, returned) if recorded else [_plain(one) for one in returned]
+        rebases = [_rebase(target, outputs[place]) for place, (target, _) in changed.items()] if recorded else []
+        try:
+            for rebase in rebases:
+                rebase.commit()
+        except BaseException:
+            for rebase in rebases:
+                rebase.commit()
+            raise
         for place, (target, row) in changed.items():
             tell_changed((target._data,), row.name)
-            if recorded and outputs[place].requires_grad:
-                rebase(target, outputs[place].origin, OPS["view_scatter"])
             outputs[place] = target
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _rebase(target: Tensor, output: Tensor) -> Rebase:
+    """The change of ``target``, an input, to ``output``, which the forward has made of it."""
+    rebase = Rebase(target, OPS["view_scatter"])
+    rebase.origin = output.origin if output.requires_grad else None
+    return rebase
 
 
 def _is_apart(function: type[Function]) -> bool:

@@ -52,9 +52,14 @@ class Tensor(TensorBase, Contents, TensorMethods):
         if value is not self._data:  # as it is after t.data -= step
             if not self.is_leaf:
                 raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
-            self._data = Tensor(raw_of(value))._data.detach()
-            part(self)
-            self._renew_leaf()
+            raw = Tensor(raw_of(value))._data.detach()
+            try:
+                self._data = raw
+                self._renew_alone()
+            except BaseException:  # an interrupt must not leave the leaf of other data
+                if self._data is raw:
+                    self._renew_alone()
+                raise
         tell_changed((self._data,), "t.data = ...")
 
     @property
@@ -99,14 +104,21 @@ class Tensor(TensorBase, Contents, TensorMethods):
                     "requires_grad=True on a tensor that was made in inference_mode(): no backward can save it. Make "
                     "an ordinary tensor of it with clone() first"
                 )
-        changed, self._needs_grad = value != self._needs_grad, bool(value)
-        if changed and self.is_leaf:
+        try:
+            self._needs_grad = bool(value)
             self._renew_leaf()
+        except BaseException:  # an interrupt must not leave the leaf of a constant
+            self._renew_leaf()
+            raise
+
+    def _renew_alone(self) -> None:
+        part(self)
+        self._renew_leaf()
 
     def _renew_leaf(self) -> None:
         """For other data or another kind, where the leaf that there is does not stand for it, a new one: same hooks."""
         before = self._origin
-        if before is not None and not before.stands_for(self):
+        if isinstance(before, Leaf) and not before.stands_for(self):
             renewed = Leaf(self)
             renewed.hooks = before.hooks
             self._origin = renewed  # with its hooks: an interrupt loses none
@@ -281,7 +293,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
             raise RuntimeError("detach_() on a view, whose base keeps its history: use detach(), or detach_() the base")
         cut(self)
         tell_detached(self, self, "detach_()")
-        self._origin, self._needs_grad = None, False
+        self._needs_grad, self._origin = False, None
         return self
 
     def __iter__(self) -> Iterator["Tensor"]:
