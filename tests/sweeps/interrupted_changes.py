@@ -21,8 +21,9 @@ LONGEST = 2500
 
 def check(random: Random) -> None:
     """Run one program; every second change is interrupted somewhere."""
-    with patch.object(InPlace, "run", _stopping(InPlace.run, random)), patch.object(
-        InPlace, "turn", _stopping(InPlace.turn, random)
+    with (
+        patch.object(InPlace, "run", _stopping(InPlace.run, random)),
+        patch.object(InPlace, "turn", _stopping(InPlace.turn, random)),
     ):
         inplace.check(random)
 
