@@ -77,3 +77,4 @@ cdef class Leaf(Vertex):
     cdef public object kind
 
 cpdef object record_id(Vertex origin)
+cpdef object known_id(TensorBase tensor)

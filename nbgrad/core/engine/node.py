@@ -525,3 +525,9 @@ Origin = Node | Output | Leaf
 def record_id(origin: Origin) -> int:
     """The number under which a graph records what ``origin`` made: an output goes by its op's."""
     return origin.node.seq if isinstance(origin, Output) else origin.seq
+
+
+def known_id(tensor: TensorBase) -> int | None:
+    """The number under which a graph records ``tensor``; None for a leaf that no op has used."""
+    origin = tensor._origin
+    return None if origin is None else record_id(origin)

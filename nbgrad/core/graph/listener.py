@@ -129,10 +129,10 @@ class Listener(Observer):
 
     def _meet(self, id: int, origin: Origin, tensor: TensorBase) -> None:
         """Make the record of a tensor that no op in the graph made."""
-        facts = (tuple(origin.shape), origin.dtype, tensor._data.device, self.notes)
+        facts = (tuple(origin.shape), origin.dtype, raw_of(tensor).device, self.notes)
         if isinstance(origin, Leaf):
             kind = tensor.kind  # a leaf may be frozen by now
-            self.uses.constant(id, tensor._data)
+            self.uses.constant(id, raw_of(tensor))
             self.outer[id] = Record(id, kind, *facts, thing=ref(tensor), name=origin.name)
         else:
             self.outer[id] = Record(id, "outside", *facts, origin.op)

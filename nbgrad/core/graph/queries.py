@@ -5,7 +5,7 @@ from abc import abstractmethod
 import rustworkx
 from rustworkx.visit import BFSVisitor
 
-from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.node import known_id
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.record import Notes, Record
 from nbgrad.core.tensor.tensor import Tensor
@@ -138,7 +138,7 @@ class Queries:
     def _index(self, subject: Subject, records: list[Record]) -> int:
         """The place of ``subject`` among ``records``."""
         if isinstance(subject, Tensor):
-            wanted = record_id(subject._origin) if subject._origin is not None else None
+            wanted = known_id(subject)
         else:
             wanted = subject.id if isinstance(subject, Record) else subject
         for index, record in enumerate(records):

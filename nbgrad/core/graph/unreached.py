@@ -12,7 +12,7 @@ import torch
 
 from nbgrad.core import ops
 from nbgrad.core.engine.backward_errors import name_of
-from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.node import known_id, record_id
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.scope import ModuleScope
@@ -216,7 +216,7 @@ class Paths:
         sizes = read(norms({at: one.data for at, (one, *_) in enumerate(used)}))
         found, names = [], _Names()
         for at, (one, cut, scope) in enumerate(used):
-            if isfinite(sizes.get(at, 0.0)) or (one._origin is not None and record_id(one._origin) in shown):
+            if isfinite(sizes.get(at, 0.0)) or known_id(one) in shown:
                 continue
             bad = "NaN" if nonfinite.holds("nan", one.data) else "Inf" if nonfinite.unmeant(one.data) else None
             if bad is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.node import known_id
 from nbgrad.core.engine.scope import ModuleScope, path_below
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.graph.finding import Finding
@@ -49,7 +49,7 @@ def plain(facts: list[Fact]) -> Iterator[tuple[Finding, set[int]]]:
         (fact, found, one), *others = group
         what, kind = ("parameter", "Parameter") if isinstance(one, Parameter) else (type(one).__name__, "Module")
         proper = f"nn.{kind}{'Dict' if issubclass(found.container, dict) else 'List'}"
-        ids = {record_id(each._origin) for _, _, one in group for each in _learned(one) if each._origin is not None}
+        ids = {known_id(each) for _, _, one in group for each in _learned(one)} - {None}
         name, more = type(found.module).__name__, f" and of {len(others):,} more" if others else ""
         remedy = f"Make it an {proper}"
         text = (
@@ -84,8 +84,7 @@ def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, Scope, 
         seen.add(id(module))
         yield first, module, scope, 1
         for one, _ in _contents(module):
-            origin = one._origin if isinstance(one, Parameter) else None
-            used = None if origin is None else parameters.get(record_id(origin))
+            used = parameters.get(known_id(one)) if isinstance(one, Parameter) else None
             if used is not None:
                 yield used, one, scope, 0
 
