@@ -106,6 +106,34 @@ def scopes_around_one_op(many: int) -> object:
     return y
 
 
+def uses_deep_in_scopes(many: int) -> object:
+    y = leaf(2) * 1.0
+    with ExitStack() as stack:
+        for at in range(many):
+            stack.enter_context(nbgrad.scope(f"s{at}"))
+        total = uses_of_one_tensor_and_leaves(y, many)
+        total.sum().backward()
+    return total
+
+
+def leaves_deep_in_scopes(many: int) -> object:
+    y, products = leaf(2) * 1.0, list[nbgrad.Tensor]()
+    with ExitStack() as stack:
+        for at in range(many):
+            stack.enter_context(nbgrad.scope(f"s{at}"))
+        products = [leaf(2) * leaf(2) for _ in range(many)]  # before anything comes in from outside
+        total = sum(products, y)
+        total.sum().backward()
+    return total
+
+
+def uses_of_one_tensor_and_leaves(y: nbgrad.Tensor, many: int) -> nbgrad.Tensor:
+    total = leaf(2) * 1.0
+    for _ in range(many):
+        total = total * leaf(2) + y
+    return total
+
+
 def scopes_beside_each_other(many: int) -> object:
     y = leaf(2)
     for at in range(many):
@@ -200,6 +228,8 @@ MUCH = [
     steps,
     scopes_in_scopes,
     scopes_around_one_op,
+    uses_deep_in_scopes,
+    leaves_deep_in_scopes,
     scopes_beside_each_other,
     layers,
     unreached_leaves,
