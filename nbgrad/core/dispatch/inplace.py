@@ -1,4 +1,4 @@
-"""Ops that write into their first input: they use the rules of their row, and give the tensor a new origin."""
+"""Ops that write into their first input. They use the rules of their row, and give the tensor a new origin."""
 
 from collections.abc import Callable
 from copy import copy
@@ -24,10 +24,10 @@ Kernel = Callable[..., Any]
 
 
 class Changed:
-    """A view that an op wrote into: from then on it takes its value from the base, whose gradient is to hold all of it.
+    """A view that an op has written into. A rule that needs the result takes it as a view of the changed base.
 
-    The op's node keeps this. This keeps neither the view nor the origin of the base, which lead to that node, nor their
-    memory, which a backward is to free.
+    So a recorded backward goes through the base. The op's node keeps this object. The object holds the view, the origin
+    of the base and their memory weakly: they lead back to the node, and a backward must be able to free the memory.
     """
 
     __slots__ = ("_base", "_data", "_path", "_view")
@@ -37,7 +37,7 @@ class Changed:
         self._path = path
 
     def origin(self, node: Node, value: torch.Tensor) -> Origin:
-        """The origin of the result of ``node``, saved as ``value``; the node itself where nothing else leads there."""
+        """The origin of the result of ``node``, which is saved as ``value``; the node itself if there is no other."""
         view, base, data = self._view(), self._base(), self._data()
         if view is not None and view.requires_grad and view.shape == node.shape:
             return view.origin
@@ -66,8 +66,8 @@ class InPlace:
     def row(self) -> Op:
         """The row under the twin's name, such as ``add_``; it is what the picture shows.
 
-        Called, it changes nothing and returns a new tensor. It is made when it is first asked for: the row that it is
-        a copy of has got its rules by then.
+        A call of this row changes nothing and returns a new tensor. The row is made at the first use: by then the
+        row that it copies has its rules.
         """
         row = copy(self._of)
         row.name, row.doc = f"{row.name}_", self.__doc__ or ""
@@ -75,7 +75,7 @@ class InPlace:
         return row
 
     def forget(self) -> None:
-        """The row has got another rule: what was made from those before is void."""
+        """Drop the twin's own row, because the row has got another rule."""
         self.__dict__.pop("row", None)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -105,7 +105,9 @@ class InPlace:
             except RuntimeError as error:
                 raise told_of(error, row, args) from None
             if edges[0] is not None and isinstance(target._alias, View) and target._alias.hooked(edges[0]):
-                edges[0] = target._alias.anew().origin  # hooks are of the view as it was, which is no part of the path
+                edges[0] = (
+                    target._alias.anew().origin
+                )  # the hooks belong to the view before the change, and a path has no hooks
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
         for observer in state.observers:
             observer.on_call(row, args)
@@ -122,10 +124,10 @@ class InPlace:
 
     @restoring
     def turn(self, target: Tensor, settings: dict[str, Any]) -> Tensor:
-        """Make of a tensor that shares its memory the view that the row makes of it: what the others hold is as it was.
+        """Turn a tensor that shares its memory into the view that the row makes of it; other tensors stay as they are.
 
-        A base becomes a view too, of a tensor that takes its place. It keeps its history also inside no_grad(), for one
-        of another shape than its own would be of no use.
+        A base becomes a view too, of a new tensor that takes its place as the base. The tensor keeps a history inside
+        no_grad() too, because its old history would have another shape.
         """
         is_view = isinstance(target._alias, View)
         if recording(current()):
@@ -149,7 +151,7 @@ class InPlace:
             self._write(raw, [raw], settings)
             commit()
         except BaseException:
-            if _layout(raw) != lay:  # see Rebase
+            if _layout(raw) != lay:  # the kernel has run: see Rebase
                 commit()
             raise
         tell_changed((raw,), self.row.name)
@@ -171,13 +173,13 @@ class InPlace:
         if 0 in plan.slots:  # a rule needs the value that is about to be overwritten
             values[0] = raw.clone()
         elif any(position == 0 for position, _ in plan.facts):
-            values[0] = raw.detach()  # squeeze_() and its like change the shape
+            values[0] = raw.detach()  # squeeze_() and others change the shape
         before = [_version(value) for value in values]
 
         def made() -> Node | None:
             node = self.row._record(edges, values, raw, settings, needs)
             if node is not None:
-                # What was saved before the change has the version of then, also where it shares the memory changed.
+                # A value saved before the change has the version of that time, even if it shares the changed memory.
                 node.versions = [
                     before[slot] if slot < len(before) and version is not None else version
                     for slot, version in zip(plan.slots, node.versions, strict=True)
@@ -282,7 +284,7 @@ def check_change(target: Tensor, row: OpInfo, needs: int) -> None:
     """Refuse a change in place that is recorded and that the gradient of ``target`` does not allow.
 
     Raises:
-        RuntimeError: it would lose a leaf or a gradient, or several elements are one place in memory.
+        RuntimeError: it would overwrite a leaf or lose a gradient, or several elements share one place in memory.
     """
     if overlaps(target._data):
         raise RuntimeError(_STRETCHED.format(op=row.name, shape=tuple(target._data.shape)))
@@ -303,7 +305,7 @@ def _tell(node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
 
 
 def _kernel(row: Op) -> Kernel:
-    """The method of torch of that name; for a row that torch lacks, the forward and a copy of what it gives."""
+    """Torch's method of the twin's name. If torch has none, a function that copies the result of the forward."""
     torchs: Kernel | None = getattr(torch.Tensor, f"{row.name}_", None)
     if torchs is not None:
         return torchs
@@ -321,7 +323,7 @@ def _kernel(row: Op) -> Kernel:
 
 
 def _check(target: Tensor, row: OpInfo, needs: int) -> None:
-    """An error where a change that is recorded would lose a leaf, has no history to change, or no gradient."""
+    """Refuse a recorded change that would overwrite a leaf, or whose target lacks a history or a gradient."""
     alias, name = target._alias, row.name
     if isinstance(alias, View):
         if alias.base._needs_grad and alias.base.is_leaf:
