@@ -49,7 +49,7 @@ def plain(facts: list[Fact]) -> Iterator[tuple[Finding, set[int]]]:
         (fact, found, one), *others = group
         what, kind = ("parameter", "Parameter") if isinstance(one, Parameter) else (type(one).__name__, "Module")
         proper = f"nn.{kind}{'Dict' if issubclass(found.container, dict) else 'List'}"
-        ids = {known_id(each) for _, _, one in group for each in _learned(one)} - {None}
+        ids = {known for _, _, one in group for each in _learned(one) if (known := known_id(each)) is not None}
         name, more = type(found.module).__name__, f" and of {len(others):,} more" if others else ""
         remedy = f"Make it an {proper}"
         text = (
@@ -84,7 +84,7 @@ def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, Scope, 
         seen.add(id(module))
         yield first, module, scope, 1
         for one, _ in _contents(module):
-            used = parameters.get(known_id(one)) if isinstance(one, Parameter) else None
+            used = parameters.get(known_id(one) or 0) if isinstance(one, Parameter) else None
             if used is not None:
                 yield used, one, scope, 0
 

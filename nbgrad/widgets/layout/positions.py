@@ -284,7 +284,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
             path.pop()
         path.append(scope)
         for source in used[scope]:
-            outside = bisect_left(path, True, key=lambda one, home=scope_of[source]: not nesting.around(one, home))
+            outside = _around(scope_of[source], path, nesting)
             if outside < len(path):
                 input = _Input(source in made, position[source], source)
                 taken[scope].add(input)
@@ -297,8 +297,8 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
         if node["id"] not in made and node["id"] in first_use
     ]
     for weight in weights:
-        if (scope := scope_of[weight]) in taken:
-            taken[scope].ask(weight, first_use[weight])
+        if (inputs := taken.get(scope_of[weight] or "")) is not None:
+            inputs.ask(weight, first_use[weight])
     last = _answered(taken, outermost, nesting)
     # One pair for each module says enough. More pull lines across each other, and one for each enclosing scope makes
     # graphviz a hundred times slower.
@@ -307,6 +307,11 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
         if weight in last:
             pairs.setdefault((last[weight], scope_of[weight]), weight)
     return [(before, after) for (before, _), after in pairs.items()]
+
+
+def _around(home: str | None, path: list[str], nesting: Nesting) -> int:
+    """How many of the scopes in ``path``, outermost first, are around ``home``."""
+    return bisect_left(path, True, key=lambda scope: not nesting.around(scope, home))
 
 
 def _answered(
