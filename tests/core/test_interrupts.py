@@ -260,6 +260,24 @@ def test_a_change_in_place_whose_result_is_refused_is_whole() -> None:
     assert v.grad_fn.op.name == "getitem"
 
 
+@pytest.mark.parametrize("op", ["mul_", "view_scatter"])
+def test_a_change_in_place_that_an_observer_refuses_is_whole(op: str) -> None:
+    class Refusing(nbgrad.extend.Observer):
+        def on_record(self, node: Any, args: Any, out: Any) -> None:  # an Observer's arguments
+            if node.op.name == op:
+                raise ValueError(op)
+
+    x = leaf()
+    y = x * 2
+    v = y[:2]
+    with nbgrad.extend.observe(Refusing()), pytest.raises(ValueError, match=op):
+        v.mul_(5)
+    (y.sum() + v.sum()).backward()
+    assert y.tolist() == [10, 20, 6]
+    assert x.grad is not None
+    assert x.grad.tolist() == [20, 20, 2]
+
+
 @pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
 def test_an_interrupt_while_an_error_is_noted_loses_no_complete_backward() -> None:
     def hook(_: Any) -> None:

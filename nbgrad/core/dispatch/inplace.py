@@ -105,9 +105,8 @@ class InPlace:
             except RuntimeError as error:
                 raise told_of(error, row, args) from None
             if edges[0] is not None and isinstance(target._alias, View) and target._alias.hooked(edges[0]):
-                edges[0] = (
-                    target._alias.anew().origin
-                )  # the hooks belong to the view before the change, and a path has no hooks
+                # The hooks belong to the view before the change, and a path has no hooks.
+                edges[0] = target._alias.anew().origin
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
         for observer in state.observers:
             observer.on_call(row, args)
@@ -246,7 +245,7 @@ class Rebase:
             return
         tensor = target
         if isinstance(alias, View):
-            self._made = origin = self._made or self._into_base(alias)
+            origin = self._made or self._into_base(alias)
             tensor = alias.base  # type: ignore[assignment]  # a Tensor's base is one
         become(tensor, origin, needs_grad=True)
         if tensor._alias is not None:
@@ -262,9 +261,10 @@ class Rebase:
         needs, edges = (0b11, [base.origin, origin]) if base._needs_grad else (0b10, [None, origin])
         made = self._scatter._record(edges, [base._data, target._data], base._data, {"path": alias.path()}, needs)
         assert made is not None
-        _tell(made, (base, changed), base._data)
         if self._result and isinstance(origin, Node):
             origin.changed = Changed(target, made, base._data, alias.path())
+        self._made = made  # before an observer may raise: a second commit notifies none
+        _tell(made, (base, changed), base._data)
         return made
 
 

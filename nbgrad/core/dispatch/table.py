@@ -63,7 +63,7 @@ class Op(OpInfo):
     """One row of the table. Call it to run it.
 
     Attributes, beside those of ``OpInfo``:
-        kernel: the function of a call without settings: the forward, or torch's function if the forward only calls that.
+        kernel: the function of a call without settings: the forward, or torch's function if the forward only calls it.
         autocasts: whether torch's autocast may cast the inputs.
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
