@@ -1,9 +1,10 @@
 """What all tests share."""
 
+import argparse
 import gc
 import os
 import sys
-from collections import Counter, OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.sampling import chosen, turn_of_commit
 from tools.check_tools import chromium
 
 if TYPE_CHECKING:
@@ -37,8 +39,22 @@ CHROMIUM_FLAGS = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a second run of the same tests take a part of their cases."""
-    parser.addoption("--sample", type=int, default=1, metavar="N", help="run every Nth case of each test function")
+    """Let a run take a part of the cases: ``tests/sampling.py`` says which."""
+    parser.addoption("--sample", type=int, default=1, metavar="N", help="run one in N cases of each test function")
+    parser.addoption("--sampled", action="store_true", help="run one in N cases of the tests marked sampled(N)")
+    parser.addoption("--turn", type=int, metavar="T", help="which ones: without it the commit says so")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the turn once; xdist passes it on to its processes."""
+    if config.option.turn is None:
+        config.option.turn = turn_of_commit(config.rootpath)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how to run the same cases again."""
+    if config.option.sample > 1 or config.option.sampled:
+        terminalreporter.write_line(f"not every case ran: --turn {config.option.turn} picks the same ones again")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -51,17 +67,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run browser tests last: they are slow, and playwright keeps an event loop running once it has started.
 
-    With ``--sample N`` the first case of each test function stays, and every Nth after it.
+    With ``--sample`` or ``--sampled`` a part of the cases of a test function stays.
     """
-    numbers: Counter[str] = Counter()
-    kept, left = [], []
+    functions: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        function = item.nodeid.partition("[")[0]
-        (left if numbers[function] % config.getoption("sample") else kept).append(item)
-        numbers[function] += 1
+        functions[item.nodeid.partition("[")[0]].append(item)
+    left = [item for name, cases in functions.items() for item in left_out(name, cases, config.option)]
+    gone = set(left)
+    kept = [item for item in items if item not in gone]
     if left:
         config.hook.pytest_deselected(items=left)
     items[:] = sorted(kept, key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+def left_out(function: str, cases: list[pytest.Item], options: argparse.Namespace) -> list[pytest.Item]:
+    """The cases of a test function that do not run."""
+    mark = cases[0].get_closest_marker("sampled") if options.sampled else None
+    one_in = max(options.sample, mark.args[0] if mark else 1)
+    if one_in == 1:
+        return []
+    run = chosen(function, len(cases), one_in, options.turn)
+    return [case for position, case in enumerate(cases) if position not in run]
 
 
 @pytest.hookimpl(optionalhook=True)
