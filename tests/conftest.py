@@ -38,6 +38,10 @@ CHROMIUM_FLAGS = [
 ]
 
 
+FUNCTION = pytest.StashKey[str]()
+"""Which test function runs in this process."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run take a part of the cases: ``tests/sampling.py`` says which."""
     parser.addoption("--sample", type=int, default=1, metavar="N", help="run one in N cases of each test function")
@@ -140,16 +144,25 @@ def makes_something_once(path: Path) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Make ready for thousands of tests in this process.
-
-    What is there by now stays to the end: the collector, which many tests call, need not look at it again.
-    """
+    """Make ready for thousands of tests in this process."""
     if "torch" in sys.modules:
         from tests.seeding import seed_only_what_is_there
 
         seed_only_what_is_there()
-    gc.collect()
-    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Before the first case of a test function, have the collector forget all that is there.
+
+    It is what was imported, or cached, and stays to the end. Many tests call the collector, which would look at each of
+    a million objects every time.
+    """
+    function = item.nodeid.partition("[")[0]
+    if item.config.stash.get(FUNCTION, None) != function:
+        item.config.stash[FUNCTION] = function
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_unconfigure() -> None:
