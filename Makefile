@@ -21,8 +21,8 @@ COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*/*.pxd)
 # In how many processes the core is compiled and the tests run.
 JOBS ?= 2
-# In how many those tests run that wait half of their time, for a kernel or for a page.
-WAITING = $(shell echo $$((2 * $(JOBS))))
+# In how many the tests in a browser run: they wait half of their time, for a kernel or for a page.
+WAITING = $(shell echo $$((3 * $(JOBS) / 2)))
 # For which Pythons `make wheels` builds: those that are there.
 PYTHONS ?= python3.11 python3.12 python3.13
 # Extra flags for JupyterLab, such as LAB_FLAGS=--no-browser; PYTHON and CHROMIUM are read the same way by the scripts.

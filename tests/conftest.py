@@ -26,18 +26,6 @@ if TYPE_CHECKING:
 # first. Said before anything imports torch, and so to the processes that tests start too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-CHROMIUM_FLAGS = [
-    "--no-sandbox",  # Chromium refuses to run as root with it, and CI often is root
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    # Chromium's own chatter, which would be mixed up with what the pages load.
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
 FUNCTION = pytest.StashKey[str]()
 """Which test function runs in this process."""
 
@@ -234,6 +222,8 @@ def shell(one_shell: "InteractiveShell") -> "Iterator[InteractiveShell]":
 def browser() -> "Iterator[Browser]":
     """The system's Chromium. A machine without one fails here: a browser test that is skipped proves nothing."""
     from playwright.sync_api import sync_playwright
+
+    from tests.lab.harness import CHROMIUM_FLAGS
 
     path = chromium()
     if path is None:
