@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # first. Said before anything imports torch, and so to the processes that tests start too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-FUNCTION = pytest.StashKey[str]()
-"""Which test function runs in this process."""
+FUNCTION = pytest.StashKey[tuple[str, int]]()
+"""Which test function runs in this process, and how many have begun."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -154,11 +154,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
     """Before the first case of a test function, have the collector forget all that is there.
 
     It is what was imported, or cached, and stays to the end. Many tests call the collector, which would look at each of
-    a million objects every time.
+    a million objects every time. Some of it does become garbage: now and then the collector looks at all again.
     """
     function = item.nodeid.partition("[")[0]
-    if item.config.stash.get(FUNCTION, None) != function:
-        item.config.stash[FUNCTION] = function
+    last, number = item.config.stash.get(FUNCTION, ("", 0))
+    if function != last:
+        item.config.stash[FUNCTION] = function, number + 1
+        if number % 200 == 199:
+            gc.unfreeze()
         gc.collect()
         gc.freeze()
 
