@@ -443,7 +443,7 @@ BLOCKS: dict[Make, tuple[str, ...]] = {
 """``with`` blocks of the user's: in plain Python the end of a cell puts back what they may leave."""
 
 PICTURES: dict[Make, tuple[str, ...]] = {
-    drawing: ("no_gc", "describe", "snapshot", "last_backward", "positions", "deferred", "svg"),
+    drawing: ("no_gc", "describe", "facts", "last_backward", "positions", "deferred", "svg"),
     answering: ("no_gc", "choose", "positions", "wire_format", "deferred", "view"),
 }
 """What draws a graph that is there already: what was interrupted is asked for again, of the same graph."""

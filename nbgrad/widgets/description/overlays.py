@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.format import byte_text, duration, number
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Overlay
-from nbgrad.widgets.description.snapshot import Fact
 
 _FAR = 1e3
 """A gradient vanishes or explodes if it differs by more than this factor from those where the backward begins."""
@@ -36,16 +36,19 @@ _Kind = Literal["vanishing", "exploding", "none", "sound"]
 Levels = defaultdict[int, dict[str, float]]
 
 
-def overlays(graph: AutogradGraph, facts: list[Fact], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
+def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
     """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
-    norms = {fact.id: fact.gradient.norm for fact in facts if fact.gradient is not None}
+    norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
     ratios = {
-        fact.id: norms[fact.id] / fact.value.norm
-        for fact in facts
-        if fact.kind in ("parameter", "leaf") and fact.id in norms and fact.value is not None and fact.value.norm
+        record.id: norms[record.id] / record.value.norm
+        for record in records
+        if record.kind in ("parameter", "leaf")
+        and record.id in norms
+        and record.value is not None
+        and record.value.norm
     }
-    step, known = graph.update, {fact.id for fact in facts}
+    step, known = graph.update, {record.id for record in records}
     updates = {} if step is None else {id: ratio for id, ratio in step.ratios.items() if id in known}
     missing = "" if updates else "; no step was measured"
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
@@ -54,32 +57,32 @@ def overlays(graph: AutogradGraph, facts: list[Fact], saved: dict[int, Saved]) -
         _scale("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
         _scale("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        _scale("time", f"{clock(facts)}, forward and backward (log)", _sums(graph), duration, levels),
-        _classes("dtype", "dtype", {fact.id: dtype_name(fact.dtype) for fact in facts}, levels),
-        _classes("device", "device", {fact.id: str(fact.device) for fact in facts}, levels),
+        _scale("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
+        _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
+        _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
     return [overlay for overlay in found if overlay is not None], levels
 
 
-def measured(graph: AutogradGraph, facts: list[Fact]) -> list[list[Detail]]:
+def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
     """What was measured of each record besides its numbers, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
     times = graph.times if isinstance(graph, TimedGraph) else {}
     found: list[list[Detail]] = []
-    for fact in facts:
+    for record in records:
         found.append([])
-        if (ratio := ratios.get(fact.id)) is not None:
+        if (ratio := ratios.get(record.id)) is not None:
             text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
             found[-1].append(Detail(term="step", text=text))
-        if (took := times.get(fact.id)) is not None:
+        if (took := times.get(record.id)) is not None:
             parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]
-            found[-1].append(Detail(term=clock([fact]), text=", ".join(parts)))
+            found[-1].append(Detail(term=clock([record]), text=", ".join(parts)))
     return found
 
 
-def clock(facts: list[Fact]) -> str:
+def clock(records: list[Record]) -> str:
     """What was measured: on a GPU ops end later than for the host."""
-    return "time" if all(fact.device.type == "cpu" for fact in facts) else "time of the host"
+    return "time" if all(record.device.type == "cpu" for record in records) else "time of the host"
 
 
 def _sums(graph: AutogradGraph) -> dict[int, float]:
@@ -125,7 +128,7 @@ class Judgement(NamedTuple):
     kind: _Kind
     size: float
     said: str
-    learned: list[Fact]
+    learned: list[Record]
 
 
 class ModuleVerdict(NamedTuple):
@@ -134,7 +137,7 @@ class ModuleVerdict(NamedTuple):
     kind: _Kind
     scope: Scope
     text: str
-    learned: list[Fact]
+    learned: list[Record]
 
 
 def verdicts(judged: dict[Scope, Judgement], waiting: dict[Scope, str], *, begun: bool = False) -> list[ModuleVerdict]:
@@ -189,35 +192,35 @@ def _path(scope: Scope) -> str:
 
 def starved(judged: dict[Scope, Judgement]) -> set[int]:
     """The ids of the parameters of modules that get no gradient, or one that has vanished on the way to them."""
-    return {fact.id for one in judged.values() if one.kind in ("vanishing", "none") for fact in one.learned}
+    return {record.id for one in judged.values() if one.kind in ("vanishing", "none") for record in one.learned}
 
 
-def zeroed(facts: list[Fact], judged: dict[Scope, Judgement]) -> dict[int, str]:
+def zeroed(records: list[Record], judged: dict[Scope, Judgement]) -> dict[int, str]:
     """What a backward reached with a gradient of exactly 0 and belongs to no module: what it is called, by its id."""
-    owned = {fact.id for one in judged.values() for fact in one.learned}
+    owned = {record.id for one in judged.values() for record in one.learned}
     return {
-        fact.id: f"{fact.name or f'a {fact.kind}'} {fact.shape}"
-        for fact in facts
-        if fact.kind in ("parameter", "leaf") and fact.id not in owned and prod(fact.shape) > 0
-        if fact.gradient is not None and fact.gradient.norm == 0
+        record.id: f"{record.name or f'a {record.kind}'} {record.shape}"
+        for record in records
+        if record.kind in ("parameter", "leaf") and record.id not in owned and prod(record.shape) > 0
+        if record.gradient is not None and record.gradient.norm == 0
     }
 
 
-def judgements(facts: list[Fact]) -> dict[Scope, Judgement]:
+def judgements(records: list[Record]) -> dict[Scope, Judgement]:
     """What is to be said of each module with parameters that have a gradient."""
     sizes: dict[Scope, float] = {}
     comes: dict[Scope, float] = {}
-    arriving, modules = _arriving(facts), _modules(facts)
+    arriving, modules = _arriving(records), _modules(records)
     for scope, learned in modules.items():
-        norms = [(fact.gradient.norm, prod(fact.shape)) for fact in learned if fact.gradient is not None]
+        norms = [(record.gradient.norm, prod(record.shape)) for record in learned if record.gradient is not None]
         if count := sum(elements for _, elements in norms):
             sizes[scope] = sqrt(sum(norm**2 for norm, _ in norms) / count)
-            comes[scope] = max(arriving[fact.id] for fact in learned)
+            comes[scope] = max(arriving[record.id] for record in learned)
     sound = [scope for scope, size in sizes.items() if isfinite(size) and size > 0]
     beginning = sound[-_BEGINNING:]
     typical = median([sizes[scope] for scope in beginning]) if beginning else 0.0
     usual = median([comes[scope] for scope in beginning]) if beginning else 0.0
-    first = beginning[-1] if beginning and _leads_on(facts, modules[beginning[-1]]) else None
+    first = beginning[-1] if beginning and _leads_on(records, modules[beginning[-1]]) else None
     found: dict[Scope, Judgement] = {}
     for scope, size in sizes.items():
         kind, said = _judged(scope, size, typical, beginning, first)
@@ -227,44 +230,44 @@ def judgements(facts: list[Fact]) -> dict[Scope, Judgement]:
     return found
 
 
-def _arriving(facts: list[Fact]) -> defaultdict[int, float]:
+def _arriving(records: list[Record]) -> defaultdict[int, float]:
     """The typical size of the gradient that comes to what is made with a tensor, by its id; 0 where none is kept."""
     found: defaultdict[int, float] = defaultdict(float)
-    for fact in facts:
-        if fact.gradient is not None and isfinite(fact.gradient.norm):
-            size = fact.gradient.norm / sqrt(max(1, prod(fact.shape)))
-            for source in {taken.source for taken in fact.inputs if taken.source is not None}:
+    for record in records:
+        if record.gradient is not None and isfinite(record.gradient.norm):
+            size = record.gradient.norm / sqrt(max(1, prod(record.shape)))
+            for source in {taken.source for taken in record.inputs if taken.source is not None}:
                 found[source] = max(found[source], size)
     return found
 
 
-def _leads_on(facts: list[Fact], learned: list[Fact]) -> bool:
+def _leads_on(records: list[Record], learned: list[Record]) -> bool:
     """Whether most of the gradient of what comes before goes through the ops that use ``learned``."""
-    made, own = {fact.id: fact for fact in facts}, {fact.id for fact in learned}
-    for fact in facts:
-        if own.isdisjoint(taken.source or 0 for taken in fact.inputs):
+    made, own = {record.id: record for record in records}, {record.id for record in learned}
+    for record in records:
+        if own.isdisjoint(taken.source or 0 for taken in record.inputs):
             continue
-        for taken in fact.inputs:
+        for taken in record.inputs:
             came = made[taken.source].gradient if taken.source in made and taken.source not in own else None
             if came is not None and taken.gradient is not None and came.norm <= 2 * taken.gradient.norm:
                 return True
     return False
 
 
-def _modules(facts: list[Fact]) -> dict[Scope, list[Fact]]:
+def _modules(records: list[Record]) -> dict[Scope, list[Record]]:
     """The parameters that have a gradient, by the module call that uses them.
 
     One that a rule used first, as where gradients are differentiated, belongs to the first module that does.
     """
     users: dict[int, Scope] = {}
-    for fact in facts:
-        for taken in fact.inputs if fact.scope is not None else ():
-            users.setdefault(taken.source or 0, fact.scope)  # type: ignore[arg-type]  # it is not None
-    found: defaultdict[Scope, list[Fact]] = defaultdict(list)
-    for fact in facts:
-        scope = fact.scope or users.get(fact.id)
-        if fact.kind == "parameter" and scope is not None and fact.gradient is not None:
-            found[scope].append(fact)
+    for record in records:
+        for taken in record.inputs if record.scope is not None else ():
+            users.setdefault(taken.source or 0, record.scope)  # type: ignore[arg-type]  # it is not None
+    found: defaultdict[Scope, list[Record]] = defaultdict(list)
+    for record in records:
+        scope = record.scope or users.get(record.id)
+        if record.kind == "parameter" and scope is not None and record.gradient is not None:
+            found[scope].append(record)
     return found
 
 
