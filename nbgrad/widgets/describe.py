@@ -14,9 +14,8 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
-from nbgrad.widgets.description.broadcast_sums import Suspicion, reduction
-from nbgrad.widgets.description.deferred import written
-from nbgrad.widgets.description.details import NodeOutline, NodeRest
+from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
+from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, scalar, shape_text
 from nbgrad.widgets.description.history import past
@@ -38,6 +37,7 @@ from nbgrad.widgets.description.schema import (
 from nbgrad.widgets.description.tensor_summary import FEW, amount
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
 
@@ -53,12 +53,12 @@ def describe(graph: AutogradGraph) -> Description:
 
     Where an error ended it, what was raised is drawn too.
     """
-    return written(outline(graph))
+    return outline(graph).detail()
 
 
 @uncollected
-def outline(graph: AutogradGraph) -> Description:
-    """The same with the details, the looks and the sums still to be written, which ``deferred.written`` does.
+def outline(graph: AutogradGraph) -> Outline:
+    """The same with the details, the looks, the sums and the steps still to be written, which its ``detail`` does.
 
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """
@@ -68,17 +68,18 @@ def outline(graph: AutogradGraph) -> Description:
     scopes, inside = _Scopes(), _made_inside(records)
     saved = saved_by(records)
     shown, levels = overlays(graph, records, saved)
-    edges = _edges(records, ids, _unkept(graph, records), survey.stretched)
+    edges, sums = _edges(records, ids, _unkept(graph, records), survey.stretched)
     walk = StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
     # What the op that raised has to say is put first where that is drawn.
     said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]
     wrong = _problems(said, ids)
     history = past(frames, records, ids)
-    nodes = list[Node]()
+    nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
-        node: NodeOutline = {
-            "id": ids[record.id],
+        id = ids[record.id]
+        node: Node = {
+            "id": id,
             "kind": kind_of(record.kind, record.name),
             "root": record.root,
             "label": _label(record),
@@ -93,8 +94,8 @@ def outline(graph: AutogradGraph) -> Description:
             "holds": [],
             "norms": history.norms.get(record.id, []),
             "past": history.levels.get(record.id, ""),
-            "rest": NodeRest(record, saved.get(record.id), more, walk),
         }
+        rests[id] = NodeRest(record, saved.get(record.id), more, walk)
         nodes.append(node)
     _add_badges(nodes, wrong)
     raised = failure.scope if failure is not None and failure.id is None else None
@@ -112,7 +113,7 @@ def outline(graph: AutogradGraph) -> Description:
             for name, op in {record.op.name: record.op for record in records if record.op is not None}.items()
         },
         formulas=scopes.formulas(),
-        steps=None,  # type: ignore[typeddict-item]  # an outline's
+        steps=[],
         overlays=[*shown, *history.overlays],
         verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
         problems=wrong,
@@ -122,7 +123,7 @@ def outline(graph: AutogradGraph) -> Description:
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
     described["summary"] = _summary(graph, records, described)
-    return {**described, "runs": runs(described)}  # type: ignore[typeddict-unknown-key]  # an outline's
+    return Outline(described, rests | sums, runs=runs(described))
 
 
 def _made_inside(records: list[Record]) -> dict[int, CoreScope]:
@@ -258,10 +259,10 @@ def _unkept(graph: AutogradGraph, records: list[Record]) -> set[int]:
 
 def _edges(
     records: list[Record], ids: dict[int, str], unkept: set[int], stretched: dict[tuple[int, int], Suspicion]
-) -> list[Edge]:
-    """The edges, in the order of the ops and of the inputs of each."""
+) -> tuple[list[Edge], dict[str, ReductionRest]]:
+    """The edges, in the order of the ops and of the inputs of each, and by their ids the rests of the reductions."""
     made = {record.id: record for record in records}
-    edges: list[Edge] = []
+    edges, rests = list[Edge](), dict[str, ReductionRest]()
     for record in records:
         for at, taken in enumerate(record.inputs):
             if (source := made.get(taken.source or 0)) is None:
@@ -285,10 +286,12 @@ def _edges(
                 "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",
-                "reduction": None if undone is None else reduction(undone, taken, source, record, warning),
+                "reduction": None if undone is None else reduction(undone, warning),
             }
+            if undone is not None:
+                rests[edge["id"]] = reduction_rest(undone, taken, source, record)
             edges.append(edge)
-    return edges
+    return edges, rests
 
 
 def _problems(findings: list[Finding], ids: dict[int, str]) -> list[Problem]:

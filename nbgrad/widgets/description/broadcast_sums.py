@@ -15,14 +15,8 @@ from nbgrad.widgets.description.schema import Reduction
 _SUMS, _TERMS = 4, 4
 
 
-class ReductionOutline(Reduction):
-    """A reduction without its words, its sums and its looks."""
-
-    rest: "ReductionRest"
-
-
 class ReductionRest(NamedTuple):
-    """Of what they are written.
+    """Of what the words, the sums and the looks of a reduction are written.
 
     Attributes:
         name: what the input that was broadcast is called.
@@ -59,9 +53,9 @@ class Suspicion(NamedTuple):
     remedy: str
 
 
-def reduction(undone: Undone, taken: Input, source: Record, record: Record, warning: str | None) -> ReductionOutline:
-    """The outline of the sum that undid the broadcast of ``source``, which is the input ``taken`` of ``record``."""
-    return ReductionOutline(
+def reduction(undone: Undone, warning: str | None) -> Reduction:
+    """The sum that undid a broadcast, without what its ``ReductionRest`` says."""
+    return Reduction(
         text=str(undone),
         dims=list(undone.dims),
         terms=undone.terms,
@@ -70,8 +64,12 @@ def reduction(undone: Undone, taken: Input, source: Record, record: Record, warn
         incoming=None,
         reduced=None,
         warning=warning,
-        rest=ReductionRest(_called(taken, source, record), undone, taken.unreduced, taken.gradient),
     )
+
+
+def reduction_rest(undone: Undone, taken: Input, source: Record, record: Record) -> ReductionRest:
+    """The rest of that where ``source``, which is the input ``taken`` of ``record``, was broadcast."""
+    return ReductionRest(_called(taken, source, record), undone, taken.unreduced, taken.gradient)
 
 
 def _called(taken: Input, source: Record, record: Record) -> str:

@@ -14,7 +14,7 @@ from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.broadcast_sums import is_loss
 from nbgrad.widgets.description.format import shape_text
 from nbgrad.widgets.description.saved_values import Saved
-from nbgrad.widgets.description.schema import Detail, Node, kind_of
+from nbgrad.widgets.description.schema import Detail, kind_of
 from nbgrad.widgets.description.tensor_summary import FEW, amount
 from nbgrad.widgets.description.walk import StepContext
 
@@ -32,14 +32,8 @@ _RESULTS = (
 )
 
 
-class NodeOutline(Node):
-    """A node without its details and its looks."""
-
-    rest: "NodeRest"
-
-
 class NodeRest(NamedTuple):
-    """Of what they are written."""
+    """Of what the details and the looks of a node are written, and its step."""
 
     record: Record
     saved: Saved | None

@@ -5,9 +5,10 @@ steps are the ops in reverse order of the records, and no order needs to be stor
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cache, cached_property
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -15,7 +16,7 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.broadcast_sums import whose_name
 from nbgrad.widgets.description.format import scalar, shape_text
-from nbgrad.widgets.description.schema import Description, Edge, Given, Node, Step
+from nbgrad.widgets.description.schema import Edge, Given, Node, Step
 from nbgrad.widgets.description.tensor_summary import FEW, amount
 
 _MOST = 12
@@ -25,45 +26,54 @@ _ROUGH = 0.01
 """A norm that is all that was kept of a large gradient may be wrong by a part of this."""
 
 
-class StepOutline(Step):
-    """A step without its text."""
+class Stop(NamedTuple):
+    """A step of the walk through what is drawn, as far as it is written, and of what the rest of it is written.
 
-    rest: Any  # of the node
+    Attributes:
+        step: with the nodes and edges that are drawn.
+        node: whose rules ran first in it; it may be inside the node that is drawn.
+        given: for each of what the step handed on the node whose rule did, and the edge, which may be a part of that
+            which is drawn.
+    """
+
+    step: Step
+    node: str
+    given: list[tuple[str, str]]
+
+    @classmethod
+    def of(cls, node: Node, edges: list[Edge]) -> Self:
+        """That of a node whose rules handed something on along ``edges``; nothing is written."""
+        given = [Given(edge=edge["id"], text="", reduction=None, sum=None) for edge in edges]
+        step = Step(node=node["id"], title="", incoming="", given=given)
+        return cls(step, node["id"], [(node["id"], edge["id"]) for edge in edges])
+
+    @classmethod
+    def of_written(cls, step: Step) -> Self:
+        """That of a step in which all is written."""
+        return cls(step, step["node"], [(step["node"], one["edge"]) for one in step["given"]])
+
+    def along(self, edges: set[str]) -> "Stop":
+        """With what it handed on along these ``edges`` alone."""
+        pairs = zip(self.step["given"], self.given, strict=True)
+        kept = [(one, origin) for one, origin in pairs if one["edge"] in edges]
+        return Stop({**self.step, "given": [one for one, _ in kept]}, self.node, [origin for _, origin in kept])
+
+    def written(self, said: Callable[[str], dict[str, Any] | None]) -> Step:
+        """The step with all that it says; ``said`` is what ``StepContext.told`` says of a node, if it is to be written.
+
+        A title that it has already stays.
+        """
+        given: list[Given] = []
+        for one, (node, edge) in zip(self.step["given"], self.given, strict=True):
+            says = said(node)
+            given.append(one if says is None else {**one, **says["given"][edge]})
+        own = said(self.node)
+        title = self.step["title"] or ("" if own is None else own["title"])
+        incoming = self.step["incoming"] if own is None else own["incoming"]
+        return {**self.step, "title": title, "incoming": incoming, "given": given}
 
 
-class GivenOutline(Given):
-    """What a rule handed on, without its text."""
-
-    rest: Any  # of the node
-    of: str  # the edge, before it became a part of another
-
-
-def steps(description: Description) -> list[Step]:
-    """The steps of a description; of an outline those of the nodes that it has, with what was given along its edges."""
-    known: list[Step] | None = description["steps"]
-    if known is not None:
-        return known
-    into = _handed_on(description["edges"])
-    return [_outlined(node, into.get(node["id"], [])) for node in reversed(description["nodes"]) if ran(node)]
-
-
-def stopped(description: Description) -> list[str]:
-    """The nodes of the steps, in their order."""
-    known: list[Step] | None = description["steps"]
-    if known is not None:
-        return [step["node"] for step in known]
-    return [node["id"] for node in reversed(description["nodes"]) if ran(node)]
-
-
-def _outlined(node: Any, edges: list[Edge]) -> StepOutline:
-    rest = node["rest"]
-    given: list[Given] = [
-        GivenOutline(edge=edge["id"], text="", reduction=None, sum=None, rest=rest, of=edge["id"]) for edge in edges
-    ]
-    return StepOutline(node=node["id"], title="", incoming="", given=given, rest=rest)
-
-
-def _handed_on(edges: list[Edge]) -> dict[str, list[Edge]]:
+def handed_on(edges: list[Edge]) -> dict[str, list[Edge]]:
     """By the node of each op the edges along which its rules handed something on."""
     into: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
@@ -165,7 +175,7 @@ class StepContext:
 
     @cached_property
     def _into(self) -> dict[str, list[Edge]]:
-        return _handed_on(self._edges)
+        return handed_on(self._edges)
 
     @cached_property
     def _due(self) -> Counter[str]:
