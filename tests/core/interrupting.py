@@ -418,7 +418,7 @@ def answering() -> Callable[[], Any]:
     """A live view that gets the messages of a page: a module is folded and unfolded, turned, and numbers are read."""
     graph = _small(close=True)
     light = outline(graph)
-    scope, node = light["scopes"][0]["id"], "n1"
+    scope, node = light.description["scopes"][0]["id"], "n1"
     holdings = Holdings(graph)
 
     def run() -> Any:
@@ -462,8 +462,8 @@ BLOCKS: dict[Make, tuple[str, ...]] = {
 """``with`` blocks of the user's: in plain Python the end of a cell puts back what they may leave."""
 
 PICTURES: dict[Make, tuple[str, ...]] = {
-    drawing: ("no_gc", "describe", "snapshot", "last_backward", "positions", "deferred", "svg"),
-    answering: ("no_gc", "choose", "positions", "wire_format", "deferred", "view"),
+    drawing: ("no_gc", "describe", "facts", "last_backward", "positions", "outline", "svg"),
+    answering: ("no_gc", "choose", "positions", "wire_format", "outline", "view"),
 }
 """What draws a graph that is there already: what was interrupted is asked for again, of the same graph."""
 

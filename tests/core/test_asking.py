@@ -49,6 +49,7 @@ QUESTIONS: dict[str, Question] = {
     "rx": lambda graph: graph.rx,
     "since": lambda graph: graph.since,
     "slip": lambda graph: graph.slip(),
+    "snapshot": lambda graph: [(one, one.inputs, one.value, one.gradient, one.since) for one in graph.snapshot()],
     "spoiled": lambda graph: graph.spoiled(),
     "times": lambda graph: graph.times,
     "unheld": lambda graph: graph.unheld(),

@@ -254,8 +254,8 @@ def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:
     found: dict[str, Callable[[AutogradGraph], object]] = {
         "outline": outline,
         "describe": describe,
-        "text": lambda graph: text(outline(graph)),
-        "layout": lambda graph: asked(shaped(outline(graph), 10**6, Folding())),
+        "text": lambda graph: text(outline(graph).description),
+        "layout": lambda graph: asked(shaped(outline(graph), 10**6, Folding()).description),
         "history": lambda graph: [str(frame) for frame in graph.history],
         "diff": lambda graph: [str(graph.history[0].diff(frame)) for frame in graph.history[-1:]],
         "records": lambda graph: [(one.value, one.gradient, one.inputs, one.name) for one in graph.records],
@@ -351,7 +351,7 @@ def test_modules_nested_deeper_than_python_calls_are_shown() -> None:
 def test_scopes_nested_deeper_than_python_calls_are_drawn(tmp_path: Path) -> None:
     with AutogradGraph() as graph:
         scopes_around_one_op(3000)
-    described = shaped(outline(graph), NODES)
-    assert len(outline(graph)["scopes"]) == 3000
+    described = shaped(outline(graph), NODES).description
+    assert len(outline(graph).description["scopes"]) == 3000
     assert described["nodes"]
     save(graph, tmp_path / "graph.txt")

@@ -6,25 +6,28 @@ from math import isfinite, log10
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.format import byte_text, duration, number
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Overlay
-from nbgrad.widgets.description.snapshot import Fact
 
 Levels = defaultdict[int, dict[str, float]]
 
 
-def overlays(graph: AutogradGraph, facts: list[Fact], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
+def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
     """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
-    norms = {fact.id: fact.gradient.norm for fact in facts if fact.gradient is not None}
+    norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
     ratios = {
-        fact.id: norms[fact.id] / fact.value.norm
-        for fact in facts
-        if fact.kind in ("parameter", "leaf") and fact.id in norms and fact.value is not None and fact.value.norm
+        record.id: norms[record.id] / record.value.norm
+        for record in records
+        if record.kind in ("parameter", "leaf")
+        and record.id in norms
+        and record.value is not None
+        and record.value.norm
     }
-    step, known = graph.update, {fact.id for fact in facts}
+    step, known = graph.update, {record.id for record in records}
     updates = {} if step is None else {id: ratio for id, ratio in step.ratios.items() if id in known}
     missing = "" if updates else "; no step was measured"
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
@@ -33,32 +36,32 @@ def overlays(graph: AutogradGraph, facts: list[Fact], saved: dict[int, Saved]) -
         _scale("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
         _scale("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        _scale("time", f"{clock(facts)}, forward and backward (log)", _sums(graph), duration, levels),
-        _classes("dtype", "dtype", {fact.id: dtype_name(fact.dtype) for fact in facts}, levels),
-        _classes("device", "device", {fact.id: str(fact.device) for fact in facts}, levels),
+        _scale("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
+        _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
+        _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
     return [overlay for overlay in found if overlay is not None], levels
 
 
-def measured(graph: AutogradGraph, facts: list[Fact]) -> list[list[Detail]]:
+def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
     """What was measured of each record besides its numbers, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
     times = graph.times if isinstance(graph, TimedGraph) else {}
     found: list[list[Detail]] = []
-    for fact in facts:
+    for record in records:
         found.append([])
-        if (ratio := ratios.get(fact.id)) is not None:
+        if (ratio := ratios.get(record.id)) is not None:
             text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
             found[-1].append(Detail(term="step", text=text))
-        if (took := times.get(fact.id)) is not None:
+        if (took := times.get(record.id)) is not None:
             parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]
-            found[-1].append(Detail(term=clock([fact]), text=", ".join(parts)))
+            found[-1].append(Detail(term=clock([record]), text=", ".join(parts)))
     return found
 
 
-def clock(facts: list[Fact]) -> str:
+def clock(records: list[Record]) -> str:
     """What was measured: on a GPU ops end later than for the host."""
-    return "time" if all(fact.device.type == "cpu" for fact in facts) else "time of the host"
+    return "time" if all(record.device.type == "cpu" for record in records) else "time of the host"
 
 
 def _sums(graph: AutogradGraph) -> dict[int, float]:

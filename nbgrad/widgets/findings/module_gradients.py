@@ -7,8 +7,8 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from nbgrad.core.engine.state import Scope
+from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.description.snapshot import Fact
 
 _FAR = 1e3
 """A gradient vanishes or explodes if it differs by more than this factor from those where the backward begins."""
@@ -34,7 +34,7 @@ class Judgement(NamedTuple):
     kind: _Kind
     size: float
     said: str
-    learned: list[Fact]
+    learned: list[Record]
 
 
 class ModuleVerdict(NamedTuple):
@@ -43,7 +43,7 @@ class ModuleVerdict(NamedTuple):
     kind: _Kind
     scope: Scope
     text: str
-    learned: list[Fact]
+    learned: list[Record]
 
 
 def verdicts(judged: dict[Scope, Judgement], waiting: dict[Scope, str], *, begun: bool = False) -> list[ModuleVerdict]:
@@ -101,7 +101,7 @@ def starved(judged: dict[Scope, Judgement]) -> set[int]:
     return {fact.id for one in judged.values() if one.kind in ("vanishing", "none") for fact in one.learned}
 
 
-def zeroed(facts: list[Fact], judged: dict[Scope, Judgement]) -> dict[int, str]:
+def zeroed(facts: list[Record], judged: dict[Scope, Judgement]) -> dict[int, str]:
     """What a backward reached with a gradient of exactly 0 and belongs to no module: what it is called, by its id."""
     owned = {fact.id for one in judged.values() for fact in one.learned}
     return {
@@ -112,7 +112,7 @@ def zeroed(facts: list[Fact], judged: dict[Scope, Judgement]) -> dict[int, str]:
     }
 
 
-def judgements(facts: list[Fact]) -> dict[Scope, Judgement]:
+def judgements(facts: list[Record]) -> dict[Scope, Judgement]:
     """What is to be said of each module with parameters that have a gradient."""
     sizes: dict[Scope, float] = {}
     comes: dict[Scope, float] = {}
@@ -136,7 +136,7 @@ def judgements(facts: list[Fact]) -> dict[Scope, Judgement]:
     return found
 
 
-def _arriving(facts: list[Fact]) -> defaultdict[int, float]:
+def _arriving(facts: list[Record]) -> defaultdict[int, float]:
     """The typical size of the gradient that comes to what is made with a tensor, by its id; 0 where none is kept."""
     found: defaultdict[int, float] = defaultdict(float)
     for fact in facts:
@@ -147,7 +147,7 @@ def _arriving(facts: list[Fact]) -> defaultdict[int, float]:
     return found
 
 
-def _leads_on(facts: list[Fact], learned: list[Fact]) -> bool:
+def _leads_on(facts: list[Record], learned: list[Record]) -> bool:
     """Whether most of the gradient of what comes before goes through the ops that use ``learned``."""
     made, own = {fact.id: fact for fact in facts}, {fact.id for fact in learned}
     for fact in facts:
@@ -160,7 +160,7 @@ def _leads_on(facts: list[Fact], learned: list[Fact]) -> bool:
     return False
 
 
-def _modules(facts: list[Fact]) -> dict[Scope, list[Fact]]:
+def _modules(facts: list[Record]) -> dict[Scope, list[Record]]:
     """The parameters that have a gradient, by the module call that uses them.
 
     One that a rule used first, as where gradients are differentiated, belongs to the first module that does.
@@ -169,7 +169,7 @@ def _modules(facts: list[Fact]) -> dict[Scope, list[Fact]]:
     for fact in facts:
         for taken in fact.inputs if fact.scope is not None else ():
             users.setdefault(taken.source or 0, fact.scope)  # type: ignore[arg-type]  # it is not None
-    found: defaultdict[Scope, list[Fact]] = defaultdict(list)
+    found: defaultdict[Scope, list[Record]] = defaultdict(list)
     for fact in facts:
         scope = fact.scope or users.get(fact.id)
         if fact.kind == "parameter" and scope is not None and fact.gradient is not None:

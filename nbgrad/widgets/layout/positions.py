@@ -1,4 +1,4 @@
-"""The positions of all boxes and lines: Description -> Picture.
+"""The positions of all boxes and lines: Outline -> Picture.
 
 Graphviz gets boxes of fixed size and ids of our own making, never a name that a user chose, and returns positions. A
 reduction's mark is a small node between the two ends of its edge, so that graphviz makes room for it. A graph that
@@ -19,6 +19,7 @@ from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, No
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
 from nbgrad.widgets.folding.apply import ASKED, detailed, shaped
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.curves import beside
 from nbgrad.widgets.layout.graphviz_wasm import (
     SECONDS,
@@ -54,7 +55,7 @@ Direction = Literal["TB", "LR"]
 
 
 def lay_out(
-    description: Description,
+    graph: Description | Outline,
     *,
     limit: int = NODES,
     seconds: float = SECONDS,
@@ -64,7 +65,7 @@ def lay_out(
     """Find a place for everything.
 
     Args:
-        description: the whole graph, of any size.
+        graph: all of it, of any size.
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
         direction: from top to bottom, or from left to right.
@@ -78,30 +79,31 @@ def lay_out(
         EngineMissing: there is no graphviz; the message says what to install.
         EngineError: graphviz fails even on a small part of this graph.
     """
-    return _lay_out(description, limit, seconds, direction, folding)[0]
+    return _lay_out(Outline.of(graph), limit, seconds, direction, folding)[0]
 
 
 def _lay_out(
-    description: Description, limit: int, seconds: float, direction: Direction, folding: Folding | None
+    graph: Outline, limit: int, seconds: float, direction: Direction, folding: Folding | None
 ) -> "tuple[Picture, Sizes]":
     """The picture, and what was measured for it."""
-    tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(description["nodes"])))]
+    tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(graph.description["nodes"])))]
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
-        shape = shaped(description, size, folding, ASKED if size == limit else size)
+        outline = shaped(graph, size, folding, ASKED if size == limit else size)
+        shape = outline.description
         try:
             with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter; what is Python would wait for it
                 sizes = Sizes.of(shape)
                 answer = pool.submit(_answer, _question(shape, direction, sizes), seconds)
-                drawn = detailed(shape)
+                drawn = detailed(outline)
             layout = _read(shape, direction, answer.result(), sizes)
         except EngineMissing:
             raise
         except EngineError as error:
             if not smaller:
                 raise
-            coarser = None if folding is None else folding.coarser(description, smaller)
-            note = _failed(shape, error, description, coarser.closed - folding.closed if coarser and folding else ())
-            description = {**description, "notes": [*description["notes"], note]}
+            coarser = None if folding is None else folding.coarser(graph, smaller)
+            folded = coarser.closed - folding.closed if coarser and folding else ()
+            graph = graph.noted(_failed(shape, error, graph.description, folded))
             folding = coarser
             continue
         opens: Opens = "graph"
@@ -122,7 +124,7 @@ def _failed(shape: Description, error: EngineError, description: Description, fo
 
 
 def whole(
-    description: Description,
+    graph: Description | Outline,
     *,
     seconds: float = SECONDS,
     direction: Direction = "TB",
@@ -131,7 +133,7 @@ def whole(
     """Find a place for everything, where no kernel can be asked later: nothing is left out that can be folded.
 
     Args:
-        description: the whole graph.
+        graph: all of it.
         seconds: how long each layout may take.
         direction: the one that is shown first.
         folding: what the front end folds at first; None to fold what ``lay_out`` would.
@@ -142,14 +144,14 @@ def whole(
     Raises:
         EngineError: as ``lay_out``.
     """
-    folds = necessary(description, WHOLE)
-    picture, sizes = _lay_out(description, WHOLE, seconds, direction, folds)
+    graph = Outline.of(graph)
+    picture, sizes = _lay_out(graph, WHOLE, seconds, direction, necessary(graph, WHOLE))
     drawn = picture["description"]
     try:
         turned: Layout | None = _placed(drawn, "LR" if direction == "TB" else "TB", seconds, sizes)
     except LayoutTimeout:
         turned = None
-    folding = folding or first_folding(description, NODES)
+    folding = folding or first_folding(graph, NODES)
     inside = Nesting(drawn["scopes"]).sums(Counter([node["scope"] for node in drawn["nodes"]]))
     # In a run there may be calls of one node, but the page folds each call alone.
     return {**picture, "turned": turned, "folded": sorted(scope for scope in folding.closed if inside[scope] > 1)}
