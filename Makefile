@@ -21,6 +21,8 @@ COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*/*.pxd)
 # In how many processes the core is compiled and the tests run.
 JOBS ?= 2
+# In how many the tests in a browser run: they wait half of their time, for a kernel or for a page.
+WAITING = $(shell echo $$((3 * $(JOBS) / 2)))
 # For which Pythons `make wheels` builds: those that are there.
 PYTHONS ?= python3.11 python3.12 python3.13
 # Extra flags for JupyterLab, such as LAB_FLAGS=--no-browser; PYTHON and CHROMIUM are read the same way by the scripts.
@@ -106,10 +108,11 @@ lint: setup ## ruff, and the direction of imports
 types: setup ## mypy --strict
 	$(call step,types,$(PY) -m mypy)
 
-# What a second run of the tests could find is less: it takes some cases of each test. `make whole` takes them all.
+# Of the tests marked `sampled` some of the cases run. What a second run of the tests could find is less: it takes some
+# cases of each test. Which ones the commit says: tests/sampling.py. `make whole` takes them all.
 unit: setup compile ## the tests that need no browser: on the compiled core, some on the plain one, some as other processors run them
-	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser")
-	$(call step,unit (plain core),$(if $(filter 1,$(FIRST)),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN) --sample 12,echo "   it ran on the plain core"))
+	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled)
+	$(call step,unit (plain core),$(if $(filter 1,$(FIRST)),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN) --sample 24,echo "   it ran on the plain core"))
 	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
 
@@ -121,7 +124,7 @@ whole: setup compile ## the same with every case each time, and the declared min
 	@$(MAKE) --no-print-directory minimum OLDEST=tests
 
 # nbval is for the notebooks, and takes seconds to import in every process.
-UNIT = $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist loadscope
+UNIT = $(PY) -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
 # Where there is no compiler the core is plain.
 FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
 # The sources, the packages and the pages are the same each time: their tests run once.
@@ -158,7 +161,8 @@ notebooks: setup ## run the notebooks again and compare every output with the sa
 	$(call step,notebooks,$(STILL) $(COMPARED))
 	$(call step,notebooks as an older processor computes,$(OLDER) $(STILL) $(COMPARED))
 
-COMPARED = $(PY) -m pytest -q --nbval --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg --nbval-cell-timeout=60 notebooks/
+COMPARED = $(PY) -m pytest -q --nbval --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg --nbval-cell-timeout=60 \
+	--dist loadfile -n $(JOBS) notebooks/
 
 save: setup ## run the notebooks and save them with their outputs, as the notebooks check wants them
 	$(call step,save,$(STILL) $(PY) -m jupyter nbconvert --to notebook --execute --inplace --log-level=WARN \
@@ -166,7 +170,7 @@ save: setup ## run the notebooks and save them with their outputs, as the notebo
 		--NotebookClient.extra_arguments=--log-level=ERROR notebooks/*.ipynb)
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium; screenshots in build/screenshots
-	$(call step,browser,$(UNIT) -m browser)
+	$(call step,browser,$(UNIT) -n $(WAITING) -m browser)
 
 clean: ## remove what was built, but not .venv
 	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*.pyd

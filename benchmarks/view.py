@@ -17,8 +17,8 @@ from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.nn import functional
 from nbgrad.widgets import notebook_output, view
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import first_folding
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.positions import NODES
 from nbgrad.widgets.render.wire_format import unpacked
 from nbgrad.widgets.tensor_lookup import Holdings
@@ -167,7 +167,7 @@ class Kept(view.GraphView):
 
     def forget(self) -> None:
         """What happens when another view is used."""
-        self._description = None
+        self._outline = None
 
 
 class Page:
@@ -195,7 +195,7 @@ class Page:
 
 
 @uncollected
-def _ended(graph: AutogradGraph, variables: Any) -> Description:
+def _ended(graph: AutogradGraph, variables: Any) -> Outline:
     """Close and show a graph, as the end of a cell does; return its outline."""
     graph.close({"variables": variables})
     described = outline(graph)

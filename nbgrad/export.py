@@ -10,11 +10,11 @@ from nbgrad.core.files import replace_file
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.options import Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.description.deferred import written
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.description.text_metrics import clean, cleaned
 from nbgrad.widgets.folding.choose import folded_below
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.positions import lay_out, mark_text, nested, whole
 from nbgrad.widgets.optional_packages import PartError, loading, needs, reason
@@ -60,22 +60,23 @@ def unsaved(error: Exception) -> str:
 
 
 def write(
-    description: Description, path: str | PathLike[str], *, depth: int | None = None, direction: Direction = "TB"
+    graph: Description | Outline, path: str | PathLike[str], *, depth: int | None = None, direction: Direction = "TB"
 ) -> None:
     """Write a description, or an outline, as ``save`` does."""
+    outline = Outline.of(graph)
     check_file(path)
     suffix = suffix_of(path)
     if suffix == ".txt":
-        made: str | bytes = text(description) + "\n"
+        made: str | bytes = text(outline.description) + "\n"
     elif suffix == ".json":
-        made = json.dumps(cleaned(written(description)), indent=1, ensure_ascii=False) + "\n"
+        made = json.dumps(cleaned(outline.detail()), indent=1, ensure_ascii=False) + "\n"
     elif suffix == ".dot":
-        made = _dot(description, direction)
+        made = _dot(outline.description, direction)
     elif suffix == ".html":
-        alive = whole(description, direction=direction, folding=folded_below(description, depth))
+        alive = whole(outline, direction=direction, folding=folded_below(outline, depth))
         made = page(alive, alive["description"]["name"])
     else:
-        picture = lay_out(description, direction=direction, folding=folded_below(description, depth))
+        picture = lay_out(outline, direction=direction, folding=folded_below(outline, depth))
         made = _drawing(svg(picture), suffix)
     data = made.encode() if isinstance(made, str) else made
     replace_file(Path(path).expanduser(), lambda file: file.write_bytes(data))

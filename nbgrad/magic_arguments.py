@@ -1,4 +1,4 @@
-"""What the table of options is to IPython: arguments of a magic, help, and ``%config Autograd``."""
+"""The table of options as IPython needs it: arguments of a magic, help texts, and ``%config Autograd``."""
 
 import re
 import shlex
@@ -19,40 +19,42 @@ from nbgrad.options import TABLE, check, configured, flag, optional
 MAGIC = "%%autograd"
 LISTED = "%autograd help lists the options."
 COMMANDS = {
-    "status": "say whether cells are recorded, and what was recorded last",
-    "on": "record every cell from the next one on, with the options that follow",
-    "off": "record only cells that begin with %%autograd",
-    "last": "give the last graph, to display it or to ask it: graph = %autograd last",
+    "status": "show whether cells are recorded, and the last graph",
+    "on": "record every cell from the next one on, with the given options",
+    "off": "record only the cells that begin with %%autograd",
+    "last": "return the last graph, to display or query it: graph = %autograd last",
     "save": "write the last graph to a file: %autograd save net.svg",
-    "config": "show the defaults, or set those of the options that follow: %autograd config --view text",
-    "help": "list all this, or say more of one command or option: %autograd help depth",
+    "config": "show the defaults, or set the given ones: %autograd config --view text",
+    "help": "list the commands and options, or explain one of them: %autograd help depth",
 }
-"""What the line ``%autograd`` can be told to do."""
+"""The commands of the line ``%autograd``, each with its help text."""
 
 # Arguments.
 
 
 def takes_options(function: Any) -> Any:
-    """Decorate a magic whose arguments are the options."""
-    function = argument("-h", "--help", action="store_true", default=SUPPRESS, help="show this, run nothing")(function)
+    """Decorate a magic so that it takes the options as arguments."""
+    function = argument("-h", "--help", action="store_true", default=SUPPRESS, help="show this and run nothing")(
+        function
+    )
     for one in reversed(TABLE):
         function = argument(flag(one), default=SUPPRESS, help=_help(one), **_form(one))(function)
     function = magic_arguments()(function)
-    function.parser.allow_abbrev = False  # what is short for one option today may be short for two tomorrow
+    function.parser.allow_abbrev = False  # an abbreviation may fit a second option in a later version
     return function
 
 
 def _form(one: Field[Any]) -> dict[str, Any]:
     if one.type is bool:
         return {"action": BooleanOptionalAction}
-    if "choices" in one.metadata:  # what is none of them is told by options.check
+    if "choices" in one.metadata:  # options.check refuses other values
         return {"metavar": f"{{{','.join(one.metadata['choices'])}}}"}
     read = partial(_read, one)
     return {"type": read, "metavar": "N" if "least" in one.metadata else one.name.upper()}
 
 
 def _read(one: Field[Any], text: str) -> int | str | None:
-    """What a cell gives an option; what is no number is told by options.check."""
+    """Convert the text that a cell gives; a text that is no number stays, and ``options.check`` refuses it."""
     if optional(one) and text.lower() in (written(None), "none"):
         return None
     try:
@@ -67,11 +69,10 @@ def _help(one: Field[Any]) -> str:
 
 
 def parsed(parser: Any, line: str) -> dict[str, Any]:
-    """The options that ``line`` gives, quoted as in a shell.
+    """Return the options that ``line`` gives; it is quoted as in a shell.
 
     Raises:
-        UsageError: the line has something else in it, or a value that is none of the option's; the message names what
-            may have been meant.
+        UsageError: an option is unknown, or does not allow its value; the message suggests a similar one.
     """
     try:
         given, extra = parser.parse_known_args(shlex.split(uncommented(line)))
@@ -91,7 +92,7 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
 
 
 def _clearer(message: str) -> str:
-    """What argparse says, but how it is written where a value is missing or is one too many."""
+    """The message of argparse; if a value is missing or superfluous, a message that shows how to write it."""
     for one in TABLE:
         if message == f"argument {flag(one)}: expected one argument":
             return f"{flag(one)} needs a value, as in: {MAGIC} {one.metadata['example']}"
@@ -101,17 +102,17 @@ def _clearer(message: str) -> str:
 
 
 def uncommented(line: str) -> str:
-    """``line`` without the comment at its end: a ``#`` in quotes, or in a word, begins none."""
+    """Return ``line`` without the comment at its end. A ``#`` in quotes or in a word begins no comment."""
     return re.sub(r"""('[^']*'|"[^"]*")|(?:^|(?<=\s))#.*""", r"\1", line)
 
 
 def asks_for_help(line: str) -> bool:
-    """Whether ``-h``, ``--help`` or a ``?`` that stands alone is among the options."""
+    """Whether the options include ``-h``, ``--help`` or a ``?`` as a word of its own."""
     return not {"-h", "--help", "?", "??"}.isdisjoint(uncommented(line).split())
 
 
 def flags() -> list[str]:
-    """Every option as it is written in a cell; a switch can be written in two ways."""
+    """List every option as it is written in a cell. A switch has two forms: ``--watch`` and ``--no-watch``."""
     found = []
     for one in TABLE:
         found += [flag(one), _off(one)] if one.type is bool else [flag(one)]
@@ -126,24 +127,24 @@ def _off(one: Field[Any]) -> str:
 
 
 def written(value: Any) -> str:
-    """A value as a table shows it."""
+    """Return the text of a value in a table of options."""
     if value is None:
         return "-"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def overview() -> str:
-    """The commands and the options, a line each."""
+    """List the commands and the options, each on a line."""
     commands = [f"  {name:<8}{what}" for name, what in COMMANDS.items()]
     options = [f"  {flag(one):<20}{_help(one)}" for one in TABLE]
     return "\n".join(["%autograd COMMAND:", *commands, "", f"{MAGIC} OPTIONS, and %autograd on OPTIONS:", *options])
 
 
 def explained(name: str) -> str:
-    """What there is to say of a command, of an option, or of both that have this name.
+    """Explain the command or the option of this name, or both.
 
     Raises:
-        UsageError: there is neither.
+        UsageError: no command and no option has this name.
     """
     command = [f"%autograd {name}: {COMMANDS[name]}"] if name in COMMANDS else []
     wanted = name.removeprefix("--").removeprefix("no-")
@@ -168,12 +169,12 @@ def explained(name: str) -> str:
 
 
 def explainable() -> list[str]:
-    """What ``%autograd help`` can be asked about."""
+    """List the names that ``%autograd help`` explains."""
     return list(dict.fromkeys([*COMMANDS, *(flag(one)[2:] for one in TABLE)]))
 
 
 def _in_python(one: Field[Any]) -> str:
-    """The example of an option as an argument of ``record``."""
+    """Write the example of an option as an argument of ``record``."""
     word, *value = shlex.split(one.metadata["example"])
     if one.type is bool:
         return f"{one.name}={not word.startswith('--no-')}"
@@ -181,7 +182,7 @@ def _in_python(one: Field[Any]) -> str:
 
 
 def settings() -> str:
-    """The defaults that hold now, a line each."""
+    """List the current defaults, each on a line."""
     rows = [
         f"  {one.name:<18}{written(configured.get(one.name, one.metadata['default'])):<8}{one.metadata['help']}"
         for one in TABLE
@@ -219,7 +220,7 @@ class _Settings(Configurable):
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """The settings that IPython's configuration holds, without those that an option cannot have."""
+        """Return the settings of IPython's configuration; warn of each value that its option does not allow."""
         made = cls()
         for name, value in config["Autograd"].items():
             try:
@@ -230,7 +231,7 @@ class _Settings(Configurable):
 
     @validate(*(one.name for one in TABLE if "check" in one.metadata))
     def _possible(self, proposal: Any) -> Any:
-        """Refuse what a type alone lets pass, now and not in every cell that follows."""
+        """Refuse a value at once that has the right type but is not allowed, instead of in every later cell."""
         (one,) = (one for one in TABLE if one.name == proposal["trait"].name)
         try:
             check(one, proposal["value"])
@@ -243,7 +244,7 @@ class _Settings(Configurable):
 
 
 Autograd: type[_Settings] = type(
-    "Autograd",  # what %config calls it
+    "Autograd",  # the name in %config
     (_Settings,),
     {"__doc__": _Settings.__doc__, **{one.name: _trait(one) for one in TABLE if one.metadata.get("every", True)}},
 )

@@ -1,7 +1,7 @@
 """The options of ``%%autograd``, ``%autograd``, ``%config Autograd`` and ``nbgrad.record``: one table for all of them.
 
-A field of ``Options`` is one option. Its type, choices, help and example stand there and nowhere else: the arguments of
-the magics, the settings, the completions and the signature of ``record`` are made of it.
+Each field of ``Options`` is one option, with its type, choices, help and example. The arguments of the magics, the
+settings, the completions and the signature of ``record`` are all derived from these fields.
 """
 
 import os
@@ -19,11 +19,11 @@ from nbgrad.core.suggestions import nearest
 View = Literal["graph", "steps", "flow", "text", "none"]
 Direction = Literal["TB", "LR"]
 SUFFIXES = (".svg", ".png", ".pdf", ".html", ".dot", ".json", ".txt")
-"""The kinds of files that a graph is written to."""
+"""The suffixes of the file formats that a graph can be written in."""
 
 
 class _Configured:
-    """Stands for an option that was not given: what the user has set for all cells, or what the table says."""
+    """The value of an option that was not given. The configured default replaces it, or else that of the table."""
 
     def __repr__(self) -> str:
         return "<as configured>"
@@ -32,25 +32,25 @@ class _Configured:
 _CONFIGURED = _Configured()
 
 configured: dict[str, Any] = {}
-"""What the user has set with ``%config Autograd``."""
+"""The defaults that the user has set with ``%config Autograd``, by the name of the option."""
 
 
 def known_device(name: str) -> None:
-    """Raise a ValueError for a name that is none of a device, a RuntimeError for a GPU that is not there."""
+    """Raise a ValueError if torch knows no device of this name, a RuntimeError if the machine lacks the device."""
     try:
         torch.device(name)
     except RuntimeError:
         almost = nearest(str(name), ("cpu", "cuda"))
         raise ValueError(
-            f"device={name!r}: it has to be one that torch knows, as cpu, cuda or cuda:1{almost}"
+            f"device={name!r}: it has to be a device that torch knows, such as cpu, cuda or cuda:1{almost}"
         ) from None
     check_device(name)
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
-    """The suffix of a file that a graph is written to, in lower case; a ValueError if it is none of those."""
+    """Return the suffix of ``path`` in lower case; raise a ValueError if it is not one of ``SUFFIXES``."""
     if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"{path!r}: a graph is written to a file, as 'net.svg'")
+        raise ValueError(f"{path!r}: a graph is written to a file, such as 'net.svg'")
     try:
         possible = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -65,12 +65,12 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
-    """Raise a ValueError for a file of another kind, a FileNotFoundError where its folder is not there."""
+    """Raise a ValueError for an unknown file format, a FileNotFoundError if the folder does not exist."""
     suffix_of(path)
     try:
         folder = Path(path).expanduser().parent
     except RuntimeError:
-        raise FileNotFoundError(f"{str(path)!r} was not written: nobody has that home folder") from None
+        raise FileNotFoundError(f"{str(path)!r} was not written: there is no such home folder") from None
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{str(path)!r} was not written: there is no folder {str(folder)!r}. Make it first, with "
@@ -79,61 +79,67 @@ def check_file(path: str | os.PathLike[str]) -> None:
 
 
 def option(default: Any, help: str, example: str, **facts: Any) -> Any:
-    """One option.
+    """Declare one option.
 
     Args:
-        default: its value where neither the user nor ``%config`` gives one.
-        help: what it does, without a full stop.
-        example: how it is written in a cell.
-        facts: ``choices``: the values there are; ``suggestions``: some of them, for completion; ``least``: the smallest
-            number; ``check``: raises for others that cannot be; ``every=False``: it belongs to one graph, so that there
-            is no default to set for every cell.
+        default: the value, if neither the call nor ``%config`` gives one.
+        help: the effect of the option: a verb in the imperative, without a full stop.
+        example: the option as it is written in a cell.
+        facts: ``choices``: all allowed values; ``suggestions``: some allowed values, for completion; ``least``: the
+            smallest allowed number; ``check``: a function that raises for a value that is not allowed; ``every=False``:
+            the option belongs to one graph, so it has no default for every cell.
     """
     return field(default=_CONFIGURED, metadata={"default": default, "help": help, "example": example, **facts})
 
 
 @dataclass
 class Options:
-    """What is recorded, and what is shown of it; what is not given is as ``%config Autograd`` has it.
+    """The options of one graph: what it records and what it shows. ``%config Autograd`` sets the defaults.
 
     Raises:
-        ValueError: a value that is none of the option's; the message names those there are.
-        RuntimeError: a CUDA device is asked for where there is none.
-        FileNotFoundError: the folder of the file to write is not there.
+        ValueError: the option does not allow this value; the message lists the allowed values.
+        RuntimeError: the option asks for a CUDA device, but the machine has none.
+        FileNotFoundError: the folder of the file to write does not exist.
     """
 
-    name: str | None = option(None, "what the picture calls the graph", "--name 'my first net'", every=False)
+    name: str | None = option(None, "set the title of the picture", "--name 'my first net'", every=False)
     device: str | None = option(
-        None, "where tensors and parameters are made", "--device cuda", suggestions=("cpu", "cuda"), check=known_device
+        None,
+        "make new tensors and parameters on this device",
+        "--device cuda",
+        suggestions=("cpu", "cuda"),
+        check=known_device,
     )
     depth: int | None = option(
         None,
-        "draw modules folded that are nested deeper; default: as far as fits",
+        "draw each module that is nested deeper as one box; default: as deep as fits",
         "--depth 1",
         least=0,
         suggestions=("0", "1", "2", "none"),
     )
     direction: Direction = option(
-        "TB", "draw from top to bottom or from left to right", "--direction LR", choices=get_args(Direction)
+        "TB", "draw from top to bottom (TB) or from left to right (LR)", "--direction LR", choices=get_args(Direction)
     )
-    view: View = option("graph", "what stands under the cell", "--view text", choices=get_args(View))
+    view: View = option("graph", "choose the output under the cell", "--view text", choices=get_args(View))
     history: int = option(
         FRAMES,
-        "of how many backwards the norms of the gradients are kept",
+        "keep the norms of the gradients of this many backwards",
         "--history 200",
         least=0,
         suggestions=("0", "200", "1000"),
         check=HistoryRecorder,
     )
-    watch: bool = option(True, "keep gradients and small values of intermediate tensors, to show them", "--no-watch")
+    watch: bool = option(
+        True, "keep the gradients and the small values of intermediate tensors, to show them", "--no-watch"
+    )
     budget: int = option(
         256,
-        "how many MiB of gradients are kept; of further ones their norms",
+        "keep this many MiB of gradients, and only the norms of further gradients",
         "--budget 64",
         least=0,
         suggestions=("64", "256", "1024"),
     )
-    time: bool = option(False, "measure how long each op and its rules take, to show it", "--time")
+    time: bool = option(False, "measure how long each op and its rules take, and show it", "--time")
     anomaly: bool = option(False, "stop at the first op that makes a NaN or an Inf, and say why", "--anomaly")
     strict_broadcast: bool = option(False, "stop at an op that would stretch a tensor", "--strict-broadcast")
     save: str | Path | None = option(
@@ -155,7 +161,7 @@ TABLE: tuple[Field[Any], ...] = fields(Options)
 
 
 def check_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a TypeError for the first of the options ``given`` to ``function`` that is not ``known`` to it."""
+    """Raise a TypeError for the first name in ``given`` that is not ``known``, the options that ``function`` has."""
     known = tuple(known)
     for name in given:
         if name not in known:
@@ -165,7 +171,7 @@ def check_known(function: str, given: Iterable[str], known: Iterable[str]) -> No
 
 
 def check(one: Field[Any], value: Any) -> None:
-    """Raise a ValueError if ``value`` is none of the option's."""
+    """Raise a ValueError if the option does not allow ``value``; the ``check`` of the option may raise other errors."""
     wanted, facts = None, one.metadata
     if value is None and facts["default"] is None:
         return
@@ -182,10 +188,10 @@ def check(one: Field[Any], value: Any) -> None:
 
 
 def optional(one: Field[Any]) -> bool:
-    """Whether no value is one too, which holds for all cells where nothing else is set."""
+    """Whether None is allowed as a default for every cell; it then resets the option."""
     return one.metadata["default"] is None and bool(one.metadata.get("every", True))
 
 
 def flag(one: Field[Any]) -> str:
-    """How an option is written in a cell: ``--strict-broadcast``."""
+    """Return the option as it is written in a cell: ``--strict-broadcast``."""
     return f"--{one.name.replace('_', '-')}"

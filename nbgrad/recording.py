@@ -15,7 +15,7 @@ from nbgrad.core.tensor.broadcast_check import strict_broadcast, warn_here
 from nbgrad.options import TABLE, Options, check_known
 
 if TYPE_CHECKING:
-    from nbgrad.widgets.description.schema import Description
+    from nbgrad.widgets.folding.outline import Outline
 
 T = TypeVar("T")
 
@@ -88,45 +88,45 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
 
         problems = []
         try:
-            description = self._description()
+            outline = self._outline()
             for part in (self._show, self._write):
                 try:
-                    part(description)
+                    part(outline)
                 except Exception as error:
                     problems.append(unsaved(error))
         except Exception as error:
             problems.append(unsaved(error))
         return problems
 
-    def _description(self) -> "Description":
+    def _outline(self) -> "Outline":
         from nbgrad.widgets.describe import outline
 
         return outline(self.graph)
 
-    def _show(self, description: "Description") -> None:
+    def _show(self, outline: "Outline") -> None:
         if self.view == "none":
             return
         if not _in_notebook():
             from nbgrad.widgets.render.text import text
 
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # some terminals have no Σ
-            print(text(description).encode(encoding, "replace").decode(encoding))  # noqa: T201
+            print(text(outline.description).encode(encoding, "replace").decode(encoding))  # noqa: T201
             return
         from nbgrad.widgets.notebook_output import show, show_text
 
         if self.view == "text":
-            show_text(description)
+            show_text(outline.description)
             return
         from nbgrad.widgets.tensor_lookup import Holdings
 
         holdings = Holdings(self.graph)
-        show(description, depth=self.depth, direction=self.direction, opens=self.view, holdings=holdings)
+        show(outline, depth=self.depth, direction=self.direction, opens=self.view, holdings=holdings)
 
-    def _write(self, description: "Description") -> None:
+    def _write(self, outline: "Outline") -> None:
         if self.save is not None:
             from nbgrad.export import write
 
-            write(description, self.save, depth=self.depth, direction=self.direction)
+            write(outline, self.save, depth=self.depth, direction=self.direction)
 
 
 def _in_notebook() -> bool:

@@ -13,7 +13,7 @@ from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.stats import summarise
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.nn.module.module import Module
+from nbgrad.nn.module.module import Module, children_of
 from nbgrad.nn.parameter import Parameter, Uninitialized
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.schema import Look
@@ -150,7 +150,7 @@ class _Inside:
             else:
                 self.left_out[shown] += 1
             deepest = one if shown is None and depth == _NESTED else shown
-            children = [*one._own("module")]
+            children = children_of(one)
             waiting += [(called, child, one, depth + 1, deepest) for called, child in reversed(children)]
         if met == len(order) and max(tensors.values(), default=1) == 1:  # nothing is shared: each is counted once
             for one, above in reversed(order):

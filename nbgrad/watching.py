@@ -17,8 +17,9 @@ from nbgrad.core.tensor.broadcast_check import warn_here
 from nbgrad.nn.module.module import Module
 from nbgrad.options import Options, check_known
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.description.schema import Description, Picture
+from nbgrad.widgets.description.schema import Picture
 from nbgrad.widgets.folding.choose import folded_below
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.positions import lay_out
 from nbgrad.widgets.notebook_output import Still
 from nbgrad.widgets.tensor_lookup import Holdings
@@ -75,7 +76,7 @@ class Watch(Observer):
         self.view = GraphView(empty, lay_out(empty, direction=wanted.direction))
         self.view.picture = b""  # what the view offers is what its first picture has
         self._still = Still(f"Live view of {self.graph.name}, from its first backward on.")
-        self._drawn: tuple[Description, Picture] | None = None  # since the still picture
+        self._drawn: tuple[Outline, Picture] | None = None  # since the still picture
         if (before := _watches.get(model)) is not None:
             before.close()  # the cell that made it runs again
         _watches[model] = self
@@ -191,10 +192,10 @@ class Watch(Observer):
             return
         self.graph.name_variables(variables)
         self.graph.name_variables(dict(self._shell.user_ns))
-        description = outline(self.graph)
+        described = outline(self.graph)
         self._drawn = (
-            description,
-            self.view.draw(description, folded_below(description, self._depth), Holdings(self.graph)),
+            described,
+            self.view.draw(described, folded_below(described, self._depth), Holdings(self.graph)),
         )
         self._shows_error = False
         end = perf_counter()

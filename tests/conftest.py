@@ -1,16 +1,18 @@
 """What all tests share."""
 
+import argparse
 import gc
 import os
 import sys
-from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.sampling import chosen, turn_of_commit
 from tools.check_tools import chromium
 
 if TYPE_CHECKING:
@@ -24,21 +26,27 @@ if TYPE_CHECKING:
 # first. Said before anything imports torch, and so to the processes that tests start too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-CHROMIUM_FLAGS = [
-    "--no-sandbox",  # Chromium refuses to run as root with it, and CI often is root
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    # Chromium's own chatter, which would be mixed up with what the pages load.
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FUNCTION = pytest.StashKey[tuple[str, int]]()
+"""Which test function runs in this process, and how many have begun."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a second run of the same tests take a part of their cases."""
-    parser.addoption("--sample", type=int, default=1, metavar="N", help="run every Nth case of each test function")
+    """Let a run take a part of the cases: ``tests/sampling.py`` says which."""
+    parser.addoption("--sample", type=int, default=1, metavar="N", help="run one in N cases of each test function")
+    parser.addoption("--sampled", action="store_true", help="run one in N cases of the tests marked sampled(N)")
+    parser.addoption("--turn", type=int, metavar="T", help="which ones: without it the commit says so")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the turn once; xdist passes it on to its processes."""
+    if config.option.turn is None:
+        config.option.turn = turn_of_commit(config.rootpath)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how to run the same cases again."""
+    if config.option.sample > 1 or config.option.sampled:
+        terminalreporter.write_line(f"not every case ran: --turn {config.option.turn} picks the same ones again")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -48,20 +56,40 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if "mark.browser" not in collection_path.read_text(encoding="utf-8") else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tens of thousands of tests, none of which is garbage, without looking for any: an eighth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run browser tests last: they are slow, and playwright keeps an event loop running once it has started.
 
-    With ``--sample N`` the first case of each test function stays, and every Nth after it.
+    With ``--sample`` or ``--sampled`` a part of the cases of a test function stays.
     """
-    numbers: Counter[str] = Counter()
-    kept, left = [], []
+    functions: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        function = item.nodeid.partition("[")[0]
-        (left if numbers[function] % config.getoption("sample") else kept).append(item)
-        numbers[function] += 1
+        functions[item.nodeid.partition("[")[0]].append(item)
+    left = [item for name, cases in functions.items() for item in left_out(name, cases, config.option)]
+    gone = set(left)
+    kept = [item for item in items if item not in gone]
     if left:
         config.hook.pytest_deselected(items=left)
     items[:] = sorted(kept, key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+def left_out(function: str, cases: list[pytest.Item], options: argparse.Namespace) -> list[pytest.Item]:
+    """The cases of a test function that do not run."""
+    mark = cases[0].get_closest_marker("sampled") if options.sampled else None
+    one_in = max(options.sample, mark.args[0] if mark else 1)
+    if one_in == 1:
+        return []
+    run = chosen(function, len(cases), one_in, options.turn)
+    return [case for position, case in enumerate(cases) if position not in run]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -114,16 +142,28 @@ def makes_something_once(path: Path) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Make ready for thousands of tests in this process.
-
-    What is there by now stays to the end: the collector, which many tests call, need not look at it again.
-    """
+    """Make ready for thousands of tests in this process."""
     if "torch" in sys.modules:
         from tests.seeding import seed_only_what_is_there
 
         seed_only_what_is_there()
-    gc.collect()
-    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Before the first case of a test function, have the collector forget all that is there.
+
+    It is what was imported, or cached, and stays to the end. Many tests call the collector, which would look at each of
+    a million objects every time. Some of it does become garbage: now and then the collector looks at all again.
+    """
+    function = item.nodeid.partition("[")[0]
+    last, number = item.config.stash.get(FUNCTION, ("", 0))
+    if function != last:
+        item.config.stash[FUNCTION] = function, number + 1
+        if number % 200 == 199:
+            gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_unconfigure() -> None:
@@ -195,6 +235,8 @@ def shell(one_shell: "InteractiveShell") -> "Iterator[InteractiveShell]":
 def browser() -> "Iterator[Browser]":
     """The system's Chromium. A machine without one fails here: a browser test that is skipped proves nothing."""
     from playwright.sync_api import sync_playwright
+
+    from tests.lab.harness import CHROMIUM_FLAGS
 
     path = chromium()
     if path is None:

@@ -65,6 +65,7 @@ def test_contenders_compute_the_same_numbers(case: Case, monkeypatch: pytest.Mon
     assert check(case) >= {"torch", "nbgrad"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("library", [torch, nbgrad])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_everything_is_on_the_device_that_is_asked_for(

@@ -221,5 +221,5 @@ def test_an_error_that_names_no_file_is_told_as_it_is() -> None:
 
 
 def test_a_home_that_nobody_has_is_named(graph: nbgrad.AutogradGraph) -> None:
-    with pytest.raises(FileNotFoundError, match="nobody has that home folder"):
+    with pytest.raises(FileNotFoundError, match="there is no such home folder"):
         graph.save("~nobody-of-that-name/net.svg")

@@ -98,7 +98,7 @@ def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
         ("--history 1", "history=1: keep 0 frames, or 2 and more"),
         (
             "--device tpu",
-            "device='tpu': it has to be one that torch knows, as cpu, cuda or cuda:1; did you mean cpu?",
+            "device='tpu': it has to be a device that torch knows, such as cpu, cuda or cuda:1; did you mean cpu?",
         ),
         ("--name", "--name needs a value, as in: %%autograd --name "),
         ("--name 'open", "No closing quotation"),

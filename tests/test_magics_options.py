@@ -216,7 +216,7 @@ def test_record_names_variables_and_rejects_what_is_none_of_an_options_values() 
         ({"depth": True}, "depth=True: it has to be a whole number"),
         ({"watch": 1}, "watch=1: it has to be True or False"),
         ({"save": "net.doc"}, "a graph is not written to a file that ends in .doc"),
-        ({"save": 3}, "3: a graph is written to a file, as 'net.svg'"),
+        ({"save": 3}, "3: a graph is written to a file, such as 'net.svg'"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             nbgrad.record(**wrong)

@@ -64,7 +64,7 @@ def compiled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as it is built where one does; without optimization, for what it does is what is looked at."""
     if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang", "cl"))):
         pytest.skip("no C compiler on this machine")
-    return build(source, tmp_path_factory.mktemp("compiled"), CFLAGS="-O0")
+    return build(source, tmp_path_factory.mktemp("compiled"), CFLAGS="-O0 -g0")
 
 
 @pytest.fixture(scope="module")
@@ -262,5 +262,5 @@ def test_a_compiler_that_fails_at_one_file_leaves_nothing_half_compiled(source: 
     script = tmp_path / "cc"
     script.write_text(f'#!/bin/sh\ncase "$*" in *node.c*) exit 1;; esac\nexec {compiler} "$@"\n')
     script.chmod(0o755)
-    wheel = build(copy, tmp_path / "out", CC=str(script), CFLAGS="-O0")
+    wheel = build(copy, tmp_path / "out", CC=str(script), CFLAGS="-O0 -g0")
     assert not [name for name in held(wheel) if name.endswith((SUFFIX, "compiled.json"))]

@@ -106,11 +106,8 @@ _MOVED = {
 }
 
 
-_PACKAGES = {
-    *("nbgrad.core.functional", "nbgrad.core.interop", "nbgrad.core.ops.linalg", "nbgrad.core.ops.shape"),
-    *("nbgrad.core.ops.loss", "nbgrad.core.tensor", "nbgrad.nn.module"),
-}
-"""Packages that have the name of such a module: each has ``formerly`` as its ``__getattr__``."""
+_PACKAGES = {new.rpartition(".")[0] for new in _MOVED.values()} & _MOVED.keys()
+"""Packages that have the old name of a module: each has ``formerly`` as its ``__getattr__``."""
 
 
 def formerly(package: str) -> Callable[[str], Any]:

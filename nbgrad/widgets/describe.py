@@ -12,10 +12,10 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
-from nbgrad.widgets.description.broadcast_sums import Suspicion, reduction
-from nbgrad.widgets.description.deferred import written
-from nbgrad.widgets.description.details import NodeOutline, NodeRest
+from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
+from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, scalar, shape_text
 from nbgrad.widgets.description.history import past
@@ -34,10 +34,10 @@ from nbgrad.widgets.description.schema import (
     Verdict,
     kind_of,
 )
-from nbgrad.widgets.description.snapshot import Fact, made_inside
 from nbgrad.widgets.description.tensor_summary import FEW, amount
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
 
@@ -53,48 +53,49 @@ def describe(graph: AutogradGraph) -> Description:
 
     Where an error ended it, what was raised is drawn too.
     """
-    return written(outline(graph))
+    return outline(graph).detail()
 
 
 @uncollected
-def outline(graph: AutogradGraph) -> Description:
-    """The same with the details, the looks and the sums still to be written, which ``deferred.written`` does.
+def outline(graph: AutogradGraph) -> Outline:
+    """The same with the details, the looks, the sums and the steps still to be written, which its ``detail`` does.
 
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """
     survey = Survey.of(graph)
-    ending, facts, frames = graph.ending, survey.facts, survey.frames
-    ids = {fact.id: f"n{at}" for at, fact in enumerate(facts)}
-    scopes, inside = _Scopes(), made_inside(facts)
-    saved = saved_by(facts)
-    shown, levels = overlays(graph, facts, saved)
-    edges = _edges(facts, ids, _unkept(graph, facts), survey.stretched)
-    walk = StepContext(facts, ids, edges)
+    ending, records, frames = graph.ending, survey.records, survey.frames
+    ids = {record.id: f"n{at}" for at, record in enumerate(records)}
+    scopes, inside = _Scopes(), _made_inside(records)
+    saved = saved_by(records)
+    shown, levels = overlays(graph, records, saved)
+    edges, sums = _edges(records, ids, _unkept(graph, records), survey.stretched)
+    walk = StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
     # What the op that raised has to say is put first where that is drawn.
     said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]
     wrong = _problems(said, ids)
-    history = past(frames, facts, ids)
-    nodes = list[Node]()
-    for fact, more in zip(facts, measured(graph, facts), strict=True):
-        node: NodeOutline = {
-            "id": ids[fact.id],
-            "kind": kind_of(fact.kind, fact.name),
-            "root": fact.root,
-            "label": _label(fact),
-            "rule": None if fact.gradient is None else _gradient(fact, fact.gradient),
-            "scope": scopes.id(inside.get(fact.id, fact.scope)),
-            "op": fact.op.name if fact.op is not None else None,
+    history = past(frames, records, ids)
+    nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
+    for record, more in zip(records, measured(graph, records), strict=True):
+        id = ids[record.id]
+        node: Node = {
+            "id": id,
+            "kind": kind_of(record.kind, record.name),
+            "root": record.root,
+            "label": _label(record),
+            "rule": None if record.gradient is None else _gradient(record, record.gradient),
+            "scope": scopes.id(inside.get(record.id, record.scope)),
+            "op": record.op.name if record.op is not None else None,
             "details": [],
             "value": None,
             "gradient": None,
             "badges": [],
-            "levels": levels.get(fact.id, {}),
+            "levels": levels.get(record.id, {}),
             "holds": [],
-            "norms": history.norms.get(fact.id, []),
-            "past": history.levels.get(fact.id, ""),
-            "rest": NodeRest(fact, saved.get(fact.id), more, walk),
+            "norms": history.norms.get(record.id, []),
+            "past": history.levels.get(record.id, ""),
         }
+        rests[id] = NodeRest(record, saved.get(record.id), more, walk)
         nodes.append(node)
     _add_badges(nodes, wrong)
     raised = failure.scope if failure is not None and failure.id is None else None
@@ -103,15 +104,16 @@ def outline(graph: AutogradGraph) -> Description:
         version=2,
         name=str(graph.name),
         summary="",
-        notes=[*_notes(graph, facts), *survey.waits.notes],
+        notes=[*_notes(graph, records), *survey.waits.notes],
         nodes=nodes,
         edges=edges,
-        scopes=scopes.described(facts, raised),
+        scopes=scopes.described(records, raised),
         ops={
-            name: op_text(op) for name, op in {fact.op.name: fact.op for fact in facts if fact.op is not None}.items()
+            name: op_text(op)
+            for name, op in {record.op.name: record.op for record in records if record.op is not None}.items()
         },
         formulas=scopes.formulas(),
-        steps=None,  # type: ignore[typeddict-item]  # an outline's
+        steps=[],
         overlays=[*shown, *history.overlays],
         verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
         problems=wrong,
@@ -120,8 +122,30 @@ def outline(graph: AutogradGraph) -> Description:
     )
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
-    described["summary"] = _summary(graph, facts, described)
-    return {**described, "runs": runs(described)}  # type: ignore[typeddict-unknown-key]  # an outline's
+    described["summary"] = _summary(graph, records, described)
+    return Outline(described, rests | sums, runs=runs(described))
+
+
+def _made_inside(records: list[Record]) -> dict[int, CoreScope]:
+    """Where constants without a name are drawn that a module call makes on its way, as the mask of a dropout.
+
+    That is the innermost call around all that read one, of those where an op had run before: what the first op of a
+    call reads may have been given to it.
+    """
+    loose = {
+        record.id for record in records if record.kind == "constant" and record.name is None and record.scope is None
+    }
+    around: dict[CoreScope | None, list[CoreScope]] = {}
+    begun: set[CoreScope] = set()
+    homes: dict[int, list[CoreScope]] = {}
+    for record in records if loose else ():
+        if record.scope not in around:
+            around[record.scope] = list(outwards(record.scope))
+        for source in [taken.source for taken in record.inputs if taken.source in loose]:
+            homes[source] = [one for one in around[record.scope] if one in homes.get(source, begun)]
+        if record.op is not None:
+            begun.update(around[record.scope])
+    return {id: known[0] for id, known in homes.items() if known}
 
 
 class _Scopes:
@@ -138,16 +162,16 @@ class _Scopes:
             self._ids[one] = f"s{len(self._ids)}"
         return self._ids[scope]
 
-    def described(self, facts: list[Fact], raised: CoreScope | None) -> list[Scope]:
-        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no fact."""
+    def described(self, records: list[Record], raised: CoreScope | None) -> list[Scope]:
+        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no record."""
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
         if raised is not None:
             ops[raised] += 1
-        for fact in facts:
-            if (scope := fact.scope) is not None:
-                ops[scope] += fact.kind == "op"
-                parameters[scope] += fact.kind == "parameter"
-                elements[scope] += _elements(fact) if fact.kind == "parameter" else 0
+        for record in records:
+            if (scope := record.scope) is not None:
+                ops[scope] += record.kind == "op"
+                parameters[scope] += record.kind == "parameter"
+                elements[scope] += _elements(record) if record.kind == "parameter" else 0
         for scope in reversed(self._ids):  # inner before outer
             if (around := scope.parent) is not None:
                 for counts in (ops, parameters, elements):
@@ -188,9 +212,9 @@ def typeset(latex: str) -> tuple[str, str]:
         return "", f"The formula stands as it was written, for it cannot be typeset: {type(error).__name__}."
 
 
-def _elements(fact: Fact) -> int:
+def _elements(record: Record) -> int:
     count = 1
-    for size in fact.shape:
+    for size in record.shape:
         count *= size
     return count
 
@@ -200,22 +224,22 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
     return f"{counted(ops, 'op')}{weights}"
 
 
-def _label(fact: Fact) -> list[str]:
-    title = fact.name or fact.kind
-    if fact.op is not None:
-        names = f"{fact.name}, …" if fact.several else fact.name
-        title = f"{names} = {fact.op.name}" if fact.name else fact.op.name
-    lines = [title, _kind_text(fact.shape, fact.dtype)]
-    if fact.shape == () and fact.value is not None and fact.value.raw is not None:
-        after = "" if fact.since is None or fact.since.what is None else f" after {fact.since.what}"
-        lines.append(f"value {scalar(fact.value.values)}{after}")
+def _label(record: Record) -> list[str]:
+    title = record.name or record.kind
+    if record.op is not None:
+        names = f"{record.name}, …" if record.several else record.name
+        title = f"{names} = {record.op.name}" if record.name else record.op.name
+    lines = [title, _kind_text(record.shape, record.dtype)]
+    if record.shape == () and record.value is not None and record.value.raw is not None:
+        after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
+        lines.append(f"value {scalar(record.value.values)}{after}")
     return lines
 
 
-def _gradient(fact: Fact, gradient: Stats) -> str:
+def _gradient(record: Record, gradient: Stats) -> str:
     """The line of the backward: the number or the norm, and that of a ``.grad`` that is not the same."""
-    held = None if fact.since is None else fact.since.grad
-    whose = " of all results" if fact.several else ""
+    held = None if record.since is None else record.since.grad
+    whose = " of all results" if record.several else ""
     return f"∇ {amount(gradient)}{whose}" + ("" if held is None else f", .grad {amount(held)}")
 
 
@@ -224,37 +248,37 @@ def _kind_text(shape: tuple[int, ...], dtype: torch.dtype) -> str:
     return f"{shape_text(shape)} {dtype_name(dtype)}"
 
 
-def _unkept(graph: AutogradGraph, facts: list[Fact]) -> set[int]:
+def _unkept(graph: AutogradGraph, records: list[Record]) -> set[int]:
     """What the last backward went through in a graph that did not watch: no gradient of it was kept."""
-    reached = set() if graph.watch or not graph.backwards else {fact.id for fact in facts if fact.root}
-    for fact in reversed(facts):
-        if fact.id in reached:
-            reached.update(one.source for one in fact.inputs if one.source is not None)
+    reached = set() if graph.watch or not graph.backwards else {record.id for record in records if record.root}
+    for record in reversed(records):
+        if record.id in reached:
+            reached.update(one.source for one in record.inputs if one.source is not None)
     return reached
 
 
 def _edges(
-    facts: list[Fact], ids: dict[int, str], unkept: set[int], stretched: dict[tuple[int, int], Suspicion]
-) -> list[Edge]:
-    """The edges, in the order of the ops and of the inputs of each."""
-    made = {fact.id: fact for fact in facts}
-    edges: list[Edge] = []
-    for fact in facts:
-        for at, taken in enumerate(fact.inputs):
+    records: list[Record], ids: dict[int, str], unkept: set[int], stretched: dict[tuple[int, int], Suspicion]
+) -> tuple[list[Edge], dict[str, ReductionRest]]:
+    """The edges, in the order of the ops and of the inputs of each, and by their ids the rests of the reductions."""
+    made = {record.id: record for record in records}
+    edges, rests = list[Edge](), dict[str, ReductionRest]()
+    for record in records:
+        for at, taken in enumerate(record.inputs):
             if (source := made.get(taken.source or 0)) is None:
                 continue
             undone, came = taken.reduction, taken.gradient
             # An op with several results has one record: of which of them this is, the gradient alone tells.
             shape = came.shape if came is not None and source.several else source.shape
             back = None if came is None else shape_text(came.shape)
-            warning = None if (one := stretched.get((fact.id, at))) is None else one.text
-            told = "not kept" if fact.id in unkept and source.kind != "constant" else None
+            warning = None if (one := stretched.get((record.id, at))) is None else one.text
+            told = "not kept" if record.id in unkept and source.kind != "constant" else None
             if came is not None:
                 told = f"{back}, {amount(came, FEW)}"
             edge: Edge = {
                 "id": f"e{len(edges)}",
                 "source": ids[source.id],
-                "target": ids[fact.id],
+                "target": ids[record.id],
                 "input": taken.name,
                 "label": _kind_text(shape, source.dtype),
                 "back": back,
@@ -262,10 +286,12 @@ def _edges(
                 "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",
-                "reduction": None if undone is None else reduction(undone, taken, source, fact, warning),
+                "reduction": None if undone is None else reduction(undone, warning),
             }
+            if undone is not None:
+                rests[edge["id"]] = reduction_rest(undone, taken, source, record)
             edges.append(edge)
-    return edges
+    return edges, rests
 
 
 def _problems(findings: list[Finding], ids: dict[int, str]) -> list[Problem]:
@@ -290,22 +316,24 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
             by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
 
 
-def _summary(graph: AutogradGraph, facts: list[Fact], described: Description) -> str:
+def _summary(graph: AutogradGraph, records: list[Record], described: Description) -> str:
     """What is drawn, also of an op that raised, and where the last backward began."""
     ops = sum(node["kind"] in ("op", "failed") for node in described["nodes"])
     reductions = sum(edge["reduction"] is not None for edge in described["edges"])
     tensors = len(described["nodes"]) - ops
     parts = [counted(ops, "op"), counted(tensors, "tensor"), counted(reductions, "broadcast reduction")]
-    roots = [fact.name or (fact.op.name if fact.op is not None else fact.kind) for fact in facts if fact.root]
+    roots = [
+        record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
+    ]
     last = f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
     return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
 
 
-def _notes(graph: AutogradGraph, facts: list[Fact]) -> list[str]:
+def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
     shown = f"The gradients are those of backward {graph.backwards:,}, which had ended."
-    if not facts:
+    if not records:
         shown = _empty(graph)
-    elif graph.backwards == 0 and not any(fact.gradient is not None for fact in facts):
+    elif graph.backwards == 0 and not any(record.gradient is not None for record in records):
         shown = "No backward had ended, so no gradient is shown."
         if graph.ending is None:
             shown = "No backward ran here: call .backward() on a scalar to see gradients."

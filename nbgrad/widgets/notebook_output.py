@@ -13,6 +13,7 @@ from IPython.display import DisplayHandle, display
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.widgets.description.schema import Description, Opens, Picture
 from nbgrad.widgets.folding.choose import Folding, folded_below
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.positions import Direction, lay_out
 from nbgrad.widgets.optional_packages import needs, reason
 from nbgrad.widgets.render.svg import png, svg
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     from nbgrad.widgets.view import GraphView
 
 
-def static_bundle(description: Description, picture: Picture | None = None) -> dict[str, str | bytes]:
+def static_bundle(graph: Description | Outline, picture: Picture | None = None) -> dict[str, str | bytes]:
     """Return what a reader sees where no widget can run: a saved notebook, an untrusted one, an export.
 
     There is no text/html in it: notebook exports would prefer it to the picture, and then remove what it holds.
 
     Args:
-        description: the whole graph, or its outline.
+        graph: all of it.
         picture: its layout if there is one already.
 
     Returns:
@@ -39,11 +40,12 @@ def static_bundle(description: Description, picture: Picture | None = None) -> d
     Raises:
         EngineError: the graph can't be laid out; the message says what to do.
     """
-    return _with_png(_without_png(description, picture or lay_out(description)))
+    outline = Outline.of(graph)
+    return _with_png(_without_png(outline, picture or lay_out(outline)))
 
 
-def _without_png(description: Description, picture: Picture) -> dict[str, str]:
-    return {"image/svg+xml": svg(picture), "text/plain": text(description)}
+def _without_png(outline: Outline, picture: Picture) -> dict[str, str]:
+    return {"image/svg+xml": svg(picture), "text/plain": text(outline.description)}
 
 
 def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
@@ -78,9 +80,9 @@ class Still:
         known = True if self._handle is None else self._handle.display_id
         self._handle = display(self._shown, raw=True, display_id=known) or self._handle
 
-    def show(self, description: Description, picture: Picture, *, last: bool) -> None:
+    def show(self, outline: Outline, picture: Picture, *, last: bool) -> None:
         """Show this picture in place of what stands there; the PNG, which takes longest, only of the last one."""
-        still = _without_png(description, picture)
+        still = _without_png(outline, picture)
         self._shown = _encoded(_with_png(still)) if last else still
         if self._handle is not None and _can_send_again():
             self._handle.update(self._shown, raw=True)
@@ -93,7 +95,7 @@ def show_text(description: Description) -> None:
 
 @uncollected
 def show(
-    description: Description,
+    graph: Description | Outline,
     *,
     depth: int | None = None,
     direction: Direction = "TB",
@@ -108,22 +110,23 @@ def show(
     table is shown, without anywidget the first output alone.
 
     Args:
-        description: the whole graph, or its outline.
+        graph: all of it.
         depth: modules nested deeper than this are folded; None to fold as many as a first look needs.
         direction: from top to bottom, or from left to right.
         opens: what the live view shows first.
         holdings: where the numbers of its large tensors are, for a reader who asks for them.
     """
-    folding = folded_below(description, depth)
+    outline = Outline.of(graph)
+    folding = folded_below(outline, depth)
     try:
-        picture: Picture = {**lay_out(description, direction=direction, folding=folding), "opens": opens}
-        still = _without_png(description, picture)
+        picture: Picture = {**lay_out(outline, direction=direction, folding=folding), "opens": opens}
+        still = _without_png(outline, picture)
     except Exception as error:  # the table stays, whatever it is
-        display({"text/plain": f"{text(description)}\n\n{reason(error)}"}, raw=True)
+        display({"text/plain": f"{text(outline.description)}\n\n{reason(error)}"}, raw=True)
         return
     again = _can_send_again()
     handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
-    widget = _live(description, picture, folding, holdings)
+    widget = _live(outline, picture, folding, holdings)
     # What a reader waits for is on its way; the PNG, which takes longest, is for those who see the notebook later.
     if again and handle is not None:
         sys.stdout.flush()  # in a kernel all messages so far: the thread that sends them gets no turn during the PNG
@@ -132,16 +135,14 @@ def show(
         widget.put_away()
 
 
-def _live(
-    description: Description, picture: Picture, folding: Folding | None, holdings: Holdings | None
-) -> "GraphView | None":
+def _live(outline: Outline, picture: Picture, folding: Folding | None, holdings: Holdings | None) -> "GraphView | None":
     """Display the view that takes the place of the still picture; where it fails the still picture stays."""
     try:
         from nbgrad.widgets.cell_outputs import displayed
         from nbgrad.widgets.view import GraphView
 
         with needs("anywidget", "a live view", "anywidget ipywidgets"):
-            widget = GraphView(description, picture, folding, holdings)
+            widget = GraphView(outline, picture, folding, holdings)
             widget._held = False
             live = widget._repr_mimebundle_()
     except Exception as error:

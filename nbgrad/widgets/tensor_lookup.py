@@ -58,7 +58,8 @@ class Holdings:
         large = {
             f"n{at}": record for at, record in enumerate(graph.records) if torch.Size(record.shape).numel() > SMALL
         }
-        self._records: dict[str, Record] = {} if graph.closed else large
+        self._notes = graph.listener.notes
+        self._open: dict[str, Record] = {} if graph.closed else large
         self._known = {
             node: _Known(record.leaf, record.value, record.gradient) for node, record in large.items() if graph.closed
         }
@@ -79,8 +80,8 @@ class Holdings:
         Raises:
             LookupError: it is gone, or other numbers stand there now.
         """
-        if (record := self._records.get(node)) is not None:
-            return _of_open(record, what)
+        if (record := self._open.get(node)) is not None:
+            return self._now(record, what)
         known = self._known.get(node)
         if known is None:
             raise LookupError("The graph has no tensor here.")
@@ -94,16 +95,19 @@ class Holdings:
             raise LookupError(f"The {what} has changed since this picture was made: only its statistics were kept.")
         return data
 
-
-def _of_open(record: Record, what: What) -> torch.Tensor:
-    """The numbers of a record whose graph is open, as they are now."""
-    tensor = None if record.leaf is None else record.leaf()
-    data = record.kept_gradient if what == "gradient" else None if tensor is None else tensor.data
-    if data is not None:
+    def _now(self, record: Record, what: What) -> torch.Tensor:
+        """The numbers of a record whose graph is open, as they are now."""
+        if what == "gradient":
+            if (gradient := self._notes.kept_gradient(record.id)) is not None:
+                return gradient
+            raise LookupError(
+                "The gradient was changed since, or did not fit into the budget: only statistics were kept."
+            )
+        tensor = None if record.leaf is None else record.leaf()
+        if tensor is None:
+            raise LookupError(_LET_GO[what])
+        data: torch.Tensor = tensor.data
         return data
-    if what == "gradient":
-        raise LookupError("The gradient was changed since, or did not fit into the budget: only statistics were kept.")
-    raise LookupError(_LET_GO[what])
 
 
 def _grad(tensor: Any) -> torch.Tensor | None:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nbgrad.core.graph.no_gc import uncollected
-from nbgrad.widgets.description.deferred import put_away, taken_out, written
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
 from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.positions import NODES, Direction, lay_out
 from nbgrad.widgets.optional_packages import needs
 from nbgrad.widgets.render.wire_format import packed
@@ -30,7 +30,7 @@ class GraphView(anywidget.AnyWidget):
     its output was cleared and nobody can display it once more.
 
     Args:
-        description: the whole graph, or its outline.
+        graph: all of it.
         picture: its layout if there is one already.
         folding: which modules are folded in that.
         holdings: where the numbers are.
@@ -41,7 +41,7 @@ class GraphView(anywidget.AnyWidget):
     _css = (STATIC / "graph.css").read_text(encoding="utf-8")
 
     _last: "ClassVar[GraphView | None]" = None
-    _description: Description | None = None
+    _outline: Outline | None = None
     _kept: bytes | None = None
     _held = True  # by somebody who may display it once more
 
@@ -51,15 +51,16 @@ class GraphView(anywidget.AnyWidget):
 
     def __init__(
         self,
-        description: Description,
+        graph: Description | Outline,
         picture: Picture | None = None,
         folding: Folding | None = None,
         holdings: Holdings | None = None,
         **kwargs: Any,
     ) -> None:
-        drawn = picture or lay_out(description, folding=folding)
+        outline = Outline.of(graph)
+        drawn = picture or lay_out(outline, folding=folding)
         super().__init__(picture=packed(drawn), **kwargs)
-        self._description = description
+        self._outline = outline
         self._direction: Direction = drawn["direction"]
         self._folding = folding
         self._holdings = holdings
@@ -69,12 +70,12 @@ class GraphView(anywidget.AnyWidget):
 
     @uncollected
     def draw(
-        self, description: Description, folding: Folding | None = None, holdings: Holdings | None = None
+        self, graph: Description | Outline, folding: Folding | None = None, holdings: Holdings | None = None
     ) -> Picture:
         """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
 
         Args:
-            description: the whole graph, or its outline.
+            graph: all of it.
             folding: which modules are folded where the reader has folded and unfolded none.
             holdings: where its numbers are.
 
@@ -82,10 +83,11 @@ class GraphView(anywidget.AnyWidget):
             What is shown.
         """
         folding = self._folding if self._folding is not None else folding
-        picture = lay_out(description, direction=self._direction, folding=folding)
+        outline = Outline.of(graph)
+        picture = lay_out(outline, direction=self._direction, folding=folding)
         sent = packed(picture)
         self._holdings = holdings
-        self._description, self._kept = description, None  # once it can be shown: an interrupt leaves the one shown
+        self._outline, self._kept = outline, None  # once it can be shown: an interrupt leaves the one shown
         self._put(sent)
         return picture
 
@@ -94,24 +96,24 @@ class GraphView(anywidget.AnyWidget):
 
         As it is it stays only until another view is shown or asked for something.
         """
-        if self._description is not None:
-            self._kept = self._kept or put_away(self._description)
+        if self._outline is not None:
+            self._kept = self._kept or self._outline.put_away()
             self._at_hand()
 
-    def _at_hand(self) -> Description | None:
+    def _at_hand(self) -> Outline | None:
         """The graph; None once the view is closed. No other view that was put away has it at hand from now on."""
-        if self._description is None and self._kept is not None:
-            self._description = taken_out(self._kept)
-        if self._description is not None:
+        if self._outline is None and self._kept is not None:
+            self._outline = Outline.taken_out(self._kept)
+        if self._outline is not None:
             last, GraphView._last = GraphView._last, self
             if last is not None and last is not self and last._kept is not None:
-                last._description = None
-        return self._description
+                last._outline = None
+        return self._outline
 
     def close(self) -> None:
         """Take the picture from the page, and let go of the graph."""
         super().close()
-        self._description = self._kept = self._holdings = None
+        self._outline = self._kept = self._holdings = None
         if GraphView._last is self:
             GraphView._last = None
 
@@ -123,17 +125,17 @@ class GraphView(anywidget.AnyWidget):
             found = self._look_up(str(request.get("node")), request["of"])
             self.numbers = {**found, "count": request.get("count")}  # the same answer twice is two answers
             return
-        description = self._at_hand()
-        if description is None:
+        graph = self._at_hand()
+        if graph is None:
             return
         chosen, direction = self._folding, self._direction
         if request.get("direction") in ("TB", "LR"):
             direction = request["direction"]
         if request.get("toggle"):
             holds = [str(scope) for scope in request["toggle"]]
-            chosen = (chosen or first_folding(description, NODES)).toggled(description, holds, NODES)
-        folding = chosen or first_folding(description, NODES)
-        self._put(packed(lay_out(description, direction=direction, folding=folding)))
+            chosen = (chosen or first_folding(graph, NODES)).toggled(graph, holds, NODES)
+        folding = chosen or first_folding(graph, NODES)
+        self._put(packed(lay_out(graph, direction=direction, folding=folding)))
         # Once it is sent: where an interrupt came before, the same click is answered in the same way.
         self._direction, self._folding = direction, chosen
 
@@ -158,9 +160,8 @@ class GraphView(anywidget.AnyWidget):
 
     def _look_up(self, id: str, what: What) -> Numbers:
         """All numbers of a node: of a small one its map, which a picture of many has no room for."""
-        if (description := self._at_hand()) is not None:
-            asked = [node for node in description["nodes"] if node["id"] == id]
-            for node in written({**description, "nodes": asked, "edges": []})["nodes"]:
+        if (graph := self._at_hand()) is not None:
+            for node in [one for one in graph.detail([id])["nodes"] if one["id"] == id]:
                 if (look := node[what]) is not None and look["columns"]:
                     return Numbers(node=id, of=what, said=f"{node['label'][1]}: a cell a number", look=look, rows=[])
         if self._holdings is None:

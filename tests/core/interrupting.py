@@ -6,10 +6,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection
+from dis import get_instructions
+from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -129,12 +131,29 @@ class Instants:
             sys.settrace(before)
         return False
 
+    def signalled(self) -> list[int]:
+        """The numbers of the noted instants at which Python looks for signals: the only ones that Ctrl-C can hit."""
+        return [number for number, (code, offset) in enumerate(self.passed) if offset in _looking(code)]
+
     def each(self) -> list[int]:
         """The numbers of the instants that were noted: of each instruction the first."""
         first: dict[tuple[CodeType, int], int] = {}
         for number, place in enumerate(self.passed):
             first.setdefault(place, number)
         return sorted(first.values())
+
+
+@cache
+def _looking(code: CodeType) -> set[int]:
+    """Where Python looks for signals: at the begin of a function, after a call, and where a loop begins again."""
+    found, looks = set(), True
+    for instruction in get_instructions(code):
+        if looks:
+            found.add(instruction.offset)
+        looks = instruction.opname.startswith(("RESUME", "CALL"))
+        if instruction.opname.startswith("JUMP_BACKWARD"):
+            found.add(instruction.argval)
+    return found
 
 
 class Alarm:
@@ -399,7 +418,7 @@ def answering() -> Callable[[], Any]:
     """A live view that gets the messages of a page: a module is folded and unfolded, turned, and numbers are read."""
     graph = _small(close=True)
     light = outline(graph)
-    scope, node = light["scopes"][0]["id"], "n1"
+    scope, node = light.description["scopes"][0]["id"], "n1"
     holdings = Holdings(graph)
 
     def run() -> Any:
@@ -443,7 +462,163 @@ BLOCKS: dict[Make, tuple[str, ...]] = {
 """``with`` blocks of the user's: in plain Python the end of a cell puts back what they may leave."""
 
 PICTURES: dict[Make, tuple[str, ...]] = {
-    drawing: ("no_gc", "describe", "snapshot", "last_backward", "positions", "deferred", "svg"),
-    answering: ("no_gc", "choose", "positions", "wire_format", "deferred", "view"),
+    drawing: ("no_gc", "describe", "facts", "last_backward", "positions", "outline", "svg"),
+    answering: ("no_gc", "choose", "positions", "wire_format", "outline", "view"),
 }
 """What draws a graph that is there already: what was interrupted is asked for again, of the same graph."""
+
+
+class Change(NamedTuple):
+    """A change in place, and all that it changes.
+
+    Attributes:
+        leaf: what the tensors were computed from.
+        tensors: what shares the memory that is changed.
+        change: changes it.
+    """
+
+    leaf: Any
+    tensors: list[Any]
+    change: Callable[[], Any]
+
+    def outcome(self) -> list[Any]:
+        """Of each tensor its values, the gradient of the leaf and, where it keeps one, its own."""
+        found: list[Any] = []
+        for tensor in self.tensors:
+            weights = torch.arange(1.0, 1.0 + tensor.numel()).reshape(tensor.shape)
+            kept = tensor.retains_grad
+            self.leaf.grad = tensor.grad = None
+            if tensor.requires_grad:
+                (tensor * weights).sum().backward(retain_graph=True)
+            own = tensor.grad if kept or tensor.is_leaf else None
+            found.append([_listed(one) for one in (tensor, self.leaf.grad, own)])
+        return found
+
+
+def _listed(tensor: Any) -> Any:
+    return None if tensor is None else tensor.detach().tolist()
+
+
+def whole() -> Change:
+    x = leaf()
+    y = x * 2
+    y.retain_grad()
+    return Change(x, [y], lambda: y.mul_(x))
+
+
+def constant() -> Change:
+    x = leaf()
+    y = nbgrad.ones(3)
+    return Change(x, [y], lambda: y.mul_(x))
+
+
+def saved_result() -> Change:
+    x = leaf()
+    y = x * 2
+    return Change(x, [y, y[1:]], y.exp_)
+
+
+def one_view() -> Change:
+    x = leaf()
+    y = x * 2
+    v, w = y[:2], y[1:]
+    return Change(x, [v, w, y], v.exp_)
+
+
+def kept_view() -> Change:
+    x = leaf()
+    y = x * 2
+    v = y[:2]
+    v.retain_grad()
+    y.retain_grad()
+    return Change(x, [v, y], lambda: v.mul_(3))
+
+
+def one_base() -> Change:
+    x = leaf()
+    y = x * 2
+    v, w = y[:2], y[1:]
+    v.retain_grad()
+    return Change(x, [y, v, w], lambda: y.mul_(x))
+
+
+def twice_changed() -> Change:
+    x = leaf()
+    y = x * 2
+    v, w = y[:2], y[1:]
+    v.mul_(3)
+    return Change(x, [w, v, y], lambda: w.mul_(5))
+
+
+def first_history() -> Change:
+    x = leaf()
+    y = nbgrad.ones(3)
+    v = y[:2]
+    return Change(x, [y, v], lambda: v.mul_(x[:2]))
+
+
+def element() -> Change:
+    x = leaf()
+    y = x * 2
+
+    def change() -> None:
+        y[0] = x[2]
+
+    return Change(x, [y], change)
+
+
+def turned() -> Change:
+    x = leaf()
+    y = (x * 2).reshape(3, 1).clone()
+    v = y[:2]
+    y.retain_grad()
+    return Change(x, [y, v], y.t_)
+
+
+def turned_view() -> Change:
+    x = leaf()
+    y = (x * 2).reshape(3, 1).clone()
+    v = y[:2]
+    return Change(x, [y, v], v.t_)
+
+
+def other_data() -> Change:
+    x = leaf()
+    x.origin.hooks = None  # made: it is the leaf of three numbers
+
+    def change() -> None:
+        x.data = torch.ones(2, 2)
+
+    return Change(x, [x], change)
+
+
+def frozen() -> Change:
+    x = leaf()
+    x.requires_grad = False
+    x.origin.hooks = None  # made: it is the leaf of a constant
+    return Change(x, [x], x.requires_grad_)
+
+
+def cut() -> Change:
+    x = leaf()
+    y = x * 2
+    return Change(x, [y], y.detach_)
+
+
+CHANGES: tuple[Callable[[], Change], ...] = (
+    whole,
+    constant,
+    saved_result,
+    one_view,
+    kept_view,
+    one_base,
+    twice_changed,
+    first_history,
+    element,
+    turned,
+    turned_view,
+    other_data,
+    frozen,
+    cut,
+)
+"""Changes in place: each is made as a whole or not at all, whenever Ctrl-C comes."""

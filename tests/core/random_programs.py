@@ -149,7 +149,7 @@ def run(lib: Library, seed: int, steps: int) -> tuple[list[Any], list[str]]:
             continue  # torch's backward may raise, and a warning says that the imaginary part is lost
         assert live[at].grad_fn is None or live[at].requires_grad  # torch's views know their leaf only if asked before
         silent = kind == "change" and random.random() < 0.1
-        if name in TURNING and (with_complex or silent):
+        if name in TURNING and (silent or any(one.is_complex() for one in live)):
             continue
         log.append(f"{kind} {name} of {at}{f', {other}' * (kind != 'view')}{' (no_grad)' * silent}")
         try:

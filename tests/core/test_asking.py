@@ -49,6 +49,7 @@ QUESTIONS: dict[str, Question] = {
     "rx": lambda graph: graph.rx,
     "since": lambda graph: graph.since,
     "slip": lambda graph: graph.slip(),
+    "snapshot": lambda graph: [(one, one.inputs, one.value, one.gradient, one.since) for one in graph.snapshot()],
     "spoiled": lambda graph: graph.spoiled(),
     "times": lambda graph: graph.times,
     "unheld": lambda graph: graph.unheld(),
@@ -87,6 +88,7 @@ def loop(stop: threading.Event, net: Any, frozen: Any) -> None:
         optimizer.step()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_answered_while_the_graph_records_elsewhere(name: str) -> None:
     net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 3), nbgrad.nn.Linear(3, 1))

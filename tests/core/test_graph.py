@@ -293,7 +293,9 @@ def test_a_view_may_be_changed_at_will() -> None:
 
 def test_a_cycle_is_found() -> None:
     graph, by_name = layer()
-    by_name["h"]._sources = (by_name["loss"].id,)
+    graph._records = [
+        record._replace(parents=(by_name["loss"].id,)) if record.name == "h" else record for record in graph.records
+    ]
     assert graph.check_cycle()
 
 
@@ -504,6 +506,86 @@ def test_records_say_what_they_are() -> None:
     assert str(graph) == repr(graph)
     assert "\n" not in repr(graph)
     assert by_name["h"] != by_name["y"]
+
+
+def test_a_record_is_of_its_moment() -> None:
+    w = tensor([1.0, 2.0], requires_grad=True)
+    with AutogradGraph() as graph:
+        y = w * 3.0
+        before, unread = graph.record(y), graph.record(y)
+        assert (before.value.values, before.gradient, before.root) == ([3.0, 6.0], None, False)
+        w.name = "first"
+        y.sum().backward(retain_graph=True)
+        first, late = graph.record(y), graph.record(y)
+        assert (first.gradient.values, first.inputs[0].gradient.values) == ([1.0, 1.0], [3.0, 3.0])
+        leaf, snapshot = graph.record(w), graph.snapshot()
+        assert leaf.value.values == [1.0, 2.0]
+        w.data.mul_(2.0)
+        with nbgrad.no_grad():
+            y.mul_(2.0)
+        assert graph.record(w).value.values == [2.0, 4.0]
+        assert graph.record(y).value is None, "it was changed in place"
+        (y * y).sum().backward()
+        graph.delete_edge(w, y)
+        assert graph.record(y).sources == ()
+        w.name = "weight"
+        assert graph.record(w).name == "weight"
+    assert (before.value.values, before.gradient, before.root) == ([3.0, 6.0], None, False)
+    assert unread.gradient is None, "there was none"
+    assert (first.gradient.values, first.inputs[0].gradient.values) == ([1.0, 1.0], [3.0, 3.0])
+    assert first.sources == (leaf.id,)
+    assert late.gradient is late.inputs[0].gradient is None, "another backward has ended: these are gone"
+    assert (leaf.value.values, leaf.name) == ([1.0, 2.0], "first")
+    assert [one.value.values for one in snapshot[:2]] == [[1.0, 2.0], [3.0, 6.0]]
+    assert [one.gradient.values for one in snapshot] == [[3.0, 3.0], [1.0, 1.0], 1.0]
+    closed = graph.record(w)
+    w.name = "another"
+    w.data.zero_()
+    assert (closed.name, closed.value.values) == (graph.record(w).name, graph.record(w).value.values)
+    assert (closed.name, closed.value.values) == ("weight", [2.0, 4.0])
+    assert closed is graph.record(w), "of a closed graph there is one"
+    with pytest.raises(AttributeError):
+        closed.name = "mine"  # type: ignore[misc]
+
+
+def test_what_is_taken_out_of_a_closed_graph_stays_in_a_record_that_was_taken() -> None:
+    graph, by_name, y = diamond()
+    was = by_name["y"]
+    assert was.sources
+    inputs = was.inputs
+    graph.delete_node(was.sources[0])
+    assert (was.sources, was.inputs) == (by_name["y"].sources, inputs)
+    now = graph.record(y)
+    assert now == was
+    assert was.sources[0] not in now.sources
+    assert (now.inputs[0].source, now.inputs[0].gradient) == (None, None)
+    assert now.inputs[1:] == inputs[1:]
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_a_snapshot_says_what_the_records_say(watch: bool) -> None:
+    same = [name for name in Record._fields if name != "statistics"]
+
+    def said(records: list[Record]) -> list[Any]:
+        return [
+            ([getattr(one, name) for name in same], one.value, one.gradient, one.inputs, one.since) for one in records
+        ]
+
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.ReLU(), nbgrad.nn.Linear(3, 1))
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1)
+    with AutogradGraph(watch=watch) as graph:
+        assert said(graph.snapshot()) == said(graph.records) == []
+        for _ in range(2):
+            loss = (net(nbgrad.ones(4, 2)) ** 2).mean()
+            assert said(graph.snapshot()) == said(graph.records) != []
+            loss.backward()
+        optimizer.step()
+        graph.delete_edge(graph.records[-1].sources[0], loss)
+        records = graph.records
+        assert said(graph.snapshot()) == said(records)
+        assert {one.id: one.since for one in records if one.since} == graph.since != {}
+    assert said(graph.snapshot()) == said(graph.records)
+    assert [one[1:] for one in said(records)] == [one[1:] for one in said(graph.records)]
 
 
 # How it ends.

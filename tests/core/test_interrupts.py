@@ -12,7 +12,17 @@ import nbgrad
 from nbgrad.core.backend import below_autograd
 from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
-from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Instants, check_untouched, leaf, switched
+from tests.core.interrupting import (
+    BLOCKS,
+    CHANGES,
+    ENGINE,
+    PICTURES,
+    Change,
+    Instants,
+    check_untouched,
+    leaf,
+    switched,
+)
 
 EVERY = ("no_gc", "below_autograd", "randomness")
 """What switches for all others: every instruction of it is interrupted."""
@@ -171,6 +181,101 @@ def test_an_interrupt_while_a_tensor_gets_other_data_loses_no_hook() -> None:
         (made[-1] * made[-1]).sum().backward()
         assert len(calls) == 1, hit
     assert len(made) > 20
+
+
+def _interrupted(make: Callable[[], Change]) -> list[tuple[Any, str]]:
+    """The outcomes of a change, interrupted wherever Ctrl-C can hit it, and where that was; the last one is whole."""
+    make().change()  # what is made once and kept
+    notes, found = Instants(), []
+    whole = make()
+    assert not notes.run(whole.change)
+    for number in notes.signalled():
+        one, tracer = make(), Instants(number)
+        assert tracer.run(one.change)
+        found.append((one.outcome(), str(tracer.hit)))
+    assert len(found) > 3
+    return [*found, (whole.outcome(), "no interrupt")]
+
+
+@pytest.mark.parametrize("make", CHANGES, ids=lambda make: make.__name__)
+def test_an_interrupted_change_in_place_is_whole_or_has_not_begun(make: Callable[[], Change]) -> None:
+    """As in torch, which Ctrl-C cannot stop in the middle of an op: data and history never part."""
+    before = make().outcome()
+    outcomes = _interrupted(make)
+    after = outcomes[-1][0]
+    assert before != after or make.__name__ == "frozen"
+    for outcome, hit in outcomes:
+        assert outcome in (before, after), hit
+    assert outcomes[0][0] == before
+
+
+def test_an_interrupted_function_that_changes_its_input_has_changed_all_history_or_none() -> None:
+    """The forward is the user's: where it is stopped after its change, the data are changed alone, as in torch."""
+
+    class Doubled(nbgrad.autograd.Function):
+        stops = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            x.data.mul_(2)
+            if Doubled.stops:
+                raise KeyboardInterrupt
+            return x
+
+        @staticmethod
+        def backward(_: Any, g: Any) -> Any:
+            return g * 2
+
+    def make() -> Change:
+        x = leaf()
+        y = x * 2
+        v, w = y[:2], y[1:]
+        return Change(x, [v, w, y], lambda: Doubled.apply(v))
+
+    before, stopped = make().outcome(), make()
+    Doubled.stops = True
+    with pytest.raises(KeyboardInterrupt):
+        stopped.change()
+    Doubled.stops = False
+    torn = stopped.outcome()
+    outcomes = _interrupted(make)
+    after = outcomes[-1][0]
+    assert torn not in (before, after)
+    for outcome, hit in outcomes:
+        assert outcome in (before, torn, after), hit
+
+
+def test_a_change_in_place_whose_result_is_refused_is_whole() -> None:
+    """An observer raises after the op ran: the data are changed, and the history with them."""
+    x = leaf()
+    y = x - 1
+    v = y[:2]
+    with nbgrad.detect_anomaly(), pytest.raises(nbgrad.AnomalyError, match="log_"):
+        v.log_()
+    assert y.isinf().any()
+    assert y.grad_fn is not None
+    assert y.grad_fn.op.name == "view_scatter"
+    assert v.grad_fn is not None
+    assert v.grad_fn.op.name == "getitem"
+
+
+@pytest.mark.parametrize("op", ["mul_", "view_scatter"])
+def test_a_change_in_place_that_an_observer_refuses_is_whole(op: str) -> None:
+    class Refusing(nbgrad.extend.Observer):
+        def on_record(self, node: Any, args: Any, out: Any) -> None:  # an Observer's arguments
+            if node.op.name == op:
+                raise ValueError(op)
+
+    x = leaf()
+    y = x * 2
+    v = y[:2]
+    with nbgrad.extend.observe(Refusing()), pytest.raises(ValueError, match=op):
+        v.mul_(5)
+    (y.sum() + v.sum()).backward()
+    assert y.tolist() == [10, 20, 6]
+    assert x.grad is not None
+    assert x.grad.tolist() == [20, 20, 2]
 
 
 @pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")

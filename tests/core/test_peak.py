@@ -79,6 +79,7 @@ def nothing_large(run: Callable[[], object]) -> None:
 KINDS = [*[(dtype, "contiguous") for dtype in DTYPES], *[(torch.float32, layout) for layout in LAYOUTS]]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", ["finite", "mixed"])
 @pytest.mark.parametrize(("dtype", "layout"), KINDS, ids=str)
 def test_statistics_and_checks_are_worked_out_in_pieces(dtype: torch.dtype, layout: str, what: str) -> None:
@@ -106,6 +107,7 @@ def test_numpy_makes_no_copy_either(layout: str) -> None:
     assert python_peak(lambda: every_question(data)) < COUNT
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", ["finite", "mixed"])
 @pytest.mark.parametrize(("dtype", "layout"), KINDS, ids=str)
 def test_they_are_those_of_the_whole(dtype: torch.dtype, layout: str, what: str) -> None:

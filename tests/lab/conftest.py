@@ -1,12 +1,13 @@
-"""One JupyterLab for all browser tests; a fresh page for each."""
+"""One JupyterLab and one browser for all tests of this folder; for each a fresh page that remembers nothing."""
 
 import re
 from collections.abc import Generator, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.lab.harness import LabServer, NotebookPage, screenshot, watched_page
+from tests.lab.harness import CHROMIUM_FLAGS, LabServer, NotebookPage, screenshot, watched_page
+from tools.check_tools import chromium
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,10 +32,23 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def context(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """A Chromium with a cache on disk: what it has compiled of JupyterLab's scripts, the next page need not compile."""
+    context = browser.browser_type.launch_persistent_context(
+        tmp_path_factory.mktemp("profile"),
+        executable_path=chromium(),
+        args=CHROMIUM_FLAGS,
+        viewport={"width": 1400, "height": 1000},
+    )
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(context: BrowserContext) -> Iterator[Page]:
     """A page that must load nothing from outside this machine."""
-    with watched_page(browser) as (page, remote):
+    with watched_page(context) as (page, remote):
         yield page
     assert not remote, f"the page loaded from a network: {remote}"
 
@@ -42,6 +56,8 @@ def page(browser: Browser) -> Iterator[Page]:
 @pytest.fixture
 def lab(page: Page, lab_server: LabServer) -> Iterator[NotebookPage]:
     """JupyterLab in such a page: open a notebook, run it, look at it."""
+    stored = {"origin": lab_server.url, "storageTypes": "cookies,local_storage,indexeddb,service_workers"}
+    page.context.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
     notebook = NotebookPage(page, lab_server)
     yield notebook
     notebook.shut_down()

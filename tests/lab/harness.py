@@ -20,10 +20,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import BrowserContext, Locator, Page, Request
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",  # Chromium refuses to run as root with it, and CI often is root
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    # Chromium's own chatter, which would be mixed up with what the pages load.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 # Lab asks for news at the first start; the command line switch alone does not stop the popup over the corner.
 SETTINGS = {
@@ -60,7 +71,7 @@ class LabServer:
         """Start the server and wait until it answers.
 
         Raises:
-            RuntimeError: it ended, or did not answer within a minute; the message has its log.
+            RuntimeError: it ended, or did not answer within two minutes; the message has its log.
         """
         self.notebooks.mkdir(parents=True)
         folders = {name: str(self.folder / name.lower()) for name in JUPYTER_FOLDERS}
@@ -88,7 +99,7 @@ class LabServer:
             stdout=self.log,
             stderr=subprocess.STDOUT,
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.log.seek(0)
@@ -227,14 +238,21 @@ def is_local(url: str) -> bool:
 
 
 @contextmanager
-def watched_page(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
+def watched_page(context: BrowserContext) -> Iterator[tuple[Page, list[str]]]:
     """Yield a fresh page and the list that every address outside this machine is written to."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
-    page = context.new_page()
     remote: list[str] = []
-    context.on("request", lambda request: is_local(request.url) or remote.append(request.url))
+
+    def asked(request: Request) -> None:
+        if not is_local(request.url):
+            remote.append(request.url)
+
+    blank = context.pages
+    context.on("request", asked)
+    page = context.new_page()
     page.on("websocket", lambda socket: is_local(socket.url) or remote.append(socket.url))
     try:
         yield page, remote
     finally:
-        context.close()
+        for one in set(context.pages).difference(blank):
+            one.close()
+        context.remove_listener("request", asked)

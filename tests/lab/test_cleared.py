@@ -20,7 +20,7 @@ def kept():
     gc.collect()
     known = [model for model, one in _instances.items() if type(one).__name__ == "GraphView"]
     comms = [model for model in known if model in comm.get_comm_manager().comms]
-    alive = [one for one in gc.get_objects() if type(one).__name__ == "GraphView" and one._description is not None]
+    alive = [one for one in gc.get_objects() if type(one).__name__ == "GraphView" and one._outline is not None]
     kept = [one for one in gc.get_objects() if type(one).__name__ == "GraphView" and one._kept is not None]
     return len(known), len(comms), len({id(one) for one in (*alive, *kept)})"""
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.lab.harness import LabServer, NotebookPage, watched_page
 
@@ -61,8 +61,8 @@ def test_a_widget_answers_and_a_failure_is_seen(lab: NotebookPage, lab_server: L
     expect(button).to_have_text("1 10")
 
 
-def test_a_request_to_elsewhere_is_seen(browser: Browser) -> None:
-    with watched_page(browser) as (page, remote):
+def test_a_request_to_elsewhere_is_seen(context: BrowserContext) -> None:
+    with watched_page(context) as (page, remote):
         page.set_content('<img src="http://elsewhere.invalid/x.png"><img src="data:,">')
     assert remote == ["http://elsewhere.invalid/x.png"]
 

@@ -296,11 +296,13 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Any]:
 
     context.route("**/*", refuse)
 
-    def open_page(content: str, scheme: Any = None) -> Page:
+    def open_page(content: str, scheme: Any = None, size: tuple[int, int] | None = None) -> Page:
         file = tmp_path / "page.html"
         file.write_text(content, encoding="utf-8")
         tab = context.new_page()
         tab.emulate_media(color_scheme=scheme)
+        if size is not None:
+            tab.set_viewport_size({"width": size[0], "height": size[1]})
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.goto(file.as_uri())
         tab.get_by_test_id("nbgrad-node").first.wait_for(state="attached")

@@ -180,6 +180,7 @@ def test_modules_are_folded_that_are_no_repetition() -> None:
     assert [node["label"][0] for node in folded(drawn)] == [f"{2 * layer} (Linear)" for layer in range(30)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*SMALL, *LARGE])
 def test_how_large_a_picture_will_be_is_known_before(name: str) -> None:
     described = {**SMALL, **LARGE}[name]()

@@ -106,6 +106,34 @@ def scopes_around_one_op(many: int) -> object:
     return y
 
 
+def uses_deep_in_scopes(many: int) -> object:
+    y = leaf(2) * 1.0
+    with ExitStack() as stack:
+        for at in range(many):
+            stack.enter_context(nbgrad.scope(f"s{at}"))
+        total = uses_of_one_tensor_and_leaves(y, many)
+        total.sum().backward()
+    return total
+
+
+def leaves_deep_in_scopes(many: int) -> object:
+    y, products = leaf(2) * 1.0, list[nbgrad.Tensor]()
+    with ExitStack() as stack:
+        for at in range(many):
+            stack.enter_context(nbgrad.scope(f"s{at}"))
+        products = [leaf(2) * leaf(2) for _ in range(many)]  # before anything comes in from outside
+        total = sum(products, y)
+        total.sum().backward()
+    return total
+
+
+def uses_of_one_tensor_and_leaves(y: nbgrad.Tensor, many: int) -> nbgrad.Tensor:
+    total = leaf(2) * 1.0
+    for _ in range(many):
+        total = total * leaf(2) + y
+    return total
+
+
 def scopes_beside_each_other(many: int) -> object:
     y = leaf(2)
     for at in range(many):
@@ -200,6 +228,8 @@ MUCH = [
     steps,
     scopes_in_scopes,
     scopes_around_one_op,
+    uses_deep_in_scopes,
+    leaves_deep_in_scopes,
     scopes_beside_each_other,
     layers,
     unreached_leaves,
@@ -224,8 +254,8 @@ def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:
     found: dict[str, Callable[[AutogradGraph], object]] = {
         "outline": outline,
         "describe": describe,
-        "text": lambda graph: text(outline(graph)),
-        "layout": lambda graph: asked(shaped(outline(graph), 10**6, Folding())),
+        "text": lambda graph: text(outline(graph).description),
+        "layout": lambda graph: asked(shaped(outline(graph), 10**6, Folding()).description),
         "history": lambda graph: [str(frame) for frame in graph.history],
         "diff": lambda graph: [str(graph.history[0].diff(frame)) for frame in graph.history[-1:]],
         "records": lambda graph: [(one.value, one.gradient, one.inputs, one.name) for one in graph.records],
@@ -239,6 +269,7 @@ def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("much", MUCH, ids=lambda much: much.__name__)
 def test_twice_as_much_takes_twice_as_long(much: Callable[[int], object], tmp_path: Path) -> None:
     counts: dict[str, list[int]] = {}
@@ -320,7 +351,7 @@ def test_modules_nested_deeper_than_python_calls_are_shown() -> None:
 def test_scopes_nested_deeper_than_python_calls_are_drawn(tmp_path: Path) -> None:
     with AutogradGraph() as graph:
         scopes_around_one_op(3000)
-    described = shaped(outline(graph), NODES)
-    assert len(outline(graph)["scopes"]) == 3000
+    described = shaped(outline(graph), NODES).description
+    assert len(outline(graph).description["scopes"]) == 3000
     assert described["nodes"]
     save(graph, tmp_path / "graph.txt")

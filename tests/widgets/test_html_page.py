@@ -356,10 +356,7 @@ def test_what_is_seen_first_can_be_read(opened: Any, stack: Any, screen: Any, di
     for description in descriptions:
         # A cell of a notebook is as wide as its window, less what is beside it.
         content = f"<meta charset='utf-8'><body>{fragment(lay_out(description, direction=direction))}{runtime()}</body>"
-        tab = opened(content)
-        tab.set_viewport_size({"width": screen[0] - 390, "height": screen[1]})
-        tab.reload()
-        tab.get_by_test_id("nbgrad-node").first.wait_for(state="attached")
+        tab = opened(content, size=(screen[0] - 390, screen[1]))
         layer = tab.locator(".nbg-stage > g")
         expect(layer).to_have_attribute("transform", re.compile("scale"))
         assert 11 * layer.evaluate(SCALE) >= 9.85
@@ -439,9 +436,7 @@ def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -
 @pytest.mark.browser
 def test_the_picture_takes_what_is_left_of_the_window(opened: Any, stack: Any) -> None:
     description = stack(70)
-    tab = opened(page(lay_out(description, folding=Folding()), "stack"))
-    tab.set_viewport_size({"width": 1366, "height": 768})
-    tab.reload()
+    tab = opened(page(lay_out(description, folding=Folding()), "stack"), size=(1366, 768))
 
     def below() -> int:
         return int(tab.evaluate("document.documentElement.scrollHeight - innerHeight"))

@@ -6,7 +6,6 @@ import math
 import zlib
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 from weakref import ref
 
 import pytest
@@ -16,12 +15,12 @@ import nbgrad
 from nbgrad.core.graph.stats import Stats, summarise
 from nbgrad.widgets import describe as describing
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.description import deferred, tensor_summary
-from nbgrad.widgets.description.deferred import put_away, taken_out, written
+from nbgrad.widgets.description import tensor_summary
 from nbgrad.widgets.description.saved_values import saved_by
-from nbgrad.widgets.folding import repeats
-from nbgrad.widgets.folding.apply import drawable
-from nbgrad.widgets.folding.choose import first_folding
+from nbgrad.widgets.folding import outline as outlines, repeats
+from nbgrad.widgets.folding.apply import detailed, drawable, shaped
+from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.render.text import text
 
 
@@ -59,21 +58,22 @@ GRAPHS: dict[str, Callable[[], nbgrad.AutogradGraph]] = {"varied": varied, "chai
 def test_what_is_drawn_of_an_outline_is_what_is_drawn_of_all(name: str) -> None:
     graph = GRAPHS[name]()
     light, whole = outline(graph), describe(graph)
-    assert not any("rest" in node for node in whole["nodes"])
-    assert written(light) == whole
-    assert written(whole) == whole
+    assert light.detail() == whole
+    assert Outline.of(whole).detail() == whole
+    assert Outline.of(light) is light
     assert drawable(light, 20) == drawable(whole, 20)
-    assert text(light) == text(whole)
+    assert text(light.description) == text(whole)
     json.dumps(whole, allow_nan=False)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_an_outline_that_was_put_away_says_the_same(name: str) -> None:
     graph = GRAPHS[name]()
-    whole, kept = describe(graph), taken_out(put_away(outline(graph)))
-    assert written(kept) == whole
+    whole, kept = describe(graph), Outline.taken_out(outline(graph).put_away())
+    assert kept.detail() == whole
+    assert Outline.taken_out(kept.put_away()).detail() == whole
     assert drawable(kept, 20) == drawable(whole, 20)
-    assert written(taken_out(put_away(whole))) == whole, "what is written already stays so"
+    assert Outline.taken_out(Outline.of(whole).put_away()).detail() == whole, "what is written already stays so"
 
 
 def test_only_what_is_drawn_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,12 +88,12 @@ def test_only_what_is_drawn_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = put_away(outline(chain(10, 200)))
+    data = outline(chain(10, 200)).put_away()
     inflated = []
     monkeypatch.setattr(
-        deferred, "zlib", SimpleNamespace(decompress=lambda one: inflated.append(one) or zlib.decompress(one))
+        outlines, "zlib", SimpleNamespace(decompress=lambda one: inflated.append(one) or zlib.decompress(one))
     )
-    kept = taken_out(data)
+    kept = Outline.taken_out(data)
     drawn = drawable(kept, 20, first_folding(kept, 20).toggled(kept, ["s4"], 20))
     assert len(drawn["nodes"]) > 200
     together = "the outline, 200 nodes side by side, the first one and the last one; of each other module its step"
@@ -104,16 +104,53 @@ def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.Monkey
 def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     light = outline(chain(10, 30))
     monkeypatch.setattr(repeats, "_Calls", None)  # what says whether two modules are alike
-    for one in (light, taken_out(put_away(light))):
+    for one in (light, Outline.taken_out(light.put_away())):
         drawable(one, 20, first_folding(one, 20).toggled(one, ["s4"], 20))
     with pytest.raises(TypeError):
-        drawable(written(light), 20)
+        drawable(light.detail(), 20)
+
+
+def test_the_details_of_some_nodes_are_written_alone() -> None:
+    light = outline(varied())
+    whole, some = light.detail(), light.detail(["n1", "n3"])
+    told = [bool(node["details"]) for node in some["nodes"]]
+    assert [at for at, one in enumerate(told) if one] == [1, 3]
+    assert [some["nodes"][at] for at in (1, 3)] == [whole["nodes"][at] for at in (1, 3)]
+    assert not some["steps"]
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_what_is_folded_and_copied_keeps_its_details(away: bool) -> None:
+    with nbgrad.AutogradGraph("shared") as graph:
+        w, x = nbgrad.tensor([1.0], requires_grad=True), nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        for part in range(4):
+            with nbgrad.scope(f"part.{part}"):
+                for _ in range(part + 2):
+                    x = (x * w).sin()
+        x.sum().backward()
+    whole = describe(graph)
+    light = outline(graph)
+    if away:
+        light = Outline.taken_out(light.put_away())
+    for folding in (Folding(), Folding(frozenset(["s1", "s2"]))):
+        for limit in (100, 8):
+            drawn = detailed(shaped(light, limit, folding))
+            assert drawn == detailed(shaped(Outline.of(whole), limit, folding))
+            said = {node["id"]: node["details"] for node in drawn["nodes"]}
+            assert all(step["title"] and step["incoming"] for step in drawn["steps"])
+            assert all(given["text"] for step in drawn["steps"] for given in step["given"])
+            assert all(edge["reduction"]["words"] for edge in drawn["edges"] if edge["reduction"])
+            if limit == 100:
+                copies = [bool(details) for node, details in said.items() if node.startswith("n1.")]
+                assert len(copies) > 5
+                assert copies == [True] + [False] * (len(copies) - 1)
 
 
 def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
-    kept: Any = taken_out(put_away(outline(varied())))
-    shelves = deferred._Shelves(kept["shelves"])
-    values = {tuple(node["label"][:2]): shelves[node["rest"]].told()["value"] for node in kept["nodes"]}
+    kept = Outline.taken_out(outline(varied()).put_away())
+    values = {
+        tuple(node["label"][:2]): kept.rests.get(node["id"]).told()["value"] for node in kept.description["nodes"]
+    }
     assert isinstance(values["small", "(4, 3) float32"], tensor_summary.Stats)
     assert isinstance(values["large", "(16, 20) float32"], dict)
     assert isinstance(values["huge", "(40, 40) float32"], tensor_summary.Stats), "a histogram already"
@@ -139,8 +176,8 @@ def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
 )
 def test_statistics_that_were_put_away_are_the_same(data: torch.Tensor) -> None:
     stats = summarise(data)
-    assert repr(deferred._unpacked(deferred._packed(stats))) == repr(stats)  # repr: a NaN is no NaN
-    assert deferred._unpacked(deferred._packed(Stats((2,), 5.0))) == Stats((2,), 5.0), (
+    assert repr(outlines._unpacked(outlines._packed(stats))) == repr(stats)  # repr: a NaN is no NaN
+    assert outlines._unpacked(outlines._packed(Stats((2,), 5.0))) == Stats((2,), 5.0), (
         "of which the norm alone is known"
     )
 
@@ -158,7 +195,7 @@ def test_an_outline_is_of_its_moment() -> None:
         x.name = "renamed"
         (x * 2).sum().backward()
         graph.delete_node(x)
-        assert written(light) == whole
+        assert light.detail() == whole
         assert describe(graph) != whole
 
 
@@ -174,7 +211,7 @@ def test_an_outline_holds_no_tensor_and_no_graph() -> None:
     del graph, x, y
     gc.collect()
     assert [one() for one in held] == [None] * 4
-    assert written(light)["nodes"][0]["details"]
+    assert light.detail()["nodes"][0]["details"]
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -183,7 +220,7 @@ def test_the_collector_waits_and_is_left_as_it_was(on: bool, monkeypatch: pytest
     (gc.enable if on else gc.disable)()
     try:
         monkeypatch.setattr(describing, "saved_by", lambda facts: found.append(gc.isenabled()) or saved_by(facts))
-        taken_out(put_away(outline(graph)))
+        Outline.taken_out(outline(graph).put_away())
         assert gc.isenabled() == on
         monkeypatch.setattr(describing, "saved_by", lambda facts: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -197,4 +234,4 @@ def test_the_collector_waits_and_is_left_as_it_was(on: bool, monkeypatch: pytest
 def test_what_is_put_away_takes_no_more_than_what_is_written_would() -> None:
     for graph in (chain(30, 100), varied()):
         light = outline(graph)
-        assert len(put_away(light)) < 1.3 * len(zlib.compress(json.dumps(written(light)).encode()))
+        assert len(light.put_away()) < 1.3 * len(zlib.compress(json.dumps(light.detail()).encode()))

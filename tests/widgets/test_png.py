@@ -85,6 +85,17 @@ def test_of_more_colours_the_rare_ones_become_the_next_to_them() -> None:
     assert smaller(written(rare)) == smaller(written(rare))
 
 
+def test_a_rare_colour_far_from_all_others_stays() -> None:
+    """The corners of the card are transparent: few pixels, but dark ones would be seen."""
+    chance = np.random.default_rng(0)
+    opaque = chance.integers(0, 256, (400, 4), dtype=np.uint8)
+    opaque[:, 3] = 255
+    pixels = opaque[chance.integers(0, 400, (300, 90))]
+    pixels[0, :3] = pixels[0, -3:] = 0
+    again = read(smaller(written(pixels)))
+    assert (again[0, [0, 1, 2, -3, -2, -1]] == 0).all()
+
+
 def test_what_it_cannot_read_and_what_needs_wasmtime_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     picture = written(some(9))
     few = smaller(picture)

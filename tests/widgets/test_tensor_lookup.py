@@ -129,7 +129,7 @@ def test_a_map_that_the_picture_had_no_room_for_is_shown_when_asked_for(away: bo
     if away:
         widget.put_away()
         GraphView(outline(graph)).put_away()
-        assert widget._description is None
+        assert widget._outline is None
     drawn = unpacked(widget.picture)["description"]["nodes"]
     without = next(node["id"] for node in drawn if node["kind"] == "leaf" and not node["value"]["columns"])
     widget.request = {"node": without, "of": "value"}

@@ -22,6 +22,7 @@ from nbgrad.widgets import cell_outputs, notebook_output, view
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout import positions
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing
 from nbgrad.widgets.layout.positions import NODES, lay_out
@@ -190,13 +191,13 @@ def test_a_view_that_was_put_away_answers_the_same() -> None:
         resting.put_away()
         other.put_away()
         other.request = {"direction": "TB", "count": count}
-        assert resting._description is None, "another one was asked later"
+        assert resting._outline is None, "another one was asked later"
         for one in (live, resting):
             one.request = {"toggle": holds, "count": count}
         assert resting.picture == live.picture
-        assert resting._description is not None, "at hand for the next click"
-        assert other._description is None
-    assert live._description is light, "it was never put away"
+        assert resting._outline is not None, "at hand for the next click"
+        assert other._outline is None
+    assert live._outline is light, "it was never put away"
     assert unpacked(live.picture)["description"]["nodes"][-1]["details"]
 
 
@@ -214,7 +215,7 @@ def test_what_a_reader_waits_for_is_sent_before_the_graph_is_put_away(
     small: Description, displayed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = []
-    monkeypatch.setattr(view, "put_away", lambda description: sent.append(len(displayed)) or b"")
+    monkeypatch.setattr(Outline, "put_away", lambda outline: sent.append(len(displayed)) or b"")
     show(small)
     assert sent == [2]
 
@@ -239,7 +240,7 @@ def test_a_view_that_is_closed_keeps_nothing(small: Description, closed_by: str)
     assert widget.comm is None
     widget.request = {"direction": "LR"}
     widget.put_away()
-    assert widget._description is widget._kept is GraphView._last is None
+    assert widget._outline is widget._kept is GraphView._last is None
 
 
 def test_a_view_whose_output_was_cleared_in_every_page_is_closed(
@@ -353,7 +354,7 @@ def test_a_missing_png_renderer_leaves_the_rest(small: Description, monkeypatch:
 def test_a_click_whose_answer_was_interrupted_is_answered_when_it_comes_again() -> None:
     """At whatever instruction that was: what the reader asks for is shown after the next click, or the one after it."""
     light = outline(repeated(12))
-    scope = light["scopes"][-1]["id"]
+    scope = light.description["scopes"][-1]["id"]
 
     def clicked(widget: GraphView, counts: Iterator[int]) -> Picture:
         click(widget, {"toggle": [scope], "direction": "LR", "count": next(counts)})

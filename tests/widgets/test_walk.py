@@ -18,6 +18,7 @@ from nbgrad.widgets.description.tensor_summary import tiled
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.folding.apply import drawable, fold
 from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.repeats import runs
 from tests.widgets import graphs
 
@@ -164,7 +165,7 @@ def test_an_input_is_named_once_where_the_tensor_has_the_same_name() -> None:
 def test_folding_keeps_the_walk() -> None:
     whole = graphs.trained(1, 3)
     blocks = [scope["id"] for scope in whole["scopes"] if "Block" in scope["label"]]
-    drawn = fold(whole, Folding(frozenset(blocks), frozenset(blocks)))
+    drawn = fold(Outline.of(whole), Folding(frozenset(blocks), frozenset(blocks))).detail()
     walk = [step["node"] for step in drawn["steps"]]
     assert walk.count(f"f-{blocks[0]}") == 1
     assert walk[2:5] == [f"f-{scope}" for scope in reversed(blocks)]
@@ -179,7 +180,7 @@ def test_identical_blocks_are_a_run_and_different_ones_are_not() -> None:
     labels = {scope["id"]: scope["label"] for scope in whole["scopes"]}
     (run,) = runs(whole)
     assert [[labels[scope] for scope in calls] for calls in run.cycles] == [["1 (Block)"], ["2 (Block)"], ["3 (Block)"]]
-    merged = fold(whole, Folding(frozenset(scope for calls in run.cycles for scope in calls)))
+    merged = fold(Outline.of(whole), Folding(frozenset(scope for calls in run.cycles for scope in calls))).detail()
     (group,) = [node for node in merged["nodes"] if node["kind"] == "folded"]
     assert group["label"] == ["Block × 3", "1 … 3"]
     assert next(row["text"] for row in group["details"] if row["term"] == "Each of them") == "4 ops, 4 parameters (280)"

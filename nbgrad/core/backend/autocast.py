@@ -34,7 +34,7 @@ _known: "WeakKeyDictionary[Any, dict[Any, Casts]]" = WeakKeyDictionary()
 
 
 def cast(op: Any, args: tuple[Any, ...], values: list[Any], settings: dict[str, Any]) -> tuple[Any, ...]:
-    """``args`` as autocast casts them for ``op``: each ``Tensor`` that it casts is the result of a recorded ``to``.
+    """Cast ``args`` as autocast does for ``op``, and return them. Each cast of a ``Tensor`` is a recorded ``to``.
 
     Args:
         op: the row that is about to run.
@@ -49,7 +49,12 @@ def cast(op: Any, args: tuple[Any, ...], values: list[Any], settings: dict[str, 
     if key not in known:
         try:
             known[key] = _ask(op.forward, values, settings)
-        except (RuntimeError, IndexError, TypeError, ValueError):  # the call that follows raises it again, explained
+        except (
+            RuntimeError,
+            IndexError,
+            TypeError,
+            ValueError,
+        ):  # the call that follows raises the same error, with an explanation
             return args
     changed = list(args)
     for position, dtype in known[key]:
@@ -70,18 +75,18 @@ def may_cast(function: Callable[..., Any]) -> bool:
 
 @cache
 def _with_policy() -> frozenset[str]:
-    """The names of torch's functions that autocast has a policy for, or that are made of other ones."""
+    """The names of torch's functions for which autocast has a policy, or which are composed of other functions."""
     keys = [key for key in (*_POLICIES, "CompositeImplicitAutograd") if hasattr(torch._C.DispatchKey, key)]
     found = chain.from_iterable(map(torch._C._dispatch_get_registrations_for_dispatch_key, keys))
     return frozenset(name.partition("::")[2].partition(".")[0] for name in found)
 
 
 def _kind(value: Any) -> Any:
-    """The properties of an argument by which a row may choose another kernel of torch's, with another policy."""
+    """The properties of an argument that decide which kernel of torch's a row calls, and so which policy holds."""
     if isinstance(value, torch.Tensor):
         return value.dtype, value.device.type, value.ndim
     if isinstance(value, tuple):
-        return len(value)  # the padding of one, of two and of three dimensions are kernels of their own
+        return len(value)  # torch pads one, two and three dimensions by different kernels
     return value if isinstance(value, bool | str) else type(value)
 
 
@@ -132,7 +137,7 @@ def set_back(settings: Settings | None) -> None:
 
 
 class _Off:
-    """Inside it autocast is off; after it autocast is on again for the kinds of devices for which it was on."""
+    """A context without autocast. At its end autocast is on again for the kinds of devices that had it before."""
 
     __slots__ = ("_on",)
 
@@ -160,7 +165,7 @@ def switched_off() -> AbstractContextManager[None]:
 
 
 def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> Casts:
-    """What autocast casts when ``forward`` runs: all casts with it on, without those that ``forward`` makes itself."""
+    """Find the casts of autocast: those of a run with autocast, except those that ``forward`` makes by itself."""
     before = Settings()
     try:
         with_it = without_inference(unrecorded, _casts, forward, values, settings)
@@ -178,8 +183,8 @@ def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any
 
 
 def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> dict[int, torch.dtype]:
-    """The element type that each tensor input is cast to while ``forward`` runs on copies, by the input's position."""
-    # In order, for what a forward puts in order before a kernel reads it would be another tensor than the watched.
+    """Run ``forward`` on copies; return the element type that each input was cast to, by the input's position."""
+    # The copies are contiguous. Otherwise a forward may call contiguous() first, and cast a tensor that is not watched.
     copies = [
         value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
         for value in values
@@ -190,7 +195,7 @@ def _casts(forward: Callable[..., Any], values: list[Any], settings: dict[str, A
 
 
 class _CastRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
-    """Sees the kernels that run below autocast, of which a cast is one, and notes the casts of its tensors."""
+    """Watches the kernels that run below autocast, and notes which of them cast one of its tensors."""
 
     def __init__(self, watched: list[Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

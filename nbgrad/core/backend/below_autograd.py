@@ -22,7 +22,7 @@ _leave_out: Callable[[Any, bool], None] = torch._C._dispatch_tls_set_dispatch_ke
 
 
 class _Around(local):
-    """Whether torch's autograd was left out already around the backwards that run in this thread, innermost last."""
+    """Whether torch's autograd was off around each backward that runs in this thread, innermost last."""
 
     def __init__(self) -> None:
         self.excluded: list[bool] = []
@@ -32,7 +32,7 @@ _around = _Around()
 
 
 def below_autograd(run: Callable[..., Any], *args: Any) -> Any:
-    """``run(*args)``, without torch's autograd being asked by its kernels."""
+    """Return ``run(*args)``. While it runs, torch's kernels do not ask torch's autograd."""
     around, before = _around.excluded, _left_out(_RECORDS)
     depth = len(around)
     try:
@@ -50,7 +50,7 @@ def below_autograd(run: Callable[..., Any], *args: Any) -> Any:
 
 
 def outside(run: Callable[..., Any], *args: Any) -> Any:
-    """``run(*args)``; where a backward runs, torch is as it is around that backward: its autograd works."""
+    """Return ``run(*args)``. Inside a backward, torch's autograd is on meanwhile, if it was on around that backward."""
     around = _around.excluded
     if not around:
         return run(*args)
@@ -67,7 +67,7 @@ def outside(run: Callable[..., Any], *args: Any) -> Any:
 
 
 def unrecorded(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """``run(*args, **settings)`` while torch records no gradients."""
+    """Return ``run(*args, **settings)``. While it runs, torch records no history."""
     before = torch.is_grad_enabled()
     try:
         try:
@@ -81,12 +81,12 @@ def unrecorded(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
 
 
 def without_inference(run: Callable[..., Any], *args: Any) -> Any:
-    """``run(*args)`` outside of torch's inference mode."""
+    """Return ``run(*args)``, run outside of torch's inference mode."""
     return _inferring(False, run, args, {})
 
 
 def inferring(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """``run(*args, **settings)`` in torch's inference mode."""
+    """Return ``run(*args, **settings)``, run in torch's inference mode."""
     return _inferring(True, run, args, settings)
 
 
@@ -94,7 +94,7 @@ def _inferring(on: bool, run: Callable[..., Any], args: tuple[Any, ...], setting
     mode: Any = None
     try:
         try:
-            mode = torch._C._InferenceMode(on)  # from now on, until it is left, once or several times
+            mode = torch._C._InferenceMode(on)  # it is on from here until __exit__, which may be called twice
             return run(*args, **settings)
         finally:
             _leave(mode)
@@ -109,12 +109,12 @@ def _leave(mode: Any) -> None:
 
 
 def is_own(function: Callable[..., Any]) -> bool:
-    """Whether ``function`` is nbgrad's: one in a decorator of nbgrad's still says where it was defined."""
+    """Whether ``function`` is nbgrad's own. A decorator of nbgrad's keeps the module of the function that it wraps."""
     return (getattr(function, "__module__", None) or "").partition(".")[0] == __name__.partition(".")[0]
 
 
 def foreign(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, run ``outside`` if it is not nbgrad's own."""
+    """Return ``function``, or a function that runs it ``outside`` if it is not nbgrad's own."""
     if is_own(function):
         return function
 

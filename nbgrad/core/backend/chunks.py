@@ -9,21 +9,21 @@ from collections.abc import Iterable, Iterator
 import torch
 
 PIECE = 1 << 18
-"""So many numbers at most are worked on at a time: they stay in the processor's cache."""
+"""The most numbers that are processed at a time: so many fit into the processor's cache."""
 
 _ON_GPU = 1 << 22
-"""The same on other devices, for which it takes as long to begin as to work on a million."""
+"""The same for other devices, where the start of a kernel takes as long as its work on a million numbers."""
 
 
 def piece_of(data: torch.Tensor) -> int:
-    """How many numbers of ``data`` are worked on at a time."""
+    """Return how many numbers of ``data`` are processed at a time."""
     return PIECE if data.is_cpu else _ON_GPU
 
 
 def pieces(data: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Views of ``data`` of at most ``PIECE`` elements, in the order of its indices; a sparse tensor is one piece.
+    """Cut ``data`` into views of at most ``PIECE`` elements, in the order of its indices.
 
-    Together they have each of its elements once. An empty tensor has no piece.
+    Each element is in one view. A sparse tensor is one piece, an empty tensor has none.
     """
     most = piece_of(data)
     if data.numel() <= most or data.layout is not torch.strided:
@@ -33,7 +33,7 @@ def pieces(data: torch.Tensor) -> Iterator[torch.Tensor]:
     if data.is_contiguous():
         yield from torch.split(data.view(-1), most)
         return
-    at, apart = data.ndim - 1, 1  # the dimension that is cut, and how many elements lie behind an index of it
+    at, apart = data.ndim - 1, 1  # the dimension that is cut, and the number of elements at one index of it
     while apart * data.shape[at] <= most:
         apart *= data.shape[at]
         at -= 1

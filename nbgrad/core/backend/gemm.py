@@ -95,26 +95,26 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
 
 
 def _many(a: Any, b: Any) -> bool:
-    """Whether there may be so many multiplications, which is all that is asked of small factors.
+    """A quick test whether the product may be large enough for oneDNN. Small factors need no other test.
 
-    The sizes multiplied are the multiplications times the length along which the factors meet.
+    The product of the two sizes is the number of multiplications times the length of the common dimension.
     """
     try:
         return bool(a.numel() * b.numel() >= _LEAST * _NARROW)
-    except AttributeError:  # something that is no tensor: torch says so
+    except AttributeError:  # something that is no tensor: torch raises the error
         return False
 
 
 def _fit(a: Any, b: Any, inner: int, bias: Any = None) -> bool:
-    """Whether oneDNN multiplies these, and in less time; ``inner`` is the dimension of b along which they meet.
+    """Whether oneDNN can multiply these factors, in less time than torch's own kernel.
 
-    Recorded tensors are not for it: their op comes here by itself.
+    ``inner`` is the dimension of b that is summed over. A ``Tensor`` is refused: its op calls this with raw tensors.
     """
     given = (a, b) if bias is None else (a, b, bias)
     if not all(type(one) in _PLAIN and _is_matrix_of_floats(one) for one in given):
         return False
     if a.ndim < 2 or b.ndim != 2 or a.shape[-1] != b.shape[inner]:
-        return False  # vectors, and a batch of matrices; and torch says what does not meet
+        return False  # vectors, batches of matrices, and shapes that do not fit: torch raises the error
     met, columns = b.shape[inner], b.shape[1 - inner]
     if bias is not None and (bias.shape != (columns,) or not bias.is_contiguous()):
         return False  # oneDNN ignores the strides of a bias
@@ -129,12 +129,12 @@ def _fit(a: Any, b: Any, inner: int, bias: Any = None) -> bool:
 
 
 def _is_matrix_of_floats(one: torch.Tensor) -> bool:
-    """Whether the numbers are float32, of a processor, and each has a place: others may not even tell their shape."""
+    """Whether this is a dense float32 tensor on a CPU. Nested tensors may not even have a shape."""
     return one.is_cpu and one.dtype is torch.float32 and one.layout is torch.strided and not one.is_nested
 
 
 def _in_order(matrix: torch.Tensor) -> bool:
-    """Whether its rows or its columns lie one after the other: oneDNN refuses windows that overlap."""
+    """Whether the rows or the columns are contiguous and do not overlap: oneDNN refuses windows that overlap."""
     (rows, columns), (down, across) = matrix.shape, matrix.stride()
     return (across == 1 and down >= columns) or (down == 1 and across >= rows)
 
@@ -143,7 +143,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _only_computes(given: tuple[torch.Tensor, ...]) -> bool:
-    """Whether numbers are all that is asked for: torch can't differentiate, cast, trace or count what oneDNN's does."""
+    """Whether nothing else in torch needs to see this product: it cannot differentiate, cast, trace or count it."""
     return (
         torch._C._get_mkldnn_enabled()
         and not any(one.requires_grad for one in given)
@@ -156,7 +156,7 @@ def _only_computes(given: tuple[torch.Tensor, ...]) -> bool:
 
 
 def _by_onednn(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """``input`` times ``weight`` transposed; an input that has to be copied for that is, a piece after the other."""
+    """Return ``input`` times ``weight`` transposed. An input that oneDNN has to copy is copied piece by piece."""
     if input.is_contiguous() or input.ndim > 2 or input.numel() <= _COPY:
         return _pointwise(input, weight, bias)
     made = input.new_empty(len(input), len(weight))

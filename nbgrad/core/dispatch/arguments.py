@@ -30,7 +30,7 @@ NUMPYS = {"dim": ("axis",), "input": ("x", "a", "x1"), "keepdim": ("keepdims",),
 
 
 def other_names(parameters: Iterable[str]) -> dict[str, str]:
-    """The other names of parameters, torch's and those of numpy's that torch takes, each with the parameter's own."""
+    """Other names of parameters, each with the row's own name: torch's, and those of numpy that torch accepts."""
     own = tuple(parameters)
     found: dict[str, str] = {}
     for name in own:
@@ -42,7 +42,7 @@ def other_names(parameters: Iterable[str]) -> dict[str, str]:
 
 
 def renamed(settings: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """``settings`` under the parameters' own names; one that is given under both stays, and is refused as unknown."""
+    """Return ``settings`` under the row's own names. A name for a setting given twice stays, and is refused later."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         own = names.get(name, name)
@@ -51,10 +51,10 @@ def renamed(settings: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 def bind(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], OpInfo]:
-    """Put names to arguments as Python would, with settings also by position as torch allows: ``x.sum(0)``.
+    """Bind arguments to names as Python does. Settings may stand by position too, as in torch: ``x.sum(0)``.
 
     Returns:
-        The inputs, the settings, and the row to run: for a list of tensors that of its length.
+        The inputs, the settings, and the row to run: for a list of tensors, the row of its length.
     """
     if settings:
         settings = renamed(settings, op.other_names())
@@ -78,12 +78,12 @@ def bind(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[t
 
 
 def bound(op: OpInfo, missing: int, settings: dict[str, Any]) -> bool:
-    """Whether all inputs that must be given are, by position, and the settings are as the row takes them.
+    """Whether all required inputs are given by position, and the settings need no conversion.
 
     Args:
         op: the row.
-        missing: how many of its inputs were not given by position.
-        settings: what was given by name.
+        missing: the number of inputs that were not given by position.
+        settings: the arguments given by name.
     """
     if missing < 0 or missing > op.optional:
         return False
@@ -94,7 +94,7 @@ def bound(op: OpInfo, missing: int, settings: dict[str, Any]) -> bool:
 
 
 def _by_position(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs among ``args``, and the settings with those that stand behind the inputs."""
+    """Split ``args`` into inputs and settings; return the inputs, and all settings."""
     arity, defaults = op.arity, op.defaults
     if len(args) == arity + 1 and op.name.rstrip("_") in _SCALED:
         args = _in_order(op, args)
@@ -130,7 +130,7 @@ def _in_order(op: OpInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def unbound(value: Any) -> bool:
-    """Whether a setting is not yet as rows take them: a list, or a tensor or number of numpy's, or a tuple with one."""
+    """Whether a setting needs conversion: a list, a tensor, a number of numpy's, or a tuple with one of these."""
     if isinstance(value, TensorBase) or isinstance(value, _NUMPYS):  # noqa: SIM101  # two quick looks in compiled code
         return True
     if type(value) is tuple:
@@ -144,7 +144,7 @@ _NUMPYS = np.generic  # looked up for every setting
 
 
 def _plain(op: OpInfo, name: str, value: Any) -> Any:
-    """A setting as rows take them: a tuple for a list, Python's number for numpy's, and for a tensor what it holds.
+    """Convert a setting: a list to a tuple, a number of numpy's to Python's, and a tensor to its value.
 
     A rule reads the setting later, when the tensor may have been changed.
     """
@@ -163,7 +163,7 @@ def _plain(op: OpInfo, name: str, value: Any) -> Any:
 
 
 def _inputs(op: OpInfo, given: tuple[Any, ...], settings: dict[str, Any]) -> list[Any]:
-    """The inputs by position: those given so, and those that stand in ``settings`` by name, which they leave."""
+    """The inputs by position. Those that ``settings`` has by name are taken out of it."""
     tensors = list(given)
     for position, name in enumerate(op.inputs[len(given) :], len(given)):
         if name not in settings and position < op.arity - op.optional:
@@ -179,7 +179,7 @@ NO_OUT = (
 
 
 def _of_its_length(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[OpInfo, tuple[Any, ...]]:
-    """The row for the list of tensors among ``args``, and the arguments with its tensors one by one."""
+    """The row for the length of the list in ``args``, and the arguments with the tensors of the list one by one."""
     single = len(op.inputs)
     before, rest = args[:single], args[single:]
     if op.listed in settings:

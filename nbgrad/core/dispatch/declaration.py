@@ -10,7 +10,7 @@ from nbgrad.core.engine.broadcast import Sums
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What a row says of its op, beside the forward and the rules.
+    """The declaration of an op, apart from the forward and the rules.
 
     Attributes:
         formula: LaTeX of the forward, in the names of the inputs.
@@ -23,7 +23,7 @@ class Declaration:
             gives already summed: by the shapes of the output and the input, what was summed. It is said to observers.
         differentiable: False if the op has no gradient.
         no_gradient: inputs that never get one.
-        flat: inputs that the result does not change with but for jumps, as the gradient of relu with where it is open.
+        flat: inputs on which the result depends only by jumps, as the gradient of relu depends on its input.
             Their gradient is zeros and not nothing, as in torch: a Hessian of such ops exists, and is 0.
         outputs: names of the outputs; the first has a gradient, unless the rules name others as ``g_NAME``.
         aux: what the forward returns after its outputs, for the rules alone.

@@ -1,4 +1,4 @@
-"""The functions that nbgrad exports: those of the op table that torch has too, found by name and listed nowhere.
+"""The functions that nbgrad exports: those of the op table that torch has too. They are found by name, not listed.
 
 They are found at run time. tools/write.py writes them into stub files, for type checkers and editors.
 """
@@ -27,9 +27,8 @@ PLACES: dict[str, Any] = {"fft": torch.fft, "linalg": torch.linalg, "special": t
 def found(package: str, path: Iterable[str], without: str, decided: dict[str, Any]) -> dict[str, Any]:
     """The functions of all modules of a package, ``without`` one of them.
 
-    These are its rows and their in-place twins, and the functions that choose a row or are made of rows if torch has
-    one of that name; of a row and a function with one name it is the function. Names in ``decided`` mean what
-    they do there.
+    These are the rows, their in-place twins, and the functions that choose a row or are composed of rows, if torch has
+    a function of that name. A function takes precedence over a row of the same name, and ``decided`` over all.
 
     Raises:
         ImportError: two modules have different functions of one name of torch's.
@@ -55,7 +54,7 @@ def found(package: str, path: Iterable[str], without: str, decided: dict[str, An
 
 
 def _all_parsed(functions: dict[str, Any]) -> dict[str, Any]:
-    """The functions as they are called; of one with two names there is one."""
+    """The functions with torch's parsing of arguments; a function with two names is wrapped once."""
     parsed: dict[Any, Any] = {}
     for name, function in functions.items():
         if function not in parsed:
@@ -64,13 +63,13 @@ def _all_parsed(functions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(name: str, function: Any) -> Any:
-    """``function`` called as its namesake, which torch's parser reads for if it is not Python, in its module too."""
+    """``function``, with arguments parsed as for torch's function of that name if that is not written in Python."""
     place, _, rest = name.partition("_")
     theirs = [getattr(one, name, None) for one in _FUNCTIONS] + [getattr(PLACES.get(place), rest, None)]
     numpys = any(map(isbuiltin, theirs))
     out = numpys or any("out" in signature(one).parameters for one in theirs if isfunction(one))
     parsed = as_parsed(function, numpys=numpys, out=out)
-    there = vars(modules[function.__module__])  # where pickle looks for it
+    there = vars(modules[function.__module__])  # pickle looks for it in its module
     there.update({known: parsed for known, value in there.items() if value is function})
     if there.get(parsed.__qualname__) is not parsed:  # it is made by another function
         parsed.__name__ = parsed.__qualname__ = name
@@ -79,7 +78,7 @@ def _parsed(name: str, function: Any) -> Any:
 
 
 def _twins(name: str, row: Op) -> dict[str, InPlace]:
-    """The in-place twin of a row under the name that torch has it as a function by, if it does."""
+    """The in-place twin of a row under its name in torch, if torch has it as a function."""
     twin = row._in_place
     if not isinstance(twin, InPlace) or not any(callable(getattr(one, f"{name}_", None)) for one in _FUNCTIONS):
         return {}
@@ -87,7 +86,7 @@ def _twins(name: str, row: Op) -> dict[str, InPlace]:
 
 
 def torch_has(name: str) -> bool:
-    """Whether torch has a function or a method that the table would call so."""
+    """Whether torch has a function or a method of this name in the table."""
     place, _, rest = name.partition("_")
     places = (*_FUNCTIONS, torch.Tensor)
     return any(callable(getattr(one, name, None)) for one in places) or callable(getattr(PLACES.get(place), rest, None))
@@ -97,9 +96,9 @@ def namespace(torchs: ModuleType, ops: ModuleType, *prefixes: str) -> dict[str, 
     """The functions of ``ops`` that a module of torch's has, by the names there.
 
     Args:
-        torchs: torch's module, as ``torch.linalg``.
+        torchs: torch's module, such as ``torch.linalg``.
         ops: the package of the op table.
-        prefixes: what the table puts before the name, as ``linalg_``; the first that there is counts. Default: nothing.
+        prefixes: the prefixes of the names in the table, such as ``linalg_``; the first that fits counts.
     """
     names: dict[str, Any] = {}
     for name in sorted(vars(torchs)):

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from nbgrad.core.backend.below_autograd import outside
-from nbgrad.core.dispatch.inplace import check_change, rebase
+from nbgrad.core.dispatch.inplace import Rebase, check_change
 from nbgrad.core.dispatch.plan import Plan
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Rule, next_seq
@@ -39,8 +39,8 @@ class Context:
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep inputs or outputs for ``backward``, where ``saved_tensors`` gives them back.
 
-        A tensor that is changed in place in between is noticed, and the memory is freed after the backward: neither
-        holds for a tensor kept as an attribute.
+        The backward raises if such a tensor was changed in place in between, and frees its memory at the end. Neither
+        holds for a tensor that is kept as an attribute.
         """
         for tensor in tensors:
             if not isinstance(tensor, Tensor | None):
@@ -137,16 +137,29 @@ class Function:
             )
         changed = _changed(cls, context, args, given, returned)
         outputs = _record(cls, context, args, given, returned) if recorded else [_plain(one) for one in returned]
+        rebases = [_rebase(target, outputs[place]) for place, (target, _) in changed.items()] if recorded else []
+        try:
+            for rebase in rebases:
+                rebase.commit()
+        except BaseException:
+            for rebase in rebases:
+                rebase.commit()
+            raise
         for place, (target, row) in changed.items():
             tell_changed((target._data,), row.name)
-            if recorded and outputs[place].requires_grad:
-                rebase(target, outputs[place].origin, OPS["view_scatter"])
             outputs[place] = target
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
+def _rebase(target: Tensor, output: Tensor) -> Rebase:
+    """The new history of ``target``, an input that the forward changed into ``output``."""
+    rebase = Rebase(target, OPS["view_scatter"])
+    rebase.origin = output.origin if output.requires_grad else None
+    return rebase
+
+
 def _is_apart(function: type[Function]) -> bool:
-    """Whether the context is set up apart from the forward, which then does not get it."""
+    """Whether ``setup_context`` is defined, so that the forward gets no context."""
     return function.setup_context is not Function.setup_context
 
 
@@ -167,13 +180,13 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _history(context: Context, gradients: tuple[Any, ...]) -> list[Tensor]:
-    """What a gradient of a gradient would depend on."""
+    """The tensors with a history on which a gradient of a gradient would depend."""
     sources = [*gradients, *(context._tensors or ())]
     return [source for source in sources if isinstance(source, Tensor) and source.requires_grad]
 
 
 class _Dead(Function):
-    """The end of the road that ``once_differentiable`` builds."""
+    """Returns its first input. Its backward raises: ``once_differentiable`` forbids the second order."""
 
     @staticmethod
     def forward(_ctx: Any, result: Tensor, *_history: Tensor) -> Tensor:
@@ -192,7 +205,7 @@ Zeros = Callable[[], torch.Tensor]
 
 
 def _made(function: type[Function], arity: int) -> OpInfo:
-    """The row that stands for a ``Function``: what the record and the picture know of it."""
+    """The row that describes a ``Function`` to the record and the picture."""
     row = OpInfo()
     row.name = function.__name__
     row.doc = function.__doc__ if function.__doc__ and function is not Function else ""
@@ -211,7 +224,7 @@ def _made(function: type[Function], arity: int) -> OpInfo:
 
 
 def of_function(op: OpInfo) -> bool:
-    """Whether this stands for a ``Function`` of the user's, which is in no table and has no forward of its own."""
+    """Whether ``op`` describes a ``Function`` of the user's: it is no row of the table, and has no forward."""
     return not isinstance(op, Op)
 
 
@@ -275,12 +288,12 @@ class FunctionPlan(Plan):
 def _changed(
     function: type[Function], context: Context, args: tuple[Any, ...], given: list[Any], returned: tuple[Any, ...]
 ) -> dict[int, tuple[Tensor, OpInfo]]:
-    """The inputs that the forward has marked as changed in place, by the place where it returns them.
+    """The inputs that the forward has marked as changed in place, by the position at which it returns them.
 
     Raises:
-        ValueError: what is marked is no input.
-        RuntimeError: one is not returned, or may not be changed where ops are recorded.
-        NotImplementedError: one is a view, and its value is saved for the backward.
+        ValueError: a marked tensor is no input.
+        RuntimeError: a marked input is not returned, or must not be changed while ops are recorded.
+        NotImplementedError: a marked input is a view, and its value is saved for the backward.
     """
     if not context._dirty:
         return {}
@@ -314,11 +327,11 @@ def _record(
     """Make the node of one call, and the outputs that lead to it.
 
     Args:
-        function: which one.
-        context: what its forward kept.
-        args: what ``apply`` was called with.
-        given: what the forward got of it.
-        returned: what the forward gave.
+        function: the user's class.
+        context: the context of this call.
+        args: the arguments of ``apply``.
+        given: the arguments of the forward: each tensor of ``args`` without its history.
+        returned: the results of the forward.
     """
     raws: list[Any] = [one._data if isinstance(one, Tensor) else None for one in returned]
     live = [
@@ -342,9 +355,9 @@ def _record(
     node.outputs, node.hooks = (len(live) if len(live) > 1 else 0), None
     known: dict[Any, Any] = {_address(raws[position]): slot for slot, position in enumerate(live)}
     known |= {_address(arg._data): edge for arg, edge in zip(args, node.edges, strict=True) if edge is not None}
-    # Two inputs may share their memory: where what was saved is one of them itself, that decides.
+    # Two inputs may share their memory. If the saved tensor is one of them itself, its own edge counts.
     known |= {id(one): edge for one, edge in zip(given, node.edges, strict=True) if edge is not None}
-    # An input that is changed in place and saved is saved as the result.
+    # An input that is both changed in place and saved counts as the result.
     results = {id(returned[position]): slot for slot, position in enumerate(live)}
     known |= {mark: results[mark] for mark in context._dirty if mark in results}
     origins = tuple([None if one is None else known.get(id(one), known.get(_address(one._data))) for one in saved])
@@ -364,7 +377,7 @@ _rows: "WeakKeyDictionary[type[Function], dict[int, OpInfo]]" = WeakKeyDictionar
 
 
 def _row(function: type[Function], arity: int) -> OpInfo:
-    """The row of a function called with ``arity`` inputs, made once."""
+    """The row of a function that is called with ``arity`` inputs; it is made once."""
     rows = _rows.setdefault(function, {})
     if arity not in rows:
         rows[arity] = _made(function, arity)
@@ -372,7 +385,7 @@ def _row(function: type[Function], arity: int) -> OpInfo:
 
 
 def _names(function: type[Function], arity: int) -> tuple[str, ...]:
-    """What the user's forward calls its inputs, after ``ctx``; ``args[0]`` and so on where it does not."""
+    """The names of the inputs in the user's forward, after ``ctx``; ``args[0]`` and so on for ``*args``."""
     names: list[str] = []
     for parameter in list(signature(function.forward).parameters.values())[0 if _is_apart(function) else 1 :]:
         if parameter.kind is Parameter.VAR_POSITIONAL:
@@ -383,7 +396,7 @@ def _names(function: type[Function], arity: int) -> tuple[str, ...]:
 
 
 def _restored(node: Node, value: Any, origin: Any) -> Any:
-    """A saved value with its history: an input's, the output's own, or none; of a leaf the very tensor, as in torch."""
+    """A saved value with the history of the input or output that it is. A leaf is the very tensor, as in torch."""
     if value is None:
         return None
     if isinstance(origin, Leaf):
@@ -396,16 +409,16 @@ def _restored(node: Node, value: Any, origin: Any) -> Any:
 
 
 def _zeros(like: torch.Tensor) -> Zeros:
-    """Makes the gradient of an output that no gradient reached, without keeping the output."""
+    """A function that makes zeros like an output that no gradient reached; it does not keep the output."""
     shape, dtype, device = like.shape, like.dtype, like.device
     return lambda: torch.zeros(shape, dtype=dtype, device=device)
 
 
 def _address(data: torch.Tensor) -> tuple[Any, ...]:
-    """What tells one tensor's memory from another's."""
+    """The memory and layout of a tensor: equal for two tensors that hold the same numbers in the same memory."""
     return data.data_ptr(), data.shape, data.stride()
 
 
 def _plain(value: Any) -> Any:
-    """A result without history; a tensor is a new one, because the user's forward may still hold its own."""
+    """A result without history. A tensor gets a new object, because the user's forward may hold its own."""
     return Tensor(value._data) if isinstance(value, Tensor) else value

@@ -1,4 +1,4 @@
-"""Ops that write into their first input: they use the rules of their row, and give the tensor a new origin."""
+"""Ops that write into their first input. They use the rules of their row, and give the tensor a new origin."""
 
 from collections.abc import Callable
 from copy import copy
@@ -14,21 +14,21 @@ from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import bind
 from nbgrad.core.dispatch.plan import Plan
 from nbgrad.core.dispatch.table import Op, row_named
-from nbgrad.core.engine.node import Node, OpInfo, Origin
+from nbgrad.core.engine.node import Hooks, Node, OpInfo, Origin
 from nbgrad.core.engine.state import Switch, current, recording, restoring, tell_changed
 from nbgrad.core.engine.tensor_data import overlaps
 from nbgrad.core.tensor.call_errors import explained, told_of
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.core.tensor.views import Path, View, exchange, outdate, stand_in
+from nbgrad.core.tensor.views import Path, View, exchange, hand_over, outdate, stand_in
 
 Kernel = Callable[..., Any]
 
 
 class Changed:
-    """A view that an op wrote into: from then on it takes its value from the base, whose gradient is to hold all of it.
+    """A view that an op has written into. A rule that needs the result takes it as a view of the changed base.
 
-    The op's node keeps this. This keeps neither the view nor the origin of the base, which lead to that node, nor their
-    memory, which a backward is to free.
+    So a recorded backward goes through the base. The op's node keeps this object. The object holds the view, the origin
+    of the base and their memory weakly: they lead back to the node, and a backward must be able to free the memory.
     """
 
     __slots__ = ("_base", "_data", "_path", "_view")
@@ -38,7 +38,7 @@ class Changed:
         self._path = path
 
     def origin(self, node: Node, value: torch.Tensor) -> Origin:
-        """The origin of the result of ``node``, saved as ``value``; the node itself where nothing else leads there."""
+        """The origin of the result of ``node``, which is saved as ``value``; the node itself if there is no other."""
         view, base, data = self._view(), self._base(), self._data()
         if view is not None and view.requires_grad and view.shape == node.shape:
             return view.origin
@@ -67,8 +67,8 @@ class InPlace:
     def row(self) -> Op:
         """The row under the twin's name, such as ``add_``; it is what the picture shows.
 
-        Called, it changes nothing and returns a new tensor. It is made when it is first asked for: the row that it is
-        a copy of has got its rules by then.
+        A call of this row changes nothing and returns a new tensor. The row is made at the first use: by then the
+        row that it copies has its rules.
         """
         row = copy(self._of)
         row.name, row.doc = f"{row.name}_", self.__doc__ or ""
@@ -76,7 +76,7 @@ class InPlace:
         return row
 
     def forget(self) -> None:
-        """The row has got another rule: what was made from those before is void."""
+        """Drop the twin's own row, because the row has got another rule."""
         self.__dict__.pop("row", None)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -114,7 +114,8 @@ class InPlace:
             except RuntimeError as error:
                 raise told_of(error, row, args) from None
             if edges[0] is not None and isinstance(target._alias, View) and target._alias.hooked(edges[0]):
-                edges[0] = target._alias.anew().origin  # hooks are of the view as it was, which is no part of the path
+                # The hooks belong to the view before the change, and a path has no hooks.
+                edges[0] = target._alias.anew().origin
             plan = row._plans[needs] if needs in row._plans else row._make_plan(needs)
         for observer in state.observers:
             observer.on_call(row, args)
@@ -123,20 +124,18 @@ class InPlace:
         if plan is None:
             self._write(values[0], values, settings)
         else:
-            node = self._record(plan, edges, values, settings, needs)
+            node = self._record(plan, edges, values, settings, needs, args)
         for observer in state.observers:
             observer.on_change((target._data,), row.name)
             observer.on_result(row, args, settings, (target._data,), node)
-        if node is not None:
-            self._rebase(target, node, args)
         return target
 
     @restoring
     def turn(self, target: Tensor, settings: dict[str, Any]) -> Tensor:
-        """Make of a tensor that shares its memory the view that the row makes of it: what the others hold is as it was.
+        """Turn a tensor that shares its memory into the view that the row makes of it; other tensors stay as they are.
 
-        A base becomes a view too, of a tensor that takes its place. It keeps its history also inside no_grad(), for one
-        of another shape than its own would be of no use.
+        A base becomes a view too, of a new tensor that takes its place as the base. The tensor keeps a history inside
+        no_grad() too, because its old history would have another shape.
         """
         is_view = isinstance(target._alias, View)
         if recording(current()):
@@ -145,34 +144,70 @@ class InPlace:
             raise NotImplementedError(
                 f"{self.row.name}() on a leaf that requires grad and has views: take the op that is not in-place"
             )
+        base = target if is_view else stand_in(target)
         with Switch(grad_enabled=True):
-            made = self.row(target if is_view else stand_in(target), **settings)
-        self._write(target._data, [target._data], settings)
-        tell_changed((target._data,), self.row.name)
-        become(target, made._origin, needs_grad=made._needs_grad)
-        exchange(target, made)
+            made = self.row(base, **settings)
+        raw, lay = target._data, _layout(target._data)
+
+        def commit() -> None:
+            if not is_view:
+                hand_over(base)
+            become(target, made._origin, needs_grad=made._needs_grad)
+            exchange(target, made)
+
+        try:
+            self._write(raw, [raw], settings)
+            commit()
+        except BaseException:
+            if _layout(raw) != lay:  # the kernel has run: see Rebase
+                commit()
+            raise
+        tell_changed((raw,), self.row.name)
         return target
 
     def _record(
-        self, plan: Plan, edges: list[Any], values: list[Any], settings: dict[str, Any], needs: int
+        self,
+        plan: Plan,
+        edges: list[Any],
+        values: list[Any],
+        settings: dict[str, Any],
+        needs: int,
+        args: tuple[Any, ...],
     ) -> Node | None:
-        """Change the data, and make the node that remembers what the rules need of before and after."""
-        raw = values[0]
+        """Change the data and the history: the node remembers the values before and after that its rules need."""
+        raw, target = values[0], args[0]
         if overlaps(raw):
             raise RuntimeError(_STRETCHED.format(op=self.row.name, shape=tuple(raw.shape)))
         if 0 in plan.slots:  # a rule needs the value that is about to be overwritten
             values[0] = raw.clone()
         elif any(position == 0 for position, _ in plan.facts):
-            values[0] = raw.detach()  # squeeze_() and its like change the shape
+            values[0] = raw.detach()  # squeeze_() and others change the shape
         before = [_version(value) for value in values]
-        self._write(raw, values, settings)
-        node = self.row._record(edges, values, raw, settings, needs)
-        if node is not None:
-            # What was saved before the change has the version of then, also where it shares the memory changed.
-            node.versions = [
-                before[slot] if slot < len(before) and version is not None else version
-                for slot, version in zip(plan.slots, node.versions, strict=True)
-            ]
+
+        def made() -> Node | None:
+            node = self.row._record(edges, values, raw, settings, needs)
+            if node is not None:
+                # A value saved before the change has the version of that time, even if it shares the changed memory.
+                node.versions = [
+                    before[slot] if slot < len(before) and version is not None else version
+                    for slot, version in zip(plan.slots, node.versions, strict=True)
+                ]
+            return node
+
+        unchanged = _version(raw)
+        rebase = Rebase(target, self._table["view_scatter"], any(slot >= len(args) for slot in plan.slots))
+        try:
+            self._write(raw, values, settings)
+            node = rebase.origin = made()
+            if node is None:
+                return None
+            _tell(node, args, raw)
+            rebase.commit()
+        except BaseException:
+            if _version(raw) != unchanged:
+                rebase.origin = rebase.origin or made()
+                rebase.commit()
+            raise
         return node
 
     def _write(self, raw: torch.Tensor, values: list[Any], settings: dict[str, Any]) -> None:
@@ -182,67 +217,91 @@ class InPlace:
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise explained(self.row, error, tuple(values), values) from None
 
-    def _rebase(self, target: Tensor, node: Node, args: tuple[Any, ...]) -> None:
-        """From now on ``target`` is the result of ``node``, and what shares its memory depends on that."""
-        _tell(node, args, target._data)
-        alias, plan = target._alias, node.plan
-        assert isinstance(plan, Plan)
-        made = rebase(target, node, self._table["view_scatter"])
-        if made is not None and isinstance(alias, View) and any(slot >= len(args) for slot in plan.slots):
-            node.changed = Changed(target, made, alias.base._data, alias.path())  # a rule needs perhaps the result
-
 
 def twin_named(name: str) -> Any:
     """The in-place twin of the row that a pickle names."""
     return row_named(name).in_place
 
 
-def rebase(target: Tensor, origin: Origin, scatter: Op) -> Node | None:
-    """From now on ``target`` comes from ``origin``, and so does what shares its memory.
+class Rebase:
+    """The new history of a tensor that an op changes in place, and of what shares its memory.
+
+    The data and the history must change together. The kernel changes the data, and no Ctrl-C can stop torch's kernels.
+    But Ctrl-C may raise at any instruction after the kernel, and an observer may raise too. So who changes the data
+    calls ``commit`` again in an ``except`` block. The second call does what the first one has left undone.
 
     Args:
-        target: what was changed in place.
-        origin: the node that changed it, or its output of that node.
+        target: what is changed in place.
         scatter: the row that puts a view into its base.
+        result: whether a rule needs the value of the target after the change.
 
-    Returns:
-        Where the target is a view, the node of its base.
+    Attributes:
+        origin: the node that changes the target, or its output of that node; None until that is known.
     """
-    alias, made, tensor = target._alias, None, target
-    if isinstance(alias, View):
-        base = alias.base
+
+    __slots__ = ("_alias", "_done", "_made", "_result", "_scatter", "_target", "origin")
+
+    def __init__(self, target: Tensor, scatter: Op, result: bool = False) -> None:
+        self.origin: Origin | None = None
+        self._target, self._alias, self._scatter, self._result = target, target._alias, scatter, result
+        self._made: Node | None = None
+        self._done = False
+
+    def commit(self) -> None:
+        """From now on the target comes from ``origin``, and so does what shares its memory."""
+        target, alias, origin = self._target, self._alias, self.origin
+        if origin is None or self._done:
+            return
+        tensor = target
+        if isinstance(alias, View):
+            origin = self._made or self._into_base(alias)
+            tensor = alias.base  # type: ignore[assignment]  # a Tensor's base is one
+        become(tensor, origin, needs_grad=True)
+        if tensor._alias is not None:
+            outdate(tensor)
+        if isinstance(alias, View) and alias.hooks is not None:
+            target.origin  # noqa: B018  # made now: what keeps its gradient goes over to it
+        self._done = True
+
+    def _into_base(self, alias: View) -> Node:
+        """The node that puts the changed view into its base."""
+        base, target, origin = alias.base, self._target, self.origin
         changed = Tensor(target._data, True, origin)
         needs, edges = (0b11, [base.origin, origin]) if base._needs_grad else (0b10, [None, origin])
-        made = scatter._record(edges, [base._data, target._data], base._data, {"path": alias.path()}, needs)
+        made = self._scatter._record(edges, [base._data, target._data], base._data, {"path": alias.path()}, needs)
         assert made is not None
+        if self._result and isinstance(origin, Node):
+            origin.changed = Changed(target, made, base._data, alias.path())
+        self._made = made  # before an observer may raise: a second commit notifies none
         _tell(made, (base, changed), base._data)
-        tensor, origin = base, made  # type: ignore[assignment]  # a Tensor's base is one
-    become(tensor, origin, needs_grad=True)
-    if tensor._alias is not None:
-        outdate(tensor)
-    if isinstance(alias, View) and alias.hooks is not None:
-        target.origin  # noqa: B018  # made now: what keeps its gradient goes over to it
-    return made
+        return made
 
 
 def become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
-    """Give ``target`` another origin; if its gradient is to be kept, it is that of the value as it is now."""
-    before, retained = target._origin, target.retains_grad
-    target._origin, target._needs_grad = origin, needs_grad
-    if retained and before is not None and before.hooks is not None:
+    """Give ``target`` another origin; if its gradient is to be kept, it is that of the value as it is now.
+
+    A second call goes on where an interrupt has stopped the first one.
+    """
+    before = target._origin
+    if before is not origin and before is not None and before.hooks is not None and target.retains_grad:
+        origin.hooks = Hooks(target)  # a new origin has none
         before.hooks.retained = None
-        target.retain_grad()
+    target._origin, target._needs_grad = origin, needs_grad
 
 
 def check_change(target: Tensor, row: OpInfo, needs: int) -> None:
     """Refuse a change in place that is recorded and that the gradient of ``target`` does not allow.
 
     Raises:
-        RuntimeError: it would lose a leaf or a gradient, or several elements are one place in memory.
+        RuntimeError: it would overwrite a leaf or lose a gradient, or several elements share one place in memory.
     """
     if overlaps(target._data):
         raise RuntimeError(_STRETCHED.format(op=row.name, shape=tuple(target._data.shape)))
     _check(target, row, needs)
+
+
+def _layout(raw: torch.Tensor) -> tuple[Any, ...]:
+    return raw.shape, raw.stride(), raw.storage_offset()
 
 
 def _version(value: Any) -> int:
@@ -255,7 +314,7 @@ def _tell(node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
 
 
 def _kernel(row: Op) -> Kernel:
-    """The method of torch of that name; for a row that torch lacks, the forward and a copy of what it gives."""
+    """Torch's method of the twin's name. If torch has none, a function that copies the result of the forward."""
     torchs: Kernel | None = getattr(torch.Tensor, f"{row.name}_", None)
     if torchs is not None:
         return torchs
@@ -273,7 +332,7 @@ def _kernel(row: Op) -> Kernel:
 
 
 def _check(target: Tensor, row: OpInfo, needs: int) -> None:
-    """An error where a change that is recorded would lose a leaf, has no history to change, or no gradient."""
+    """Refuse a recorded change that would overwrite a leaf, or whose target lacks a history or a gradient."""
     alias, name = target._alias, row.name
     if isinstance(alias, View):
         if alias.base._needs_grad and alias.base.is_leaf:

@@ -19,7 +19,7 @@ R = TypeVar("R")
 if TYPE_CHECKING:
 
     class TypedOp(Op, Generic[R]):
-        """A row to a type checker, which so knows the type of the result of a call."""
+        """A row as a type checker sees it: with the type of the result of a call."""
 
         def __call__(self, *args: Any, **settings: Any) -> R: ...
 
@@ -68,7 +68,7 @@ class op(Declaration):  # noqa: N801  # it is used as a function
 
 
 def zeros_for(input: str) -> Callable[..., Any]:
-    """The rule of an input that the result is flat in."""
+    """The rule of an input in which the result is flat: zeros."""
 
     def zeros(g: Any, shape: tuple[int, ...]) -> Any:
         return g.new_zeros(shape)
@@ -97,7 +97,7 @@ def install(name: str, function: Callable[..., Any]) -> None:
 
 
 def named(function: Any, name: str, signature: Signature, doc: str) -> Any:
-    """``function`` of any arguments, with the name, the signature and the docstring that it is to show."""
+    """Give ``function`` a name, a signature and a docstring, and return it."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     function.__signature__ = signature

@@ -11,13 +11,13 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 class Plan(Steps):
-    """What to save, and which rules to run, when one set of inputs of an op needs gradients.
+    """The values to save and the rules to run, if one set of inputs of an op needs gradients.
 
     Attributes:
         results: how many results of the op can be saved.
-        usual: what is saved where the settings are the defaults, if that is all there is to it; None if ``save`` must
-            look at the run.
-        unversioned: for each value in ``usual`` a None, as ``Node.versions`` has it for what is no tensor.
+        usual: the saved values of a run with default settings, if they do not depend on the run; None if ``save`` must
+            look at it.
+        unversioned: a None for each value in ``usual``: ``Node.versions`` has it for values that are no tensors.
         slots: where in inputs, results, settings and facts, one after the other, each saved value is found.
         paths: by the slot of a saved value that stands for the path to an input, the position of that.
     """
@@ -26,7 +26,7 @@ class Plan(Steps):
 
     @property
     def looks(self) -> bool:
-        """Whether ``save`` does more than to save: then it is called wherever the op runs."""
+        """Whether ``save`` does more than save, so that it must be called at every run of the op."""
         return False
 
     def __init__(self, op: OpInfo, positions: list[int], conjugated: bool = False) -> None:
@@ -47,7 +47,7 @@ class Plan(Steps):
         inputs, values = _places(op.inputs), _places([*op.inputs, *op.results])
         self.sums = {inputs[name]: told for name, told in op.sums.items()}
         self.results = len(op.results)
-        self.keeps_values = any(name in values for name in names)  # what a backward frees, as torch does
+        self.keeps_values = any(name in values for name in names)  # a backward frees these, as torch does
         self.settings = tuple(name for name in names if name in op.defaults)
         facts = [name for name in names if name not in values and name not in op.defaults]
         self.facts = tuple((inputs[name.rpartition("_")[0]], name.rpartition("_")[2]) for name in facts)
@@ -63,7 +63,7 @@ class Plan(Steps):
         self.unversioned: list[int | None] = [None] * len(names)
 
     def save(self, values: list[Any], results: tuple[Any, ...], settings: dict[str, Any]) -> tuple[Any, ...]:
-        """What the rules of this plan name, taken from one run of the op."""
+        """The values that the rules of this plan name, from one run of the op."""
         if self.settings or self.facts:
             facts = [getattr(values[position], what, None) for position, what in self.facts]
             results = (*results[: self.results], *[settings[name] for name in self.settings], *facts)
@@ -71,9 +71,9 @@ class Plan(Steps):
         return tuple([values[slot] if slot < arity else results[slot - arity] for slot in self.slots])
 
     def unpack(self, node: Node, saved: tuple[Any, ...], gradient: Any) -> list[Any]:
-        """What ``node`` had ``saved`` as tensors with their history, for a backward that is itself recorded.
+        """The ``saved`` values of ``node`` as tensors with their history, for a backward that is itself recorded.
 
-        ``gradient`` is what arrived at the node, or the list of what did at its outputs.
+        ``gradient`` is the gradient of the node, or the list of the gradients of its outputs.
         """
         op = node.op
         arity, computed = len(op.inputs), len(op.inputs) + len(op.results)
@@ -124,7 +124,7 @@ class JointPlan(Plan):
 
 
 def _places(names: Sequence[str]) -> dict[str, int]:
-    """Where each name stands first."""
+    """The first position of each name."""
     found: dict[str, int] = {}
     for place, name in enumerate(names):
         found.setdefault(name, place)
@@ -132,7 +132,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
 
 
 def _path(origin: "Origin | None", gradient: Any) -> Tensor | None:
-    """A tensor that leads to ``origin``, of its shape and of one number, which nobody reads; None for a constant."""
+    """A tensor of the shape of ``origin`` that leads to it; its one number is never read. None for a constant."""
     if origin is None:
         return None
     device = next(one.device for one in (gradient if isinstance(gradient, list) else [gradient]) if one is not None)
@@ -141,9 +141,9 @@ def _path(origin: "Origin | None", gradient: Any) -> Tensor | None:
 
 
 def _seen(rule: Rule, op: OpInfo, conjugated: bool) -> Callable[..., Any] | None:
-    """The function of ``rule`` as the walk calls it: with one gradient, or with the list of those of all outputs.
+    """The function of ``rule`` as the walk calls it: with one gradient, or with a list of the gradients of all outputs.
 
-    None stands for the rule that hands the gradient on as it is, which need not be called.
+    None stands for the rule that returns the gradient as it is, and need not be called.
     """
     if rule.kernel is not None and not conjugated:
         return None if rule.kernel is identity else rule.kernel if is_own(rule.function) else foreign(rule.kernel)
@@ -154,7 +154,7 @@ def _seen(rule: Rule, op: OpInfo, conjugated: bool) -> Callable[..., Any] | None
 
 
 def _picking(function: Callable[..., Any], slots: tuple[int, ...]) -> Callable[..., Any]:
-    """``function``, which names the outputs whose gradients it takes, on the list of all of them."""
+    """Wrap ``function``, which takes the gradients of some outputs, so that it takes the list of all."""
 
     def picked(gradients: list[Any], *rest: Any) -> Any:
         return function(*[gradients[slot] for slot in slots], *rest)
@@ -163,7 +163,7 @@ def _picking(function: Callable[..., Any], slots: tuple[int, ...]) -> Callable[.
 
 
 def _conjugating(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, the rule of a real function, as that of the holomorphic one with the same formula.
+    """Turn ``function``, the rule of a real function, into the rule of the holomorphic function of the same formula.
 
     With w = f(z) the gradient of z is that of w times the conjugate of f'(z) (torch's convention). A rule multiplies
     by f'(z): conjugating what goes in and what comes out conjugates f'(z) alone.
@@ -176,7 +176,7 @@ def _conjugating(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def conjugate(gradient: Any) -> Any:
-    """The complex conjugate of a tensor, or of each in a list; what is real or None stays as it is."""
+    """The complex conjugate of a tensor, or of each tensor in a list; a real tensor and None stay as they are."""
     if isinstance(gradient, list | tuple):
         return [conjugate(one) for one in gradient]
     return gradient.conj() if gradient is not None and gradient.is_complex() else gradient

@@ -42,7 +42,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, *args: Any, **settings: Any) -> "Sample":
-        """A sample written as the call it stands for."""
+        """Make a sample, written like the call that it stands for."""
         return cls(args, settings)
 
 
@@ -121,7 +121,7 @@ def along_a_dim(make: Make) -> Iterator[Sample]:
 
 
 def alike(*points: float) -> Samples:
-    """Pairs of tensors of one shape, every shape; where there are special points, then with these in the second one."""
+    """Pairs of tensors of one shape, for every shape; then special points, if any, in the second tensor."""
 
     def samples(make: Make) -> Iterator[Sample]:
         yield from (Sample.of(make(*shape), make(*shape)) for shape in SHAPES)
@@ -132,7 +132,7 @@ def alike(*points: float) -> Samples:
 
 
 def varied(samples: Samples, *changes: dict[str, Any]) -> Samples:
-    """The samples, and the last one of them again with each of these settings."""
+    """The samples, and then the last one again with each of these settings."""
 
     def more(make: Make) -> Iterator[Sample]:
         drawn = list(samples(make))

@@ -32,7 +32,7 @@ from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.core.tensor.views import ViewOutput, link
 
 RawTensor = torch.Tensor  # looked up several times for every op
-_BIT = 1  # a number of Python's in compiled code too: shifted in C, it has no room for more than 31 inputs
+_BIT = 1  # a Python int in compiled code too: a C int has no room for more than 31 inputs
 
 _KEPT = 2**15
 """How many names of inputs the rows of one op for lists of other lengths may keep, and the plans of one of those."""
@@ -42,7 +42,7 @@ FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view
 
 
 class Twin(Protocol):
-    """What a row knows of its in-place twin: see ``inplace.InPlace``."""
+    """The in-place twin of a row, as the row sees it: see ``inplace.InPlace``."""
 
     @property
     def row(self) -> "Op":
@@ -57,20 +57,20 @@ class Twin(Protocol):
         """Make of a tensor the view that the row makes of it."""
 
     def forget(self) -> None:
-        """The row has got another rule."""
+        """Drop what was made from the rules: the row has got another rule."""
 
 
 class Op(OpInfo):
     """One row of the table. Call it to run it.
 
     Attributes, beside those of ``OpInfo``:
-        kernel: what a call without settings runs: the forward, or torch's function that it hands its inputs on to.
+        kernel: the function of a call without settings: the forward, or torch's function if the forward only calls it.
         autocasts: whether torch's autocast may cast the inputs.
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         domain, samples, ranks: where random test inputs are drawn from, the inputs that the tests run the row on, and
             the ranks that the first of these have.
-        reference: torch's own function, where it is not the one called like this row.
+        reference: torch's own function, if it has another name than this row.
         unvaried: settings that all samples leave at one value, each with the reason.
         plan: how it makes plans.
     """
@@ -81,7 +81,7 @@ class Op(OpInfo):
         self.name = declared.name or forward.__name__
         self.forward = forward
         self.kernel = declared.kernel or forward
-        self.autocasts = True  # until the first op of the row is recorded, which asks
+        self.autocasts = True  # until the first recorded run finds it out
         self.doc = self.__doc__ = forward.__doc__ or ""
         self.formula = declared.formula
         tensors = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -120,7 +120,7 @@ class Op(OpInfo):
         self.simple = not self.many and len(self.results) == 1
 
     def __copy__(self) -> "Op":
-        """A row of its own with the same fields; where it is compiled some of them are not in its ``__dict__``."""
+        """A new row with the same fields. In compiled code some of them are not in ``__dict__``."""
         twin = type(self).__new__(type(self))
         vars(twin).update(vars(self))
         for name in FIELDS:
@@ -131,7 +131,7 @@ class Op(OpInfo):
         return row_named, (self.name,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Op":
-        """Itself, as of a function: a copied module has the same activation."""
+        """Return the row itself, as for a function: a copied module has the same activation."""
         return self
 
     def rule(
@@ -213,20 +213,20 @@ class Op(OpInfo):
             )
 
     def _gradients(self, parameters: list[str]) -> tuple[tuple[int, ...] | None, list[str]]:
-        """Which outputs' gradients a rule names by its first parameters, None for the one called g; and the others."""
+        """The outputs whose gradients the first parameters of a rule name, None for ``g``; and the other parameters."""
         named = {f"g_{name}": position for position, name in enumerate(self.results[: self.shown])}
         taken = list(takewhile(named.__contains__, parameters)) if self.shown > 1 else []
         return (tuple(named[name] for name in taken), parameters[len(taken) :]) if taken else (None, parameters[1:])
 
     def other_names(self) -> dict[str, str]:
-        """The other names of the arguments, torch's and those of numpy's that it takes, each with the row's own."""
+        """Other names of the arguments, each with the row's own name: torch's, and those of numpy that it accepts."""
         known = getattr(self, "_names", None)
         if known is None:
             known = self._names = other_names([*self.inputs, *([self.listed] if self.listed else []), *self.defaults])
         return known
 
     def of(self, count: int) -> "Op":
-        """The row that runs this op on a list of ``count`` tensors: each of them is an input of its own."""
+        """The row that runs this op on a list of ``count`` tensors, with one input for each."""
         row = self._rows.get(count)
         if row is None:
             row = copy(self)
@@ -248,7 +248,7 @@ class Op(OpInfo):
         return self.call(args, settings)
 
     def call(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
-        """Run the op on what a call was given."""
+        """Run the op on the arguments of a call."""
         missing = self.arity - len(args)
         if missing or settings:
             if not bound(self, missing, settings):
@@ -258,7 +258,7 @@ class Op(OpInfo):
         return self.run(args, settings)
 
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
-        """Run the op on as many inputs as it has, in order; its settings have their own names."""
+        """Run the op on all its inputs, in order, and on settings under the row's own names."""
         state = current()
         if state.observers and lift():
             try:
@@ -285,14 +285,14 @@ class Op(OpInfo):
         for observer in state.observers:
             observer.on_call(self, args)
         try:
-            if state.inference:  # for this op alone: torch's mode is a thread's, ours is a task's
+            if state.inference:  # for this op alone: torch's mode belongs to a thread, nbgrad's to a task
                 result = inferring(self.forward, *values, **settings)
             else:
                 result = self.forward(*values, **settings) if settings else self.kernel(*values)
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise explained(self, error, args, values) from None
         if self.view and result is values[0]:
-            return args[0]  # nothing was to do: another tensor over the same raw one would turn with it in place
+            return args[0]  # nothing to do: a second tensor over the same raw one would be turned in place with it
         node = self._record(edges, values, result, settings, needs) if recorded and edges is not None else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)
@@ -302,10 +302,10 @@ class Op(OpInfo):
         return self._outputs(node, args, result, settings, recorded=recorded or recording(state))
 
     def known(self, result: Any, *paths: Any, **settings: Any) -> Any:
-        """``result``, which the op has once made, with the history that running the op would give it.
+        """Give ``result``, a result of an earlier run, the history that a run of the op would give it.
 
-        A rule so names a result of its forward where second orders go through the inputs, whose values need not be
-        saved then.
+        So a rule can name a result of its forward although second orders go through the inputs. Then the values of the
+        inputs need not be saved.
 
         Args:
             result: what the op gives of its inputs, computed before.
@@ -335,7 +335,7 @@ class Op(OpInfo):
     def _outputs(
         self, node: Node | None, args: tuple[Any, ...], result: Any, settings: dict[str, Any], *, recorded: bool
     ) -> Any:
-        """What the caller gets of several tensors: those with a gradient lead to the node."""
+        """The tensors that the caller of an op with several outputs gets. Those with a gradient lead to the node."""
         outputs = [made(raw, None) for raw in (result if self.many else result[: self.shown])]
         if node is not None:
             for slot, position in enumerate(range(len(outputs)) if self.many else self.live):
@@ -374,7 +374,7 @@ class Op(OpInfo):
         return needs if ours else -1 if foreign else check_given(self, args)
 
     def _shown(self, result: Any) -> Any:
-        """What the caller gets of a raw result: without what only the rules need."""
+        """The part of a raw result that the caller gets, without the values for the rules alone."""
         if not isinstance(result, tuple) or self.many:
             return result
         return result[0] if self.returns is None else self.returns(*result[: self.shown])
@@ -382,7 +382,7 @@ class Op(OpInfo):
     def _record(
         self, edges: list[Any], values: list[Any], result: Any, settings: dict[str, Any], needs: int
     ) -> Node | None:
-        """The node that remembers this run; None where the result has no gradient."""
+        """The node of this run; None if the result has no gradient."""
         out = result
         if isinstance(result, tuple):
             if not result:
@@ -417,14 +417,14 @@ class Op(OpInfo):
         return node
 
     def _versions(self, saved: tuple[Any, ...]) -> list[int | None]:
-        """For each saved tensor torch's version counter as it is now, None for anything else."""
+        """The current version counter of each saved tensor, None for other values."""
         try:
             return [one._version if isinstance(one, RawTensor) else None for one in saved]
         except RuntimeError:
             raise RuntimeError(INFERENCE.format(op=self.name)) from None
 
     def _make_plan(self, key: int) -> Plan | None:
-        # Here and not for each op: a training loop comes by once for each kind of op.
+        # Here, not in each run: a training loop makes one plan for each kind of op.
         keep_freed()
         self.autocasts = may_cast(self.kernel)
         asked = enumerate(reversed(f"{abs(key):b}"))  # a shift of so many bits for each would be quadratic
@@ -473,7 +473,7 @@ _TENSOR = Tensor
 
 
 def made(raw: torch.Tensor, node: Node | None) -> Tensor:
-    """``raw`` as the tensor that ``node`` made, or as a constant: what calling ``Tensor`` gives, but faster."""
+    """``raw`` as the tensor that ``node`` made, or as a constant. It is faster than a call of ``Tensor``."""
     tensor = _TENSOR.__new__(_TENSOR)
     tensor._data = raw
     tensor._needs_grad = node is not None

@@ -16,11 +16,11 @@ from nbgrad.core.engine.node import TensorBase
 
 
 def as_parsed(function: Callable[..., Any], *, numpys: bool, out: bool) -> Callable[..., Any]:
-    """``function`` of several ops, with numbers of numpy's as Python's; a row takes them by itself.
+    """Wrap ``function`` so that numbers of numpy's become Python's. A row does this by itself.
 
     Args:
-        function: it chooses a row, or is made of rows.
-        numpys: whether it takes numpy's names too, as all that torch's parser reads for.
+        function: a function that chooses a row, or is composed of rows.
+        numpys: whether it takes numpy's names of arguments too, as torch's parser does.
         out: whether it takes ``out=None``.
     """
     shown = signature(function)

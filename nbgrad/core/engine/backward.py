@@ -44,7 +44,7 @@ Inputs: TypeAlias = TensorBase | Sequence[TensorBase]
 @restoring
 def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, create_graph: bool) -> None:
     """Add to the ``.grad`` of every leaf below ``roots``, or of ``inputs`` alone, the gradient from the seeds."""
-    # What the user holds must not become a ``.grad``.
+    # A gradient that the user holds must not become a ``.grad``.
     taken = {memory_of(seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
     wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
     walk = Walk(wanted, retain_graph=retain_graph, create_graph=create_graph)
@@ -65,7 +65,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
 
 @restoring
 def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_graph: bool) -> dict[Origin, Any]:
-    """The gradient that the seeds give each of ``wanted``; what no path reaches is missing from the answer."""
+    """The gradient of each of ``wanted``, by origin. An origin that no path reaches is missing."""
     walk = Walk(set(wanted), retain_graph=retain_graph, create_graph=create_graph)
     with Switch(grad_enabled=create_graph, walking=walk), switched_off():
         walk.run(roots)
@@ -75,7 +75,7 @@ def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_
 
 
 def _retaining(inputs: list[Any]) -> set[Origin]:
-    """The origins of ``inputs``, which keep their gradients, as torch has it also of those that ops made."""
+    """The origins of ``inputs``. Each keeps its gradient in ``.grad``, also one that an op made, as in torch."""
     if not inputs:
         raise RuntimeError(
             "backward() got no inputs: name the tensors to accumulate in, or leave it out for all leaves"
@@ -101,7 +101,7 @@ def reachable(roots: Iterable[Origin]) -> list[Origin]:
 
 
 def parents(origin: Origin) -> list[Origin]:
-    """The origins that a gradient of ``origin`` goes on to."""
+    """The origins that receive a gradient from ``origin``."""
     if isinstance(origin, Node):
         return [parent for parent in origin.edges if parent is not None]
     return [origin.node] if isinstance(origin, Output) else []
@@ -111,14 +111,14 @@ _torch_detects = torch.is_anomaly_enabled
 
 
 class Walk:
-    """One backward on its way down.
+    """One run of a backward.
 
     Attributes:
         wanted: the origins whose gradients are asked for; None to collect those of the leaves.
         found: the gradients of ``wanted``, after the run.
         leaves: the leaves and their gradients, after the run.
-        roots: where it begins, while it runs.
-        shown: addresses of the memory of gradients that the user's own code saw or made, and may hold.
+        roots: the origins where it begins, while it runs.
+        shown: the addresses of gradients that the user's own code has seen or made, and may still hold.
     """
 
     __slots__ = (
@@ -135,8 +135,8 @@ class Walk:
         # The origins that have a gradient: a heap, the latest first, and perhaps one that is later than all of it.
         self.waiting: list[tuple[int, Origin]] = []
         self.next: Origin | None = None
-        self.summed: set[Origin] = set()  # those whose gradient is a sum made here
-        self.seeded: set[Origin] = set()  # those where it begins
+        self.summed: set[Origin] = set()  # origins whose gradient is a sum that the walk has made
+        self.seeded: set[Origin] = set()  # origins where the walk begins
         self.shown: set[int] = set()
         self.useful: set[Origin] | None = None
         self.observers: tuple[Observer, ...] = current().observers
@@ -146,7 +146,7 @@ class Walk:
         self.roots: Roots = []
 
     def run(self, roots: Roots) -> None:
-        """Visit every origin that a gradient reaches once, the latest first: after everything that uses it."""
+        """Visit each origin that a gradient reaches once, the latest first, so after everything that uses it."""
         if _torch_detects():
             raise backward_errors.torch_detects()
         self.roots = roots
@@ -157,7 +157,7 @@ class Walk:
         unheard(below_autograd, self._go, roots)
 
     def _go(self, roots: Roots) -> None:
-        """The run itself, from the roots on."""
+        """Visit all origins, from the roots on."""
         pending = self.pending
         for origin, seed in roots:
             if self.useful is None or origin in self.useful:
@@ -173,7 +173,7 @@ class Walk:
                 observer.on_backward_error(origin, error)
             raise
         finally:
-            self.roots = []  # a state that a hook has copied may live on, and with it the walk
+            self.roots = []  # a state that a hook has copied may outlive the walk, and holds it
 
     def _counted(self) -> tuple[int, str] | None:
         """The number that a graph gives this backward, and the name of the graph."""
@@ -184,7 +184,7 @@ class Walk:
         return None
 
     def _latest(self) -> Origin:
-        """The latest origin that has a gradient, which is the next to visit."""
+        """Take the latest origin that has a gradient: the next one to visit."""
         latest = self.next
         if latest is None:
             found: Origin = heappop(self.waiting)[1]
@@ -193,7 +193,7 @@ class Walk:
         return latest
 
     def _wait(self, origin: Origin) -> None:
-        """Visit ``origin`` in its turn. The latest of a chain never gets into the heap."""
+        """Put ``origin`` among those to visit. In a chain the only one that waits never enters the heap."""
         latest = self.next
         if latest is None:
             waiting = self.waiting
@@ -214,10 +214,10 @@ class Walk:
             self.pending[origin] = held + gradient
             self.summed.add(origin)
         else:
-            held.add_(gradient)  # it is a sum that was made here: nobody else holds its memory
+            held.add_(gradient)  # the walk made this sum, so nothing else holds its memory
 
     def _visit(self, origin: Origin, gradient: Any) -> None:
-        """The gradient of ``origin`` is complete: keep it, hand it on, or run the rules."""
+        """Handle the complete gradient of ``origin``: keep it, pass it on, or run the rules."""
         if origin.hooks is not None:
             gradient = outside(self._hooked, origin, origin.hooks, gradient)
         if self.observers and not isinstance(gradient, list):
@@ -249,7 +249,7 @@ class Walk:
         slots[output.index] = gradient if held is None else held + gradient
 
     def _run_rules(self, node: Node, gradient: Any) -> None:
-        """Run the rule of each input that needs a gradient, and add what it gives to what the parent has so far."""
+        """Run the rule of each input that needs a gradient, and add its result to the parent's gradient."""
         saved: Any = node.saved if isinstance(node.saved, tuple) else _again(node, node.saved)
         for slot, version in enumerate(node.versions):
             if version is not None and saved[slot]._version != version:
@@ -276,7 +276,7 @@ class Walk:
             self._hand_all(node, gradient, given, after)
 
     def _hand_all(self, node: Node, gradient: Any, given: list[tuple[int, Any]], after: Table | None) -> None:
-        """Give each input of ``node`` what is ``given`` for it, with the hooks that ask for all of it run before."""
+        """Pass the ``given`` gradients to the inputs of ``node``, after the hooks that take all of them."""
         if after:
             given = outside(run_after, node, after, gradient, given, self.create_graph)
             self._show(gradient, *[result for _, result in given])
@@ -284,12 +284,12 @@ class Walk:
             self._hand_on(node, position, gradient, result)
 
     def _hand_on(self, node: Node, position: int, gradient: Any, result: Any) -> None:
-        """Give an input of ``node`` what its rule gave, in the shape, element type and place of the input."""
+        """Pass the result of a rule to an input of ``node``, in the shape, element type and device of the input."""
         parent: Any = node.edges[position]
         plan = node.plan
         if self.create_graph:
             result = plan.lift(result)
-        # A rule that hands on what it was given, as that of a sum, need not be asked for its shape and element type.
+        # A rule that passes its gradient on as it is keeps shape and element type, so they need no check.
         same, shape = result is gradient, parent.shape
         full, undone, given = result, None, node.shape if same else result.shape
         if given != shape:
@@ -302,7 +302,7 @@ class Walk:
                 raise
         if (node.dtype if same else result.dtype) is not parent.dtype:
             if result.is_complex() and not parent.dtype.is_complex:
-                result = result.real  # of the direction of ascent the part that a real number can take
+                result = result.real  # a real input takes the real part of a complex gradient
             result = result.to(parent.dtype)
         if not shape and result.device != parent.device:  # a number mixes with tensors of any device
             result = result.to(device=parent.device)
@@ -313,11 +313,11 @@ class Walk:
         self._add(parent, result)
 
     def _jointly(self, node: Node, gradient: Any, values: Any) -> list[tuple[int, Any]]:
-        """What the one rule of ``node`` gives its inputs, by position; an input without a gradient is left out."""
+        """Run the joint rule of ``node``; return the gradients by position, without those that are None."""
         needed = tuple([edge is not None and (self.useful is None or edge in self.useful) for edge in node.edges])
         foreign = node.plan.foreign
         if foreign and not self.create_graph:
-            # The user's own code may differentiate by what it has saved.
+            # The user's own code may differentiate with respect to saved tensors.
             values = node.plan.unpack(node, values, gradient)
         results = list(enumerate(node.plan.joint(gradient, needed, *values)))
         if foreign:
@@ -325,7 +325,7 @@ class Walk:
         return [(position, result) for position, result in results if needed[position] and result is not None]
 
     def _hooked(self, origin: Origin, hooks: Hooks, gradient: Any) -> Any:
-        """``gradient`` after the hooks of its tensor, which keeps it where that was asked for."""
+        """Run the hooks of a tensor on its ``gradient``. Return it, and keep it if the tensor retains its gradient."""
         given = gradient
         for hook in list(hooks.gradient.values()):
             gradient = hook(gradient)
@@ -337,13 +337,13 @@ class Walk:
         return gradient
 
     def _prepared(self, node: Node, before: Table, gradient: Any) -> Any:
-        """What the hooks before a node make of its gradient, for its rules alone: that of the tensor is what it was."""
+        """Run the prehooks of a node. Their result goes to the rules alone, and is not the tensor's gradient."""
         prepared = outside(run_before, node, before, gradient, self.create_graph)
         self._show(gradient, prepared)
         return prepared
 
     def _show(self, *gradients: Any) -> None:
-        """The user's own code saw or made these: none may become a ``.grad``, which the next backward adds to."""
+        """Note gradients that the user's code may hold: none may become a ``.grad``, which later backwards change."""
         for one in gradients:
             if isinstance(one, list):
                 self._show(*one)
@@ -352,7 +352,7 @@ class Walk:
 
 
 def _again(node: Node, saved: Freed | Deferred) -> Any:
-    """What ``node`` had saved and let go to have it computed again; an error if a backward has freed it."""
+    """Compute the saved values of ``node`` again, if it is in a checkpoint; raise if a backward has freed them."""
     if isinstance(saved, Freed):
         raise backward_errors.freed(node, saved)
     return outside(saved.restore, node)
@@ -368,7 +368,7 @@ def _leading_to(wanted: set[Origin], order: list[Origin]) -> set[Origin]:
 
 
 def _leads_to(useful: set[Origin], origin: Origin) -> bool:
-    """Whether a gradient of ``origin`` goes on to one of ``useful``."""
+    """Whether ``origin`` passes a gradient to one of ``useful``."""
     return any(parent in useful for parent in parents(origin))
 
 

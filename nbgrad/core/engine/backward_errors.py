@@ -13,7 +13,7 @@ from nbgrad.core.engine.torch_origins import known_origin
 
 
 def name_of(origin: Origin | None) -> str | None:
-    """What the user calls the tensor that came from ``origin``, as far as a name or a variable says."""
+    """The user's name of the tensor that came from ``origin``: its own name or a variable's, if there is one."""
     if isinstance(origin, Leaf):
         tensor = origin.ref()
         if tensor is not None and tensor.name:
@@ -22,12 +22,12 @@ def name_of(origin: Origin | None) -> str | None:
 
 
 def name_of_data(data: Any) -> str | None:
-    """What the user calls the tensor that holds ``data``."""
+    """The user's name of the tensor that holds ``data``."""
     return variable_name(lambda tensor: raw_of(tensor) is data)
 
 
 def place_of(node: Node | Output) -> Place | None:
-    """The line that ran the op; None where nobody watched."""
+    """The line that ran the op; None if no observer was there."""
     return getattr(node.node if isinstance(node, Output) else node, "place", None)
 
 
@@ -73,7 +73,7 @@ def replaced(expected: tuple[int, ...], now: tuple[int, ...]) -> RuntimeError:
 
 
 def freed(node: Node, saved: Freed) -> RuntimeError:
-    """A backward goes a second time through ``node``, whose values are gone."""
+    """The error of a second backward through ``node``, whose saved values the first one has freed."""
     plan = node.plan
     values = {*node.op.inputs, *node.op.results}
     tensors = [name for name, version in zip(plan.saved_names, node.versions, strict=True) if version is not None]
@@ -100,7 +100,7 @@ _LOOP = (
 
 
 def changed(node: Node, slot: int, value: Any) -> RuntimeError:
-    """The ``value`` that ``node`` had saved in ``slot`` was changed in place since: the gradient would be wrong."""
+    """The error of a saved ``value`` that was changed in place since ``node`` saved it in ``slot``."""
     name, version = node.plan.saved_names[slot], node.versions[slot]
     op, place, variable = node.op.name, place_of(node), name_of_data(value)
     facts = [_role(node, name, named=variable is not None), _made_by(node, name), f"of shape {tuple(value.shape)}"]

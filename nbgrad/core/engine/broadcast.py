@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-RawTensor, sum_over = torch.Tensor, torch.sum  # looked up for every gradient that is summed
+RawTensor, sum_over = torch.Tensor, torch.sum  # a global of this module is found faster
 
 
 class Reduction(NamedTuple):
-    """What was summed to undo a broadcast: a fact of one backward, which the picture shows on the edge."""
+    """The sum that undoes a broadcast in one backward. The picture shows it on the edge."""
 
     source: tuple[int, ...]
     target: tuple[int, ...]
@@ -80,7 +80,7 @@ def sum_to(gradient: Any, given: tuple[int, ...], shape: tuple[int, ...]) -> Any
         return gradient.sum()
     lead = len(given) - len(shape)
     if lead in (0, 1) and isinstance(gradient, RawTensor):
-        # Most often one dimension is to go, which torch sums faster than it finds out that this is so.
+        # Most often one dimension is summed away. Then a direct sum is faster than sum_to_size, which searches for it.
         found = lead - 1
         for dim in range(lead, len(given)):
             have, want = given[dim], shape[dim - lead]

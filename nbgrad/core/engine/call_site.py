@@ -17,7 +17,7 @@ from nbgrad.core.engine.torch_origins import TENSORS
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 NOT_THE_USERS = (_PACKAGE, _TORCH)
-"""How the names of files begin whose code is not the user's."""
+"""The folders whose code is not the user's."""
 
 
 def user_place() -> Place:
@@ -27,7 +27,7 @@ def user_place() -> Place:
 
 
 def user_frame() -> FrameType:
-    """The innermost running frame that is neither nbgrad's own nor torch's, whose code calls ours in turn."""
+    """The innermost running frame that belongs neither to nbgrad nor to torch, whose code may call nbgrad's."""
     frame = _getframe()
     while True:
         file = frame.f_code.co_filename
@@ -41,22 +41,22 @@ def user_frame() -> FrameType:
 
 
 _OURS: dict[str, bool] = {}
-"""Whether a file of running code is nbgrad's or torch's, which every op that is recorded asks of a few files."""
+"""For each file of running code whether it is nbgrad's or torch's. Every recorded op asks this of a few files."""
 
 
 def in_a_function(frame: FrameType) -> bool:
-    """Whether the variables of ``frame`` are a function's, which are gone when it returns."""
+    """Whether ``frame`` is that of a function, whose variables are gone when it returns."""
     return bool(frame.f_code.co_flags & _OPTIMIZED)
 
 
-_OPTIMIZED = CO_OPTIMIZED  # compiled to a number of C's
+_OPTIMIZED = CO_OPTIMIZED  # a C integer in compiled code
 
 
 def tensor_variables(frame: FrameType) -> dict[str, Any]:
     """The tensors among the variables of ``frame``, by name.
 
-    Before Python 3.13 the interpreter keeps the snapshot that it makes of a function's variables until the function
-    returns, and everything in it alive: it is emptied, unless the user holds it too, having called ``locals()``.
+    Before Python 3.13 the interpreter makes a snapshot of a function's variables, and keeps it until the function
+    returns. The snapshot would keep the tensors alive, so it is emptied, unless the user holds it through ``locals()``.
     """
     snapshot = frame.f_locals
     found = {name: value for name, value in snapshot.items() if isinstance(value, TENSORS)}
@@ -66,17 +66,17 @@ def tensor_variables(frame: FrameType) -> dict[str, Any]:
 
 
 def tensors_in_sight(frame: FrameType) -> dict[str, Any]:
-    """The tensors among the variables that the code of ``frame`` can name, by name: its own hide the global ones."""
+    """The tensors that the code of ``frame`` can name, by name. Local variables hide global ones."""
     known = {name: value for name, value in list(frame.f_globals.items()) if isinstance(value, TENSORS)}
     return known | tensor_variables(frame)
 
 
 _SNAPSHOTS = sys.version_info < (3, 13)
-"""Whether a frame makes a dict of its variables for whoever asks, and keeps it."""
+"""Whether ``frame.f_locals`` is a dict that the frame keeps."""
 
 
 def variable_name(wanted: Callable[[Any], bool]) -> str | None:
-    """What the user calls a tensor that is ``wanted``: its own name, or a variable's in the frames that run now.
+    """The user's name of the first tensor that is ``wanted``: its own name, or that of a variable in a running frame.
 
     Only for messages: it looks at every variable of every frame.
     """
@@ -103,7 +103,7 @@ def called_by_user() -> bool:
 
 
 def _hands_on(file: str) -> bool:
-    """Whether a file stands between a call of the user's and the op that runs."""
+    """Whether the code of ``file`` only passes a call of the user's on to the op."""
     return file.startswith(_CORE) and not file.startswith(_CALLERS)
 
 

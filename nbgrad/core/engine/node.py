@@ -20,7 +20,7 @@ from nbgrad.core.suggestions import kind_of
 
 
 class TensorBase:
-    """The fields of ``Tensor``, and what the layers below it ask of one; everything else about it is there.
+    """The fields of ``Tensor``, and the methods that the layers below it need. ``Tensor`` has all others.
 
     ``_alias`` is None, or says how the tensor shares its memory: ``tensor.views`` alone reads it.
     """
@@ -47,7 +47,7 @@ class TensorBase:
         self._alias = None
         self.name = None
 
-    # What the layers below ``Tensor`` ask of one: it overrides each.
+    # The layers below ``Tensor`` call these. ``Tensor`` overrides each.
 
     @property
     def data(self) -> torch.Tensor:
@@ -56,7 +56,7 @@ class TensorBase:
 
     @property
     def origin(self) -> Any:
-        """Where it came from: the node or output of an op, or a leaf."""
+        """The origin of the tensor: the node or the output of an op, or a leaf."""
         raise NotImplementedError
 
     @property
@@ -76,7 +76,7 @@ class TensorBase:
 
     @property
     def kind(self) -> str:
-        """What a picture shows it as."""
+        """The kind of its box in the picture."""
         raise NotImplementedError
 
 
@@ -117,7 +117,7 @@ def add(table: Table, hook: Callable[..., Any]) -> RemovableHandle:
 
 
 def run_before(node: "Node", table: Table, gradient: Any, create_graph: bool) -> Any:
-    """The gradients of a node's outputs after its prehooks."""
+    """Run the prehooks of a node; return the gradients of its outputs."""
     several = isinstance(gradient, list)
     given = gradient if several else [gradient]
     for hook in list(table.values()):
@@ -128,7 +128,7 @@ def run_before(node: "Node", table: Table, gradient: Any, create_graph: bool) ->
 def run_after(
     node: "Node", table: Table, gradient: Any, given: list[tuple[int, Any]], create_graph: bool
 ) -> list[tuple[int, Any]]:
-    """The gradients of a node's inputs, by position, after its hooks."""
+    """Run the hooks of a node; return the gradients of its inputs by position."""
     outputs = _lifted(node, gradient if isinstance(gradient, list) else [gradient])
     found = dict(given)
     before = results = [_summed(found.get(position), edge) for position, edge in enumerate(node.edges)]
@@ -140,14 +140,14 @@ def run_after(
 
 
 def _summed(given: Any, edge: Any) -> Any:
-    """What a rule gave for an input, summed over what the op broadcast: a hook sees the shape of the input."""
+    """The result of a rule in the shape of the input, as hooks get it."""
     if given is None or edge is None or given.shape == edge.shape:
         return given
     return sum_to(given, given.shape, edge.shape)
 
 
 def run_accumulated(table: Table, tensor: Any) -> None:
-    """Tell the hooks of a leaf that its ``.grad`` has been written."""
+    """Run the hooks of a leaf whose ``.grad`` has been written."""
     for hook in list(table.values()):
         if hook(tensor) is not None:
             raise RuntimeError(
@@ -157,10 +157,10 @@ def run_accumulated(table: Table, tensor: Any) -> None:
 
 
 def check_alike(kind: str, returned: Any, gradient: Any) -> None:
-    """An error unless a hook has ``returned`` a tensor that ``gradient`` can be replaced with.
+    """Raise unless a hook has ``returned`` a tensor that can replace ``gradient``.
 
     Raises:
-        RuntimeError: it is of another shape or element type, or no tensor.
+        RuntimeError: ``returned`` has another shape or element type, or is no tensor.
     """
     got = told("a tensor", returned._data) if isinstance(returned, TensorBase) else kind_of(returned)
     if got != (wanted := told("a tensor", gradient.data)):
@@ -172,7 +172,7 @@ def _lifted(node: "Node", gradients: list[Any]) -> tuple[Any, ...]:
 
 
 def _replaced(node: "Node", kind: str, returned: Any, given: list[Any], *, create_graph: bool) -> list[Any]:
-    """What a hook returned in place of ``given``, raw unless the backward records itself; ``given`` if it was None."""
+    """The result of a hook, or ``given`` if that is None; raw tensors unless the backward records itself."""
     if returned is None:
         return given
     new = list(returned) if isinstance(returned, list | tuple) else [returned]
@@ -217,7 +217,7 @@ class Deferred:
 
 
 class Vertex:
-    """What every origin says of the gradient that it stands for.
+    """Base of the origins: the facts about the gradient of one tensor.
 
     Attributes:
         seq: the sequence number.
@@ -235,7 +235,7 @@ class Vertex:
 
 
 class Rule(NamedTuple):
-    """How the gradient of one input comes from the gradient of the output.
+    """The rule that computes the gradient of one input from the gradient of the output.
 
     Attributes:
         function: takes the gradients, for a joint rule which inputs need theirs, and what ``needs`` names.
@@ -243,7 +243,7 @@ class Rule(NamedTuple):
         formula: LaTeX.
         outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.
         joint: whether one call gives the gradients of all inputs.
-        kernel: what the function only calls, on all that it is given; None where it does more.
+        kernel: the kernel, if the function only calls one with its own arguments; otherwise None.
     """
 
     function: Callable[..., Any]
@@ -255,7 +255,7 @@ class Rule(NamedTuple):
 
 
 def identity(g: Any) -> Any:
-    """The kernel of a rule that hands the gradient on as it is: a backward need not call it."""
+    """The kernel of a rule that returns the gradient as it is. A backward need not call it."""
     return g
 
 
@@ -268,7 +268,7 @@ INFO = (
 
 
 class OpInfo:
-    """What there is to know of an op without running it: of a row of the table, and of a ``Function`` of the user's.
+    """The facts about an op that need no run of it. A row of the table has them, and so has a ``Function``.
 
     Attributes:
         name: torch's name of the op.
@@ -330,11 +330,11 @@ class OpInfo:
         raise NotImplementedError
 
     def is_list(self, name: str) -> bool:
-        """Whether a rule that names this gets a tuple: the list of tensors, or a fact of each of them."""
+        """Whether a rule gets a tuple for this name: the list of tensors, or a fact about each of them."""
         return self.listed is not None and name.removeprefix(self.listed) in {"", "_shape", "_device", "_others"}
 
     def expanded(self, name: str, wanted: Sequence[int]) -> list[str]:
-        """What a rule names, as names of single values: for a list of tensors each of them.
+        """The names of single values for a name in a rule: for a list of tensors, one name for each.
 
         ``wanted``: the positions of the inputs that need a gradient.
         """
@@ -342,7 +342,7 @@ class OpInfo:
             return [name]
         members = [input for input in self.inputs if input.startswith(f"{self.listed}[")]
         what = name.removeprefix(self.listed)
-        if what == "_others":  # the path to an input takes nothing of it
+        if what == "_others":  # the path to an input needs no value of it
             alone = {self.inputs[wanted[0]]} if len(wanted) == 1 else set()
             return [f"{member}_path" if member in alone else member for member in members]
         return [f"{member}{what}" for member in members]
@@ -352,7 +352,7 @@ class OpInfo:
 
 
 class Steps:
-    """What a backward does at a node.
+    """The steps of a backward at a node.
 
     Attributes:
         rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes.
@@ -390,7 +390,7 @@ class Steps:
 
 
 class Node(Vertex):
-    """One op that ran: what its rules need, and where its inputs came from.
+    """One op that has run, with the values that its rules need and the origins of its inputs.
 
     Attributes:
         op: the row of the table that ran.
@@ -421,7 +421,7 @@ class Node(Vertex):
 
     @property
     def next_functions(self) -> "tuple[tuple[Node | Leaf | None, int], ...]":
-        """For each input where a gradient goes on to, and which output that is there; (None, 0) for a constant."""
+        """For each input the node that gets its gradient, and the number of that output; (None, 0) for a constant."""
         return tuple([(edge.node, edge.index) if isinstance(edge, Output) else (edge, 0) for edge in self.edges])
 
     def __repr__(self) -> str:
@@ -457,7 +457,7 @@ _METADATA: WeakKeyDictionary[Node, dict[str, Any]] = WeakKeyDictionary()
 
 
 class Output(Vertex):
-    """One output of an op that has several with a gradient; it leads to the op's node, where it fills a slot."""
+    """One of several outputs of an op that have a gradient. It leads to the node of the op, and fills a slot there."""
 
     __slots__ = ("index", "node")
 
@@ -482,7 +482,7 @@ class Output(Vertex):
 class Leaf(Vertex):
     """The end of a path: a tensor that no recorded op made, reached through a weak reference.
 
-    It carries what the picture shows of the tensor, so that the record of a graph need not keep the tensor itself.
+    It has the facts that the picture shows, so the record of a graph need not keep the tensor itself.
     """
 
     __slots__ = ("kind", "name", "ref")
@@ -508,9 +508,9 @@ class Leaf(Vertex):
         return ()
 
     def stands_for(self, tensor: "TensorBase") -> bool:
-        """Whether it still is the leaf of its ``tensor``, which may have been frozen since or have got other data.
+        """Whether this is still the leaf of ``tensor``, which may have been frozen since, or may have other data.
 
-        All uses are to lead to one leaf, or the gradient of some would be lost. None leads to that of a constant.
+        All uses must lead to one leaf, or the gradient of some would be lost. No use leads to the leaf of a constant.
         """
         data, kept = tensor.data, self.kind == tensor.kind or not tensor.requires_grad
         return kept and (self.shape, self.dtype, self.device) == (data.shape, data.dtype, data.device)
@@ -523,5 +523,5 @@ Origin = Node | Output | Leaf
 
 
 def record_id(origin: Origin) -> int:
-    """The number under which a graph records what ``origin`` made: an output goes by its op's."""
+    """The number under which a graph records the result of ``origin``: all outputs of an op have the op's number."""
     return origin.node.seq if isinstance(origin, Output) else origin.seq

@@ -29,7 +29,7 @@ class Cut(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        """What has become of the tensor that was used."""
+        """The sentence about the tensor that was used."""
         if self.kind == "detached":
             return f"cut off by {self.what} at {self.place}"
         if self.kind == "no_grad":
@@ -38,7 +38,7 @@ class Cut(NamedTuple):
 
     @property
     def end(self) -> str:
-        """The same of what was computed in this way, which has no gradient."""
+        """The sentence about the result, which has no gradient."""
         if self.kind == "no_grad":
             return f"{self.user} inside no_grad(), at {self.place}"
         if self.kind == "no gradient":
@@ -50,7 +50,7 @@ class Cut(NamedTuple):
 
     @property
     def user(self) -> str:
-        """What the user called: the op, or a function or block that runs it."""
+        """The name of the function that the user called: the op, or a function or block that runs it."""
         called = self.place.called if self.inside else None
         return f"{called}()" if called and called != self.what else self.what
 
@@ -61,7 +61,7 @@ class Cut(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The advice: how to get a gradient."""
         if self.kind == "detached":
             return f"Leave out {self.what} where a gradient is to flow."
         if self.kind == "no_grad":
@@ -75,15 +75,15 @@ class Cut(NamedTuple):
 
 
 class Observer:
-    """Sees what the engine does; every method may be overridden, and by default does nothing of its own.
+    """Receives the engine's notifications. Every method may be overridden, and does nothing by default.
 
-    A tensor that a method gets is a ``Tensor``, unless it is said to be data.
+    A tensor argument is a ``Tensor``, unless the method calls it data. Data and gradients may be raw torch tensors.
     """
 
     __slots__ = ()
 
     def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:
-        """``op`` is about to run on ``args``, recorded or not; what this raises, the caller of the op gets."""
+        """``op`` is about to run on ``args``, recorded or not. What this raises goes to the caller of the op."""
 
     def on_overwrite(self, data: torch.Tensor) -> None:
         """The op of the last call is about to change ``data`` in place."""
@@ -159,19 +159,19 @@ class Observer:
     # What error messages ask.
 
     def backward_begun(self) -> tuple[int, str] | None:
-        """The number of the backward that begins now, from 1, and the name of the graph that counts it."""
+        """The number of the backward that begins now, counted from 1, and the name of the graph that counts."""
         return None
 
     def change_of(self, data: torch.Tensor, seq: int) -> str | None:  # noqa: ARG002
-        """What has changed ``data``, which the op ``seq`` saved, since that ran, and where."""
+        """The last change of ``data`` since the op ``seq`` saved it, with its line; None if no change was seen."""
         return None
 
     def change_since_backward(self, data: torch.Tensor) -> str | None:  # noqa: ARG002
-        """What has changed ``data`` last since the last backward ended, and where."""
+        """The last change of ``data`` since the last backward ended, with its line; None if no change was seen."""
         return None
 
     def path_ends(self, data: torch.Tensor) -> tuple[Cut, ...]:  # noqa: ARG002
-        """Where the paths of gradients end along which ``data`` were computed, from which no backward can start."""
+        """The cuts on the paths to ``data``, from which no backward can start."""
         return ()
 
 
@@ -183,7 +183,7 @@ def tell(
     result: Any,
     node: Node | None,
 ) -> None:
-    """Tell each observer that ``op`` has run, and first that it was recorded, if it was."""
+    """Notify each observer that ``op`` has run, and before that, that it was recorded, if it was."""
     results = result if isinstance(result, tuple) else (result,)
     for observer in observers:
         if node is not None:

@@ -10,7 +10,7 @@ from types import CodeType
 
 
 class Place:
-    """A line of the user's code: an instruction, whose line number is looked up when somebody asks."""
+    """A line of the user's code, kept as an instruction. Its line number is looked up on request."""
 
     __slots__ = ("_code", "_offset")
 
@@ -30,12 +30,12 @@ class Place:
 
     @property
     def cell(self) -> bool:
-        """Whether the line is in a notebook cell, which has no file name that a reader knows."""
+        """Whether the line is in a notebook cell, whose file name means nothing to a reader."""
         return "ipykernel_" in self.file or self.file.startswith("<ipython-input")
 
     @property
     def text(self) -> str:
-        """The line itself; empty where Python does not know it, as in code given to ``exec``."""
+        """The text of the line; empty if Python does not know it, as in code for ``exec``."""
         return linecache.getline(self.file, self.line).strip()
 
     def same(self, other: "Place") -> bool:
@@ -44,7 +44,7 @@ class Place:
 
     @property
     def called(self) -> str | None:
-        """The name of the function or method that is called there; None for an operator, and where it is not known."""
+        """The name of the function or method that this instruction calls; None for an operator, or if it is unknown."""
         first, last, start, end = next(islice(self._code.co_positions(), self._offset // 2, None))
         if first is None or last is None:
             return None

@@ -16,7 +16,7 @@ from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
 
 
 class ModuleScope(Scope):
-    """The call of a module. A graph keeps its scopes, so the module is held weakly: a record keeps no model alive."""
+    """The call of a module. It holds the module weakly: a graph keeps its scopes, and must not keep the model alive."""
 
     __slots__ = ("kind", "module")
 
@@ -36,14 +36,14 @@ class ModuleScope(Scope):
 
     @property
     def about(self) -> str:
-        """What the module is, in a line, and its formula in the next; what its class does not say is left out."""
+        """The first line of the module's docstring, and its formula on the next line, if the class has them."""
         told = vars(self.kind).get("__doc__") or ""
         lines = cleandoc(str(told)).partition("\n")[0], self.formula
         return "\n".join(line for line in lines if line)
 
 
 class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("encoder"):
-    """Ops recorded inside it are drawn in a box labelled ``label``, nested in the box around it."""
+    """A context whose recorded ops are drawn in a box with the label ``label``, inside the box around it."""
 
     __slots__ = ("label",)
 
@@ -59,10 +59,10 @@ class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("e
 
 
 def called(module: Any, state: State, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``run(*args, **kwargs)`` in the scope of ``module``, as a switch would have it, but quicker: every call asks.
+    """Return ``run(*args, **kwargs)``, run in the scope of ``module``. Every call does this, so it must be fast.
 
-    Calls nest within their thread, so there the scope of ``state`` itself, the current one, is changed and put back.
-    Another thread that runs in a copy of the context has a state of its own from its first call on.
+    Calls nest within a thread. So the scope is changed and restored in ``state`` itself, the current one.
+    Another thread, which runs in a copy of the context, gets a state of its own at its first call.
     """
     given = state
     if state.thread != get_ident():
@@ -109,13 +109,13 @@ each module around it."""
 
 
 class _Placed:
-    """What is known of a module and the one that calls it: a loop calls the same ones in every step.
+    """The facts about a module and the module that calls it, kept because a loop calls the same ones in every step.
 
     Attributes:
         module, above: references to both.
         label: of the call.
-        forward: the function that a call runs, where that is nbgrad's own and runs no other code than nbgrad's but
-            that of modules that it calls.
+        forward: the function that a call runs, if it is nbgrad's own, and runs only code of nbgrad and of the modules
+            that it calls.
     """
 
     __slots__ = ("above", "forward", "label", "module")
@@ -133,14 +133,14 @@ _known: dict[int, _Placed] = {}
 
 
 def forget_paths() -> None:
-    """A module somewhere gained or lost a child: paths, ids and labels may be stale."""
+    """Forget paths, ids and labels, because a module somewhere gained or lost a child."""
     _paths.clear()
     _names.clear()
     _known.clear()
 
 
 def _placed(module: Any, parent: Scope | None) -> _Placed:
-    """What is known of a call of ``module`` in the scope ``parent``."""
+    """The facts about a call of ``module`` in the scope ``parent``."""
     while parent is not None and not isinstance(parent, ModuleScope):
         parent = parent.parent
     caller = parent

@@ -28,8 +28,8 @@ class Scope:
     Attributes:
         label: what the box is called.
         parent: the scope around it.
-        place: the user's line that every op comes from which runs in this scope itself: the call of a module of
-            nbgrad's, which runs no line of the user's. None where such lines run.
+        place: the user's line that called the module, if the module is nbgrad's and runs no line of the user's: then it
+            is the line of each op in this scope. Otherwise None.
     """
 
     __slots__ = ("label", "parent", "place")
@@ -44,7 +44,7 @@ class Scope:
         return tuple([one.label for one in outwards(self)][::-1])
 
     def attribute(self, value: Any) -> str | None:  # noqa: ARG002
-        """The attribute of what is called under which it holds ``value``, a tensor; None where it does not."""
+        """The name of the attribute of the called module that holds ``value``, a tensor; None if there is none."""
         return None
 
 
@@ -56,11 +56,11 @@ def outwards(scope: Scope | None) -> Iterator[Scope]:
 
 
 class State:
-    """Everything that is scoped.
+    """All settings of a thread or task.
 
-    ``walking``: the backward that runs; ``computed``: what parametrized tensors are inside ``parametrize.cached()``, by
-    the id of their parametrizations; ``outer``: the state that the innermost block has found, and leaves again;
-    ``thread``: the one that made the state.
+    ``walking``: the backward that runs; ``computed``: the values of parametrized tensors inside
+    ``parametrize.cached()``, by the id of their parametrizations; ``outer``: the state before the innermost block, and
+    again after it; ``thread``: the thread that made the state.
     """
 
     __slots__ = ("computed", "device", "grad_enabled", "inference", "observers", "outer", "scope", "thread", "walking")
@@ -93,7 +93,7 @@ class State:
         return hash(tuple(self.fields().values()))
 
     def fields(self) -> dict[str, Any]:
-        """All that is scoped by name."""
+        """All settings by name."""
         return {name: getattr(self, name) for name in State.__slots__ if name not in ("outer", "thread")}
 
     def replaced(self, **changes: Any) -> "State":
@@ -126,13 +126,13 @@ def recording(state: State) -> bool:
 
 
 def _set_back(state: State, torch_records: bool) -> None:
-    """Make ``state`` the current one, and have torch record or not. Twice is once: an interrupt may come in between."""
+    """Make ``state`` the current one, and set torch's recording. It may be called twice, after an interrupt."""
     torch._C._set_grad_enabled(torch_records)
     _STATE.set(state)
 
 
 def restoring(function: F) -> F:
-    """``function``; and if it raises, everything that is switched here, torch's switches too, is what it was before.
+    """Decorate ``function``: if it raises, all settings, torch's too, are restored to those before the call.
 
     Ctrl-C may raise anywhere, also in the code that would switch something back.
     """
@@ -153,8 +153,8 @@ def restoring(function: F) -> F:
 def unwound(before: State) -> State:
     """The current state without the blocks that were entered since ``before`` was the current one, and not left.
 
-    In plain Python a block is left by a function, and Ctrl-C may hit its first instruction: nobody leaves the block
-    then. What was set outside of any block stays.
+    In plain Python a function leaves a block. If Ctrl-C hits its first instruction, the block is never left. Settings
+    outside of any block stay.
     """
     state, depth = _STATE.get(), _depth(before)
     while _depth(state) > depth and state.outer is not None:
@@ -196,7 +196,7 @@ class Switch:
         return self
 
     def _changed(self, before: State) -> State:
-        """What holds inside, if ``before`` holds outside."""
+        """The state inside the block, if ``before`` is the state outside."""
         return before.replaced(**self._changes, outer=before)
 
     def __exit__(
@@ -232,7 +232,7 @@ class Switch:
 
 
 def _switched(name: str, again: Callable[[], Switch], function: F) -> F:
-    """``function``, each call inside a switch that ``again`` makes."""
+    """Wrap ``function``: each call runs inside a switch that ``again`` makes."""
     given: Any = function
     if isinstance(given, type) or not callable(given) or isasyncgenfunction(given):
         kind = "an async generator" if isasyncgenfunction(given) else f"the {type(given).__name__} {given!r}"
@@ -264,7 +264,7 @@ def _switched(name: str, again: Callable[[], Switch], function: F) -> F:
 
 
 def _resumed(switch: Switch, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """``generator``, each of its steps inside ``switch``: between two steps the caller's state holds."""
+    """Wrap ``generator``: each of its steps runs inside ``switch``, and the caller's state holds between them."""
     step, given = generator.send, None
     while True:
         try:
@@ -283,7 +283,7 @@ def _resumed(switch: Switch, generator: Generator[Any, Any, Any]) -> Generator[A
 
 
 class no_grad(Switch):  # noqa: N801  # torch's name
-    """Inside it nothing is recorded and results need no gradient.
+    """A context in which nothing is recorded and results need no gradient.
 
     Works as ``with no_grad():``, ``@no_grad()`` and ``@no_grad``.
     """
@@ -299,7 +299,7 @@ class no_grad(Switch):  # noqa: N801  # torch's name
 
 
 class enable_grad(Switch):  # noqa: N801  # torch's name
-    """Inside it recording is on, also within a ``no_grad`` block; works as a decorator as ``no_grad`` does."""
+    """A context in which recording is on, also within a ``no_grad`` block; works as a decorator too."""
 
     __slots__ = ()
 
@@ -312,7 +312,7 @@ class enable_grad(Switch):  # noqa: N801  # torch's name
 
 
 class Setting(Switch):
-    """A switch that is set when it is made; as a ``with`` block it is set back at the end of that."""
+    """A switch that is set when it is made. As a ``with`` block it is restored at the end of the block."""
 
     __slots__ = ()
 
@@ -354,7 +354,7 @@ class set_grad_enabled(Setting):  # noqa: N801  # torch's name
 
 
 class inference_mode(Switch):  # noqa: N801  # torch's name
-    """Inside it nothing is recorded, and what is made can never be saved for a backward.
+    """A context in which nothing is recorded, and whose results can never be saved for a backward.
 
     It goes further than ``no_grad``: results are torch's inference tensors, which are cheaper to make. Outside of the
     block they may be read and computed with, and ``clone()`` makes an ordinary tensor of one; where a recorded op
@@ -389,19 +389,19 @@ def set_state(state: State) -> None:
 
 
 def tell_changed(changed: "Sequence[torch.Tensor]", what: str) -> None:
-    """Tell whoever observes that ``what`` has changed the data of each tensor in ``changed``."""
+    """Notify observers that ``what`` has changed the data of each tensor in ``changed``."""
     for observer in _STATE.get().observers:
         observer.on_change(changed, what)
 
 
 def tell_detached(tensor: TensorBase, detached: TensorBase, what: str) -> None:
-    """Tell whoever observes that ``what`` has cut ``detached`` from the graph of ``tensor``."""
+    """Notify observers that ``what`` has cut ``detached`` from the graph of ``tensor``."""
     for observer in _STATE.get().observers:
         observer.on_detach(tensor, detached, what)
 
 
 def tell_read(tensor: TensorBase, what: str) -> None:
-    """Tell whoever observes that ``what`` gave the values of ``tensor`` without a history, if it has one."""
+    """Notify observers that ``what`` gave the values of ``tensor`` without its history, if it has one."""
     if tensor._needs_grad:
         for observer in _STATE.get().observers:
             observer.on_read(tensor, what)

@@ -9,19 +9,19 @@ from nbgrad.core.backend.torch_guards import check_asker
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """What messages and pictures call an element type: float32, not torch.float32."""
+    """The name of an element type in messages and pictures: float32, not torch.float32."""
     return str(dtype).removeprefix("torch.")
 
 
 def told(name: str, value: Any) -> str:
-    """What messages say of an argument: the shape and the type of a tensor, or the value itself."""
+    """The text about an argument in messages: the shape and the type of a tensor, or the value itself."""
     if isinstance(value, torch.Tensor):
         return f"{name} of shape {tuple(value.shape)} and dtype {dtype_name(value.dtype)}"
     return f"{name} = {value!r}"
 
 
 def check_device(device: torch.device | str | int) -> torch.device:
-    """The device by that name or number, or an error that says that this machine has none."""
+    """Return the device of this name or number; raise an error if this machine lacks it."""
     wanted = torch.device(device)
     if wanted.type == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(
@@ -43,7 +43,7 @@ def memory_of(data: torch.Tensor) -> int:
 
 
 def overlaps(data: torch.Tensor) -> bool:
-    """Whether several elements are one place in memory, as ``expand()`` and windows make them."""
+    """Whether several elements share one place in memory, as after ``expand()`` and in overlapping windows."""
     if data.is_contiguous():
         return False
     reach, apart = 0, True
@@ -66,7 +66,7 @@ def differentiable(dtype: torch.dtype) -> bool:
 
 
 def check_differentiable(dtype: torch.dtype) -> None:
-    """An error for an element type without gradients."""
+    """Raise an error for an element type without gradients."""
     if not differentiable(dtype):
         raise RuntimeError(
             f"only floating point and complex tensors can require gradients, not {dtype}: "
@@ -75,12 +75,12 @@ def check_differentiable(dtype: torch.dtype) -> None:
 
 
 def owned(gradient: torch.Tensor, data: torch.Tensor, taken: set[int] | None) -> torch.Tensor:
-    """``gradient`` in memory of its own, laid out as ``data``: itself if it has that, else a copy.
+    """Return ``gradient`` itself if it has memory of its own and the layout of ``data``, otherwise a copy.
 
     Args:
         gradient: of the shape of ``data``.
         data: of the tensor whose gradient it becomes.
-        taken: addresses of memory that is somebody's already, to which that of the result is added; None to copy.
+        taken: addresses of memory in use, to which that of the result is added; None to copy in any case.
     """
     if taken is not None and laid_out_as(gradient, data):
         memory = gradient.data_ptr()
@@ -91,10 +91,10 @@ def owned(gradient: torch.Tensor, data: torch.Tensor, taken: set[int] | None) ->
 
 
 def laid_out_as(gradient: torch.Tensor, data: torch.Tensor) -> bool:
-    """Whether a gradient fills memory of its own as ``data`` would, with nothing left to compute, as a conjugate."""
+    """Whether a gradient fills its own memory in the layout of ``data``, and is no lazy conjugate."""
     if not (gradient.is_contiguous() and data.is_contiguous()) and gradient.stride() != data.stride():
         return False
-    if gradient._base is None and not gradient.is_inference():  # no view of anything, as most are
+    if gradient._base is None and not gradient.is_inference():  # most tensors are no view
         return True
     if gradient.untyped_storage().nbytes() != gradient.nbytes:
         return False
@@ -102,7 +102,7 @@ def laid_out_as(gradient: torch.Tensor, data: torch.Tensor) -> bool:
 
 
 class Contents:
-    """Base of ``Tensor``: every question that the raw torch tensor answers, whatever its history."""
+    """Base of ``Tensor``: the methods that ask the raw torch tensor alone, not the history."""
 
     __slots__ = ()
 
@@ -147,7 +147,7 @@ class Contents:
 
     @property
     def _is_param(self) -> bool:
-        """What torch's Parameter marks a tensor with that it is given."""
+        """The mark that torch's Parameter sets on a tensor."""
         return False
 
     @_is_param.setter
@@ -289,7 +289,7 @@ class Contents:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         values = self.numpy()
-        if copy is None:  # copied where the type asks for it; numpy 1 has no other word for that than asarray
+        if copy is None:  # it is copied if the type needs it; numpy 1 offers only asarray for that
             return np.asarray(values, dtype=dtype)
         return np.array(values, dtype=dtype, copy=copy)
 
@@ -332,7 +332,7 @@ class Contents:
 
 
 def text_of(value: Any) -> str:
-    """What a setting says; what kind of thing it is, where a class of the user's is unable to say it."""
+    """The text of a setting; the name of its class if its ``__str__`` raises."""
     try:
         return str(value)
     except Exception:
@@ -340,7 +340,7 @@ def text_of(value: Any) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """What an error says; nothing where a class of the user's is unable to say it."""
+    """The message of an error; empty if its ``__str__`` raises."""
     try:
         return str(error)
     except Exception:

@@ -9,7 +9,7 @@ from weakref import ref
 
 import torch
 
-from nbgrad.core.engine.node import Leaf, Node, Origin, TensorBase, next_seq
+from nbgrad.core.engine.node import Leaf, Node, Origin, TensorBase, next_seq, record_id
 
 RawTensor = torch.Tensor
 TENSORS = (TensorBase, torch.Tensor)
@@ -89,3 +89,9 @@ def known_origin(tensor: Any) -> Origin | None:
         return found
     known = _leaves.get(id(tensor))
     return known[0] if known is not None and known[1]() is tensor else None
+
+
+def known_id(tensor: Any) -> int | None:
+    """The number under which a graph records ``tensor``; None where no op that was seen has used or made it."""
+    origin = known_origin(tensor)
+    return None if origin is None else record_id(origin)

@@ -15,7 +15,6 @@ import torch
 from nbgrad.core.engine.node import next_seq, raw_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import memory_of
-from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats, countable, norms, read, summarise
 
 Change = tuple[str, Place, int, int]
@@ -156,20 +155,27 @@ class Since(NamedTuple):
         return self.what is not None and self.what.endswith(".step()")
 
 
-def since(records: Iterable[Record], changes: Changes) -> dict[int, Since]:
-    """For each of the leaves among ``records`` to which something happened, by id, what."""
-    leaves = [(one, tensor) for one in records if one.leaf is not None and (tensor := one.leaf()) is not None]
+def since(leaves: "Iterable[tuple[int, ref[Any] | None, Stats | None]]", changes: Changes) -> dict[int, Since]:
+    """For each of the ``leaves`` to which something happened, by id, what.
+
+    Args:
+        leaves: the id of each, the tensor, and the gradient that the last backward brought it.
+        changes: what was changed in place.
+    """
+    there = [
+        (id, tensor, gradient) for id, held, gradient in leaves if held is not None and (tensor := held()) is not None
+    ]
     # One without a gradient may be no leaf any more: a buffer that values with a history were written into.
-    grads = {one.id: tensor.grad for one, tensor in leaves if one.gradient is not None}
+    grads = {id: tensor.grad for id, tensor, gradient in there if gradient is not None}
     held = {id: grad.data for id, grad in grads.items() if grad is not None and countable(grad.data)}
     sizes = read(norms(held))
     found: dict[int, Since] = {}
-    for record, tensor in leaves:
+    for id, tensor, gradient in there:
         change = changes.since_backward(tensor.data)
-        grad = _other(held.get(record.id), sizes.get(record.id, 0.0), record.gradient)
+        grad = _other(held.get(id), sizes.get(id, 0.0), gradient)
         if change is not None or grad is not None:
             what, place = (None, None) if change is None else (change[0], str(change[1]))
-            found[record.id] = Since(what, place, grad)
+            found[id] = Since(what, place, grad)
     return found
 
 

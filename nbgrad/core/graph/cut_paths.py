@@ -7,11 +7,12 @@ from weakref import ref
 import torch
 
 from nbgrad.core.engine.call_site import called_by_user, user_place
-from nbgrad.core.engine.node import Leaf, OpInfo, Origin, Output, record_id
+from nbgrad.core.engine.node import Leaf, OpInfo, Origin, Output, raw_of, record_id
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope, current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
+from nbgrad.core.engine.torch_origins import known_id
 from nbgrad.core.tensor.tensor import Tensor
 
 _MOST = 4096
@@ -72,7 +73,7 @@ class Uses:
         frozen: list[Tensor] = []
         made = [id(result) for result in results]
         for arg in args:
-            if not isinstance(arg, Tensor) or id(arg._data) in made:
+            if not isinstance(arg, Tensor) or id(raw_of(arg)) in made:
                 continue  # what is changed in place is no use of it
             if arg.requires_grad:
                 cut = cut or _cut(op, results, enabled=enabled)
@@ -80,7 +81,7 @@ class Uses:
             elif type(arg) is not Tensor and arg.kind == "parameter":
                 frozen.append(arg)
             elif self._ends:
-                before.update(dict.fromkeys(self.ends(arg._data)))
+                before.update(dict.fromkeys(self.ends(raw_of(arg))))
         if frozen:
             before[self._frozen_use(op, frozen, args)] = None
         if cut is not None or before:
@@ -107,11 +108,11 @@ class Uses:
     def detached(self, tensor: Tensor, detached: Tensor, what: str) -> None:
         """``what`` the user has called, or a function of nbgrad's, cut ``detached`` from ``tensor``."""
         if not tensor.requires_grad and tensor is not detached:
-            if before := self.ends(tensor._data):
-                self._end([detached._data], before)
+            if before := self.ends(raw_of(tensor)):
+                self._end([raw_of(detached)], before)
             return
         cut = Cut("detached", what, *_where())
-        self._end([detached._data], (cut,))
+        self._end([raw_of(detached)], (cut,))
         if not cut.inside and tensor.requires_grad:
             self._note(tensor.origin, cut)
 
@@ -128,7 +129,7 @@ class Uses:
         self.idled.make_room()
         self.idled[id(params[0])] = (ref(params[0]), backwards)
         reached = set(self.reached)
-        if any(one._origin is not None and record_id(one._origin) in reached for one in params):
+        if any(known_id(one) in reached for one in params):
             why = (
                 "those that the last backward brought were cleared since: call zero_grad(), backward() and step() in "
                 "this order"

@@ -1,7 +1,7 @@
 """``AutogradGraph``: the record of the ops that run inside a context.
 
-It keeps one ``Record`` of facts per op. It owns no tensor that the user dropped, except small values and the gradients
-of the last backward, both within a budget. It is copied into rustworkx on request.
+It keeps facts of each op, and makes a ``Record`` of them on request. It owns no tensor that the user dropped, except
+small values and the gradients of the last backward, both within a budget. It is copied into rustworkx on request.
 """
 
 from itertools import count
@@ -15,6 +15,7 @@ from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.changes import Since, since
+from nbgrad.core.graph.facts import Notes, Outer, Passed
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.history import FRAMES, History
@@ -23,9 +24,9 @@ from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.queries import Queries
-from nbgrad.core.graph.record import Failure, Notes, Ran, Record, number_of
+from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
-from nbgrad.core.graph.stats import summarise_all
+from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.unreached import Paths, Unreached, Unstepped, named_tensors
 from nbgrad.core.recorder.switches import follow, unfollow
 
@@ -80,8 +81,7 @@ class AutogradGraph(Queries):
 
     def _forget(self) -> None:
         self._records: list[Record] = []
-        self._since: dict[int, Since] = {}
-        self._failed: list[Record] = []  # what the backward of the failure ran through, where another one had ended
+        self._failed: list[Record] = []  # what the backward of the failure ran through, once the graph is closed
         self._ended: History | None = None  # the backwards that ended, once that is shown
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the backward in whose place one that raised is shown
@@ -143,15 +143,15 @@ class AutogradGraph(Queries):
     def _settle(self, namespace: dict[str, Any]) -> None:
         """Turn what was recorded into facts that hold no tensor."""
         self.name_variables(dict(namespace))  # a copy: threads may go on
-        notes = self._notes
-        self._records = self._shown()
-        if self.backwards and (failure := self.listener.failure) is not None and failure.frame is not None:
-            self._failed = self._shown(failure.frame.roots)
-        shown = (*self._records, *self._failed)
-        kept = {record.id: data for record in shown if (data := record.kept_value) is not None}
-        notes.settled = summarise_all(kept)
-        notes.frame = self.frame
-        self._since = since(shown, self.listener.changes)
+        notes, frame, passed = self._notes, self.frame, self.listener.passed()
+        failure, failed = self.listener.failure, list[Passed]()
+        if failure is not None and failure.frame is not None:
+            failed = self.listener.passed(failure.frame.roots) if self.backwards else passed
+        numbers = self._numbers([*passed, *failed], frame)
+        self._records = notes.taken(passed, frame, *numbers)
+        self._failed = notes.taken(failed, None if failure is None else failure.frame, *numbers)
+        notes.settled = {record.id: record.statistics for record in (*self._failed, *self._records)}
+        notes.frame = frame
         self._paths = self._make_paths()
         self.listener.let_go()
 
@@ -204,7 +204,10 @@ class AutogradGraph(Queries):
     @property
     def since(self) -> dict[int, Since]:
         """By id, the leaves that are not what they were in the last backward: a step has followed, or others before."""
-        return self._since if self.closed else since(self.records, self.listener.changes)
+        if self.closed:
+            return {record.id: told for record in self._records if (told := record.since) is not None}
+        frame = self._notes.frame
+        return self._changed(self.listener.passed(), frame)
 
     @property
     def backwards(self) -> int:
@@ -215,11 +218,49 @@ class AutogradGraph(Queries):
     def records(self) -> list[Record]:
         """Every op and tensor of the graph in record order, which is a topological order: sources first.
 
-        After a backward: what it ran through. Before one: everything whose result still exists.
+        After a backward: what it ran through. Before one: everything whose result still exists. They are of this
+        moment: an open graph makes new ones whenever it is asked.
         """
-        deleted = self._notes.deleted
-        records = self._records if self.closed else self._shown()
-        return [record for record in records if record.id not in deleted] if deleted else list(records)
+        return list(self._records) if self.closed else self._open_records()
+
+    @uncollected
+    def snapshot(self) -> list[Record]:
+        """The same with all their statistics, which are worked out together: of an open graph as they are now.
+
+        ``records`` are quicker if only some of their statistics are read, or none.
+        """
+        if self.closed:
+            return list(self._records)
+        frame, passed = self.frame, self.listener.passed()
+        return self._notes.taken(passed, frame, *self._numbers(passed, frame))
+
+    @uncollected
+    def _open_records(self) -> list[Record]:
+        return self._notes.records(self.listener.passed())
+
+    def _numbers(self, passed: list[Passed], frame: Frame | None) -> tuple[dict[int, Stats], dict[int, Since]]:
+        """The statistics of the values of what is shown, and what became of the leaves since the backward ``frame``."""
+        notes = self._notes
+        kept = {id: data for id, fact, _ in passed if (data := notes.kept_value(id, fact)) is not None}
+        return summarise_all(kept), self._changed(passed, frame)
+
+    def _changed(self, passed: list[Passed], frame: FrameRecorder | Frame | None) -> dict[int, Since]:
+        """The leaves to which something happened since the backward ``frame``."""
+        leaves = [
+            (id, fact.thing, None if frame is None else frame.gradient_of(id))
+            for id, fact, _ in passed
+            if isinstance(fact, Outer)
+        ]
+        return since(leaves, self.listener.changes)
+
+    def _take_out(self, ids: set[int], edges: set[tuple[int, int]]) -> None:
+        notes = self._notes
+        notes.deleted |= ids
+        notes.cut |= edges
+        if self.closed:
+            shows_failure = self._records is self._failed
+            self._failed = _left(self._failed, ids, edges)
+            self._records = self._failed if shows_failure else _left(self._records, ids, edges)
 
     def failure(self, error: BaseException) -> Failure | None:
         """Where ``error`` was raised, if it was the last error of an op or a backward in this graph."""
@@ -347,18 +388,10 @@ class AutogradGraph(Queries):
         ops = sum(record.kind == "op" for record in self.records)
         return f"<AutogradGraph {self.name!r}: {ops} ops, {self.backwards} backwards>"
 
-    # From facts to what is shown.
 
-    @uncollected
-    def _shown(self, roots: tuple[int, ...] | None = None) -> list[Record]:
-        """What the last backward ran through, or what exists if there was none; a tensor before its first use.
-
-        Or, of another backward, what ``roots`` were computed from.
-        """
-        return [
-            fact.record(id, self._notes) if isinstance(fact, Ran) else fact.placed(scope)
-            for id, fact, scope in self.listener.passed(roots)
-        ]
+def _left(records: list[Record], ids: set[int], edges: set[tuple[int, int]]) -> list[Record]:
+    """The ``records`` without those with these ``ids``, and without these ``edges``."""
+    return [record.without(ids, edges) for record in records if record.id not in ids]
 
 
 class RecordingBlock:

@@ -16,9 +16,10 @@ from typing import NamedTuple, overload
 import torch
 
 from nbgrad.core.engine.state import Scope, outwards
-from nbgrad.core.graph.last_backward import FrameRecorder, Values
+from nbgrad.core.graph.facts import Notes, Outer, Passed, Ran
+from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import Update
-from nbgrad.core.graph.record import Ran, Record
+from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import norms, read
 
 FRAMES = 36
@@ -32,9 +33,6 @@ STEPS = 2
 longer than the rest of a frame."""
 
 AT_FIRST = 8
-
-Passed = tuple[int, "Ran | Record", Scope | None]
-"""What a backward ran through: the id, the facts, and the scope that it is drawn in."""
 
 
 class HistoryRecord(NamedTuple):
@@ -225,7 +223,7 @@ class HistoryRecorder:
         number: int,
         recorder: FrameRecorder,
         passed: list[Passed],
-        values: Values,
+        notes: Notes,
     ) -> None:
         """Make the ``number``-th backward a frame: it has just ended.
 
@@ -233,16 +231,16 @@ class HistoryRecorder:
             number: from 1.
             recorder: what it did; its gradients still exist.
             passed: what it ran through.
-            values: where the loss is, if it is kept.
+            notes: where the names are, and the loss, if it is kept.
         """
         looks, learned, ids = _looks(passed), _learned(passed), [id for id, _, _ in passed]
         if self._kept and self._kept[-1].looks == looks:
             looks, names = self._kept[-1].looks, self._kept[-1].names
         else:
-            names = tuple([fact.name if isinstance(fact, Record) else None for _, fact, _ in passed])
+            names = tuple([notes.name_of(id, fact) if isinstance(fact, Outer) else None for id, fact, _ in passed])
         if self._kept and self._kept[-1].learned == learned:
             learned = self._kept[-1].learned
-        wanted, loss = recorder.norms(), values.raw(recorder.roots[0]) if len(recorder.roots) == 1 else None
+        wanted, loss = recorder.norms(), notes.values.raw(recorder.roots[0]) if len(recorder.roots) == 1 else None
         if self._is_one_of(WEIGHTS, number):
             wanted |= norms({-id: data for id, fact, _ in passed if (data := _weight(fact)) is not None})
         if loss is not None and loss.ndim == 0 and loss.is_floating_point():
@@ -315,7 +313,7 @@ def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Sto
     )
 
 
-def _looks(passed: list[Passed]) -> tuple[Look, ...]:
+def _looks(passed: "list[Passed] | list[tuple[int, Record, Scope | None]]") -> tuple[Look, ...]:
     paths: dict[Scope | None, tuple[str, ...]] = {None: ()}
     found: list[Look] = []
     known: dict[Look, Look] = {}  # of a long chain all look alike
@@ -342,11 +340,11 @@ def _learned(passed: list[Passed]) -> tuple[int | None, ...]:
     )
 
 
-def _weight(fact: "Ran | Record") -> torch.Tensor | None:
+def _weight(fact: "Ran | Outer") -> torch.Tensor | None:
     """The values of a parameter that still exists."""
-    if isinstance(fact, Ran) or fact.kind != "parameter" or fact._thing is None:
+    if isinstance(fact, Ran) or fact.kind != "parameter" or fact.thing is None:
         return None
-    tensor = fact._thing()
+    tensor = fact.thing()
     return None if tensor is None else tensor.data
 
 

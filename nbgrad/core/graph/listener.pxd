@@ -4,9 +4,9 @@ from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, TensorBase, Ver
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport Scope, State, recording
 from nbgrad.core.graph.changes cimport Changes
+from nbgrad.core.graph.facts cimport Notes, Ran, facts_of
 from nbgrad.core.graph.last_backward cimport FrameRecorder
 from nbgrad.core.graph.optimizers cimport UpdateRecorder
-from nbgrad.core.graph.record cimport Notes, Ran, facts_of
 from nbgrad.core.graph.stats cimport few, held_by, nbytes_of
 
 cdef class Listener(Observer):

@@ -19,22 +19,11 @@ from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.cut_paths import Uses
-from nbgrad.core.graph.history import HistoryRecorder, Passed
+from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran, facts_of, grown
+from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
-from nbgrad.core.graph.record import (
-    NOTHING,
-    Failure,
-    Literal,
-    Notes,
-    Operand,
-    Ran,
-    Record,
-    described,
-    facts_of,
-    grown,
-    number_of,
-)
+from nbgrad.core.graph.record import Failure, Operand, described, number_of
 from nbgrad.core.graph.stats import few, held_by, nbytes_of
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -81,10 +70,10 @@ class Listener(Observer):
 
     def forget(self) -> None:
         """Begin with nothing."""
-        self.notes = Notes()
+        self.notes = Notes(self.changes)
         self.uses = Uses()
         self.ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
-        self.outer: dict[int, Record] = {}  # leaves, constants, and ops that ran before
+        self.outer: dict[int, Outer] = {}  # leaves, constants, and ops that ran before
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
         self._limit = 256  # of a short program every op is known, also one whose result is gone
         # The op that ran last, that at the end of the last backward, and that at the end of the one before it.
@@ -171,22 +160,22 @@ class Listener(Observer):
         return self._constant(arg) if isinstance(arg, _RAW) else Literal(described(arg))
 
     def _meet(self, id: int, origin: Origin, tensor: TensorBase) -> None:
-        """Make the record of a tensor that no op in the graph made."""
-        facts = (tuple(origin.shape), origin.dtype, tensor._data.device, self.notes)
+        """Keep the facts of a tensor that no op in the graph made."""
+        facts = (tuple(origin.shape), origin.dtype, raw_of(tensor).device)
         if isinstance(origin, Leaf):
             kind = tensor.kind  # a leaf may be frozen by now
-            self.uses.constant(id, tensor._data)
-            self.outer[id] = Record(id, kind, *facts, thing=ref(tensor), name=origin.name)
+            self.uses.constant(id, raw_of(tensor))
+            self.outer[id] = Outer(kind, *facts, thing=ref(tensor), name=origin.name)
         else:
-            self.outer[id] = Record(id, "outside", *facts, origin.op)
+            self.outer[id] = Outer("outside", *facts, origin.op)
 
     def _meet_torch(self, id: int, origin: Origin) -> None:
-        """Make the record of a tensor of torch's that no op in the graph made."""
-        facts = (tuple(origin.shape), origin.dtype, origin.device or _CPU, self.notes)
+        """Keep the facts of a tensor of torch's that no op in the graph made."""
+        facts = (tuple(origin.shape), origin.dtype, origin.device or _CPU)
         if isinstance(origin, Leaf):
-            self.outer[id] = Record(id, origin.kind, *facts, thing=origin.ref, name=origin.name)
+            self.outer[id] = Outer(origin.kind, *facts, thing=origin.ref, name=origin.name)
         else:
-            self.outer[id] = Record(id, "outside", *facts, origin.op)
+            self.outer[id] = Outer("outside", *facts, origin.op)
 
     def _constant(self, data: "torch.Tensor | np.ndarray[Any, Any]") -> int:
         """The id of the record of a raw tensor or array: one for all uses of the same memory."""
@@ -202,7 +191,7 @@ class Listener(Observer):
         if known is None or known() is None or found not in self.outer:
             found = next_seq()
             self.constants[key] = (ref(data), found)
-            self.outer[found] = Record(found, "constant", shape, dtype, device, self.notes)
+            self.outer[found] = Outer("constant", shape, dtype, device)
             if isinstance(data, torch.Tensor):
                 self.uses.constant(found, data)
             if self.watch and few(shape):
@@ -223,7 +212,7 @@ class Listener(Observer):
                 ops[id] = ran
                 used.update(ran.sources)
         self.ops = ops
-        self.outer = {id: record for id, record in self.outer.copy().items() if id in used}
+        self.outer = {id: one for id, one in self.outer.copy().items() if id in used}
         self.constants = {key: value for key, value in self.constants.copy().items() if value[1] in self.outer}
         self.uses.behind = {id: cuts for id, cuts in self.uses.behind.copy().items() if id in self.outer}
         kept = self.ops.keys() | self.outer.keys()
@@ -392,7 +381,7 @@ class Listener(Observer):
         frame = number >= self._ask and self.history.wants(number)
         self.updates.backward_ended(number, frame and self.history.measures_step(number))
         if frame:
-            self.history.add(number, ended, self.passed(), self.notes.values)
+            self.history.add(number, ended, self.passed(), self.notes)
         if number >= self._ask:
             self._ask = self.history.ask_again(number)
         ended.end(number, before, self.watch)
@@ -413,7 +402,7 @@ class Listener(Observer):
             if id(value) in held and isinstance(value, torch.Tensor) and not name.startswith("_"):
                 self.notes.names.setdefault(held[id(value)], name)
 
-    def there(self) -> "tuple[dict[int, Ran], dict[int, Record], dict[Any, tuple[ref[Any], int]], tuple[int, ...]]":
+    def there(self) -> "tuple[dict[int, Ran], dict[int, Outer], dict[Any, tuple[ref[Any], int]], tuple[int, ...]]":
         """Copies of ``ops``, ``outer`` and ``constants``, and the roots: they fit together though a thread records on.
 
         A copy of a dict is one step of the interpreter's. What the ops came from is copied before them and after them:
@@ -442,20 +431,21 @@ class Listener(Observer):
                 if source in outer and source not in seen:
                     seen.add(source)
                     taken = outer[source]
-                    thing = taken.leaf or raw.get(source)
-                    passed.append((source, taken, self._home(taken, None if thing is None else thing(), ran.scope)))
+                    thing = taken.thing or raw.get(source)
+                    value = None if thing is None else thing()
+                    passed.append((source, taken, self._home(source, taken, value, ran.scope)))
             passed.append((id, ran, ran.scope))
         return passed
 
-    def _home(self, taken: Record, value: Any, scope: Scope | None) -> Scope | None:
+    def _home(self, id: int, taken: Outer, value: Any, scope: Scope | None) -> Scope | None:
         """Where a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in what holds it."""
         if taken.kind == "parameter":
             return scope
         for around in () if value is None else outwards(scope):
             if (name := around.attribute(value)) is not None:
-                self.notes.names[taken.id] = name
+                self.notes.names[id] = name
                 return around
-        return taken.scope
+        return None
 
 
 def _reached(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:

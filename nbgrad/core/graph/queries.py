@@ -6,10 +6,9 @@ import rustworkx
 import torch
 from rustworkx.visit import BFSVisitor
 
-from nbgrad.core.engine.node import record_id
-from nbgrad.core.engine.torch_origins import TENSORS, known_origin
+from nbgrad.core.engine.torch_origins import TENSORS, known_id
 from nbgrad.core.graph.no_gc import uncollected
-from nbgrad.core.graph.record import Notes, Record
+from nbgrad.core.graph.record import Record
 from nbgrad.core.tensor.tensor import Tensor
 
 Subject = Tensor | torch.Tensor | Record | int
@@ -37,13 +36,12 @@ class Queries:
 
     @property
     @abstractmethod
-    def _notes(self) -> Notes:
-        """What is known of the records, and what was cut."""
-
-    @property
-    @abstractmethod
     def records(self) -> list[Record]:
         """Every record in an order that has sources before results."""
+
+    @abstractmethod
+    def _take_out(self, ids: set[int], edges: set[tuple[int, int]]) -> None:
+        """Take records out, by id, and edges, by the id of the op and the position of the input."""
 
     @property
     @uncollected
@@ -56,10 +54,7 @@ class Queries:
         records = self.records
         poured: rustworkx.PyDiGraph[Record, int] = rustworkx.PyDiGraph(multigraph=True)
         poured.add_nodes_from(records)
-        edges = _edges(records)
-        if records and (cut := records[0]._notes.cut):
-            edges = [edge for edge in edges if (records[edge[1]].id, edge[2]) not in cut]
-        poured.extend_from_weighted_edge_list(edges)  # type: ignore[misc]  # its stub asks for nodes that may be None
+        poured.extend_from_weighted_edge_list(_edges(records))  # type: ignore[misc]  # its stub asks for nodes that may be None
         return poured
 
     def record(self, subject: Subject) -> Record:
@@ -76,7 +71,7 @@ class Queries:
         Raises:
             KeyError: the graph has no record of ``subject``.
         """
-        self._notes.deleted.add(self.record(subject).id)
+        self._take_out({self.record(subject).id}, set())
 
     def delete_edge(self, source: Subject, result: Subject, input: int | None = None) -> None:
         """Take the edges from ``source`` to ``result`` out of the graph, as ``delete_node`` takes a node.
@@ -92,13 +87,13 @@ class Queries:
         above, below = self.record(source), self.record(result)
         cut = {
             (below.id, position)
-            for position, taken in enumerate(below._sources)
-            if taken == above.id and input in (None, position) and (below.id, position) not in self._notes.cut
+            for position, taken in enumerate(below.parents)
+            if taken == above.id and input in (None, position)
         }
         if not cut:
             where = "" if input is None else f" at input {input}"
             raise KeyError(f"{self.name!r} has no edge from {above} to {below}{where}")
-        self._notes.cut |= cut
+        self._take_out(set(), cut)
 
     def check_cycle(self) -> bool:
         """Whether the graph has a cycle, which no program can record."""
@@ -140,8 +135,7 @@ class Queries:
     def _index(self, subject: Subject, records: list[Record]) -> int:
         """The place of ``subject`` among ``records``."""
         if isinstance(subject, TENSORS):
-            origin = known_origin(subject)
-            wanted = None if origin is None else record_id(origin)
+            wanted = known_id(subject)
         else:
             wanted = subject.id if isinstance(subject, Record) else subject
         for index, record in enumerate(records):
@@ -156,8 +150,8 @@ def _edges(records: list[Record]) -> list[tuple[int, int, int]]:
     places = {record.id: place for place, record in enumerate(records)}
     edges = []
     for target, record in enumerate(records):
-        for position, source in enumerate(record._sources):
-            place = places.get(source)  # a literal is no key of it
+        for position, source in enumerate(record.parents):
+            place = None if source is None else places.get(source)
             if place is not None:
                 edges.append((place, target, position))
     return edges

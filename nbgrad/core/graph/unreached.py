@@ -18,12 +18,12 @@ from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.engine.tensor_data import memory_of
-from nbgrad.core.engine.torch_origins import TENSORS, kind_of, origin_of
+from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, origin_of
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.cut_paths import Uses
+from nbgrad.core.graph.facts import Outer, Ran
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.optimizers import LOOP, Holders
-from nbgrad.core.graph.record import Ran, Record
 from nbgrad.core.graph.stats import norms, read
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.tensor.tensor import Tensor
@@ -126,7 +126,7 @@ class Paths:
     def of(
         cls,
         ops: "dict[int, Ran]",
-        outer: "dict[int, Record]",
+        outer: "dict[int, Outer]",
         constants: dict[Any, tuple[ref[Any], int]],
         uses: Uses,
         changed: dict[int, int],
@@ -139,7 +139,7 @@ class Paths:
             id: PathOp(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place, ran.scope)
             for id, ran in ops.items()
         }
-        tensors = {id: record._thing for id, record in outer.items()}
+        tensors = {id: one.thing for id, one in outer.items()}
         tensors.update({id: raw for raw, id in constants.values() if isinstance(raw(), torch.Tensor)})
         return cls(facts, tensors, uses, changed, backwards, history, latest)
 
@@ -217,7 +217,7 @@ class Paths:
         sizes = read(norms({at: one.data for at, (one, *_) in enumerate(used)}))
         found, names = [], _Names()
         for at, (one, cut, scope) in enumerate(used):
-            if isfinite(sizes.get(at, 0.0)) or _id(one) in shown:
+            if isfinite(sizes.get(at, 0.0)) or known_id(one) in shown:
                 continue
             bad = "NaN" if nonfinite.holds("nan", one.data) else "Inf" if nonfinite.unmeant(one.data) else None
             if bad is not None:

@@ -21,10 +21,10 @@ class BroadcastError(RuntimeError):
 
 
 class strict_broadcast(Switch):  # noqa: N801  # named as no_grad is
-    """Inside it an op that would stretch a tensor to fit another one raises, recorded or not.
+    """A context in which an op raises if it would stretch a tensor to fit another one, recorded or not.
 
-    Numbers and 0-d tensors go with every shape, and what an op stretches by definition is no broadcast: the bias of
-    ``linear``, a matrix that multiplies a batch, and what nbgrad's own blocks do inside. Works as
+    Numbers and 0-d tensors fit every shape. What an op stretches by definition is no broadcast: the bias of ``linear``,
+    a matrix that multiplies a batch, and broadcasts inside nbgrad's own blocks. Works as
     ``with strict_broadcast():`` and ``@strict_broadcast()``.
 
     Raises:
@@ -79,7 +79,7 @@ def _strict_text(
 
 
 class _Called(NamedTuple):
-    """A tensor by the user's name for it; in words where it has none, as what an expression gave."""
+    """The user's name of a tensor. A tensor without a name, such as the value of an expression, gets a description."""
 
     name: str | None
     words: str
@@ -88,7 +88,7 @@ class _Called(NamedTuple):
         return self.name or self.words
 
     def after(self, method: str) -> str:
-        """How ``method`` is called on it."""
+        """The call of ``method`` on this tensor, as the user would write it."""
         return f"{self.name}{method}" if self.name else f"{method} on {self.words}"
 
 
@@ -114,7 +114,7 @@ def warn_one_class(op: str, input: Any, target: Any) -> None:
 
 
 def warn_copied(shape: Shape) -> None:
-    """Warn, once per line, that the values of a tensor with a gradient go on without it; what nbgrad runs does so."""
+    """Warn, once per line, that a tensor that needs a gradient is copied without its history."""
     if is_grad_enabled() and called_by_user():
         warn_here(
             f"nbgrad.tensor() of a tensor of shape {shape} that needs a gradient copies its values, and no gradient "
@@ -124,7 +124,7 @@ def warn_copied(shape: Shape) -> None:
 
 
 def warn_number() -> None:
-    """The same of a tensor that becomes a number in a list."""
+    """Warn, once per line, that a tensor that needs a gradient becomes a number in a list."""
     warn_here(
         "a tensor that needs a gradient becomes a number in the list for nbgrad.tensor(), and no gradient flows "
         "through it: pass t.detach() if that is meant"
@@ -142,7 +142,7 @@ def warn_here(text: str) -> None:
 
 
 def unpaired(input: Any, target: Any) -> bool:
-    """Whether one is of shape (N, 1) and the other of shape (N,), so that they broadcast to (N, N)."""
+    """Whether one shape is (N, 1) and the other (N,), so that both broadcast to (N, N)."""
     a: Shape = getattr(input, "shape", ())
     b: Shape = getattr(target, "shape", ())
     column, row = (a, b) if len(a) == 2 else (b, a)
@@ -161,7 +161,7 @@ def _paired(a: tuple[_Called, Shape], b: tuple[_Called, Shape]) -> str:
 
 
 def _broadcast(*shapes: Shape) -> Shape | None:
-    """The shape that tensors of ``shapes`` broadcast to; None where they do not, as the op itself will say."""
+    """The shape that ``shapes`` broadcast to; None if they do not fit: the op itself then raises the error."""
     try:
         return tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     except RuntimeError:

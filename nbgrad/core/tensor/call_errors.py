@@ -15,11 +15,13 @@ E = TypeVar("E", bound=Exception)
 
 
 def explained(op: OpInfo, error: Exception, args: tuple[Any, ...], values: list[Any]) -> Exception:
-    """The same kind of error, naming the op and what it was given, after every observer was told of it."""
+    """Return an error of the same kind that names the op and its operands; every observer has seen it by then."""
     said = words_of(error)
     typed = isinstance(error, TypeError | AttributeError) or _TYPED in said
     wrong = _no_tensor(op, values) if typed else None
-    lacking = _LACKING.search(said) if isinstance(error, RuntimeError) else None  # torch 2.6 has no other kind for it
+    lacking = (
+        _LACKING.search(said) if isinstance(error, RuntimeError) else None
+    )  # torch 2.6 raises no more specific type
     if wrong is not None:
         error = TypeError(_about(op, values, wrong))
     elif op.name.startswith("bitwise_") and lacking:
@@ -35,7 +37,7 @@ def explained(op: OpInfo, error: Exception, args: tuple[Any, ...], values: list[
 
 
 def no_tensor(name: str, value: Any) -> str | None:
-    """What is wrong with ``value``, given for the input ``name``; None for a tensor and what may stand for one."""
+    """Say why ``value`` cannot be the input ``name``; None for a tensor, a number and an array."""
     if isinstance(value, list):
         return f"{name} is a list: write nbgrad.tensor({name})"
     expected = "where a tensor is expected"
@@ -52,16 +54,16 @@ def no_tensor(name: str, value: Any) -> str | None:
 
 
 def _no_tensor(op: OpInfo, values: Sequence[Any]) -> str | None:
-    """What is wrong with an input that is no tensor and cannot stand for one; the last ones may be left out."""
+    """Say which of the inputs is no tensor, number or array. The last inputs may be missing."""
     needed = op.inputs[: len(op.inputs) - op.optional]
-    # None may be meant in the middle too, so it is the last to be suspected.
+    # None can be a valid input in the middle, so it is suspected last.
     named = sorted(zip(op.inputs, values, strict=True), key=lambda one: one[1] is None)
     found = [no_tensor(name, value) for name, value in named if name in needed or value is not None]
     return next((wrong for wrong in found if wrong is not None), None)
 
 
 def check_given(op: OpInfo, args: tuple[Any, ...]) -> int:
-    """An error if one of ``args``, none of which is a tensor, cannot stand for one either; -1 otherwise."""
+    """Check a call without any tensor: return -1, or raise if one of ``args`` is no number or array either."""
     wrong = _no_tensor(op, args)
     if wrong is not None:
         raise told_of(TypeError(_about(op, args, wrong)), op, args)
@@ -91,7 +93,7 @@ _C_NAMES = {
 
 
 def _no_kernel(op: OpInfo, values: list[Any], name: str) -> str:
-    """Which input has an element type that torch has no kernel for, and what to write instead."""
+    """Say which input has an element type without a kernel in torch, and what to write instead."""
     dtype = _C_NAMES.get(name)
     if dtype is None:
         return f"torch has no kernel for {name}"
@@ -104,19 +106,19 @@ def _no_kernel(op: OpInfo, values: list[Any], name: str) -> str:
 
 
 def _of_types(op: OpInfo, given: dict[str, torch.Tensor], dtypes: set[torch.dtype]) -> dict[str, torch.Tensor]:
-    """Those of the inputs ``given`` that have one of these element types, but classes and indices, which are whole."""
+    """The inputs that have one of these element types, without classes and indices, which must be integers."""
     return {name: one for name, one in given.items() if one.dtype in dtypes and name not in op.no_gradient}
 
 
 def told_of(error: E, op: OpInfo, args: tuple[Any, ...]) -> E:
-    """``error``, which the caller of ``op`` gets, after every observer was told of it."""
+    """Return ``error``, after every observer has been notified."""
     for observer in current().observers:
         observer.on_error(op, args, error)
     return error
 
 
 def _about(op: OpInfo, values: Sequence[Any], what: str) -> str:
-    """``what``, after the op and what it was given."""
+    """The text ``what``, with the op and its operands before it."""
     named = zip(op.inputs, values, strict=True)
     given = "; ".join(told(name, value) for name, value in named if no_tensor(name, value) is None)
     return f"{op.name}({given}): {what}"
@@ -128,7 +130,7 @@ def _tensors(op: OpInfo, values: Sequence[Any]) -> dict[str, torch.Tensor]:
 
 
 def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
-    """What to write instead, where known: a sentence that begins with the end of the one that torch ``said``."""
+    """What to write instead, if known. The text continues the sentence that torch ``said``."""
     given = _tensors(op, values)
     input, target, weight = given.get("input"), given.get("target"), given.get("weight")
     if op.name in {"cross_entropy", "nll_loss"} and input is not None and target is not None and input.ndim:
@@ -142,7 +144,7 @@ def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
 
 
 def _as_floats(op: OpInfo, said: str, given: dict[str, torch.Tensor]) -> str:
-    """What to write where torch ``said`` that whole numbers are none that the op computes with."""
+    """What to write if torch ``said`` that the op does not compute with integers."""
     kinds = {_C_NAMES[word] for word in re.findall(r"\w+", said) if word in _C_NAMES}
     found = _of_types(op, given, {dtype for dtype in kinds if not differentiable(dtype)})
     call = next((_CONVERSIONS[one.dtype] for one in given.values() if one.dtype in _CONVERSIONS), ".float()")
@@ -150,7 +152,7 @@ def _as_floats(op: OpInfo, said: str, given: dict[str, torch.Tensor]) -> str:
 
 
 def _of_classes(scores: torch.Tensor, target: torch.Tensor) -> str:
-    """What is wrong with the numbers of classes that a loss was given."""
+    """Say which class number of a loss is out of range."""
     dim = min(1, scores.ndim - 1)
     wanted = (*scores.shape[:dim], *scores.shape[dim + 1 :])
     numbers = f". The numbers of the classes have shape {wanted} and type int64"
@@ -166,18 +168,18 @@ def _of_classes(scores: torch.Tensor, target: torch.Tensor) -> str:
 
 
 def _of_rows(indices: torch.Tensor, rows: int) -> str:
-    """What is wrong with the numbers of rows that an embedding was given."""
+    """Say which row number of an embedding is out of range."""
     if indices.dtype.is_floating_point:
         return f". Rows have whole numbers: {_call('input', indices, '.long()')}"
     return _outside("input", indices, rows, "rows")
 
 
 def _outside(name: str, indices: torch.Tensor, count: int, what: str) -> str:
-    """Which of ``indices`` is the first that there is not; what a GPU was asked for in vain cannot be looked at."""
+    """The first of ``indices`` that is out of range. Indices on a GPU cannot be read after such an error."""
     if indices.device.type != "cpu":
         return ""
     wrong = (indices >= count).nonzero()
-    if not len(wrong):  # one below 0 may be what a loss is told to ignore
+    if not len(wrong):  # a number below 0 may be the ignore_index of the loss
         wrong = ((indices < 0) & (indices != _IGNORED)).nonzero()
     if not len(wrong):
         return ""
@@ -191,13 +193,13 @@ _IGNORED = -100
 
 
 def _call(name: str, one: torch.Tensor, call: str) -> str:
-    """``call`` on the user's variable, or on the input of that name."""
+    """The text of ``call`` on the user's variable, or on the name of the input."""
     known = variable_name(lambda tensor: raw_of(tensor) is one)
     return f"{known}{call}" if known else f"{call} on {name!r}"
 
 
 def _in_one_dtype(said: str, given: dict[str, torch.Tensor]) -> str:
-    """What to write where torch asks for one element type: numpy's numbers are float64, those of blocks float32."""
+    """What to write if element types differ: numpy's default is float64, that of blocks is float32."""
     kinds = {one.dtype for one in given.values()}
     if "type" not in said or len(kinds) < 2 or not kinds & _CONVERSIONS.keys():
         return ""
@@ -213,7 +215,7 @@ _CONVERSIONS = {torch.float32: ".float()", torch.float64: ".double()", torch.flo
 
 
 def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> None:
-    """An error if a torch tensor among ``args`` needs a gradient, which torch's autograd alone could give."""
+    """Raise if a torch tensor among ``args`` needs a gradient: only torch's autograd could compute it."""
     theirs = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
     if any(isinstance(arg, torch.nn.Parameter) for arg in theirs):
         raise RuntimeError(

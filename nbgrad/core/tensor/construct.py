@@ -11,12 +11,12 @@ from nbgrad.core.tensor.broadcast_check import warn_number
 
 
 def raw_from(make: Callable[..., torch.Tensor], source: Any, **settings: Any) -> torch.Tensor:
-    """What ``make``, torch's function, makes of ``source``; an error names what in it is no number or does not fit."""
+    """Call ``make``, a function of torch, on ``source``. An error names the value that is no number or does not fit."""
     try:
         return make(source, **settings)
     except RuntimeError as error:
         raise _explained(make, source, error) from None
-    except (TypeError, ValueError):  # torch takes a Tensor in a list for a sequence
+    except (TypeError, ValueError):  # torch treats a Tensor in a list as a sequence
         given = numbers(source)
     try:
         return make(given, **settings)
@@ -25,7 +25,7 @@ def raw_from(make: Callable[..., torch.Tensor], source: Any, **settings: Any) ->
 
 
 def numbers(source: Any) -> Any:
-    """``source``, with the tensors in its nested lists as the numbers they hold, as torch takes them.
+    """Replace each tensor in the nested lists of ``source`` by the number that it holds, as torch does.
 
     Raises:
         ValueError: a tensor holds several numbers, or none.
@@ -46,13 +46,13 @@ def numbers(source: Any) -> Any:
 
 
 def _explained(make: Callable[..., torch.Tensor], source: Any, error: Exception) -> Exception:
-    """The same kind of error with what is wrong with ``source``; itself where nothing is."""
+    """An error of the same kind that says what is wrong with ``source``; ``error`` itself if no fault is found."""
     wrong = _misfit(source)
     return error if wrong is None else type(error)(f"nbgrad.{make.__name__}() {wrong}")
 
 
 def _misfit(source: Any) -> str | None:
-    """What cannot be in a tensor, or rows of different lengths: looked for from the outermost list inwards."""
+    """Find a value that cannot be in a tensor, or rows of different lengths, from the outermost list inwards."""
     level: list[tuple[str, Any]] = [("data", source)]
     while level:
         rows = [(path, _row(one)) for path, one in level]
@@ -71,14 +71,14 @@ def _misfit(source: Any) -> str | None:
 
 
 def _row(one: Any) -> Sequence[Any] | None:
-    """What is in a list, or in what torch takes for one; None for what has to be a number."""
+    """The items of a list, or of a sequence that torch accepts as one; None for a single value."""
     if isinstance(one, np.ndarray | torch.Tensor):
         return one.tolist() if one.ndim else None
     return one if isinstance(one, Sequence) and not isinstance(one, str | bytes) else None
 
 
 def _told(paths: list[str], length: int | None) -> str:
-    """Which rows are so long; the first three of them."""
+    """The numbers of the rows of one length, at most three."""
     named = ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
     many = len(paths) > 1
     if length is None:
@@ -87,7 +87,7 @@ def _told(paths: list[str], length: int | None) -> str:
 
 
 def no_number(one: Any) -> str | None:
-    """What ``one`` is instead of a number, and what to write; None for a number."""
+    """Say what ``one`` is instead of a number, and what to write; None for a number."""
     kind, told = type(one).__name__, None
     if one is None:
         told = "None: a function or a forward() without return gives None"

@@ -5,7 +5,7 @@ Type checkers and editors read ``methods.pyi``. A script writes it from the same
 
 
 class Conversions:
-    """The methods called as Python's own types, ``x.float()``: apart, so that these keep their names elsewhere."""
+    """Methods with the names of Python types, such as ``x.float()``. In a class of their own they hide no type."""
 
     __slots__ = ()
 

@@ -11,14 +11,14 @@ _UNHEARD = Queue._on_queue_feeder_error  # type: ignore[attr-defined]
 
 
 def refused(message: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What ``__reduce_ex__`` is to return for a tensor that cannot be pickled, if it returns.
+    """The answer of ``__reduce_ex__`` for a tensor that cannot be pickled: it raises, or returns the error to send.
 
-    A thread pickles what was put into a queue. An error there is printed, and who reads the queue waits for ever: a
-    ``DataLoader`` does. There the error is sent in the tensor's place, and raised where it is read. A queue that hands
-    its errors on, as that of a ``ProcessPoolExecutor`` to the future, has it at once.
+    A thread pickles the items of a queue, and only prints an error. The reader, for example a ``DataLoader``, would
+    wait for ever. So in such a thread the error itself is sent in place of the tensor, and the reader raises it. Other
+    queues report errors themselves, such as that of a ``ProcessPoolExecutor``, so there the error is raised at once.
 
     Raises:
-        RuntimeError: with that message, but in the thread of such a queue.
+        RuntimeError: with this message, unless the thread of such a queue runs this.
     """
     if not _unheard():
         raise RuntimeError(message)

@@ -36,7 +36,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         name: what the picture calls it; variable and parameter names fill it in where it is None.
     """
 
-    __slots__ = ("__dict__",)  # for attributes of the user's, as t.tag = 1; there is none until one is set
+    __slots__ = ("__dict__",)  # for the user's attributes, such as t.tag = 1; it is made when the first is set
     _tell_read = tell_read
 
     @property
@@ -49,12 +49,17 @@ class Tensor(TensorBase, Contents, TensorMethods):
 
     @data.setter
     def data(self, value: "torch.Tensor | Tensor") -> None:
-        if value is not self._data:  # as it is after t.data -= step
+        if value is not self._data:  # t.data -= step assigns the same tensor
             if not self.is_leaf:
                 raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
-            self._data = Tensor(raw_of(value))._data.detach()
-            part(self)
-            self._renew_leaf()
+            raw = Tensor(raw_of(value))._data.detach()
+            try:
+                self._data = raw
+                self._renew_alone()
+            except BaseException:  # an interrupt must not leave the leaf of other data
+                if self._data is raw:
+                    self._renew_alone()
+                raise
         tell_changed((self._data,), "t.data = ...")
 
     @property
@@ -66,7 +71,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         return origin
 
     def _known_origin(self) -> Origin | None:
-        """The origin; for a view whose base was changed in place, made anew. None for a leaf that was not asked."""
+        """The origin; None for a leaf that nothing has used. A view gets a new one after a change of its base."""
         alias = self._alias
         if self._origin is None and isinstance(alias, View) and alias.stale:
             self._origin = alias.origin(self)
@@ -99,14 +104,21 @@ class Tensor(TensorBase, Contents, TensorMethods):
                     "requires_grad=True on a tensor that was made in inference_mode(): no backward can save it. Make "
                     "an ordinary tensor of it with clone() first"
                 )
-        changed, self._needs_grad = value != self._needs_grad, bool(value)
-        if changed and self.is_leaf:
+        try:
+            self._needs_grad = bool(value)
             self._renew_leaf()
+        except BaseException:  # an interrupt must not leave the leaf of a constant
+            self._renew_leaf()
+            raise
+
+    def _renew_alone(self) -> None:
+        part(self)
+        self._renew_leaf()
 
     def _renew_leaf(self) -> None:
-        """For other data or another kind, where the leaf that there is does not stand for it, a new one: same hooks."""
+        """Make a new leaf with the same hooks, if data or ``requires_grad`` have changed since the leaf was made."""
         before = self._origin
-        if before is not None and not before.stands_for(self):
+        if isinstance(before, Leaf) and not before.stands_for(self):
             renewed = Leaf(self)
             renewed.hooks = before.hooks
             self._origin = renewed  # with its hooks: an interrupt loses none
@@ -184,8 +196,8 @@ class Tensor(TensorBase, Contents, TensorMethods):
     def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.
 
-        The first gradient becomes ``.grad`` without a copy if it is laid out as the data, in memory that is not
-        ``taken``; with None it is copied.
+        The first gradient becomes ``.grad`` without a copy if it has the layout of the data and its memory is not
+        ``taken``. If ``taken`` is None, it is copied.
         """
         around = _WRITING._is_owned()  # type: ignore[attr-defined]  # what threading.Condition asks a lock
         try:
@@ -222,7 +234,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
             self._hooks().retained = ref(self)
 
     def share_memory_(self) -> "Tensor":
-        """Move the data to memory that other processes see too, and return the tensor; on CUDA it is so anyway."""
+        """Move the data to memory that other processes share, and return the tensor. CUDA memory is shared anyway."""
         self._data.share_memory_()  # type: ignore[no-untyped-call]
         return self
 
@@ -272,7 +284,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         return detached
 
     def detach_(self) -> "Tensor":
-        """Cut this tensor itself from its history: it is now a leaf without a gradient, and its views keep theirs.
+        """Cut this tensor itself from its history: it becomes a leaf without a gradient. Its views keep their history.
 
         Raises:
             RuntimeError: it is a view itself.
@@ -281,14 +293,16 @@ class Tensor(TensorBase, Contents, TensorMethods):
             raise RuntimeError("detach_() on a view, whose base keeps its history: use detach(), or detach_() the base")
         cut(self)
         tell_detached(self, self, "detach_()")
-        self._origin, self._needs_grad = None, False
+        self._needs_grad, self._origin = False, None
         return self
 
     def __iter__(self) -> Iterator["Tensor"]:
         check_asker()
         if self._data.ndim == 0:
             raise TypeError("iteration over a 0-d tensor: use t.item() for its value")
-        return iter(self.unbind())  # one op, and one gradient for all: each ``self[i]`` has one of the whole shape
+        return iter(
+            self.unbind()
+        )  # one op and one gradient for all rows; the gradient of each ``self[i]`` would have the whole shape
 
     def __repr__(self) -> str:
         text = repr(self._data)
@@ -297,7 +311,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         return f"{text[:-1]}, requires_grad=True)" if self._needs_grad else text
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Copies and pickles are leaves of their own: a copied leaf must not give its gradient to the original."""
+        """Copies and pickles are new leaves: the gradient of a copied leaf must not go to the original."""
         if not self.is_leaf:
             return refused(
                 f"only a leaf can be copied or pickled, and the result of {self.grad_fn} is none, which cannot be sent "
@@ -307,8 +321,8 @@ class Tensor(TensorBase, Contents, TensorMethods):
         return _rebuilt, (type(self), self._data, self._needs_grad, self.name, vars(self) or None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
-        """A copy with its gradient, which a pickle does not have: that is how torch has both."""
-        twin: Tensor = _reconstruct(self, memo, *self.__reduce_ex__(4))  # what a class of the user's adds to it too
+        """A copy has the gradient too, a pickle does not, as in torch."""
+        twin: Tensor = _reconstruct(self, memo, *self.__reduce_ex__(4))  # with the attributes of a subclass
         twin._grad = deepcopy(self._grad, memo)
         return twin
 
@@ -331,7 +345,9 @@ def _rebuilt(
 _WRITING = RLock()
 """Held while a gradient is added to a ``.grad``: two threads that share a leaf must not lose one of theirs."""
 
-if hasattr(os, "register_at_fork"):  # not on Windows; in a child the thread that held it is not there to let go of it
+if hasattr(
+    os, "register_at_fork"
+):  # not on Windows; in a child process no thread would release a lock that another held
     os.register_at_fork(after_in_child=_WRITING._at_fork_reinit)  # type: ignore[attr-defined]  # as Python's own do
 
 
@@ -344,13 +360,13 @@ def tensor(
 ) -> Tensor:
     """Make a tensor from numbers, (nested) lists, a numpy array, a torch tensor or a ``Tensor``.
 
-    A torch tensor shares its memory; everything else is copied. No gradient flows back through it: of a tensor that
-    needs one that is warned of, once per line.
+    A torch tensor shares its memory; everything else is copied. No gradient flows back to ``data``. If ``data`` is a
+    tensor that needs one, a warning says so, once per line.
 
     Args:
         data: the values.
         dtype: the element type; default: torch's choice for the data.
-        device: where it lives; default: that of a tensor given, else the device of the active ``%%autograd`` cell,
+        device: where it lives; default: the device of the given tensor, else that of the active ``%%autograd`` cell,
             else torch's default device.
         requires_grad: whether a backward gives it a gradient.
 

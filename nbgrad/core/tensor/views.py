@@ -139,16 +139,15 @@ class View:
                 "the change both inside no_grad() or both outside, or make the view of x.detach(); take as_strided() "
                 "of the base."
             )
-        again = self.anew()
-        self.stale = False
+        origin: Origin = self.anew().origin
         _views(self.base).add(view)
-        origin, hooks = again.origin, self.hooks
+        hooks = self.hooks
         if hooks is not None and hooks.retained is not None and hooks.retained() is view:
-            hooks.retained = None  # the gradient that is kept is that of the value as it is now
             origin.hooks = Hooks(view)
-        self.hooks = None
-        made: Origin = origin
-        return made
+            hooks.retained = None  # the gradient that is kept is that of the value as it is now
+        view._origin = origin  # an interrupt before this line leaves the view as it was: it is asked for again
+        self.hooks, self.stale = None, False
+        return origin
 
 
 class Views:
@@ -174,13 +173,15 @@ class Views:
             self._refs = [held for held in refs if held() is not None]
             self._limit = 2 * len(self._refs) + 16
 
-    def take(self) -> list[TensorBase]:
-        """The views that live and whose origin is up to date: from now on it is behind."""
-        views = [view for held in self._refs if (view := held()) is not None]
+    def current(self) -> list[TensorBase]:
+        """The views that live and whose origin is up to date."""
+        return [view for held in self._refs if (view := held()) is not None]
+
+    def put_behind(self) -> None:
+        """From now on the origin of the current views is behind."""
         self._behind = {key: held for key, held in self._behind.items() if held() is not None}
-        self._behind |= {id(view): ref(view) for view in views}
+        self._behind |= {id(view): ref(view) for view in self.current()}
         self._refs = []
-        return views
 
     def all(self) -> list[TensorBase]:
         """All views that live."""
@@ -208,11 +209,13 @@ def link(
 
 def outdate(base: TensorBase) -> None:
     """The base was changed in place and recorded it: its views take their origin from it, when they are asked next."""
-    for view in _views(base).take():
-        if isinstance(view._alias, View):
-            view._alias.stale = True
+    views = _views(base)
+    for view in views.current():
+        if isinstance(view._alias, View) and not view._alias.stale:
             view._alias.hooks = None if view._origin is None else view._origin.hooks
-        view._origin, view._needs_grad = None, True
+            view._alias.stale = True
+        view._needs_grad, view._origin = True, None
+    views.put_behind()  # last: an interrupted call begins again with all of them
 
 
 def cut(base: TensorBase) -> None:
@@ -234,13 +237,17 @@ def part(tensor: TensorBase) -> None:
 
 
 def stand_in(tensor: TensorBase) -> TensorBase:
-    """A tensor of the same value and history, which is from now on the base of the views of ``tensor``."""
+    """A tensor of the same value and history, which knows the views of ``tensor`` and may become their base."""
     base = type(tensor)(tensor._data.view_as(tensor._data), tensor._needs_grad, tensor._origin)
-    base._alias, tensor._alias = tensor._alias, None
+    base._alias = tensor._alias
+    return base
+
+
+def hand_over(base: TensorBase) -> None:
+    """From now on ``base``, which stands in for another tensor, is the base of the views of that one."""
     for view in _views(base).all():
         assert isinstance(view._alias, View)
         view._alias.base = base
-    return base
 
 
 def exchange(tensor: TensorBase, view: TensorBase) -> None:

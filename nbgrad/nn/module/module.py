@@ -270,7 +270,7 @@ class Module:
                     continue
                 seen.add(module)
             yield path, module
-            for name, child in reversed([*module._own("module")]):
+            for name, child in reversed(children_of(module)):
                 waiting.append((join(path, name), child))
 
     def modules(self, remove_duplicate: bool = True) -> "Iterator[Module]":
@@ -281,7 +281,7 @@ class Module:
     def named_children(self) -> "Iterator[tuple[str, Module]]":
         """The modules directly in this one with their names, a shared one once."""
         seen: set[Any] = set()
-        for name, child in self._own("module"):
+        for name, child in children_of(self):
             if child not in seen:
                 seen.add(child)
                 yield name, child
@@ -595,7 +595,7 @@ class Module:
         for hook in self._hooks_of("saving"):
             hook.run(self, prefix, keep_vars)
         self._save_to_state_dict(saved, prefix, keep_vars)
-        for name, child in self._own("module"):
+        for name, child in children_of(self):
             child.state_dict(destination=saved, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for hook in self._hooks_of("saved"):
             returned = hook.run(self, saved, prefix, facts)
@@ -911,3 +911,8 @@ def _for_both(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any],
         return data if (made := change(data.data)) is data.data else Tensor(made, data.requires_grad and data.is_leaf)
 
     return changed
+
+
+def children_of(module: Module) -> list[tuple[str, Module]]:
+    """The modules directly in ``module`` with their names; one that has two names comes twice."""
+    return list(module._own("module"))

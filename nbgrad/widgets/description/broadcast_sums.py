@@ -6,24 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nbgrad.core.engine.broadcast import Reduction as Undone
-from nbgrad.core.graph.record import Input
+from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.tensor.broadcast_check import unpaired
 from nbgrad.widgets.description.format import counted, number, shape_text
 from nbgrad.widgets.description.schema import Reduction
-from nbgrad.widgets.description.snapshot import Fact
 
 _SUMS, _TERMS = 4, 4
 
 
-class ReductionOutline(Reduction):
-    """A reduction without its words, its sums and its looks."""
-
-    rest: "ReductionRest"
-
-
 class ReductionRest(NamedTuple):
-    """Of what they are written.
+    """Of what the words, the sums and the looks of a reduction are written.
 
     Attributes:
         name: what the input that was broadcast is called.
@@ -60,9 +53,9 @@ class Suspicion(NamedTuple):
     remedy: str
 
 
-def reduction(undone: Undone, taken: Input, source: Fact, fact: Fact, warning: str | None) -> ReductionOutline:
-    """The outline of the sum that undid the broadcast of ``source``, which is the input ``taken`` of ``fact``."""
-    return ReductionOutline(
+def reduction(undone: Undone, warning: str | None) -> Reduction:
+    """The sum that undid a broadcast, without what its ``ReductionRest`` says."""
+    return Reduction(
         text=str(undone),
         dims=list(undone.dims),
         terms=undone.terms,
@@ -71,17 +64,21 @@ def reduction(undone: Undone, taken: Input, source: Fact, fact: Fact, warning: s
         incoming=None,
         reduced=None,
         warning=warning,
-        rest=ReductionRest(_called(taken, source, fact), undone, taken.unreduced, taken.gradient),
     )
 
 
-def _called(taken: Input, source: Fact, fact: Fact) -> str:
+def reduction_rest(undone: Undone, taken: Input, source: Record, record: Record) -> ReductionRest:
+    """The rest of that where ``source``, which is the input ``taken`` of ``record``, was broadcast."""
+    return ReductionRest(_called(taken, source, record), undone, taken.unreduced, taken.gradient)
+
+
+def _called(taken: Input, source: Record, record: Record) -> str:
     """An input as the user calls it, who may have given the name that the op has for it to another tensor."""
     whose = whose_name(taken.name, source)
-    return f"{whose}, the {taken.name} of {fact.op.name}," if whose and fact.op is not None else taken.name
+    return f"{whose}, the {taken.name} of {record.op.name}," if whose and record.op is not None else taken.name
 
 
-def whose_name(input: str, source: Fact) -> str:
+def whose_name(input: str, source: Record) -> str:
     """What ``source`` is called, where that is another name than that of the ``input``; else empty."""
     whose = source.name or ("" if source.op is None else f"the result of {source.op.name}")
     if source.several:
@@ -89,23 +86,23 @@ def whose_name(input: str, source: Fact) -> str:
     return "" if whose == input else whose
 
 
-def suspicions(facts: list[Fact]) -> dict[tuple[int, int], Suspicion]:
+def suspicions(records: list[Record]) -> dict[tuple[int, int], Suspicion]:
     """The broadcasts that were probably not meant, by the id of the op and the position of its input."""
-    shape_of = {fact.id: fact.shape for fact in facts}
+    shape_of = {record.id: record.shape for record in records}
     found: dict[tuple[int, int], Suspicion] = {}
-    for fact in facts:
-        for at, taken in enumerate(fact.inputs):
+    for record in records:
+        for at, taken in enumerate(record.inputs):
             if taken.reduction is None or taken.source not in shape_of:
                 continue
-            shapes = [shape_of[one.source] for one in fact.inputs if one.source in shape_of]
-            if (one := _suspicion(fact, shapes, taken)) is not None:
-                found[fact.id, at] = one
+            shapes = [shape_of[one.source] for one in record.inputs if one.source in shape_of]
+            if (one := _suspicion(record, shapes, taken)) is not None:
+                found[record.id, at] = one
     return found
 
 
-def _suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> Suspicion | None:
-    """Why the broadcast of ``taken``, an input of ``fact`` with inputs of ``shapes``, was probably not meant."""
-    if taken.reduction is None or fact.op is None:
+def _suspicion(record: Record, shapes: list[tuple[int, ...]], taken: Input) -> Suspicion | None:
+    """Why the broadcast of ``taken``, an input of ``record`` with inputs of ``shapes``, was probably not meant."""
+    if taken.reduction is None or record.op is None:
         return None
     stretched = shape_text(taken.reduction.target)
     if len(shapes) == 2 and unpaired(_Shaped(shapes[0]), _Shaped(shapes[1])):
@@ -114,7 +111,7 @@ def _suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> Suspi
         remedy = "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
         text = f"{a} against {b} makes {shape_text(made)}: each number of one meets every number of the other. {remedy}"
         return Suspicion(text, remedy)
-    if is_loss(fact) and taken.reduction.terms > 1:
+    if is_loss(record) and taken.reduction.terms > 1:
         remedy = "give both one shape if they are to be compared one by one."
         text = (
             f"A loss that stretches {taken.name} of shape {stretched} compares each of its numbers with "
@@ -124,9 +121,9 @@ def _suspicion(fact: Fact, shapes: list[tuple[int, ...]], taken: Input) -> Suspi
     return None
 
 
-def is_loss(fact: Fact) -> bool:
+def is_loss(record: Record) -> bool:
     """Whether the op of a record is a loss."""
-    return fact.op is not None and fact.op.name.endswith(("_loss", "cross_entropy", "cross_entropy_with_logits"))
+    return record.op is not None and record.op.name.endswith(("_loss", "cross_entropy", "cross_entropy_with_logits"))
 
 
 class _Shaped:

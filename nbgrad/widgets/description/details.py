@@ -10,11 +10,11 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name, text_of
 from nbgrad.core.graph.changes import Since
+from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.broadcast_sums import is_loss
 from nbgrad.widgets.description.format import shape_text
 from nbgrad.widgets.description.saved_values import Saved
-from nbgrad.widgets.description.schema import Detail, Node, kind_of
-from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.description.schema import Detail, kind_of
 from nbgrad.widgets.description.tensor_summary import FEW, amount
 from nbgrad.widgets.description.walk import StepContext
 
@@ -32,47 +32,41 @@ _RESULTS = (
 )
 
 
-class NodeOutline(Node):
-    """A node without its details and its looks."""
-
-    rest: "NodeRest"
-
-
 class NodeRest(NamedTuple):
-    """Of what they are written."""
+    """Of what the details and the looks of a node are written, and its step."""
 
-    fact: Fact
+    record: Record
     saved: Saved | None
     measured: list[Detail]
     walk: StepContext
 
     def told(self) -> dict[str, Any]:
         """What the node says."""
-        fact = self.fact
-        rows = details(fact, self.saved) + self.measured
-        if (changed := self.walk.changed(fact)) is not None:
+        record = self.record
+        rows = details(record, self.saved) + self.measured
+        if (changed := self.walk.changed(record)) is not None:
             rows.append(Detail(term="gradient", text=f"not just what came along the edges: {changed}"))
-        return {"details": rows, "value": fact.value, "gradient": fact.gradient}
+        return {"details": rows, "value": record.value, "gradient": record.gradient}
 
     def step(self) -> dict[str, Any]:
         """What its step says, if it is an op whose rules ran."""
-        return self.walk.told(self.fact)
+        return self.walk.told(self.record)
 
 
-def details(fact: Fact, saved: Saved | None) -> list[Detail]:
+def details(record: Record, saved: Saved | None) -> list[Detail]:
     """The rows; those without a text are left out."""
     rows: list[tuple[str, str | None]] = [
-        ("name", fact.name),
-        ("what", "a loss" if fact.root and is_loss(fact) else _KINDS.get(kind_of(fact.kind, fact.name))),
-        ("block", _block(fact.scope)),
-        ("results", _RESULTS if fact.several else None),
-        ("shape", shape_text(fact.shape)),
-        ("dtype", _dtype(fact.dtype, fact.device)),
-        *[(name, _setting(setting)) for name, setting in fact.settings.items() if setting is not None],
-        *[(taken.name, f"the number {taken.literal}") for taken in fact.inputs if taken.literal is not None],
-        ("source", _source_line(fact)),
+        ("name", record.name),
+        ("what", "a loss" if record.root and is_loss(record) else _KINDS.get(kind_of(record.kind, record.name))),
+        ("block", _block(record.scope)),
+        ("results", _RESULTS if record.several else None),
+        ("shape", shape_text(record.shape)),
+        ("dtype", _dtype(record.dtype, record.device)),
+        *[(name, _setting(setting)) for name, setting in record.settings.items() if setting is not None],
+        *[(taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None],
+        ("source", _source_line(record)),
         ("saved for the backward", None if saved is None else str(saved)),
-        *_since(fact.since),
+        *_since(record.since),
     ]
     return [Detail(term=term, text=text) for term, text in rows if text]
 
@@ -109,8 +103,8 @@ def _block(scope: Scope | None) -> str | None:
     return f"{scope.label}: {scope.about}" if isinstance(scope, ModuleScope) and scope.about else None
 
 
-def _source_line(fact: Fact) -> str | None:
-    if fact.file is None or fact.line is None:
+def _source_line(record: Record) -> str | None:
+    if record.file is None or record.line is None:
         return None
-    text = linecache.getline(fact.file, fact.line).strip()
-    return f"line {fact.line}: {text}" if text else None
+    text = linecache.getline(record.file, record.line).strip()
+    return f"line {record.line}: {text}" if text else None

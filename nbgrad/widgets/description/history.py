@@ -7,9 +7,9 @@ import numpy as np
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
+from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Chart, Curve, Difference, Frame, History, Overlay
-from nbgrad.widgets.description.snapshot import Fact
 
 CURVES = 40
 """How many parameters have a curve; of more than these, some from the smallest gradient to the largest."""
@@ -44,27 +44,27 @@ class Past(NamedTuple):
     overlays: list[Overlay]
 
 
-def frames_of(graph: AutogradGraph, facts: list[Fact]) -> list[HistoryFrame]:
-    """The frames of ``graph`` where there are several, and ``facts`` are those of the last one; else none."""
+def frames_of(graph: AutogradGraph, records: list[Record]) -> list[HistoryFrame]:
+    """The frames of ``graph`` where there are several, and ``records`` are those of the last one; else none."""
     frames = list(graph.history) if graph.backwards > 1 else []
-    if len(frames) < 2 or [(one.kind, one.op, one.shape) for one in frames[-1].records] != list(map(_look, facts)):
+    if len(frames) < 2 or [(one.kind, one.op, one.shape) for one in frames[-1].records] != list(map(_look, records)):
         return []  # records were taken out, or a backward through other ops failed
     return frames
 
 
-def past(frames: list[HistoryFrame], facts: list[Fact], ids: dict[int, str]) -> Past:
-    """What ``frames`` say of ``facts``, which are those of the last one."""
+def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str]) -> Past:
+    """What ``frames`` say of ``records``, which are those of the last one."""
     if not frames:
         return Past(NONE, {}, {}, [])
     structures = _structures(frames)
     rows = [_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)]
-    learned = [at for at, fact in enumerate(facts) if fact.kind in ("parameter", "leaf")]
+    learned = [at for at, record in enumerate(records) if record.kind in ("parameter", "leaf")]
     gradients = _table(rows, lambda record: record.gradient)
     drawn = _spread(learned, gradients)
     updates = _table([[row[at] for at in drawn] for row in rows], lambda record: record.update)
     scale = _Scale(gradients)
-    written = range(len(facts)) if gradients.size <= _WRITTEN else learned
-    labels = [(ids[facts[at].id], _whose(facts[at])) for at in drawn]
+    written = range(len(records)) if gradients.size <= _WRITTEN else learned
+    labels = [(ids[records[at].id], _whose(records[at])) for at in drawn]
     some = "" if len(drawn) == len(learned) else f" Drawn are {len(drawn)} of {len(learned)}, from small ones to large."
     about = "The norm of the gradient of each parameter"
     charts = [_chart("gradient norm", about, _Scale(gradients[:, drawn]), labels, some)]
@@ -78,11 +78,11 @@ def past(frames: list[HistoryFrame], facts: list[Fact], ids: dict[int, str]) -> 
         charts=charts,
         differences=_differences(frames, structures),
     )
-    norms = {facts[at].id: ["" if np.isnan(norm) else number(norm) for norm in gradients[:, at]] for at in written}
+    norms = {records[at].id: ["" if np.isnan(norm) else number(norm) for norm in gradients[:, at]] for at in written}
     letters = scale.letters()
     low, high = number(scale.low), number(scale.high)
     overlay = Overlay(key="history", label="history: gradient norm (log)", low=low, high=high, classes=[])
-    return Past(history, norms, {fact.id: letters[at] for at, fact in enumerate(facts)}, [overlay])
+    return Past(history, norms, {record.id: letters[at] for at, record in enumerate(records)}, [overlay])
 
 
 def _spread(learned: list[int], gradients: Table) -> list[int]:
@@ -98,8 +98,8 @@ def _value(frame: HistoryFrame) -> str:
     return "" if frame.loss is None else f"value {number(frame.loss)}"
 
 
-def _look(fact: Fact) -> tuple[str, str | None, tuple[int, ...]]:
-    return fact.kind, None if fact.op is None else fact.op.name, fact.shape
+def _look(record: Record) -> tuple[str, str | None, tuple[int, ...]]:
+    return record.kind, None if record.op is None else record.op.name, record.shape
 
 
 def _structures(frames: list[HistoryFrame]) -> list[int]:
@@ -190,10 +190,10 @@ def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]],
     )
 
 
-def _whose(fact: Fact) -> str:
+def _whose(record: Record) -> str:
     """Its name, with the whole path: the layers of all blocks are called alike."""
-    scopes = f"{' > '.join(fact.scope.path())}: " if fact.scope is not None else ""
-    return f"{scopes}{fact.name or fact.kind}"
+    scopes = f"{' > '.join(record.scope.path())}: " if record.scope is not None else ""
+    return f"{scopes}{record.name or record.kind}"
 
 
 def _course(numbers: list[float]) -> str:

@@ -1,51 +1,33 @@
-"""Overlays, which colour and size the nodes; and a judgement, in words, of each module's gradients."""
+"""Overlays, which colour and size the nodes."""
 
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import pairwise
-from math import isfinite, log10, prod, sqrt
-from statistics import median
-from typing import Literal, NamedTuple
+from math import isfinite, log10
 
-from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.format import byte_text, duration, number
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Overlay
-from nbgrad.widgets.description.snapshot import Fact
-
-_FAR = 1e3
-"""A gradient vanishes or explodes if it differs by more than this factor from those where the backward begins."""
-
-_NEAR = 30.0
-"""It does not if the incoming gradient differs by at most this factor: the parameters then matter little or much."""
-
-_BEGINNING = 3
-"""The backward begins at so many modules, the last ones with a gradient: one alone may be of another kind."""
-
-_MANY = 3
-"""If the gradients of so many modules in a row vanish, the gradient may shrink little by little."""
-
-_AT_ONCE = 100.0
-"""It does not shrink little by little if it shrinks by more than this factor from one module to the next."""
-
-_Kind = Literal["vanishing", "exploding", "none", "sound"]
 
 Levels = defaultdict[int, dict[str, float]]
 
 
-def overlays(graph: AutogradGraph, facts: list[Fact], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
+def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
     """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
-    norms = {fact.id: fact.gradient.norm for fact in facts if fact.gradient is not None}
+    norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
     ratios = {
-        fact.id: norms[fact.id] / fact.value.norm
-        for fact in facts
-        if fact.kind in ("parameter", "leaf") and fact.id in norms and fact.value is not None and fact.value.norm
+        record.id: norms[record.id] / record.value.norm
+        for record in records
+        if record.kind in ("parameter", "leaf")
+        and record.id in norms
+        and record.value is not None
+        and record.value.norm
     }
-    step, known = graph.update, {fact.id for fact in facts}
+    step, known = graph.update, {record.id for record in records}
     updates = {} if step is None else {id: ratio for id, ratio in step.ratios.items() if id in known}
     missing = "" if updates else "; no step was measured"
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
@@ -54,32 +36,32 @@ def overlays(graph: AutogradGraph, facts: list[Fact], saved: dict[int, Saved]) -
         _scale("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
         _scale("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        _scale("time", f"{clock(facts)}, forward and backward (log)", _sums(graph), duration, levels),
-        _classes("dtype", "dtype", {fact.id: dtype_name(fact.dtype) for fact in facts}, levels),
-        _classes("device", "device", {fact.id: str(fact.device) for fact in facts}, levels),
+        _scale("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
+        _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
+        _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
     return [overlay for overlay in found if overlay is not None], levels
 
 
-def measured(graph: AutogradGraph, facts: list[Fact]) -> list[list[Detail]]:
+def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
     """What was measured of each record besides its numbers, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
     times = graph.times if isinstance(graph, TimedGraph) else {}
     found: list[list[Detail]] = []
-    for fact in facts:
+    for record in records:
         found.append([])
-        if (ratio := ratios.get(fact.id)) is not None:
+        if (ratio := ratios.get(record.id)) is not None:
             text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
             found[-1].append(Detail(term="step", text=text))
-        if (took := times.get(fact.id)) is not None:
+        if (took := times.get(record.id)) is not None:
             parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]
-            found[-1].append(Detail(term=clock([fact]), text=", ".join(parts)))
+            found[-1].append(Detail(term=clock([record]), text=", ".join(parts)))
     return found
 
 
-def clock(facts: list[Fact]) -> str:
+def clock(records: list[Record]) -> str:
     """What was measured: on a GPU ops end later than for the host."""
-    return "time" if all(fact.device.type == "cpu" for fact in facts) else "time of the host"
+    return "time" if all(record.device.type == "cpu" for record in records) else "time of the host"
 
 
 def _sums(graph: AutogradGraph) -> dict[int, float]:
@@ -117,178 +99,3 @@ def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Ov
     for id, value in values.items():
         levels[id][key] = places[value]
     return Overlay(key=key, label=label, low="", high="", classes=names) if names else None
-
-
-class Judgement(NamedTuple):
-    """What the gradients of a module are, their typical size, what there is to say of it, and its parameters."""
-
-    kind: _Kind
-    size: float
-    said: str
-    learned: list[Fact]
-
-
-class ModuleVerdict(NamedTuple):
-    """What the gradients of the module that was called there are, in words, and the parameters that have them."""
-
-    kind: _Kind
-    scope: Scope
-    text: str
-    learned: list[Fact]
-
-
-def verdicts(judged: dict[Scope, Judgement], waiting: dict[Scope, str], *, begun: bool = False) -> list[ModuleVerdict]:
-    """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it.
-
-    Those that only wait for a step are sound, and ``findings.zero_factors`` says so. Where some are NaN, and
-    a finding tells where that has ``begun``, nothing is said of any that is not sound: it may be so for that alone.
-    """
-    lost = begun and not all(isfinite(one.size) for one in judged.values())
-    return [
-        ModuleVerdict(
-            "sound" if scope in waiting else one.kind,
-            scope,
-            f"{_path(scope)}: typical gradient {number(one.size)}{waiting.get(scope, one.said)}",
-            one.learned,
-        )
-        for scope, one in judged.items()
-        if not lost or one.kind == "sound"
-    ]
-
-
-def shrinking(judged: dict[Scope, Judgement]) -> tuple[str, str] | None:
-    """What there is to say of gradients that vanish little by little on their way back, and the remedy.
-
-    None where they do not.
-
-    ``findings.vanishing`` speaks of one step that takes most of it, or all.
-    """
-    way = [(scope, one.size) for scope, one in judged.items() if one.kind in ("vanishing", "sound")]
-    vanished = [at for at, (scope, _) in enumerate(way) if judged[scope].kind == "vanishing"]
-    if len(vanished) < _MANY or vanished != list(range(len(vanished))) or len(vanished) == len(way):
-        return None
-    factors = [after / before for (_, before), (_, after) in pairwise(way)]
-    if max(factors) > _AT_ONCE:
-        return None
-    (first, size), (last, began) = way[0], way[-1]
-    remedy = (
-        "What keeps its size: normalization, residual connections, weights that are drawn for the activation "
-        "(nn.init.kaiming_normal_ for relu)"
-    )
-    text = (
-        f"the gradient shrinks little by little on its way back, and what learns from it ever less: a typical number "
-        f"of it is {number(began)} in {_path(last)} and {number(size)} in {_path(first)}, "
-        f"{number((began / size) ** (1 / len(factors)))} times less from module to module. {remedy}"
-    )
-    return text, remedy
-
-
-def _path(scope: Scope) -> str:
-    return " > ".join(scope.path())
-
-
-def starved(judged: dict[Scope, Judgement]) -> set[int]:
-    """The ids of the parameters of modules that get no gradient, or one that has vanished on the way to them."""
-    return {fact.id for one in judged.values() if one.kind in ("vanishing", "none") for fact in one.learned}
-
-
-def zeroed(facts: list[Fact], judged: dict[Scope, Judgement]) -> dict[int, str]:
-    """What a backward reached with a gradient of exactly 0 and belongs to no module: what it is called, by its id."""
-    owned = {fact.id for one in judged.values() for fact in one.learned}
-    return {
-        fact.id: f"{fact.name or f'a {fact.kind}'} {fact.shape}"
-        for fact in facts
-        if fact.kind in ("parameter", "leaf") and fact.id not in owned and prod(fact.shape) > 0
-        if fact.gradient is not None and fact.gradient.norm == 0
-    }
-
-
-def judgements(facts: list[Fact]) -> dict[Scope, Judgement]:
-    """What is to be said of each module with parameters that have a gradient."""
-    sizes: dict[Scope, float] = {}
-    comes: dict[Scope, float] = {}
-    arriving, modules = _arriving(facts), _modules(facts)
-    for scope, learned in modules.items():
-        norms = [(fact.gradient.norm, prod(fact.shape)) for fact in learned if fact.gradient is not None]
-        if count := sum(elements for _, elements in norms):
-            sizes[scope] = sqrt(sum(norm**2 for norm, _ in norms) / count)
-            comes[scope] = max(arriving[fact.id] for fact in learned)
-    sound = [scope for scope, size in sizes.items() if isfinite(size) and size > 0]
-    beginning = sound[-_BEGINNING:]
-    typical = median([sizes[scope] for scope in beginning]) if beginning else 0.0
-    usual = median([comes[scope] for scope in beginning]) if beginning else 0.0
-    first = beginning[-1] if beginning and _leads_on(facts, modules[beginning[-1]]) else None
-    found: dict[Scope, Judgement] = {}
-    for scope, size in sizes.items():
-        kind, said = _judged(scope, size, typical, beginning, first)
-        if kind in ("vanishing", "exploding") and usual / _NEAR <= comes[scope] <= usual * _NEAR and comes[scope]:
-            kind, said = "sound", ""  # as of the gate before a normalization, which undoes what it does
-        found[scope] = Judgement(kind, size, said, modules[scope])
-    return found
-
-
-def _arriving(facts: list[Fact]) -> defaultdict[int, float]:
-    """The typical size of the gradient that comes to what is made with a tensor, by its id; 0 where none is kept."""
-    found: defaultdict[int, float] = defaultdict(float)
-    for fact in facts:
-        if fact.gradient is not None and isfinite(fact.gradient.norm):
-            size = fact.gradient.norm / sqrt(max(1, prod(fact.shape)))
-            for source in {taken.source for taken in fact.inputs if taken.source is not None}:
-                found[source] = max(found[source], size)
-    return found
-
-
-def _leads_on(facts: list[Fact], learned: list[Fact]) -> bool:
-    """Whether most of the gradient of what comes before goes through the ops that use ``learned``."""
-    made, own = {fact.id: fact for fact in facts}, {fact.id for fact in learned}
-    for fact in facts:
-        if own.isdisjoint(taken.source or 0 for taken in fact.inputs):
-            continue
-        for taken in fact.inputs:
-            came = made[taken.source].gradient if taken.source in made and taken.source not in own else None
-            if came is not None and taken.gradient is not None and came.norm <= 2 * taken.gradient.norm:
-                return True
-    return False
-
-
-def _modules(facts: list[Fact]) -> dict[Scope, list[Fact]]:
-    """The parameters that have a gradient, by the module call that uses them.
-
-    One that a rule used first, as where gradients are differentiated, belongs to the first module that does.
-    """
-    users: dict[int, Scope] = {}
-    for fact in facts:
-        for taken in fact.inputs if fact.scope is not None else ():
-            users.setdefault(taken.source or 0, fact.scope)  # type: ignore[arg-type]  # it is not None
-    found: defaultdict[Scope, list[Fact]] = defaultdict(list)
-    for fact in facts:
-        scope = fact.scope or users.get(fact.id)
-        if fact.kind == "parameter" and scope is not None and fact.gradient is not None:
-            found[scope].append(fact)
-    return found
-
-
-def _judged(
-    scope: Scope, size: float, typical: float, beginning: list[Scope], first: Scope | None
-) -> tuple[_Kind, str]:
-    """Whether a gradient is of a sound size, and what there is to say of one that is not.
-
-    Where few modules are there, those before the ``first`` one that it comes through may be the odd ones.
-    """
-    if not isfinite(size):
-        return "exploding", ": no finite number any more"
-    if size == 0:
-        return "none", ": exactly zero, nothing here learns from this loss"
-    larger, smaller = size > _FAR * typical, size * _FAR < typical
-    if not (larger or smaller):
-        return "sound", ""
-    than = (
-        f", {number(size / typical)} times larger than" if larger else f", {number(typical / size)} times smaller than"
-    )
-    before = f"{than} in the modules before it: it {'shrinks' if larger else 'grows'} on the way from here to them"
-    if larger and scope is beginning[-1]:
-        return "vanishing", before
-    if smaller and scope is first:
-        return "exploding", before
-    others = "other " if scope in beginning else ""  # it is not compared with itself
-    return "exploding" if larger else "vanishing", f"{than} in the {others}last modules, where the backward begins"

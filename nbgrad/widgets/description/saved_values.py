@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.node import OpInfo
+from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import byte_text
-from nbgrad.widgets.description.snapshot import Fact
 
 
 class Saved(NamedTuple):
@@ -14,7 +14,7 @@ class Saved(NamedTuple):
 
     Attributes:
         names: of the inputs, results and settings that its rules name.
-        size: bytes of the tensors among them whose shapes are in the fact.
+        size: bytes of the tensors among them whose shapes are in the record.
         whole: whether that is all of it.
         tensors: whether a tensor is among them; else they are shapes and numbers, which take no memory worth a word.
     """
@@ -34,23 +34,23 @@ class Saved(NamedTuple):
         return f"{', '.join(self.names)}: {'' if self.whole else 'at least '}{byte_text(self.size)}"
 
 
-def saved_by(facts: list[Fact]) -> dict[int, Saved]:
-    """What each op among ``facts`` keeps, by its id."""
-    use_of = {fact.id: (needs_gradient(fact), fact.op is not None and fact.op.several) for fact in facts}
-    size_of = {fact.id: prod(fact.shape) * fact.dtype.itemsize for fact in facts}
+def saved_by(records: list[Record]) -> dict[int, Saved]:
+    """What each op among ``records`` keeps, by its id."""
+    use_of = {record.id: (needs_gradient(record), record.op is not None and record.op.several) for record in records}
+    size_of = {record.id: prod(record.shape) * record.dtype.itemsize for record in records}
     plans: dict[object, _Plan] = {}
     found: dict[int, Saved] = {}
-    for fact in facts:
-        if fact.op is None or fact.kind != "op":
+    for record in records:
+        if record.op is None or record.kind != "op":
             continue
-        sources = [taken.source or 0 for taken in fact.inputs]
+        sources = [taken.source or 0 for taken in record.inputs]
         uses = tuple([use_of.get(source) for source in sources])
-        plan = plans.get((fact.op, uses))
+        plan = plans.get((record.op, uses))
         if plan is None:
-            plan = plans[fact.op, uses] = _plan(fact.op, uses)
+            plan = plans[record.op, uses] = _plan(record.op, uses)
         size = sum([size_of[source] for source in {sources[at] for at in plan.inputs}])  # x in x * x is kept once
-        size += size_of[fact.id] if plan.result else 0
-        found[fact.id] = Saved(plan.names, size, plan.whole, bool(plan.inputs) or plan.result)
+        size += size_of[record.id] if plan.result else 0
+        found[record.id] = Saved(plan.names, size, plan.whole, bool(plan.inputs) or plan.result)
     return found
 
 
@@ -90,6 +90,6 @@ def _plan(op: OpInfo, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
     )
 
 
-def needs_gradient(fact: Fact) -> bool:
-    """Whether a backward gives what a fact stands for a gradient, if one reaches it."""
-    return fact.kind != "constant"
+def needs_gradient(record: Record) -> bool:
+    """Whether a backward gives what a record stands for a gradient, if one reaches it."""
+    return record.kind != "constant"

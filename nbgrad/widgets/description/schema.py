@@ -4,10 +4,8 @@ A description is data that JSON can carry: strings, numbers, booleans, lists, di
 and no markup. Every number that a reader sees arrives as text that Python has formatted, so the three renderings never
 disagree; every name may be hostile and is text, never markup, in each of them.
 
-An outline is a description whose nodes and reductions have one more key, ``rest``: the facts from which details, heat
-maps and sums are written if they are drawn. Folding, placing and the table read none of these. An outline also has its
-``runs``, which are looked for once. It has None instead of its steps: folding finds the steps that are drawn, and they
-are written with the details.
+Folding, placing and the table read neither the details, heat maps and sums nor the steps. An ``Outline`` is a
+description without these, and writes them for what is drawn.
 """
 
 from typing import Annotated, Literal, TypedDict

@@ -5,17 +5,18 @@ steps are the ops in reverse order of the records, and no order needs to be stor
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cache, cached_property
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 
+from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.broadcast_sums import whose_name
 from nbgrad.widgets.description.format import scalar, shape_text
-from nbgrad.widgets.description.schema import Description, Edge, Given, Node, Step
-from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.widgets.description.schema import Edge, Given, Node, Step
 from nbgrad.widgets.description.tensor_summary import FEW, amount
 
 _MOST = 12
@@ -25,45 +26,54 @@ _ROUGH = 0.01
 """A norm that is all that was kept of a large gradient may be wrong by a part of this."""
 
 
-class StepOutline(Step):
-    """A step without its text."""
+class Stop(NamedTuple):
+    """A step of the walk through what is drawn, as far as it is written, and of what the rest of it is written.
 
-    rest: Any  # of the node
+    Attributes:
+        step: with the nodes and edges that are drawn.
+        node: whose rules ran first in it; it may be inside the node that is drawn.
+        given: for each of what the step handed on the node whose rule did, and the edge, which may be a part of that
+            which is drawn.
+    """
+
+    step: Step
+    node: str
+    given: list[tuple[str, str]]
+
+    @classmethod
+    def of(cls, node: Node, edges: list[Edge]) -> Self:
+        """That of a node whose rules handed something on along ``edges``; nothing is written."""
+        given = [Given(edge=edge["id"], text="", reduction=None, sum=None) for edge in edges]
+        step = Step(node=node["id"], title="", incoming="", given=given)
+        return cls(step, node["id"], [(node["id"], edge["id"]) for edge in edges])
+
+    @classmethod
+    def of_written(cls, step: Step) -> Self:
+        """That of a step in which all is written."""
+        return cls(step, step["node"], [(step["node"], one["edge"]) for one in step["given"]])
+
+    def along(self, edges: set[str]) -> "Stop":
+        """With what it handed on along these ``edges`` alone."""
+        pairs = zip(self.step["given"], self.given, strict=True)
+        kept = [(one, origin) for one, origin in pairs if one["edge"] in edges]
+        return Stop({**self.step, "given": [one for one, _ in kept]}, self.node, [origin for _, origin in kept])
+
+    def written(self, said: Callable[[str], dict[str, Any] | None]) -> Step:
+        """The step with all that it says; ``said`` is what ``StepContext.told`` says of a node, if it is to be written.
+
+        A title that it has already stays.
+        """
+        given: list[Given] = []
+        for one, (node, edge) in zip(self.step["given"], self.given, strict=True):
+            says = said(node)
+            given.append(one if says is None else {**one, **says["given"][edge]})
+        own = said(self.node)
+        title = self.step["title"] or ("" if own is None else own["title"])
+        incoming = self.step["incoming"] if own is None else own["incoming"]
+        return {**self.step, "title": title, "incoming": incoming, "given": given}
 
 
-class GivenOutline(Given):
-    """What a rule handed on, without its text."""
-
-    rest: Any  # of the node
-    of: str  # the edge, before it became a part of another
-
-
-def steps(description: Description) -> list[Step]:
-    """The steps of a description; of an outline those of the nodes that it has, with what was given along its edges."""
-    known: list[Step] | None = description["steps"]
-    if known is not None:
-        return known
-    into = _handed_on(description["edges"])
-    return [_outlined(node, into.get(node["id"], [])) for node in reversed(description["nodes"]) if ran(node)]
-
-
-def stopped(description: Description) -> list[str]:
-    """The nodes of the steps, in their order."""
-    known: list[Step] | None = description["steps"]
-    if known is not None:
-        return [step["node"] for step in known]
-    return [node["id"] for node in reversed(description["nodes"]) if ran(node)]
-
-
-def _outlined(node: Any, edges: list[Edge]) -> StepOutline:
-    rest = node["rest"]
-    given: list[Given] = [
-        GivenOutline(edge=edge["id"], text="", reduction=None, sum=None, rest=rest, of=edge["id"]) for edge in edges
-    ]
-    return StepOutline(node=node["id"], title="", incoming="", given=given, rest=rest)
-
-
-def _handed_on(edges: list[Edge]) -> dict[str, list[Edge]]:
+def handed_on(edges: list[Edge]) -> dict[str, list[Edge]]:
     """By the node of each op the edges along which its rules handed something on."""
     into: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
@@ -81,27 +91,27 @@ class StepContext:
     """What the steps of a graph are written of.
 
     Args:
-        facts: of the graph, in record order.
-        ids: the node of each fact.
+        records: of the graph, in record order.
+        ids: the node of each record.
         edges: in the order of their targets, and of the inputs of each.
     """
 
-    def __init__(self, facts: list[Fact], ids: dict[int, str], edges: list[Edge]) -> None:
-        self._facts = facts
+    def __init__(self, records: list[Record], ids: dict[int, str], edges: list[Edge]) -> None:
+        self._records = records
         self._ids = ids
         self._edges = edges
         self._changed: dict[int, str | None] = {}  # each use of a tensor asks, and each answer looks at all uses
 
-    def told(self, fact: Fact) -> dict[str, Any]:
+    def told(self, record: Record) -> dict[str, Any]:
         """What the step of an op says, and by their edges what its rules handed on."""
         return {
-            "title": _title(fact, self._counts[fact.id], len(self._counts)),
-            "incoming": _incoming(fact, self._came.get(fact.id, [])),
-            "given": {edge["id"]: self._given(edge) for edge in self._into.get(self._ids[fact.id], [])},
+            "title": _title(record, self._counts[record.id], len(self._counts)),
+            "incoming": _incoming(record, self._came.get(record.id, [])),
+            "given": {edge["id"]: self._given(edge) for edge in self._into.get(self._ids[record.id], [])},
         }
 
     def _given(self, edge: Edge) -> dict[str, Any]:
-        source, due = self._fact_of[edge["source"]], self._due[edge["source"]]
+        source, due = self._record_of[edge["source"]], self._due[edge["source"]]
         whose = whose_name(edge["input"], source)
         came = self._along.get(edge["id"])
         changed = self.changed(source)
@@ -113,18 +123,18 @@ class StepContext:
             "sum": _meeting(source, self._arrived.get(edge["id"], 1), due, changed),
         }
 
-    def changed(self, fact: Fact) -> str | None:
+    def changed(self, record: Record) -> str | None:
         """What made another gradient of that which came along the edges: a hook most often; None where nothing did."""
-        if fact.id not in self._changed:
-            self._changed[fact.id] = self._change(fact)
-        return self._changed[fact.id]
+        if record.id not in self._changed:
+            self._changed[record.id] = self._change(record)
+        return self._changed[record.id]
 
-    def _change(self, fact: Fact) -> str | None:
-        total, came = fact.gradient, self._came.get(fact.id)
-        if total is None or came is None or fact.several or _is_sum(total, came, fact.dtype):
+    def _change(self, record: Record) -> str | None:
+        total, came = record.gradient, self._came.get(record.id)
+        if total is None or came is None or record.several or _is_sum(total, came, record.dtype):
             return None
         now = _amount(total)
-        if fact.root:
+        if record.root:
             return f"with what the backward began with here it is {now}"
         if self._outside:
             return f"a hook, or an op that ran before this graph, made {now} of it"
@@ -132,38 +142,40 @@ class StepContext:
 
     @cached_property
     def _outside(self) -> bool:
-        return any(fact.kind == "outside" for fact in self._facts)
+        return any(record.kind == "outside" for record in self._records)
 
     @cached_property
     def _along(self) -> dict[str, Stats]:
         """What came along each edge."""
-        made = {fact.id for fact in self._facts}
-        came = [taken.gradient for fact in self._facts for taken in fact.inputs if taken.source in made]
+        made = {record.id for record in self._records}
+        came = [taken.gradient for record in self._records for taken in record.inputs if taken.source in made]
         return {edge["id"]: one for edge, one in zip(self._edges, came, strict=True) if one is not None}
 
     @cached_property
     def _came(self) -> dict[int, list[Stats]]:
         """By record what its uses gave it."""
         came: defaultdict[int, list[Stats]] = defaultdict(list)
-        for fact in self._facts:
-            for taken in fact.inputs:
+        for record in self._records:
+            for taken in record.inputs:
                 if taken.source is not None and taken.gradient is not None:
                     came[taken.source].append(taken.gradient)
         return came
 
     @cached_property
-    def _fact_of(self) -> dict[str, Fact]:
-        return {self._ids[fact.id]: fact for fact in self._facts}
+    def _record_of(self) -> dict[str, Record]:
+        return {self._ids[record.id]: record for record in self._records}
 
     @cached_property
     def _counts(self) -> dict[int, int]:
         """Which step each op is, from 1."""
-        through = [fact.id for fact in reversed(self._facts) if fact.kind == "op" and fact.gradient is not None]
+        through = [
+            record.id for record in reversed(self._records) if record.kind == "op" and record.gradient is not None
+        ]
         return {id: count for count, id in enumerate(through, 1)}
 
     @cached_property
     def _into(self) -> dict[str, list[Edge]]:
-        return _handed_on(self._edges)
+        return handed_on(self._edges)
 
     @cached_property
     def _due(self) -> Counter[str]:
@@ -182,19 +194,19 @@ class StepContext:
         return places
 
 
-def _title(fact: Fact, count: int, total: int) -> str:
-    op = fact.op.name if fact.op is not None else ""
-    line = f", line {fact.line}" if fact.line is not None else ""
+def _title(record: Record, count: int, total: int) -> str:
+    op = record.op.name if record.op is not None else ""
+    line = f", line {record.line}" if record.line is not None else ""
     return f"Step {count:,} of {total:,}: the rule of {op}{line}"
 
 
-def _incoming(fact: Fact, came: list[Stats]) -> str:
-    assert fact.gradient is not None
-    if fact.several and came and not fact.root:
+def _incoming(record: Record, came: list[Stats]) -> str:
+    assert record.gradient is not None
+    if record.several and came and not record.root:
         more = f"; and {len(came) - FEW:,} more" if len(came) > FEW else ""
         return f"of its results, by their uses: {'; '.join(map(_told, came[:FEW]))}{more}"
-    text = _told(fact.gradient)
-    return f"{text}: the backward starts here" if fact.root else text
+    text = _told(record.gradient)
+    return f"{text}: the backward starts here" if record.root else text
 
 
 def _told(gradient: Stats) -> str:
@@ -239,7 +251,7 @@ def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
     return all(before is None or after is None or abs(before - after) <= near for before, after in pairs)
 
 
-def _meeting(source: Fact, arrived: int, due: int, changed: str | None) -> str | None:
+def _meeting(source: Record, arrived: int, due: int, changed: str | None) -> str | None:
     """What the arrival of another gradient at a tensor with several uses means."""
     if due < 2:
         return None

@@ -14,18 +14,18 @@ from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.graph.unreached import Unreached
 from nbgrad.widgets.description.broadcast_sums import Suspicion, suspicions, whose_name
 from nbgrad.widgets.description.failure import ended
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import frames_of
-from nbgrad.widgets.description.overlays import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
-from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.eval_mode import evaluating
 from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
+from nbgrad.widgets.findings.module_gradients import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
 from nbgrad.widgets.findings.saturated import leading_to_learned, silent
 from nbgrad.widgets.findings.unregistered import plain
 from nbgrad.widgets.findings.vanishing import falls
@@ -51,8 +51,8 @@ class Survey:
     """A graph as it was when it was looked through, and what was found in it.
 
     Attributes:
-        facts: what it recorded.
-        frames: the backwards that it remembers, if there were several and ``facts`` are of the last one.
+        records: what it recorded.
+        frames: the backwards that it remembers, if there were several and ``records`` are of the last one.
         waits: what the gradients of each module are, and where one ends only until a step has moved a factor.
         stretched: the broadcasts that were probably not meant, by the id of the op and the position of its input.
         ended: what ended the graph, if that is a finding.
@@ -60,7 +60,7 @@ class Survey:
         verdicts: what the gradients of each module are, in words.
     """
 
-    facts: list[Fact]
+    records: list[Record]
     frames: list[HistoryFrame]
     waits: Waiting
     stretched: dict[tuple[int, int], Suspicion]
@@ -71,14 +71,13 @@ class Survey:
     @classmethod
     def of(cls, graph: AutogradGraph) -> Self:
         """Look through ``graph``, open or closed."""
-        since, ending = graph.since, graph.ending
-        facts = [Fact.of(record, since.get(record.id)) for record in graph.records]
-        frames, judged = frames_of(graph, facts), judgements(facts)
-        waits, stretched = waiting(graph, facts, judged, frames), suspicions(facts)
-        found = _found(graph, facts, frames, waits, stretched)
+        ending, records = graph.ending, graph.snapshot()
+        frames, judged = frames_of(graph, records), judgements(records)
+        waits, stretched = waiting(graph, records, judged, frames), suspicions(records)
+        found = _found(graph, records, frames, waits, stretched)
         said = verdicts(judged, waits.scopes, begun=any(one.kind == "nan" for one in found))
         end = None if ending is None else ended(ending)
-        return cls(facts, frames, waits, stretched, end, found, said)
+        return cls(records, frames, waits, stretched, end, found, said)
 
     @property
     def findings(self) -> list[Finding]:
@@ -88,7 +87,7 @@ class Survey:
             for one in self.verdicts
             if one.kind != "sound"
         ]
-        shown = {fact.id for fact in self.facts}
+        shown = {record.id for record in self.records}
         ended = [] if self.ended is None else [self.ended]
         return [one if one.id in shown else replace(one, id=None) for one in (*ended, *self.found, *modules)]
 
@@ -101,34 +100,34 @@ def findings(graph: AutogradGraph) -> list[Finding]:
 
 def _found(
     graph: AutogradGraph,
-    facts: list[Fact],
+    records: list[Record],
     frames: list[HistoryFrame],
     waits: Waiting,
     stretched: dict[tuple[int, int], Suspicion],
 ) -> list[Finding]:
     """Everything that is wrong, or probably not meant, in the order of how much the reader should know it."""
     judged = waits.judged
-    unseen = list(plain(facts))
+    unseen = list(plain(records))
     spoiled = graph.spoiled()
     # Where an earlier backward was bad the parameters were before this one, whatever else was.
     before = not all(map(divergence.finite, frames[:-1])) if frames else graph.backwards > 1
     found = [Finding("nan", text) for text in spoiled]
     lost = sum(not isfinite(one.size) for one in judged.values())
-    found += _beginnings(facts, frames, lost, before=before, hidden=bool(spoiled))
-    found += _grown(facts, frames)
-    found += _added_up(facts, frames)
-    found += _unreached(graph, facts)
+    found += _beginnings(records, frames, lost, before=before, hidden=bool(spoiled))
+    found += _grown(records, frames)
+    found += _added_up(records, frames)
+    found += _unreached(graph, records)
     found += _unstepped(graph)
-    found += _still(graph, facts, frames)
-    found += _unheld(graph, facts, set[int]().union(*[inside for _, inside in unseen]))
+    found += _still(graph, records, frames)
+    found += _unheld(graph, records, set[int]().union(*[inside for _, inside in unseen]))
     slips: list[tuple[FindingKind, str | None]] = [("idle step", graph.idle_step()), ("early call", graph.slip())]
     found += [Finding(kind, text) for kind, text in slips if text is not None]
-    ahead = leading_to_learned(facts)
-    fallen = list(falls(facts, starved(judged), zeroed(facts, judged), ahead, waits.ends))
+    ahead = leading_to_learned(records)
+    fallen = list(falls(records, starved(judged), zeroed(records, judged), ahead, waits.ends))
     if not fallen and (shrunk := shrinking(judged)) is not None:
         found.append(Finding("vanishing", *shrunk))
-    found += [*silent(facts, ahead), *fallen, *mistaken(facts), *evaluating(facts), *[one for one, _ in unseen]]
-    at = {fact.id: fact for fact in facts}
+    found += [*silent(records, ahead), *fallen, *mistaken(records), *evaluating(records), *[one for one, _ in unseen]]
+    at = {record.id: record for record in records}
     accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # of both inputs it may say the same
     return found + [located(at[id], "broadcast", one.text, one.remedy) for one, id in accidents]
 
@@ -140,141 +139,145 @@ def _bad(stats: Stats | None) -> str | None:
 
 
 def _beginnings(
-    facts: list[Fact], frames: list[HistoryFrame], lost: int, *, before: bool, hidden: bool
+    records: list[Record], frames: list[HistoryFrame], lost: int, *, before: bool, hidden: bool
 ) -> list[Finding]:
     """The first values that are not finite, and the first gradients: not those that only pass them on.
 
     Of parameters that an earlier backward has spoiled one finding says since when they are.
 
     Args:
-        facts: of the graph.
+        records: of the graph.
         frames: the backwards that are remembered.
         lost: how many modules have gradients that are no finite number.
         before: whether parameters may have been bad when the last backward began.
         hidden: whether one began where nothing is recorded: a constant that is gone may have held it.
     """
     unknown = {
-        fact.id for fact in facts if fact.kind == "constant" and fact.value is None and differentiable(fact.dtype)
+        record.id
+        for record in records
+        if record.kind == "constant" and record.value is None and differentiable(record.dtype)
     }
     gone = unknown if hidden else set[int]()
-    found = list(_forward_beginnings(facts, gone if before else unknown)) or list(_backward_beginnings(facts))
+    found = list(_forward_beginnings(records, gone if before else unknown)) or list(_backward_beginnings(records))
     remedy: str | None = None
-    learned = [fact for fact, _ in found if fact.kind in ("parameter", "leaf")] if len(frames) > 1 else []
+    learned = [record for record, _ in found if record.kind in ("parameter", "leaf")] if len(frames) > 1 else []
     if learned:
         text, remedy = divergence.spoiled(
-            [fact for fact in facts if fact.kind in ("parameter", "leaf") and _bad(fact.value)], frames, facts
+            [record for record in records if record.kind in ("parameter", "leaf") and _bad(record.value)],
+            frames,
+            records,
         )
-        at = divergence.held(frames, facts) or learned[0]
-        found = [(at, text), *[(fact, text) for fact, text in found if fact not in learned]]
+        at = divergence.held(frames, records) or learned[0]
+        found = [(at, text), *[(record, text) for record, text in found if record not in learned]]
     elif len(found) == 1 and lost > _NAMED:
-        found = [(fact, f"{text}. It went on to {_reach(facts, fact, lost)}") for fact, text in found]
+        found = [(record, f"{text}. It went on to {_reach(records, record, lost)}") for record, text in found]
     return [
-        located(fact, "nan", text, remedy if remedy and remedy in text else None)
-        for fact, text in found
-        if gone.isdisjoint(taken.source or 0 for taken in fact.inputs)
+        located(record, "nan", text, remedy if remedy and remedy in text else None)
+        for record, text in found
+        if gone.isdisjoint(taken.source or 0 for taken in record.inputs)
     ]
 
 
-def _reach(facts: list[Fact], first: Fact, modules: int) -> str:
+def _reach(records: list[Record], first: Record, modules: int) -> str:
     """How far what began at the ``first`` went: to what was made of it, and to the gradients of so many ``modules``."""
     reached = {first.id} if _bad(first.value) else set[int]()
-    for fact in facts:
-        may_be = fact.value is None or _bad(fact.value)  # its value may not be kept
-        if may_be and not reached.isdisjoint(taken.source or 0 for taken in fact.inputs):
-            reached.add(fact.id)
+    for record in records:
+        may_be = record.value is None or _bad(record.value)  # its value may not be kept
+        if may_be and not reached.isdisjoint(taken.source or 0 for taken in record.inputs):
+            reached.add(record.id)
     made = f"{counted(len(reached) - 1, 'tensor')} and " if len(reached) > 1 else ""
     return f"{made}the gradients of {counted(modules, 'module')}"
 
 
-def _forward_beginnings(facts: list[Fact], unknown: set[int]) -> Iterator[tuple[Fact, str]]:
+def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tuple[Record, str]]:
     """The first values that are not finite; an Inf that is meant is none, as in a mask, nor is it an anomaly.
 
     One may have begun in a constant that is ``unknown``, since nobody has kept it.
     """
-    made = {fact.id: fact for fact in facts}
-    later, wrong = _spoiled_since(facts, unknown), set[int]()
+    made = {record.id: record for record in records}
+    later, wrong = _spoiled_since(records, unknown), set[int]()
     doubtful = {id: made[id] for id in unknown}  # the constant that may have brought it, also by values not kept
-    for fact in facts:
-        bad = _bad(fact.value)
-        given = next((doubtful[one.source] for one in fact.inputs if one.source in doubtful), None)
-        if fact.value is None and given is not None:
-            doubtful[fact.id] = given
-        if (fact.value is not None and not bad) or fact.id in later:
+    for record in records:
+        bad = _bad(record.value)
+        given = next((doubtful[one.source] for one in record.inputs if one.source in doubtful), None)
+        if record.value is None and given is not None:
+            doubtful[record.id] = given
+        if (record.value is not None and not bad) or record.id in later:
             continue
-        if not wrong.isdisjoint(taken.source or 0 for taken in fact.inputs):
-            wrong.add(fact.id)  # or may be: its value is not kept
-        elif bad == "NaN" or (bad == "Inf" and not _meant(fact, made)):
-            wrong.add(fact.id)
-            why = _cause(fact, made, bad)
+        if not wrong.isdisjoint(taken.source or 0 for taken in record.inputs):
+            wrong.add(record.id)  # or may be: its value is not kept
+        elif bad == "NaN" or (bad == "Inf" and not _meant(record, made)):
+            wrong.add(record.id)
+            why = _cause(record, made, bad)
             if not why and given is not None:
                 why = f", or is in {given.name or 'a constant'} {given.shape} that led to it and is gone"
-            yield fact, f"{bad} begins here, in the forward of {fact.what}{why}"
+            yield record, f"{bad} begins here, in the forward of {record.what}{why}"
 
 
-def _spoiled_since(facts: list[Fact], unknown: set[int]) -> set[int]:
+def _spoiled_since(records: list[Record], unknown: set[int]) -> set[int]:
     """The leaves that are bad only since a step with a bad gradient, which came after the backward.
 
     What they were before is not known, but what was made of them tells: it is not bad, or not by them alone, or not
     surely by them, where a constant is ``unknown``.
     """
-    changed = {fact.id for fact in facts if fact.since is not None and fact.since.what and _bad(fact.value)}
+    changed = {record.id for record in records if record.since is not None and record.since.what and _bad(record.value)}
     if not changed:
         return changed
     fine = set[int]()  # what led to something that is not bad
-    for fact in reversed(facts):
-        if fact.id in fine if fact.value is None else not _bad(fact.value):
-            fine.update(taken.source or 0 for taken in fact.inputs)
+    for record in reversed(records):
+        if record.id in fine if record.value is None else not _bad(record.value):
+            fine.update(taken.source or 0 for taken in record.inputs)
     bad, were_bad = set(unknown), set[int]()
-    for fact in facts:
-        sources = {taken.source or 0 for taken in fact.inputs}
-        if fact.value is None:
-            wrong = fact.id not in fine and not sources.isdisjoint(bad | (changed - fine))
+    for record in records:
+        sources = {taken.source or 0 for taken in record.inputs}
+        if record.value is None:
+            wrong = record.id not in fine and not sources.isdisjoint(bad | (changed - fine))
         else:
-            meant = fact.kind == "constant" and _bad(fact.value) == "Inf"
-            wrong = _bad(fact.value) is not None and fact.id not in changed and not meant
+            meant = record.kind == "constant" and _bad(record.value) == "Inf"
+            wrong = _bad(record.value) is not None and record.id not in changed and not meant
         if wrong:
             were_bad |= (changed - fine) & sources if bad.isdisjoint(sources) else set()
-            bad.add(fact.id)
+            bad.add(record.id)
     return changed - were_bad
 
 
-def _meant(fact: Fact, made: dict[int, Fact]) -> bool:
+def _meant(record: Record, made: dict[int, Record]) -> bool:
     """Whether an Inf is in a constant, or was given to the op that passes it on."""
-    return fact.kind == "constant" or nonfinite.passed_on("inf", _given(fact, made), fact.settings)
+    return record.kind == "constant" or nonfinite.passed_on("inf", _given(record, made), record.settings)
 
 
-def _given(fact: Fact, made: dict[int, Fact]) -> list[Any]:
+def _given(record: Record, made: dict[int, Record]) -> list[Any]:
     """The numbers that an op was given, and what is known of the values of tensors.
 
     A constant that is gone, as ``nbgrad.tensor(-inf)`` within an expression, may have been infinite.
     """
-    sources = [one for taken in fact.inputs if (one := made.get(taken.source or 0)) is not None]
+    sources = [one for taken in record.inputs if (one := made.get(taken.source or 0)) is not None]
     known = [inf if one.value is None and one.kind == "constant" else one.value for one in sources]
-    return [*known, *[taken.literal for taken in fact.inputs]]
+    return [*known, *[taken.literal for taken in record.inputs]]
 
 
-def _backward_beginnings(facts: list[Fact]) -> Iterator[tuple[Fact, str]]:
+def _backward_beginnings(records: list[Record]) -> Iterator[tuple[Record, str]]:
     """The first gradient that is not finite, unless the values that its rule read are not either."""
-    made = {fact.id: fact for fact in facts}
-    for fact in reversed(facts):
-        for taken in fact.inputs:
+    made = {record.id: record for record in records}
+    for record in reversed(records):
+        for taken in record.inputs:
             bad = _bad(taken.gradient)
-            if not bad or _bad(fact.gradient):
+            if not bad or _bad(record.gradient):
                 continue
-            if not nonfinite.passed_on(bad.lower(), [fact.value, *_given(fact, made)], fact.settings):
+            if not nonfinite.passed_on(bad.lower(), [record.value, *_given(record, made)], record.settings):
                 whose = whose_name(taken.name, made[taken.source]) if taken.source in made else ""
                 given = f"{taken.name} ({whose})" if whose else taken.name
-                yield fact, f"{bad} begins here, in the rule of {fact.what} for {given}"
+                yield record, f"{bad} begins here, in the rule of {record.what} for {given}"
                 return
 
 
-def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
+def _cause(record: Record, made: dict[int, Record], bad: str) -> str:
     """Which numbers met in the first bad element, as far as they are known."""
-    op, stats = fact.op, fact.value
+    op, stats = record.op, record.value
     if op is None or stats is None or stats.raw is None:
         return ""
     given: list[nonfinite.OpInput] = []
-    for taken in fact.inputs:
+    for taken in record.inputs:
         source = made.get(taken.source or 0)
         known = source.value if source is not None else None
         values = taken.literal if source is None else None if known is None else known.values
@@ -284,28 +287,28 @@ def _cause(fact: Fact, made: dict[int, Fact], bad: str) -> str:
         given.append(
             nonfinite.OpInput(taken.name, name, values if source is None else torch.tensor(values, dtype=source.dtype))
         )
-    out = torch.tensor(stats.values, dtype=fact.dtype)
-    run = nonfinite.again(op, fact.settings)
+    out = torch.tensor(stats.values, dtype=record.dtype)
+    run = nonfinite.again(op, record.settings)
     found = nonfinite.operands(run, op.stretched, given, bad.lower(), out)
     values = [one.value for one in given if one.value is not None]
-    why = nonfinite.cause(op, bad.lower(), found, values, fact.settings, fact.dtype)
+    why = nonfinite.cause(op, bad.lower(), found, values, record.settings, record.dtype)
     return f": {why}" if why else ""
 
 
-def _grown(facts: list[Fact], frames: list[HistoryFrame]) -> list[Finding]:
+def _grown(records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
     """That the loss of the loop grew without bound, at the box of the loss."""
     text = divergence.grown(frames) if len(frames) > 1 else None
     if text is None:
         return []
-    root = next((fact for fact in facts if fact.root), None)
+    root = next((record for record in records if record.root), None)
     if root is None:
         return [Finding("divergence", text, divergence.SMALLER)]
     return [located(root, "divergence", text, divergence.SMALLER)]
 
 
-def _added_up(facts: list[Fact], frames: list[HistoryFrame]) -> list[Finding]:
+def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
     """That the gradients of all steps are added up, at the first parameter."""
-    if not (found := divergence.added_up(facts, frames) if frames else []):
+    if not (found := divergence.added_up(records, frames) if frames else []):
         return []
     remedy = "Call zero_grad() in every step"
     first, *others = found
@@ -318,14 +321,14 @@ def _added_up(facts: list[Fact], frames: list[HistoryFrame]) -> list[Finding]:
     return [replace(located(first, "accumulated gradients", text, remedy), tensors=tuple(map(called, found)))]
 
 
-def _unreached(graph: AutogradGraph, facts: list[Fact]) -> list[Finding]:
+def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     """What no gradient reached though it is to learn; what ends in one place and has no box is told of once, there.
 
     What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
     network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose gradient was
     asked for, where an optimizer is at work and none that holds it: its turn may come.
     """
-    learning, at = graph.update is not None, {fact.id: fact for fact in facts}
+    learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in graph.unreached():
         turn = one.kind in ("no_grad", "detached", "elsewhere") and not one.stepped and (learning or one.others)
@@ -347,8 +350,8 @@ def _unreached(graph: AutogradGraph, facts: list[Fact]) -> list[Finding]:
     ]
 
 
-def _path(fact: Fact | None) -> tuple[str, ...]:
-    return () if fact is None or fact.scope is None else fact.scope.path()
+def _path(record: Record | None) -> tuple[str, ...]:
+    return () if record is None or record.scope is None else record.scope.path()
 
 
 def _first(names: list[str]) -> str:
@@ -359,12 +362,12 @@ def _first(names: list[str]) -> str:
     return f"{', '.join(names[: _NAMED - 1])} and {others}, the last of them {names[-1]}"
 
 
-def _unheld(graph: AutogradGraph, facts: list[Fact], told: set[int]) -> list[Finding]:
+def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list[Finding]:
     """What got a gradient and no optimizer holds, where a step of one has moved others since; but what is ``told``."""
-    if not any(fact.kind == "parameter" and fact.since and fact.since.stepped for fact in facts):
+    if not any(record.kind == "parameter" and record.since and record.since.stepped for record in records):
         return []
     remedy = "give it to one, or freeze it with requires_grad_(False)"
-    words, at = f"got a gradient, but no optimizer holds it: {remedy}", {fact.id: fact for fact in facts}
+    words, at = f"got a gradient, but no optimizer holds it: {remedy}", {record.id: record for record in records}
     return [
         Finding("no optimizer", f"{what} {words}", remedy, id, (what,), _path(at.get(id)))
         for id, what in graph.unheld()
@@ -392,13 +395,15 @@ def _unstepped(graph: AutogradGraph) -> list[Finding]:
     ]
 
 
-def _still(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) -> list[Finding]:
+def _still(graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
     """That steps changed nothing, by a learning rate of 0 or one that is lost in rounding where gradients are large."""
     rate = graph.rate() if divergence.still(frames) else None
-    learned = [fact for fact in facts if fact.kind in ("parameter", "leaf") and fact.gradient and fact.value]
-    if rate is None or not any(_large(fact) for fact in learned):
+    learned = [
+        record for record in records if record.kind in ("parameter", "leaf") and record.gradient and record.value
+    ]
+    if rate is None or not any(_large(record) for record in learned):
         return []
-    (name, size), finest = rate, min([fact.dtype for fact in learned], key=lambda dtype: torch.finfo(dtype).eps)
+    (name, size), finest = rate, min([record.dtype for record in learned], key=lambda dtype: torch.finfo(dtype).eps)
     if size >= torch.finfo(finest).eps:
         return []
     lost = f", which is lost in the rounding of {dtype_name(finest)}" if size else ""
@@ -408,6 +413,8 @@ def _still(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) 
     return [Finding("no change", f"{text}. {_LARGER}", _LARGER)]
 
 
-def _large(fact: Fact) -> bool:
+def _large(record: Record) -> bool:
     """Whether its gradient is not so small that it may have been learned already."""
-    return fact.gradient is not None and fact.value is not None and fact.gradient.norm > _SMALL * fact.value.norm
+    return (
+        record.gradient is not None and record.value is not None and record.gradient.norm > _SMALL * record.value.norm
+    )

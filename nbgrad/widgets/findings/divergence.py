@@ -6,8 +6,8 @@ from math import isfinite
 
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.optimizers import LOOP
+from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.description.snapshot import Fact
 
 _FAR = 1e3
 """A loss has grown without bound if it is so many times as large as before."""
@@ -31,16 +31,16 @@ STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that m
 """What finds the op of an earlier backward."""
 
 
-def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fact]) -> tuple[str, str | None]:
+def spoiled(bad: Sequence[Record], frames: Sequence[HistoryFrame], records: list[Record]) -> tuple[str, str | None]:
     """Since when the parameters in ``bad`` are, where other backwards came before the last; and the remedy.
 
     Args:
         bad: the leaves that are not finite, and some of them were not when the last backward began.
         frames: the history, at least two.
-        facts: what the last backward ran through, as the last frame has it.
+        records: what the last backward ran through, as the last frame has it.
     """
     first, *others = bad
-    what = "NaN" if any(fact.value is not None and fact.value.nan for fact in bad) else "Inf"
+    what = "NaN" if any(record.value is not None and record.value.nan for record in bad) else "Inf"
     more = f" and {counted(len(others), 'other')}" if others else ""
     where = f"{what} is in {_called(first)}{more}"
     at = _first_bad(frames)
@@ -54,27 +54,27 @@ def spoiled(bad: Sequence[Fact], frames: Sequence[HistoryFrame], facts: list[Fac
     if at and frames[at - 1].number != frame.number - 1:
         since = f"between backward {frames[at - 1].number:,}, which was finite, and backward {frame.number:,}"
         return f"{where} since one of the steps {since}, which was not. {STOP}", STOP
-    return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames, facts)}. {STOP}", STOP
+    return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames, records)}. {STOP}", STOP
 
 
-def _called(fact: Fact) -> str:
-    scopes = f" in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
-    return f"{fact.name or f'a {fact.kind}'} {fact.shape}{scopes}"
+def _called(record: Record) -> str:
+    scopes = f" in {' > '.join(record.scope.path())}" if record.scope is not None else ""
+    return f"{record.name or f'a {record.kind}'} {record.shape}{scopes}"
 
 
 def _first_bad(frames: Sequence[HistoryFrame]) -> int | None:
     return next((at for at, frame in enumerate(frames[:-1]) if not finite(frame)), None)
 
 
-def held(frames: Sequence[HistoryFrame], facts: list[Fact]) -> Fact | None:
+def held(frames: Sequence[HistoryFrame], records: list[Record]) -> Record | None:
     """A parameter that was not finite in the first bad backward already, when others were: it is where it begins."""
     at = _first_bad(frames)
     if at is None or not alike(frames[at], frames[-1]):
         return None
     weights = [
-        (fact, one.weight) for fact, one in zip(facts, frames[at].records, strict=True) if one.weight is not None
+        (record, one.weight) for record, one in zip(records, frames[at].records, strict=True) if one.weight is not None
     ]
-    bad = [fact for fact, weight in weights if not isfinite(weight)]
+    bad = [record for record, weight in weights if not isfinite(weight)]
     return bad[0] if 0 < len(bad) < len(weights) else None
 
 
@@ -84,25 +84,25 @@ def finite(frame: HistoryFrame) -> bool:
     return all(isfinite(one) for one in numbers if one is not None)
 
 
-def _began(frame: HistoryFrame, frames: Sequence[HistoryFrame], facts: list[Fact]) -> str:
+def _began(frame: HistoryFrame, frames: Sequence[HistoryFrame], records: list[Record]) -> str:
     """Where it began in the first backward that was not finite."""
     if frame.loss is None:
         return "whose gradients were not finite"
     if not isfinite(frame.loss):
-        one = held(frames, facts)
+        one = held(frames, records)
         already = "" if one is None else f", with {_called(one)}, where it was already"
         return f"whose loss was {number(frame.loss)}: it began in its forward{already}"
-    rule = _rule(frame, facts) if alike(frame, frames[-1]) else ""
+    rule = _rule(frame, records) if alike(frame, frames[-1]) else ""
     return f"whose loss was {number(frame.loss)}: it began in its backward{rule}"
 
 
-def _rule(frame: HistoryFrame, facts: list[Fact]) -> str:
+def _rule(frame: HistoryFrame, records: list[Record]) -> str:
     """The op whose own gradient was finite, and the one of what it took was not; of several users of that, each."""
-    norms = {fact.id: record.gradient or 0.0 for fact, record in zip(facts, frame.records, strict=True)}
-    users: defaultdict[int, list[Fact]] = defaultdict(list)
-    for fact in facts:
-        for source in {taken.source for taken in fact.inputs if taken.source is not None}:
-            users[source].append(fact)
+    norms = {record.id: one.gradient or 0.0 for record, one in zip(records, frame.records, strict=True)}
+    users: defaultdict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        for source in {taken.source for taken in record.inputs if taken.source is not None}:
+            users[source].append(record)
     for id in reversed(norms):
         if not isfinite(norms[id]) and users[id] and all(isfinite(norms[user.id]) for user in users[id]):
             return f", in the rule of {' or '.join([user.run for user in users[id]])}"
@@ -160,19 +160,19 @@ def still(frames: Sequence[HistoryFrame]) -> bool:
     return sum(map(bool, moved)) >= LOOP and not any(map(any, moved))
 
 
-def added_up(facts: list[Fact], frames: Sequence[HistoryFrame]) -> list[Fact]:
+def added_up(records: list[Record], frames: Sequence[HistoryFrame]) -> list[Record]:
     """The parameters whose ``.grad`` nobody has cleared, though a step came after each backward.
 
     Backwards that share a step, as where gradients are accumulated, have one update; and to clip makes a ``.grad``
     smaller.
     """
     found = []
-    for at, fact in enumerate(facts):
-        since, came = fact.since, fact.gradient
+    for at, record in enumerate(records):
+        since, came = record.since, record.gradient
         if since is None or since.grad is None or came is None or not since.stepped:
             continue
         if since.grad.norm > _MORE * came.norm and _stepped(frames, at):
-            found.append(fact)
+            found.append(record)
     return found
 
 

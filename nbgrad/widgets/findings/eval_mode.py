@@ -6,23 +6,23 @@ from typing import Any
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import outwards
 from nbgrad.core.graph.finding import Finding
-from nbgrad.widgets.description.snapshot import Fact
+from nbgrad.core.graph.record import Record
 from nbgrad.widgets.findings.located import located
 
 
-def evaluating(facts: list[Fact]) -> Iterator[Finding]:
+def evaluating(records: list[Record]) -> Iterator[Finding]:
     """The first batch normalization of each model that a step has changed and that is in eval mode, with all of it.
 
     One that is put into eval mode alone, or whose parameters are frozen, is fine-tuned as it is meant to be.
     """
-    learned = {fact.id for fact in facts if fact.since is not None and fact.since.stepped}
+    learned = {record.id for record in records if record.since is not None and record.since.stepped}
     told: set[int] = set()
-    for fact in facts:
-        if fact.op is None or fact.op.name != "batch_norm" or fact.settings.get("training"):
+    for record in records:
+        if record.op is None or record.op.name != "batch_norm" or record.settings.get("training"):
             continue
-        if not any(taken.source in learned for taken in fact.inputs):
+        if not any(taken.source in learned for taken in record.inputs):
             continue
-        outer = _called(fact)
+        outer = _called(record)
         if not outer or any(one.training for one in outer) or id(outer[-1]) in told:
             continue
         told.add(id(outer[-1]))
@@ -32,10 +32,10 @@ def evaluating(facts: list[Fact]) -> Iterator[Finding]:
             f"{name} learns in eval mode: this normalization uses its running statistics, which do not change, and "
             f"dropout drops nothing. {remedy}"
         )
-        yield located(fact, "eval mode", text, remedy)
+        yield located(record, "eval mode", text, remedy)
 
 
-def _called(fact: Fact) -> list[Any]:
+def _called(record: Record) -> list[Any]:
     """The modules that were called there and still exist, innermost first."""
-    modules = [scope.module() for scope in outwards(fact.scope) if isinstance(scope, ModuleScope)]
+    modules = [scope.module() for scope in outwards(record.scope) if isinstance(scope, ModuleScope)]
     return [module for module in modules if module is not None]

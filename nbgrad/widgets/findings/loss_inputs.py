@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings.located import located
 
 _SCORES = ("cross_entropy", "binary_cross_entropy_with_logits")
@@ -20,32 +20,32 @@ _ROUNDED = 1e-2
 """So far a log-probability of half precision may be above 0."""
 
 
-def mistaken(facts: list[Fact]) -> Iterator[Finding]:
+def mistaken(records: list[Record]) -> Iterator[Finding]:
     """The losses that were given what they do not take."""
-    made = {fact.id: fact for fact in facts}
-    for fact in facts:
-        if fact.op is None:
+    made = {record.id: record for record in records}
+    for record in records:
+        if record.op is None:
             continue
         told = None
-        if fact.op.name in _SCORES:
-            told = _squashed(fact, _giver(fact, made))
-        elif fact.op.name == "nll_loss":
-            told = _unlogged(_giver(fact, made)) or _across(made.get(fact.inputs[0].source or 0))
+        if record.op.name in _SCORES:
+            told = _squashed(record, _giver(record, made))
+        elif record.op.name == "nll_loss":
+            told = _unlogged(_giver(record, made)) or _across(made.get(record.inputs[0].source or 0))
         if told is not None:
-            yield located(fact, "loss input", *told)
+            yield located(record, "loss input", *told)
 
 
-def _giver(fact: Fact, made: dict[int, Fact]) -> Fact | None:
-    """What made the numbers that are the input of ``fact``."""
-    found = made.get(fact.inputs[0].source or 0)
+def _giver(record: Record, made: dict[int, Record]) -> Record | None:
+    """What made the numbers that are the input of ``record``."""
+    found = made.get(record.inputs[0].source or 0)
     while found is not None and found.op is not None and found.op.name in _PASSING:
         found = made.get(found.inputs[0].source or 0)
     return found
 
 
-def _squashed(fact: Fact, giver: Fact | None) -> tuple[str, str] | None:
+def _squashed(record: Record, giver: Record | None) -> tuple[str, str] | None:
     """What there is to say of probabilities that are given for scores, and the remedy."""
-    what = _name(fact)
+    what = _name(record)
     if giver is None or _name(giver) not in _PROBABILITIES:
         return None
     remedy = f"Leave out {_name(giver)}"
@@ -56,7 +56,7 @@ def _squashed(fact: Fact, giver: Fact | None) -> tuple[str, str] | None:
     return text, remedy
 
 
-def _unlogged(giver: Fact | None) -> tuple[str, str] | None:
+def _unlogged(giver: Record | None) -> tuple[str, str] | None:
     """What there is to say of numbers that are no log-probabilities, and the remedy."""
     if giver is None:
         return None
@@ -73,7 +73,7 @@ def _unlogged(giver: Fact | None) -> tuple[str, str] | None:
     return None
 
 
-def _across(giver: Fact | None) -> tuple[str, str] | None:
+def _across(giver: Record | None) -> tuple[str, str] | None:
     """``giver`` is what the loss takes as it is: its dimensions are the loss's."""
     if giver is None or _name(giver) != "log_softmax" or not giver.shape:
         return None
@@ -88,5 +88,5 @@ def _across(giver: Fact | None) -> tuple[str, str] | None:
     return text, remedy
 
 
-def _name(fact: Fact) -> str:
-    return "" if fact.op is None else fact.op.name
+def _name(record: Record) -> str:
+    return "" if record.op is None else record.op.name

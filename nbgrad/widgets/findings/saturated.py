@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings.located import located
 
 FLAT = ("relu", "relu6", "threshold", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink")
@@ -38,53 +38,55 @@ _SHARE = 0.75
 """Of a sound layer some units are off for a whole batch, but not as large a part as this."""
 
 
-def silent(facts: list[Fact], ahead: set[int]) -> Iterator[Finding]:
+def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
     """The activations of layers that let no gradient through in the last backward.
 
     One that is part of a loss, as in max(0, 1 - score), is off where all is well: it is none of a layer.
 
     Args:
-        facts: what the last backward ran through.
+        records: what the last backward ran through.
         ahead: the ids of ``leading_to_learned``.
     """
-    made = {fact.id: fact for fact in facts}
+    made = {record.id: record for record in records}
     known: dict[Any, list[Finding]] = {}
-    for fact in facts:
-        if fact.op is None or fact.gradient is None or not fact.inputs or fact.op.name not in (*FLAT, *STEEP):
+    for record in records:
+        if record.op is None or record.gradient is None or not record.inputs or record.op.name not in (*FLAT, *STEEP):
             continue
-        source, passed = made.get(fact.inputs[0].source or 0), fact.inputs[0].gradient
-        if source is None or passed is None or not (fact.id in ahead or _takes_learned(source, made)):
+        source, passed = made.get(record.inputs[0].source or 0), record.inputs[0].gradient
+        if source is None or passed is None or not (record.id in ahead or _takes_learned(source, made)):
             continue
-        if fact.op.name in STEEP:
-            told = _saturated(fact, fact.gradient, passed) if fact.id in ahead else None
+        if record.op.name in STEEP:
+            told = _saturated(record, record.gradient, passed) if record.id in ahead else None
         else:
-            told = _told(fact, source, fact.gradient, passed, made)
+            told = _told(record, source, record.gradient, passed, made)
         if told:
-            known.setdefault((fact.op.name, fact.file, fact.line, fact.scope and fact.scope.path()), []).append(told)
+            known.setdefault(
+                (record.op.name, record.file, record.line, record.scope and record.scope.path()), []
+            ).append(told)
     for first, *others in known.values():
         again = f" So it is in {len(others):,} more of its calls there." if others else ""
         yield replace(first, text=f"{first.text}{again}")
 
 
-def _saturated(fact: Fact, gradient: Stats, passed: Stats) -> Finding | None:
+def _saturated(record: Record, gradient: Stats, passed: Stats) -> Finding | None:
     """``vanishing`` speaks of those that pass on exactly nothing."""
-    most = 0.0 if fact.op is None else gradient.norm * STEEP[fact.op.name]
+    most = 0.0 if record.op is None else gradient.norm * STEEP[record.op.name]
     if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < FEW * _SAMPLES:
         return None
     remedy = (
         "Bring them to a size near 1: normalize the data, put a normalization before it, or begin with smaller weights."
     )
     text = (
-        f"{fact.what} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
+        f"{record.what} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
         f"flat there, and of a gradient of norm {number(gradient.norm)} only {number(passed.norm)} goes on. {remedy}"
     )
-    return located(fact, "saturated", text, remedy)
+    return located(record, "saturated", text, remedy)
 
 
-def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> Finding | None:
-    if fact.op is None or not 0 < gradient.norm < inf:
+def _told(record: Record, source: Record, gradient: Stats, passed: Stats, made: dict[int, Record]) -> Finding | None:
+    if record.op is None or not 0 < gradient.norm < inf:
         return None
-    what = fact.what
+    what = record.what
     remedy = "Try a smaller learning rate, another initialisation, or leaky_relu."
     if passed.norm == 0:
         if prod(passed.shape) < FEW:
@@ -93,7 +95,7 @@ def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[i
             f"{what} let no gradient through: all of its inputs, of shape {passed.shape}, to which a gradient came lie "
             f"where it is flat, so what is before it learns nothing here. {remedy}"
         )
-        return located(fact, "saturated", text, remedy)
+        return located(record, "saturated", text, remedy)
     off, units, samples = _off(source, gradient, passed, made)
     if samples < _SAMPLES or off < _SHARE * units or units < FEW:
         return None
@@ -101,10 +103,10 @@ def _told(fact: Fact, source: Fact, gradient: Stats, passed: Stats, made: dict[i
         f"{off} of the {units} units of {what} let no gradient through: each lies where it is flat for all {samples} "
         f"samples, so what is before it learns nothing by them. {remedy}"
     )
-    return located(fact, "saturated", text, remedy)
+    return located(record, "saturated", text, remedy)
 
 
-def _off(source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) -> tuple[int, int, int]:
+def _off(source: Record, gradient: Stats, passed: Stats, made: dict[int, Record]) -> tuple[int, int, int]:
     """How many units let nothing through, of how many, for how many samples; 0 where the numbers were not kept."""
     came, went = gradient.array, passed.array
     unit = _unit(source, made)
@@ -115,9 +117,9 @@ def _off(source: Fact, gradient: Stats, passed: Stats, made: dict[int, Fact]) ->
     return int(off.sum()), len(off), came.size // len(off) if len(off) else 0
 
 
-def _unit(fact: Fact | None, made: dict[int, Fact]) -> int | None:
+def _unit(record: Record | None, made: dict[int, Record]) -> int | None:
     """The dimension along which its units lie: of the layer that made it, or of the nearest before that."""
-    waiting, seen = deque([fact]), set[int]()
+    waiting, seen = deque([record]), set[int]()
     while waiting:
         one = waiting.popleft()
         if one is None or one.op is None or one.id in seen:
@@ -131,18 +133,18 @@ def _unit(fact: Fact | None, made: dict[int, Fact]) -> int | None:
     return None
 
 
-def _takes_learned(fact: Fact, made: dict[int, Fact]) -> bool:
-    return any(_is_learned(made.get(taken.source or 0)) for taken in fact.inputs)
+def _takes_learned(record: Record, made: dict[int, Record]) -> bool:
+    return any(_is_learned(made.get(taken.source or 0)) for taken in record.inputs)
 
 
-def _is_learned(fact: Fact | None) -> bool:
-    return fact is not None and fact.kind in ("parameter", "leaf")
+def _is_learned(record: Record | None) -> bool:
+    return record is not None and record.kind in ("parameter", "leaf")
 
 
-def leading_to_learned(facts: list[Fact]) -> set[int]:
+def leading_to_learned(records: list[Record]) -> set[int]:
     """The ops whose result goes into an op that takes something learned besides, or into what leads to one."""
-    made, found = {fact.id: fact for fact in facts}, set[int]()
-    for fact in reversed(facts):
-        if fact.op is not None and (fact.id in found or _takes_learned(fact, made)):
-            found.update(taken.source for taken in fact.inputs if taken.source is not None)
+    made, found = {record.id: record for record in records}, set[int]()
+    for record in reversed(records):
+        if record.op is not None and (record.id in found or _takes_learned(record, made)):
+            found.update(taken.source for taken in record.inputs if taken.source is not None)
     return found

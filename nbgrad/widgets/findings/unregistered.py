@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.scope import ModuleScope, path_below
 from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.engine.torch_origins import known_id
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import optimized
+from nbgrad.core.graph.record import Record
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
-from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings.located import located
 
 _INSIDE = 10_000
@@ -32,11 +32,11 @@ class Found(NamedTuple):
     way: str
 
 
-def plain(facts: list[Fact]) -> Iterator[tuple[Finding, set[int]]]:
+def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
     """What was found, told once for each container, at the first box of it, and the ids of its parameters."""
     held = optimized()
-    told: dict[tuple[int, str], list[tuple[Fact, Found, Module | Parameter]]] = {}
-    for fact, one, scope, inner in _used(facts):
+    told: dict[tuple[int, str], list[tuple[Record, Found, Module | Parameter]]] = {}
+    for record, one, scope, inner in _used(records):
         # Made anew for each question, which mostly ends at the first: there may be thousands of them.
         if next(_around(scope, inner), None) is None or any(_knows(module, one) for module in _around(scope, inner)):
             continue
@@ -44,12 +44,12 @@ def plain(facts: list[Fact]) -> Iterator[tuple[Finding, set[int]]]:
             continue
         places = (where for module in _around(scope, inner) for where in _inside(module, one))
         if (found := next(places, None)) is not None:
-            told.setdefault((id(found.module), found.attribute), []).append((fact, found, one))
+            told.setdefault((id(found.module), found.attribute), []).append((record, found, one))
     for group in told.values():
-        (fact, found, one), *others = group
+        (record, found, one), *others = group
         what, kind = ("parameter", "Parameter") if isinstance(one, Parameter) else (type(one).__name__, "Module")
         proper = f"nn.{kind}{'Dict' if issubclass(found.container, dict) else 'List'}"
-        ids = {record_id(each._origin) for _, _, one in group for each in _learned(one) if each._origin is not None}
+        ids = {known for _, _, one in group for each in _learned(one) if (known := known_id(each)) is not None}
         name, more = type(found.module).__name__, f" and of {len(others):,} more" if others else ""
         remedy = f"Make it an {proper}"
         text = (
@@ -57,25 +57,25 @@ def plain(facts: list[Fact]) -> Iterator[tuple[Finding, set[int]]]:
             f"the {what} in {found.attribute}{found.way}{more}: no optimizer that is made of it changes what they "
             f"learn, and no state_dict has it. {remedy}"
         )
-        yield located(fact, "unregistered", text, remedy), ids
+        yield located(record, "unregistered", text, remedy), ids
 
 
 def _learned(one: Module | Parameter) -> list[Parameter]:
     return [one] if isinstance(one, Parameter) else list(one.parameters())
 
 
-def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, Scope, int]]:
-    """Each module that was called and each parameter that was used, with the first fact of it.
+def _used(records: list[Record]) -> Iterator[tuple[Record, Module | Parameter, Scope, int]]:
+    """Each module that was called and each parameter that was used, with the first record of it.
 
     And its scope, and how many of the modules there are not around it: a module is not around itself.
     """
-    scopes: dict[Scope, Fact] = {}
-    for fact in facts:
-        for scope in outwards(fact.scope):
+    scopes: dict[Scope, Record] = {}
+    for record in records:
+        for scope in outwards(record.scope):
             if scope in scopes:
                 break
-            scopes[scope] = fact
-    parameters = {fact.id: fact for fact in facts if fact.kind == "parameter"}
+            scopes[scope] = record
+    parameters = {record.id: record for record in records if record.kind == "parameter"}
     seen: set[int] = set()
     for scope, first in scopes.items():
         module = next(_around(scope), None)
@@ -84,8 +84,7 @@ def _used(facts: list[Fact]) -> Iterator[tuple[Fact, Module | Parameter, Scope, 
         seen.add(id(module))
         yield first, module, scope, 1
         for one, _ in _contents(module):
-            origin = one._origin if isinstance(one, Parameter) else None
-            used = None if origin is None else parameters.get(record_id(origin))
+            used = parameters.get(known_id(one) or 0) if isinstance(one, Parameter) else None
             if used is not None:
                 yield used, one, scope, 0
 

@@ -9,9 +9,8 @@ import torch
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.finding import Finding
-from nbgrad.core.graph.record import Input
+from nbgrad.core.graph.record import Input, Record
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings.located import located
 from nbgrad.widgets.findings.saturated import FEW, FLAT, STEEP
 
@@ -37,7 +36,7 @@ _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
 
 
 def falls(
-    facts: list[Fact], starved: set[int], zeroed: dict[int, str], ahead: set[int], waiting: set[tuple[int, str]]
+    records: list[Record], starved: set[int], zeroed: dict[int, str], ahead: set[int], waiting: set[tuple[int, str]]
 ) -> Iterator[Finding]:
     """The ops at which a gradient ends or falls on its way to parameters that get none.
 
@@ -46,83 +45,83 @@ def falls(
     named only if it lets nothing through whatever is learned.
 
     Args:
-        facts: what the last backward ran through.
+        records: what the last backward ran through.
         starved: the ids of these parameters.
         zeroed: what such tensors outside of modules are called, by id.
         ahead: the ids of ``leading_to_learned``.
         waiting: the ids of ops, each with the name of an input, where it ends only until a step has moved a factor.
     """
-    made = {fact.id: fact for fact in facts}
+    made = {record.id: record for record in records}
     below, lone = set(starved), dict(zeroed)
     found: defaultdict[tuple[object, ...], list[Finding]] = defaultdict(list)
-    for fact in facts:
-        inside = fact.id in ahead
-        for one in fact.inputs:
+    for record in records:
+        inside = record.id in ahead
+        for one in record.inputs:
             told = None
-            if (fact.id, one.name) in waiting:
+            if (record.id, one.name) in waiting:
                 continue
-            if one.source in below and (fact.op is None or fact.op.name not in FLAT):
-                told = _told(fact, one, made, inside=inside)
-            elif one.source in lone and _lasting(fact, one, made, inside=inside):
-                told = _told(fact, one, made, inside=inside, leaf=lone[one.source])
+            if one.source in below and (record.op is None or record.op.name not in FLAT):
+                told = _told(record, one, made, inside=inside)
+            elif one.source in lone and _lasting(record, one, made, inside=inside):
+                told = _told(record, one, made, inside=inside, leaf=lone[one.source])
             if told is not None:
-                found[fact.op and fact.op.name, fact.file, fact.line].append(told)
-        if any(one.source in below for one in fact.inputs):
-            below.add(fact.id)
-        if (known := next((lone[one.source] for one in fact.inputs if one.source in lone), None)) is not None:
-            lone[fact.id] = known
+                found[record.op and record.op.name, record.file, record.line].append(told)
+        if any(one.source in below for one in record.inputs):
+            below.add(record.id)
+        if (known := next((lone[one.source] for one in record.inputs if one.source in lone), None)) is not None:
+            lone[record.id] = known
     for calls in found.values():
         first = calls[-1]  # where the gradient came first
         more = f". So it is in {len(calls) - 1:,} more of its calls there" if len(calls) > 1 else ""
         yield replace(first, text=f"{first.text}{more}")
 
 
-def _told(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool, leaf: str = "") -> Finding | None:
+def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool, leaf: str = "") -> Finding | None:
     """What is to be said of an op, on the way to a ``leaf`` outside of modules or to parameters of one."""
-    source, came, went = made[taken.source or 0], fact.gradient, taken.gradient
+    source, came, went = made[taken.source or 0], record.gradient, taken.gradient
     if came is None or went is None or source.gradient is None or (source.op is None and not leaf):
         return None
-    if fact.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(fact, made)):
+    if record.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(record, made)):
         return None
-    scope = f", in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
-    where = f"{fact.run}{scope}"
+    scope = f", in {' > '.join(record.scope.path())}" if record.scope is not None else ""
+    where = f"{record.run}{scope}"
     if went.norm == 0 and source.gradient.norm == 0:  # of several results one may get what another does not
-        why, remedy = _why(fact, taken, made)
+        why, remedy = _why(record, taken, made)
         text = (
             f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "
             f"to {taken.name}{why}" + (f". So {leaf} learns nothing from this loss" if leaf else "")
         )
-        found = located(fact, "zero gradient", text, remedy)
+        found = located(record, "zero gradient", text, remedy)
         return replace(found, tensors=(*found.tensors, leaf)) if leaf else found
-    if fact.op.name in STEEP or leaf:
+    if record.op.name in STEEP or leaf:
         return None
     # Of one that others use too, or that only the loss does, nothing is said: a mean passes small parts on.
     if inside and went.norm < SLIGHT * came.norm and source.gradient.norm <= 2 * went.norm:
-        why, remedy = _why(fact, taken, made)
+        why, remedy = _why(record, taken, made)
         text = (
             f"the gradient falls at {where}: from norm {number(came.norm)} to {number(went.norm)} for {taken.name}{why}"
         )
-        return located(fact, "vanishing", text, remedy)
+        return located(record, "vanishing", text, remedy)
     return None
 
 
-def _lasting(fact: Fact, taken: Input, made: dict[int, Fact], *, inside: bool) -> bool:
+def _lasting(record: Record, taken: Input, made: dict[int, Record], *, inside: bool) -> bool:
     """Whether the 0 that an op passes on is one whatever is learned besides, and no chance of this batch."""
-    op = "" if fact.op is None else fact.op.name
+    op = "" if record.op is None else record.op.name
     if taken.gradient is None or taken.gradient.norm != 0:
         return False
-    if op in _STEPS or underflowed(fact, taken, made):
+    if op in _STEPS or underflowed(record, taken, made):
         return True
     if not inside:
         return False
     if op == "mul":
-        return any(_is_0(one, made) for one in fact.inputs if one is not taken)
+        return any(_is_0(one, made) for one in record.inputs if one is not taken)
     # A few results may all be where it is flat by chance, but not what is learned itself: it stays there.
-    few, itself = prod(fact.shape) < FEW, made[taken.source or 0].op is None
+    few, itself = prod(record.shape) < FEW, made[taken.source or 0].op is None
     return (op in (*STEEP, "clamp") and (itself or not few)) or (op in FLAT and itself and few)
 
 
-def _is_0(taken: Input, made: dict[int, Fact]) -> bool:
+def _is_0(taken: Input, made: dict[int, Record]) -> bool:
     """Whether an input is the number 0, in a constant too: of several a mask is made, or there are no data."""
     of = made.get(taken.source or 0)
     if of is None:
@@ -130,39 +129,43 @@ def _is_0(taken: Input, made: dict[int, Fact]) -> bool:
     return of.kind == "constant" and prod(of.shape) == 1 and of.value is not None and of.value.norm == 0
 
 
-def _meant(fact: Fact, made: dict[int, Fact]) -> bool:
+def _meant(record: Record, made: dict[int, Record]) -> bool:
     """Whether a loss, which no layer follows, is 0 or has a weight of 0; a layer at the end may give zeros too."""
-    weights = [taken.literal for taken in fact.inputs] if fact.op is not None and fact.op.name == "mul" else []
-    if 0 in weights or fact.op is None:
+    weights = [taken.literal for taken in record.inputs] if record.op is not None and record.op.name == "mul" else []
+    if 0 in weights or record.op is None:
         return True
-    layer = fact.op.name.startswith(PRODUCTS) and any(
-        made[taken.source].kind == "parameter" for taken in fact.inputs if taken.source in made
+    layer = record.op.name.startswith(PRODUCTS) and any(
+        made[taken.source].kind == "parameter" for taken in record.inputs if taken.source in made
     )
-    return not layer and fact.value is not None and fact.value.norm == 0
+    return not layer and record.value is not None and record.value.norm == 0
 
 
-def _why(fact: Fact, taken: Input, made: dict[int, Fact]) -> tuple[str, str | None]:
+def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, str | None]:
     """What it was multiplied with, or that the op is flat, as far as that is known; and the remedy, if there is one."""
-    op = "" if fact.op is None else fact.op.name
-    if op in ("softmax", "log_softmax") and isinstance(dim := fact.settings.get("dim"), int) and fact.shape[dim] == 1:
+    op = "" if record.op is None else record.op.name
+    if (
+        op in ("softmax", "log_softmax")
+        and isinstance(dim := record.settings.get("dim"), int)
+        and record.shape[dim] == 1
+    ):
         remedy = "Use sigmoid, or two scores"
-        return f": of one number, as along dim={dim} of {fact.shape}, it is always the same. {remedy}", remedy
+        return f": of one number, as along dim={dim} of {record.shape}, it is always the same. {remedy}", remedy
     if op in STEEP:
         return ": all of its inputs lie so far from 0 that it is flat there", None
     if op in (*FLAT, "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
         return ": all of its inputs to which a gradient came lie where it is flat", None
     if op in _STEPS:
         return f": the slope of {op} is 0 everywhere", None
-    if underflowed(fact, taken, made):
+    if underflowed(record, taken, made):
         dtype = dtype_name(made[taken.source or 0].dtype)
         remedy = "Scale the loss, as optim.GradScaler does"
         return f": it is too small for {dtype}. {remedy}", remedy
-    return _factor(fact, taken, made) if op.startswith(PRODUCTS) else "", None
+    return _factor(record, taken, made) if op.startswith(PRODUCTS) else "", None
 
 
-def _factor(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
+def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
     """That the other factor of a product is 0 or small."""
-    for other in fact.inputs:
+    for other in record.inputs:
         of = made.get(other.source or 0)
         if other is not taken and other.source is None and other.literal == 0:
             return ", because the other factor is the number 0"
@@ -177,7 +180,7 @@ def _factor(fact: Fact, taken: Input, made: dict[int, Fact]) -> str:
     return ""
 
 
-def _stays(of: Fact, other: Input) -> str:
+def _stays(of: Record, other: Input) -> str:
     """Why a parameter of zeros that a gradient comes by is not moved by it."""
     if of.kind != "parameter":
         return ""
@@ -188,12 +191,12 @@ def _stays(of: Fact, other: Input) -> str:
     return " and no step moves it"
 
 
-def underflowed(fact: Fact, taken: Input, made: dict[int, Fact]) -> bool:
+def underflowed(record: Record, taken: Input, made: dict[int, Record]) -> bool:
     """Whether a gradient became 0 because the element type has no smaller number: that of float16 is 6e-8.
 
     The type is that of the input, which the op may have cast, as autocast does before a loss.
     """
-    came, source = fact.gradient, made.get(taken.source or 0)
+    came, source = record.gradient, made.get(taken.source or 0)
     return (
         source is not None
         and source.dtype is torch.float16

@@ -7,11 +7,10 @@ from typing import NamedTuple
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
-from nbgrad.core.graph.record import Input
+from nbgrad.core.graph.record import Input, Record
 from nbgrad.widgets.description.format import counted
-from nbgrad.widgets.description.overlays import Judgement, starved
-from nbgrad.widgets.description.snapshot import Fact
 from nbgrad.widgets.findings.divergence import alike
+from nbgrad.widgets.findings.module_gradients import Judgement, starved
 from nbgrad.widgets.findings.vanishing import PRODUCTS, SLIGHT, underflowed
 
 _MOST = 3
@@ -35,7 +34,7 @@ class Waiting(NamedTuple):
 
 
 def waiting(
-    graph: AutogradGraph, facts: list[Fact], judged: dict[Scope, Judgement], frames: list[HistoryFrame]
+    graph: AutogradGraph, records: list[Record], judged: dict[Scope, Judgement], frames: list[HistoryFrame]
 ) -> Waiting:
     """Which of the modules without a gradient, or with next to none, get one once a factor of 0 has moved.
 
@@ -45,31 +44,31 @@ def waiting(
 
     Args:
         graph: what is asked which parameters an optimizer holds.
-        facts: what the last backward ran through.
+        records: what the last backward ran through.
         judged: what the gradients of each module are.
         frames: the backwards that are remembered, if there were several.
     """
     if not starved(judged):
         return Waiting(judged, set(), {}, [])
-    below = {fact.id for one in judged.values() for fact in one.learned}  # the last module may be the odd one
-    for fact in facts:
-        if any(taken.source in below for taken in fact.inputs):
-            below.add(fact.id)
+    below = {record.id for one in judged.values() for record in one.learned}  # the last module may be the odd one
+    for record in records:
+        if any(taken.source in below for taken in record.inputs):
+            below.add(record.id)
     behind: dict[int, str] = {}  # what a gradient comes to only by such a factor, and what that one is called
     ends: list[_End] = []
-    for end in _ends(facts, below, behind, *_moving(graph, facts, frames)):
+    for end in _ends(records, below, behind, *_moving(graph, records, frames)):
         ends.append(end)
         behind[end.taken.source or 0] = end.what
-    where = {(end.fact.id, end.taken.name) for end in ends}
+    where = {(end.record.id, end.taken.name) for end in ends}
     return Waiting(judged, where, _scopes(judged, behind, ends), _notes(ends))
 
 
 class _End(NamedTuple):
     """An op at which a gradient ends as yet, for which input, and the factor that has to move."""
 
-    fact: Fact
+    record: Record
     taken: Input
-    factor: Fact
+    factor: Record
 
     @property
     def what(self) -> str:
@@ -77,30 +76,30 @@ class _End(NamedTuple):
 
 
 def _ends(
-    facts: list[Fact], below: set[int], behind: dict[int, str], moving: set[int], rising: set[int]
+    records: list[Record], below: set[int], behind: dict[int, str], moving: set[int], rising: set[int]
 ) -> Iterator[_End]:
     """The ends on the way to what is ``below``, from the loss on; ``behind`` grows with what lies before them."""
-    made = {fact.id: fact for fact in facts}
-    for fact in reversed(facts):
-        for taken in fact.inputs:
+    made = {record.id: record for record in records}
+    for record in reversed(records):
+        for taken in record.inputs:
             source, went = made.get(taken.source or 0), taken.gradient
             if source is None or source.id not in below or source.gradient is None or went is None:
                 continue
             if source.gradient.norm > 2 * went.norm:
                 continue  # others bring it more
-            factor = _factor(fact, taken, made, moving if went.norm == 0 else rising)
+            factor = _factor(record, taken, made, moving if went.norm == 0 else rising)
             if factor is not None:
-                yield _End(fact, taken, made[factor])
-            elif fact.id in behind:
-                behind[source.id] = behind[fact.id]
+                yield _End(record, taken, made[factor])
+            elif record.id in behind:
+                behind[source.id] = behind[record.id]
 
 
 def _scopes(judged: dict[Scope, Judgement], behind: dict[int, str], ends: list[_End]) -> dict[Scope, str]:
     """The modules behind an end, and those with one, next to which these are small."""
     found: dict[Scope, str] = {}
-    homes = {end.fact.scope for end in ends}
+    homes = {end.record.scope for end in ends}
     for scope, one in judged.items():
-        what = next((behind[fact.id] for fact in one.learned if fact.id in behind), None)
+        what = next((behind[record.id] for record in one.learned if record.id in behind), None)
         if one.kind == "none" and what:
             found[scope] = f": exactly zero as yet, for {what}, which it is multiplied with, was 0 and learns"
         elif one.kind == "vanishing" and (what or scope in homes):
@@ -113,7 +112,7 @@ def _notes(ends: list[_End]) -> list[str]:
     told: dict[tuple[object, ...], list[_End]] = {}
     for end in ends:
         if end.taken.gradient is not None and end.taken.gradient.norm == 0:
-            told.setdefault((end.fact.op, end.fact.file, end.fact.line, end.factor.name), []).append(end)
+            told.setdefault((end.record.op, end.record.file, end.record.line, end.factor.name), []).append(end)
     notes = [
         _told(*calls) + (f" So it is in {len(calls) - 1:,} more of its calls there." if calls[1:] else "")
         for calls in told.values()
@@ -123,62 +122,62 @@ def _notes(ends: list[_End]) -> list[str]:
 
 
 def _told(end: _End, *_: _End) -> str:
-    fact, of, what = end.fact, end.factor, end.what
-    scope = f", in {' > '.join(fact.scope.path())}" if fact.scope is not None else ""
+    record, of, what = end.record, end.factor, end.what
+    scope = f", in {' > '.join(record.scope.path())}" if record.scope is not None else ""
     if of.since is not None and of.since.what is not None:
         return (
-            f"No gradient went past {fact.run}{scope}, because {what} was 0 then. {of.since.what} has moved it since: "
-            "what is before it learns from the next backward on."
+            f"No gradient went past {record.run}{scope}, because {what} was 0 then. {of.since.what} has moved it "
+            "since: what is before it learns from the next backward on."
         )
     return (
-        f"No gradient goes past {fact.run}{scope}, because {what} is {_zeros(of)}. It gets one itself, so a step of "
+        f"No gradient goes past {record.run}{scope}, because {what} is {_zeros(of)}. It gets one itself, so a step of "
         "its optimizer moves it, and what is before it learns from then on: a fault only if it stays so."
     )
 
 
-def _zeros(of: Fact) -> str:
+def _zeros(of: Record) -> str:
     return "all 0" if of.value is not None and of.value.norm == 0 and prod(of.shape) > 1 else "0"
 
 
-def _factor(fact: Fact, taken: Input, made: dict[int, Fact], moving: set[int]) -> int | None:
+def _factor(record: Record, taken: Input, made: dict[int, Record], moving: set[int]) -> int | None:
     """The id of a ``moving`` factor that a gradient is multiplied with on its way to ``taken``, if little goes on."""
-    came, went = fact.gradient, taken.gradient
-    if fact.op is None or not fact.op.name.startswith(PRODUCTS) or came is None or went is None:
+    came, went = record.gradient, taken.gradient
+    if record.op is None or not record.op.name.startswith(PRODUCTS) or came is None or went is None:
         return None
-    if not 0 < came.norm < inf or went.norm >= SLIGHT * came.norm or underflowed(fact, taken, made):
+    if not 0 < came.norm < inf or went.norm >= SLIGHT * came.norm or underflowed(record, taken, made):
         return None
-    others = [one for one in fact.inputs if one.name != "bias" and one.source != taken.source]
+    others = [one for one in record.inputs if one.name != "bias" and one.source != taken.source]
     known = (one.source for one in others if one.source in moving and one.gradient is not None and one.gradient.norm)
     return next(known, None)
 
 
-def _moving(graph: AutogradGraph, facts: list[Fact], frames: list[HistoryFrame]) -> tuple[set[int], set[int]]:
+def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> tuple[set[int], set[int]]:
     """The ids of what the next step moves, by something learned that it is or was made of; and what of it began at 0.
 
     The gradient of what a step moves is not 0 all the way from there.
     """
-    others = any(fact.since is not None and fact.since.what is not None for fact in facts)
+    others = any(record.since is not None and record.since.what is not None for record in records)
     idle = {id for id, _ in graph.unheld()} if others else set[int]()
     step = graph.update
     stepped = step is not None and step.number == graph.backwards and any(step.ratios.values())
     past = [frame for frame in frames[:-1] if alike(frame, frames[-1])]
     moving, rising = set[int](), set[int]()
-    for at, fact in enumerate(facts):
-        if fact.kind in ("parameter", "leaf"):
-            if fact.gradient is None or not 0 < fact.gradient.norm < inf or fact.id in idle:
+    for at, record in enumerate(records):
+        if record.kind in ("parameter", "leaf"):
+            if record.gradient is None or not 0 < record.gradient.norm < inf or record.id in idle:
                 continue
-            if fact.value is not None and fact.value.norm == 0:
-                changed = fact.since is not None and fact.since.what is not None
+            if record.value is not None and record.value.norm == 0:
+                changed = record.since is not None and record.since.what is not None
                 if (changed and stepped) or _stayed(past, at):
                     continue
-            moving.add(fact.id)
+            moving.add(record.id)
             if _risen(past, frames, at):
-                rising.add(fact.id)
+                rising.add(record.id)
         else:
-            sources = {one.source for one in fact.inputs if one.gradient is not None and one.gradient.norm}
+            sources = {one.source for one in record.inputs if one.gradient is not None and one.gradient.norm}
             for known in (moving, rising):
                 if not sources.isdisjoint(known):
-                    known.add(fact.id)
+                    known.add(record.id)
     return moving, rising
 
 

@@ -11,26 +11,26 @@ written; graphviz does not wait for them.
 from collections import Counter, defaultdict
 from itertools import groupby
 
-from nbgrad.widgets.description.deferred import written
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
-from nbgrad.widgets.description.schema import Description, Detail, Edge, Given, History, Node, Reduction, Scope, Step
+from nbgrad.widgets.description.schema import Description, Detail, Edge, Given, History, Node, Reduction, Scope
 from nbgrad.widgets.description.text_metrics import clip
-from nbgrad.widgets.description.walk import steps, stopped
+from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.choose import Folding, first_folding, homes
 from nbgrad.widgets.folding.folded import hidden_by
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import keep_nearest, lighter, split_hubs, without_empty_scopes
-from nbgrad.widgets.folding.repeats import Run, runs
+from nbgrad.widgets.folding.repeats import Run
 
 ASKED = 500
 """How many nodes may be drawn where a reader has unfolded a module: all of it, as long as the page can draw it fast."""
 
 
-def drawable(description: Description, limit: int, folding: Folding | None = None) -> Description:
-    """Return the description as it will be drawn.
+def drawable(graph: Description | Outline, limit: int, folding: Folding | None = None) -> Description:
+    """Return the description of ``graph`` as it will be drawn.
 
     Args:
-        description: the whole graph, or its outline; it is not changed.
+        graph: all of it; it is not changed.
         limit: how many nodes may be drawn, not counting the copies of shared tensors. For a module that the reader
             unfolded it may be ASKED.
         folding: which scopes are folded; None to fold as many as a first look needs.
@@ -39,34 +39,33 @@ def drawable(description: Description, limit: int, folding: Folding | None = Non
         A description whose strings are clean and of bounded length, with its folded nodes, its copies ("n3.1",
         "n3.2", ... for the uses of "n3") and a note for whatever is left out.
     """
-    return detailed(shaped(description, limit, folding))
+    return detailed(shaped(Outline.of(graph), limit, folding))
 
 
-def shaped(description: Description, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Description:
-    """Return the same without its details: an outline of what will be drawn, which says where everything can stand.
+def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Outline:
+    """Return the outline of what will be drawn, which says where everything can stand.
 
     For a module that the reader unfolded ``asked`` nodes may be drawn.
     """
-    same = runs(description)
-    folding = first_folding(description, limit, same) if folding is None else folding
-    drawn = fold(description, folding, same)
+    folding = first_folding(graph, limit) if folding is None else folding
+    drawn = fold(graph, folding)
     most = max(limit, asked) if folding.asked else limit
-    if len(drawn["nodes"]) > most:
+    if len(drawn.description["nodes"]) > most:
         drawn = keep_nearest(drawn, most, folding.asked)
-    return without_empty_scopes(split_hubs(clipped(drawn)))
+    return drawn.changed(without_empty_scopes(split_hubs(clipped(drawn.description))))
 
 
-def detailed(shape: Description) -> Description:
+def detailed(shape: Outline) -> Description:
     """Write the details of what will be drawn."""
-    return lighter(with_clipped_details(written(shape)))
+    return lighter(with_clipped_details(shape.detail()))
 
 
-def fold(description: Description, folding: Folding, same: list[Run] | None = None) -> Description:
-    """Draw each closed scope as one node, and those of a run, which ``same`` lists, as one unless they stand apart."""
+def fold(graph: Outline, folding: Folding) -> Outline:
+    """Draw each closed scope as one node, and those of a run as one unless they stand apart."""
     if not folding.closed:
-        return {**description, "steps": steps(description)}
+        return graph.changed(graph.description, graph.stops())
+    description, same = graph.description, graph.runs
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    same = runs(description) if same is None else same
     hidden = homes(scopes, folding, same)
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
@@ -84,19 +83,19 @@ def fold(description: Description, folding: Folding, same: list[Run] | None = No
     nodes = _stand_ins(description, members, where, held, cycles)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
-    return {
+    drawn: Description = {
         **description,
         "hidden": hidden_by(description, where, {edge["id"] for edge in merged}),
         "notes": [*description["notes"], note],
         "nodes": nodes,
         "edges": merged,
-        "steps": _steps(description, where, renamed, nodes),
         "problems": [{**one, "node": where.get(one["node"] or "", one["node"])} for one in description["problems"]],
         "history": _history(description["history"], where),
         "verdicts": [
             {**one, "scope": drawn_in.get(one["scope"] or "", one["scope"])} for one in description["verdicts"]
         ],
     }
+    return graph.changed(drawn, _walk(graph, where, renamed, nodes))
 
 
 def _history(history: History, where: dict[str, str]) -> History:
@@ -230,24 +229,23 @@ def _merged_edge(group: list[Edge]) -> Edge:
     }
 
 
-def _steps(description: Description, where: dict[str, str], renamed: dict[str, str], drawn: list[Node]) -> list[Step]:
+def _walk(graph: Outline, where: dict[str, str], renamed: dict[str, str], drawn: list[Node]) -> list[Stop]:
     """The walk through what is drawn: what happens inside a folded node without a pause is one step."""
-    stops = [(at, list(inside)) for at, inside in groupby(stopped(description), key=lambda node: where.get(node, node))]
-    passing: list[Edge] = [edge for edge in description["edges"] if edge["id"] in renamed]
+    stops = [(at, list(inside)) for at, inside in groupby(graph.stopped(), key=lambda node: where.get(node, node))]
+    passing = [edge for edge in graph.description["edges"] if edge["id"] in renamed]
     told = {inside[0] for _, inside in stops}.union(edge["target"] for edge in passing)
-    some = [node for node in description["nodes"] if node["id"] in told]
-    step_of = {step["node"]: step for step in steps({**description, "nodes": some, "edges": passing})}
+    some = [node for node in graph.description["nodes"] if node["id"] in told]
+    stop_of = {stop.step["node"]: stop for stop in graph.stops(some, passing)}
     labels = {node["id"]: node["label"][0] for node in drawn}
-    walk: list[Step] = []
+    walk: list[Stop] = []
     for at, inside in stops:
-        given: list[Given] = [
-            {**one, "edge": renamed[one["edge"]]}
-            for stop in inside
-            if stop in step_of
-            for one in step_of[stop]["given"]
-            if one["edge"] in renamed
-        ]
-        first = step_of[inside[0]]
-        title = f"{counted(len(inside), 'rule')} inside {labels[at]}" if inside[0] in where else first["title"]
-        walk.append({**first, "node": at, "title": title, "given": given})
+        given, origins = list[Given](), list[tuple[str, str]]()
+        for stop in [stop_of[node] for node in inside if node in stop_of]:
+            for one, origin in zip(stop.step["given"], stop.given, strict=True):
+                if one["edge"] in renamed:
+                    given.append({**one, "edge": renamed[one["edge"]]})
+                    origins.append(origin)
+        first = stop_of[inside[0]]
+        title = f"{counted(len(inside), 'rule')} inside {labels[at]}" if inside[0] in where else first.step["title"]
+        walk.append(Stop({**first.step, "node": at, "title": title, "given": given}, first.node, origins))
     return walk

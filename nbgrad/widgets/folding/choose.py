@@ -9,8 +9,9 @@ from math import inf
 
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Scope
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import hubs
-from nbgrad.widgets.folding.repeats import Run, runs
+from nbgrad.widgets.folding.repeats import Run
 from nbgrad.widgets.folding.size import extent
 
 LOOK = 60
@@ -37,15 +38,17 @@ class Folding:
     apart: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
 
-    def toggled(self, description: Description, holds: list[str], limit: int) -> "Folding":
+    def toggled(self, graph: Description | Outline, holds: list[str], limit: int) -> "Folding":
         """After a double click on what stands for the scopes ``holds``: an open scope, a closed one, or several.
 
         What is far from those that unfold is folded for them, until no more than ``limit`` nodes are drawn.
         """
+        graph = Outline.of(graph)
+        description = graph.description
         known = {scope["id"] for scope in description["scopes"]}
         given = frozenset(scope for scope in holds if scope in known)
         if len(given) > 1:
-            return _with_room(description, replace(self, apart=self.apart | given, asked=given), limit)
+            return _with_room(graph, replace(self, apart=self.apart | given, asked=given), limit)
         opened = self.closed & given
         if not opened:
             return replace(self, closed=self.closed | given, asked=self.asked - given)
@@ -53,50 +56,53 @@ class Folding:
         inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
         large = Counter(node["scope"] for node in description["nodes"])
         closed = self.closed - opened | {scope for scope in inside if large[scope] > _LARGE}
-        return _with_room(description, replace(self, closed=closed, asked=opened), limit)
+        return _with_room(graph, replace(self, closed=closed, asked=opened), limit)
 
-    def coarser(self, description: Description, limit: int) -> "Folding":
+    def coarser(self, graph: Outline, limit: int) -> "Folding":
         """With more folded, for at most ``limit`` nodes: of what was asked for only what is inside, and that last."""
         if self.asked:
-            return _with_room(description, self, limit, inside=True)
-        first = first_folding(description, limit)
+            return _with_room(graph, self, limit, inside=True)
+        first = first_folding(graph, limit)
         return replace(self, closed=self.closed | first.closed, apart=self.apart | first.apart)
 
 
-def first_folding(description: Description, limit: int, same: list[Run] | None = None) -> Folding:
+def first_folding(graph: Description | Outline, limit: int) -> Folding:
     """The scopes to fold at first: of more than LOOK boxes as many as make the picture one that is seen at once.
 
     The runs are folded, then of the rest the deepest modules, then those around them, whole levels, so that equal
     modules look equal; where no folding is enough, the one that comes nearest to it. What a problem is about stays
     open. More than ``limit`` nodes are only left where no folding leaves fewer.
     """
+    graph = Outline.of(graph)
+    description = graph.description
     copies = sum(uses - 1 for uses in hubs(description).values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
         return Folding()
-    same = runs(description) if same is None else same
     found, least = Folding(), inf
-    for folding, _, over in _sized(description, limit, same):
+    for folding, _, over in _sized(graph, limit):
         if over < least * _GAIN or over <= 1 < least:
             found, least = folding, over
         if over <= 1:
             break
-    return _showing(description, found, limit, same)
+    return _showing(graph, found, limit)
 
 
-def necessary(description: Description, limit: int) -> Folding:
+def necessary(graph: Description | Outline, limit: int) -> Folding:
     """The scopes to fold so that as many nodes as possible are left, but not more than ``limit``."""
-    if len(description["nodes"]) <= limit:
+    graph = Outline.of(graph)
+    if len(graph.description["nodes"]) <= limit:
         return Folding()
-    sizes = [(nodes, folding) for folding, nodes, _ in _sized(description, limit, runs(description))]
+    sizes = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit)]
     return max(sizes, key=lambda one: (one[0] <= limit, one[0] if one[0] <= limit else -one[0]))[1]
 
 
-def _sized(description: Description, limit: int, same: list[Run]) -> Iterator[tuple[Folding, int, float]]:
+def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
     """Nothing folded, and each folding that leaves something worth seeing.
 
     With each how many nodes it leaves, and how many times its picture is too large; where these are more than
     ``limit``, their number.
     """
+    description, same = graph.description, graph.runs
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     count = _counting(description, same)
     for folding in _foldings(description, scopes, same):
@@ -129,8 +135,9 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run
                 yield Folding(closed, apart=frozenset() if kept else closed)
 
 
-def _showing(description: Description, folding: Folding, limit: int, same: list[Run]) -> Folding:
+def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     """With the modules open that problems are in: for the first one in any case, for others while it stays small."""
+    description, same = graph.description, graph.runs
     nesting = Nesting(description["scopes"])
     home = {node["id"]: node["scope"] for node in description["nodes"]}
     home.update((node, calls[0]) for run in same for calls, nodes in run.repeated for node in nodes)
@@ -164,9 +171,10 @@ def _counting(description: Description, same: list[Run]) -> Callable[[Folding], 
     return count
 
 
-def _with_room(description: Description, folding: Folding, limit: int, *, inside: bool = False) -> Folding:
+def _with_room(graph: Outline, folding: Folding, limit: int, *, inside: bool = False) -> Folding:
     """With as many more closed as it takes, far from what was asked for; ``inside`` that too where it is not enough."""
-    count = _counting(description, runs(description))
+    description = graph.description
+    count = _counting(description, graph.runs)
     far = _farthest_first(description, folding)
     if inside:
         far += [scope["id"] for scope in description["scopes"] if scope["parent"] in folding.asked - folding.closed]
@@ -218,13 +226,14 @@ def _spans(description: Description, nesting: Nesting) -> dict[str, tuple[int, i
     return {scope: spans[scope] for scope in nesting.parents if scope in spans}
 
 
-def folded_below(description: Description, depth: int | None) -> Folding | None:
+def folded_below(graph: Description | Outline, depth: int | None) -> Folding | None:
     """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary.
 
     Those around what raised stay open, and what is beside it in them is folded.
     """
     if depth is None:
         return None
+    description = Outline.of(graph).description
     nesting = Nesting(description["scopes"])
     raised = {one["node"] for one in description["problems"] if one["kind"] in ("failed", "inplace")}
     around = _all_around(nesting, [node["scope"] for node in description["nodes"] if node["id"] in raised])

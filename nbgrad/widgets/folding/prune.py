@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Look, Node, Problem, Scope
+from nbgrad.widgets.folding.outline import Outline
 
 CELLS = 24_000
 """How many numbers the heat maps of one picture show: it has to travel, and to be kept."""
@@ -13,13 +14,14 @@ HUB = 5
 """A tensor with more readers than this is drawn once per use."""
 
 
-def keep_nearest(description: Description, limit: int, asked: frozenset[str] = frozenset()) -> Description:
+def keep_nearest(graph: Outline, limit: int, asked: frozenset[str] = frozenset()) -> Outline:
     """Keep the nodes nearest to those of the scopes ``asked``, or to the roots and to the op that raised.
 
     Of equally near ones the later.
 
     How near is counted in edges, from a root along what it was computed from, from a scope in both directions.
     """
+    description = graph.description
     nodes, edges = description["nodes"], description["edges"]
     position = {node["id"]: index for index, node in enumerate(nodes)}
     near: defaultdict[str, list[str]] = defaultdict(list)
@@ -46,18 +48,14 @@ def keep_nearest(description: Description, limit: int, asked: frozenset[str] = f
     )
     drawn = [edge for edge in edges if edge["source"] in kept and edge["target"] in kept]
     there = {edge["id"] for edge in drawn}
-    return {
+    left: Description = {
         **description,
         "notes": [*description["notes"], note],
         "nodes": [node for node in nodes if node["id"] in kept],
         "edges": drawn,
-        "steps": [
-            {**step, "given": [given for given in step["given"] if given["edge"] in there]}
-            for step in description["steps"]
-            if step["node"] in kept
-        ],
         "problems": [{**one, "node": one["node"] if one["node"] in kept else None} for one in description["problems"]],
     }
+    return graph.changed(left, [stop.along(there) for stop in graph.stops() if stop.step["node"] in kept])
 
 
 def _ends(node: Node) -> bool:
@@ -98,7 +96,6 @@ def split_hubs(description: Description) -> Description:
             }
             if number > 1:
                 node = {**node, "details": [], "value": None, "gradient": None, "badges": []}
-                node.pop("rest", None)  # type: ignore[typeddict-item]  # of an outline
             copies[source].append(node)
             edge = {**edge, "source": node["id"]}
         edges.append(edge)

@@ -49,13 +49,10 @@ def kind(scope: Scope) -> str:
 
 
 def runs(description: Description) -> list[Run]:
-    """Runs of identical module calls that follow each other, or of identical cycles of them; an outline knows them.
+    """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 
     These are the outermost ones: what is inside a call of a run is in no other.
     """
-    known: list[Run] | None = description.get("runs")  # type: ignore[assignment]  # an outline's
-    if known is not None:
-        return known
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     nesting = Nesting(description["scopes"])
     calls = _Calls(description, scopes, nesting)

@@ -1,4 +1,4 @@
-"""The positions of all boxes and lines: Description -> Picture.
+"""The positions of all boxes and lines: Outline -> Picture.
 
 Graphviz gets boxes of fixed size and ids of our own making, never a name that a user chose, and returns positions. A
 reduction's mark is a small node between the two ends of its edge, so that graphviz makes room for it. A graph that
@@ -6,19 +6,20 @@ takes too long is drawn coarser; nothing here waits longer than the sum of the t
 """
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any, Literal, Self
+from itertools import chain, zip_longest
+from typing import Any, Literal, NamedTuple, Self
 
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Node, Opens, Picture
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
 from nbgrad.widgets.folding.apply import ASKED, detailed, shaped
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.curves import beside
 from nbgrad.widgets.layout.graphviz_wasm import (
     SECONDS,
@@ -54,7 +55,7 @@ Direction = Literal["TB", "LR"]
 
 
 def lay_out(
-    description: Description,
+    graph: Description | Outline,
     *,
     limit: int = NODES,
     seconds: float = SECONDS,
@@ -64,7 +65,7 @@ def lay_out(
     """Find a place for everything.
 
     Args:
-        description: the whole graph, of any size.
+        graph: all of it, of any size.
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
         direction: from top to bottom, or from left to right.
@@ -78,30 +79,31 @@ def lay_out(
         EngineMissing: there is no graphviz; the message says what to install.
         EngineError: graphviz fails even on a small part of this graph.
     """
-    return _lay_out(description, limit, seconds, direction, folding)[0]
+    return _lay_out(Outline.of(graph), limit, seconds, direction, folding)[0]
 
 
 def _lay_out(
-    description: Description, limit: int, seconds: float, direction: Direction, folding: Folding | None
+    graph: Outline, limit: int, seconds: float, direction: Direction, folding: Folding | None
 ) -> "tuple[Picture, Sizes]":
     """The picture, and what was measured for it."""
-    tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(description["nodes"])))]
+    tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(graph.description["nodes"])))]
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
-        shape = shaped(description, size, folding, ASKED if size == limit else size)
+        outline = shaped(graph, size, folding, ASKED if size == limit else size)
+        shape = outline.description
         try:
             with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter; what is Python would wait for it
                 sizes = Sizes.of(shape)
                 answer = pool.submit(_answer, _question(shape, direction, sizes), seconds)
-                drawn = detailed(shape)
+                drawn = detailed(outline)
             layout = _read(shape, direction, answer.result(), sizes)
         except EngineMissing:
             raise
         except EngineError as error:
             if not smaller:
                 raise
-            coarser = None if folding is None else folding.coarser(description, smaller)
-            note = _failed(shape, error, description, coarser.closed - folding.closed if coarser and folding else ())
-            description = {**description, "notes": [*description["notes"], note]}
+            coarser = None if folding is None else folding.coarser(graph, smaller)
+            folded = coarser.closed - folding.closed if coarser and folding else ()
+            graph = graph.noted(_failed(shape, error, graph.description, folded))
             folding = coarser
             continue
         opens: Opens = "graph"
@@ -122,7 +124,7 @@ def _failed(shape: Description, error: EngineError, description: Description, fo
 
 
 def whole(
-    description: Description,
+    graph: Description | Outline,
     *,
     seconds: float = SECONDS,
     direction: Direction = "TB",
@@ -131,7 +133,7 @@ def whole(
     """Find a place for everything, where no kernel can be asked later: nothing is left out that can be folded.
 
     Args:
-        description: the whole graph.
+        graph: all of it.
         seconds: how long each layout may take.
         direction: the one that is shown first.
         folding: what the front end folds at first; None to fold what ``lay_out`` would.
@@ -142,14 +144,14 @@ def whole(
     Raises:
         EngineError: as ``lay_out``.
     """
-    folds = necessary(description, WHOLE)
-    picture, sizes = _lay_out(description, WHOLE, seconds, direction, folds)
+    graph = Outline.of(graph)
+    picture, sizes = _lay_out(graph, WHOLE, seconds, direction, necessary(graph, WHOLE))
     drawn = picture["description"]
     try:
         turned: Layout | None = _placed(drawn, "LR" if direction == "TB" else "TB", seconds, sizes)
     except LayoutTimeout:
         turned = None
-    folding = folding or first_folding(description, NODES)
+    folding = folding or first_folding(graph, NODES)
     inside = Nesting(drawn["scopes"]).sums(Counter([node["scope"] for node in drawn["nodes"]]))
     # In a run there may be calls of one node, but the page folds each call alone.
     return {**picture, "turned": turned, "folded": sorted(scope for scope in folding.closed if inside[scope] > 1)}
@@ -270,53 +272,117 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
     """
     position = {node["id"]: index for index, node in enumerate(description["nodes"])}
     made = {edge["target"] for edge in description["edges"]}
-    taken: defaultdict[str, _ScopeInputs] = defaultdict(_ScopeInputs)  # by scope: what came in from outside
+    used: defaultdict[str | None, list[str]] = defaultdict(list)  # by scope: what is used there
     first_use: dict[str, int] = {}
     for edge in description["edges"]:
         source, target = edge["source"], edge["target"]
         first_use[source] = min(first_use.get(source, position[target]), position[target])
-        for scope in nesting.outwards(scope_of[target]):
-            if nesting.around(scope, scope_of[source]):
-                break
-            taken[scope].add(source, position[source], source in made)
+        used[scope_of[target]].append(source)
+    taken = {scope: _ScopeInputs() for scope in nesting.parents}
+    outermost: defaultdict[str, list[_Input]] = defaultdict(list)  # by scope: what no scope around it takes
+    path: list[str] = []
+    for scope in reversed(nesting.inner_first()):
+        while path and path[-1] != nesting.parents[scope]:
+            path.pop()
+        path.append(scope)
+        for source in used[scope]:
+            outside = _around(scope_of[source], path, nesting)
+            if outside < len(path):
+                input = _Input(source in made, position[source], source)
+                taken[scope].add(input)
+                outermost[path[outside]].append(input)
     marked = {edge["source"] for edge in description["edges"] if edge["reduction"] is not None}
-    pairs: dict[tuple[str, str | None], str] = {}
     # Of the tensors of one op that with a mark on its edge stands highest.
-    for node in sorted(description["nodes"], key=lambda node: (first_use.get(node["id"], 0), node["id"] not in marked)):
-        if node["id"] in made or node["id"] not in first_use:
-            continue
-        for scope in nesting.outwards(node["scope"]):
-            last = taken[scope].last_before(first_use[node["id"]]) if scope in taken else None
-            if last is not None:
-                # One pair for each module says enough. More pull lines across each other, and one for each enclosing
-                # scope makes graphviz a hundred times slower.
-                pairs.setdefault((last, scope_of[node["id"]]), node["id"])
-                break
+    weights = [
+        node["id"]
+        for node in sorted(description["nodes"], key=lambda one: (first_use.get(one["id"], 0), one["id"] not in marked))
+        if node["id"] not in made and node["id"] in first_use
+    ]
+    for weight in weights:
+        if (inputs := taken.get(scope_of[weight] or "")) is not None:
+            inputs.ask(weight, first_use[weight])
+    last = _answered(taken, outermost, nesting)
+    # One pair for each module says enough. More pull lines across each other, and one for each enclosing scope makes
+    # graphviz a hundred times slower.
+    pairs: dict[tuple[str, str | None], str] = {}
+    for weight in weights:
+        if weight in last:
+            pairs.setdefault((last[weight], scope_of[weight]), weight)
     return [(before, after) for (before, _), after in pairs.items()]
 
 
+def _around(home: str | None, path: list[str], nesting: Nesting) -> int:
+    """How many of the scopes in ``path``, outermost first, are around ``home``."""
+    return bisect_left(path, True, key=lambda scope: not nesting.around(scope, home))
+
+
+def _answered(
+    taken: dict[str, "_ScopeInputs"], outermost: Mapping[str, list["_Input"]], nesting: Nesting
+) -> dict[str, str]:
+    """What each tensor that asked a scope is told; ``outermost`` has the inputs that no scope around that one takes."""
+    last: dict[str, str] = {}
+    for scope in nesting.inner_first():
+        inputs, parent = taken.pop(scope), nesting.parents[scope]
+        last.update(inputs.answers())
+        inputs.remove(outermost.get(scope, []))
+        if parent is not None:
+            taken[parent] = taken[parent].joined(inputs)
+    return last
+
+
+class _Input(NamedTuple):
+    """What a scope takes from outside: whether an op made it, and its position in the record."""
+
+    made: bool
+    position: int
+    source: str
+
+
 class _ScopeInputs:
-    """What a scope takes from outside, by the positions of it: results of ops apart from what no op made."""
+    """What a scope takes from outside, and the tensors in it that ask what it had taken last before their first use.
+
+    A scope hands both on to the one around it. So the work grows with the edges, however deep the scopes are nested.
+    """
 
     def __init__(self) -> None:
-        self._sorted = True
-        self._found: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
+        self._found: tuple[list[_Input], list[_Input]] = ([], [])  # what no op made, and results of ops
+        self._asked: list[tuple[int, str]] = []
 
-    def add(self, source: str, position: int, made: bool) -> None:
-        """It takes ``source``, which an op ``made`` or not."""
-        self._found[made].append((position, source))
-        self._sorted = False
+    def __len__(self) -> int:
+        return sum(map(len, self._found)) + len(self._asked)
 
-    def last_before(self, position: int) -> str | None:
-        """The last result before that position, or else the last of what no op made."""
-        if not self._sorted:
-            for found in self._found:
-                found.sort()
-            self._sorted = True
-        for found in reversed(self._found):
-            if at := bisect_left(found, (position, "")):
-                return found[at - 1][1]
-        return None
+    def add(self, input: _Input) -> None:
+        """It takes ``input``."""
+        insort(self._found[input.made], input)
+
+    def ask(self, tensor: str, first_use: int) -> None:
+        """``tensor``, which is first used at that position, is to have an answer."""
+        insort(self._asked, (first_use, tensor))
+
+    def answers(self) -> Iterator[tuple[str, str]]:
+        """Each tensor that asked and has an answer: the last result before its use, or the last of what no op made."""
+        first = min([found[0].position for found in self._found if found], default=None)
+        while first is not None and self._asked and first < self._asked[-1][0]:
+            use, tensor = self._asked.pop()
+            for made, found in reversed([*enumerate(self._found)]):
+                if at := bisect_left(found, _Input(bool(made), use, "")):
+                    yield tensor, found[at - 1].source
+                    break
+
+    def remove(self, inputs: list[_Input]) -> None:
+        """It takes these no more: the scope around it has them inside."""
+        for input in inputs:
+            found = self._found[input.made]
+            del found[bisect_left(found, input)]
+
+    def joined(self, other: "_ScopeInputs") -> "_ScopeInputs":
+        """Both together. The larger one takes up the smaller, so that each input is moved a few times only."""
+        large, small = (self, other) if len(self) >= len(other) else (other, self)
+        for input in chain(*small._found):
+            large.add(input)
+        for first_use, tensor in small._asked:
+            large.ask(tensor, first_use)
+        return large
 
 
 def _add_box(graph: Any, name: str, width: float, height: float) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOURS = 256
+_FAR = 16  # so many of them are there because they are far from all others
 _MARGIN = 8  # bytes before each row: how its guesses are made, and the transparent pixel to the left of its first
 
 # Each byte waits for the one before it, which numpy cannot do in bulk and Python takes seconds for. The names are those
@@ -122,16 +123,20 @@ def _unfiltered(compiled: Any, filtered: "Bytes") -> "Bytes":
 
 
 def _in_few_colours(pixels: "Bytes") -> bytes:
-    """A PNG of the colours that are there most often; every other one, on the rim of a letter, is the next to it."""
+    """A PNG of the colours that are there most often, and of those far from them; each other one becomes the nearest.
+
+    Rare colours are the rims of letters, but also the transparent corners of the card.
+    """
     height, width, _ = pixels.shape
     flat = np.ascontiguousarray(pixels).view(np.uint32).ravel()
     starts = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))  # most pixels are like the one before
     lengths = np.diff(starts, append=flat.size)
     colours, which = np.unique(flat[starts], return_inverse=True)
-    often = np.bincount(which, weights=lengths)
-    palette = colours[np.argsort(-often, kind="stable")[:_COLOURS]].view(np.uint8).reshape(-1, 4)
+    order = np.argsort(-np.bincount(which, weights=lengths), kind="stable")
+    palette, found = _palette(colours[order].view(np.uint8).reshape(-1, 4))
+    index = np.empty_like(found)
+    index[order] = found
     rows = np.zeros((height, 1 + width), np.uint8)  # each begins with 0: no guesses
-    index = _nearest(colours.view(np.uint8).reshape(-1, 4), palette)
     rows[:, 1:] = np.repeat(index[which], lengths).reshape(height, width)
     chunks = {
         b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0),
@@ -146,9 +151,21 @@ def _in_few_colours(pixels: "Bytes") -> bytes:
     )
 
 
-def _nearest(colours: "Bytes", palette: "Bytes") -> "Bytes":
-    """Which one of the palette each colour is next to; whole numbers below 2**24, so they are exact."""
-    these, those = colours.astype(np.float32), palette.astype(np.float32)
-    squares = (these * these).sum(1)[:, None] - 2 * these @ those.T + (those * those).sum(1)
-    index: Bytes = squares.argmin(1).astype(np.uint8)
-    return index
+def _palette(colours: "Bytes") -> "tuple[Bytes, Bytes]":
+    """The palette, and which of its colours each of ``colours`` becomes; these are all there are, most frequent first.
+
+    The numbers are whole and below 2**24, so float32 is exact.
+    """
+    these = colours.astype(np.float32)
+    taken = list(range(min(len(these), _COLOURS - _FAR)))
+    squares = (these * these).sum(1)
+    distances = squares[:, None] - 2 * these @ these[taken].T + squares[taken]
+    index = distances.argmin(1)
+    nearest = distances[np.arange(len(these)), index]
+    while len(taken) < min(len(these), _COLOURS):
+        far = int(nearest.argmax())
+        distance = squares - 2 * these @ these[far] + squares[far]
+        index[distance < nearest] = len(taken)
+        nearest = np.minimum(nearest, distance)
+        taken.append(far)
+    return colours[taken], index.astype(np.uint8)

@@ -56,11 +56,18 @@ def _steps(gates, states):
     return samples
 
 
-def weight_gradients(of_inputs, of_hidden, input, hx, biases):
-    """The gradients of weights and biases from those of the gates before their activations, each (N, gates).
+def _flat(x):
+    """All steps of all samples as rows."""
+    return x if x.ndim == 2 else x.reshape((x.shape[0] * x.shape[1], x.shape[2]))
 
-    ``biases`` are the two biases or their shapes, None for one that is not there.
+
+def weight_gradients(of_inputs, of_hidden, input, hx, biases):
+    """The gradients of weights and biases from those of the gates before their activations.
+
+    Each is (N, gates), or (T, N, gates) of all steps; input and ``hx`` fit. ``biases`` are the two biases or their
+    shapes, None for a missing one.
     """
+    of_inputs, of_hidden, input, hx = map(_flat, (of_inputs, of_hidden, input, hx))
     i, h = of_inputs.transpose(0, 1), of_hidden.transpose(0, 1)
     w_ih, w_hh = product(i, input.conj()), product(h, alike(hx, h).conj())
     made = zip((of_inputs, of_hidden), biases, strict=True)
@@ -284,15 +291,6 @@ def _before(hidden, first, reverse):
     return [*hidden[1:], first] if reverse else [first, *hidden[:-1]]
 
 
-def _flat(x):
-    return x.reshape((x.shape[0] * x.shape[1], x.shape[2]))
-
-
-def _weight_gradients(of_inputs, of_hidden, input, before, biases):
-    """The gradients of the weights from those of the gates before their activations, each (T, N, gates)."""
-    return weight_gradients(_flat(of_inputs), _flat(of_hidden), _flat(input), _flat(before), biases)
-
-
 # The simple one.
 
 
@@ -355,7 +353,7 @@ def _simple(kind, formula):
             made[step] = slope(g, hidden[step])
             g = product(made[step], w_hh.conj())
         made = stack(made)
-        of_weights = _weight_gradients(made, made, input, stack(before), (b_ih_shape, b_hh_shape))
+        of_weights = weight_gradients(made, made, input, stack(before), (b_ih_shape, b_hh_shape))
         return (product(made, w_ih.conj()) if needed[0] else None), g, *of_weights
 
     return row
@@ -448,7 +446,7 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
         shown[step] = parts[3] * bent if w_hr is not None else None
         g_h, g_c = product(made[step], w_hh.conj()), of_c * parts[1].conj()
     made = stack(made)
-    of_weights = _weight_gradients(made, made, input, stack(before), (b_ih, b_hh))
+    of_weights = weight_gradients(made, made, input, stack(before), (b_ih, b_hh))
     of_hr = _added_up(of_out, shown) if w_hr is not None and needed[7] else None
     return (product(made, w_ih.conj()) if needed[0] else None), g_h, g_c, *of_weights, of_hr
 
@@ -554,5 +552,5 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
         of_inputs[step], of_hidden[step], kept = gru_back(of_h, parts, shown[step], before[step])
         g_h = product(of_hidden[step], w_hh.conj()) + kept
     of_inputs, of_hidden = stack(of_inputs), stack(of_hidden)
-    of_weights = _weight_gradients(of_inputs, of_hidden, input, stack(before), (b_ih, b_hh))
+    of_weights = weight_gradients(of_inputs, of_hidden, input, stack(before), (b_ih, b_hh))
     return (product(of_inputs, w_ih.conj()) if needed[0] else None), g_h, *of_weights

@@ -1,0 +1,48 @@
+cimport cython
+from nbgrad.core.engine.node cimport Node, TensorBase, record_id
+from nbgrad.core.engine.state cimport Scope
+from nbgrad.core.graph.last_backward cimport Values
+
+cdef extern from *:
+    # Its size is Python's own matter.
+    ctypedef class weakref.ReferenceType [object PyWeakReference, check_size ignore]:
+        pass
+
+@cython.final
+cdef class Notes:
+    cdef public object changes
+    cdef public set cut
+    cdef public set deleted
+    cdef public object frame
+    cdef public object graph
+    cdef public dict names
+    cdef public dict settled
+    cdef public Values values
+    @cython.locals(name=str, names=dict, tensor=TensorBase)
+    cpdef object name(self, dict namespace, dict outer)
+
+# A graph keeps one for each op and none is ever in a cycle: the garbage collector need not go through them all.
+@cython.no_gc
+@cython.final
+cdef class Ran:
+    cdef readonly object device
+    cdef readonly object dtype
+    cdef readonly object op
+    cdef readonly object place
+    cdef readonly Scope scope
+    cdef readonly dict settings
+    cdef readonly object shape
+    cdef readonly tuple sources
+    cdef readonly object thing
+
+@cython.locals(made=Ran)
+cpdef Ran facts_of(Node node, object device, dict settings, tuple sources, Scope scope)
+
+cdef class Outer:
+    cdef object _name
+    cdef readonly object device
+    cdef readonly object dtype
+    cdef readonly object kind
+    cdef readonly object op
+    cdef readonly object shape
+    cdef readonly object thing

@@ -1,0 +1,338 @@
+"""The facts that a graph keeps of ops and tensors while it records; a ``Record`` is made of them when somebody asks.
+
+Every op that is recorded makes some, so this is compiled.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from weakref import ReferenceType, ref
+
+import torch
+
+from nbgrad.core.engine.node import Node, OpInfo, TensorBase, record_id
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import Scope
+from nbgrad.core.engine.torch_origins import known_id
+from nbgrad.core.graph.changes import Changes, Since, since
+from nbgrad.core.graph.last_backward import Frame, FrameRecorder, Values
+from nbgrad.core.graph.record import Input, Record, Statistics, TakenStatistics, kept
+from nbgrad.core.graph.stats import Stats, countable, summarise
+
+
+class Literal:
+    """An input that is no tensor, told apart from an id."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+NOTHING = Literal(None)
+
+Passed = tuple[int, "Ran | Outer", Scope | None]
+"""What is shown of a graph, as a backward ran through it: the id, the facts, and the scope that it is drawn in."""
+
+
+class Notes:
+    """What a graph learns about its records after it has made them, by id; it holds no record, so there is no cycle.
+
+    Attributes:
+        names: variables and parameters.
+        values: small values while the graph is open; ``settled`` holds the statistics of all once it is closed.
+        frame: the last backward.
+        changes: what was changed in place.
+        graph: stands for the graph in its records.
+        deleted, cut: the records, and the inputs of records, that the user took out of the graph.
+    """
+
+    __slots__ = ("changes", "cut", "deleted", "frame", "graph", "names", "settled", "values")
+
+    def __init__(self, changes: Changes) -> None:
+        self.changes = changes
+        self.graph = object()
+        self.names: dict[int, str] = {}
+        self.values = Values()
+        self.settled: dict[int, Statistics] | None = None
+        self.frame: FrameRecorder | Frame | None = None
+        self.deleted: set[int] = set()
+        self.cut: set[tuple[int, int]] = set()
+
+    def name(self, namespace: dict[str, Any], outer: "dict[int, Outer]") -> None:
+        """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
+        names = self.names
+        for name, value in namespace.items():
+            if isinstance(value, torch.Tensor) and not name.startswith("_"):
+                known = known_id(value)
+                if known is not None and known not in names:
+                    names[known] = name
+            elif isinstance(value, TensorBase) and not name.startswith("_"):
+                tensor = value
+                if tensor._origin is None:  # its data were replaced: it goes by another origin from now on
+                    given = [id for id, one in outer.copy().items() if one.thing and one.thing() is value]
+                    names.update(dict.fromkeys(given, name))
+                    continue
+                id = record_id(tensor._origin)
+                if id not in names:
+                    names[id] = name
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """What the last backward started from."""
+        return self.frame.roots if self.frame is not None else ()
+
+    def name_of(self, id: int, fact: "Ran | Outer") -> str | None:
+        """The name of a tensor: its own, or that of the variable that held it."""
+        own = fact.name if isinstance(fact, Outer) else None
+        name = own or self.names.get(id)
+        return None if name is None else str(name)  # nobody asks what the user gives for a name
+
+    def kept_value(self, id: int, fact: "Ran | Outer") -> torch.Tensor | None:
+        """The values themselves, while the graph is open: of a leaf those that it has now."""
+        tensor = fact.thing() if isinstance(fact, Outer) and fact.thing is not None else None
+        if tensor is None:
+            return self.values.raw(id)
+        data: torch.Tensor = tensor.data
+        return data if countable(data) else None
+
+    def kept_gradient(self, id: int) -> torch.Tensor | None:
+        """The gradient itself, while the graph is open and keeps it."""
+        return self.frame.raw_gradient(id) if isinstance(self.frame, FrameRecorder) else None
+
+    def records(self, passed: "Iterable[Passed]") -> list[Record]:
+        """The records of what is drawn, whose statistics are worked out when they are read."""
+        roots = set(self.roots)
+        return [
+            self._record(id, fact, scope, roots, parents, LateStatistics(id, fact, parents, self))
+            for id, fact, scope in passed
+            if id not in self.deleted
+            for parents in (self._parents(id, fact),)
+        ]
+
+    def taken(
+        self, passed: "Iterable[Passed]", frame: Frame | None, values: dict[int, Stats], changed: dict[int, Since]
+    ) -> list[Record]:
+        """The records of what is drawn with their statistics.
+
+        Args:
+            passed: what is drawn.
+            frame: the backward that is shown.
+            values: the statistics of the values, by id, where they are known.
+            changed: the leaves to which something happened after that backward.
+        """
+        roots, found = set() if frame is None else set(frame.roots), []
+        for id, fact, scope in passed:
+            if id in self.deleted:
+                continue
+            parents = self._parents(id, fact)
+            gradient = None if frame is None else frame.gradient_of(id)
+            told = TakenStatistics(values.get(id), gradient, inputs_of(id, fact, parents, frame), changed.get(id))
+            found.append(self._record(id, fact, scope, roots, parents, told))
+        return found
+
+    def _record(
+        self,
+        id: int,
+        fact: "Ran | Outer",
+        scope: Scope | None,
+        roots: set[int],
+        parents: tuple[int | None, ...],
+        statistics: Statistics,
+    ) -> Record:
+        thing = fact.thing
+        return Record(
+            id,
+            "op" if isinstance(fact, Ran) else fact.kind,
+            self.name_of(id, fact),
+            fact.op,
+            tuple(fact.shape),
+            fact.dtype,
+            fact.device,
+            fact.settings if isinstance(fact, Ran) else {},
+            parents,
+            scope,
+            fact.place if isinstance(fact, Ran) else None,
+            id in roots,
+            thing is not None and thing() is not None,
+            None if isinstance(fact, Ran) else thing,
+            self.graph,
+            statistics,
+        )
+
+    def _parents(self, id: int, fact: "Ran | Outer") -> tuple[int | None, ...]:
+        """For each input of an op the id of the record that it came from, if it did and the edge is there."""
+        if isinstance(fact, Outer):
+            return ()
+        parents = tuple([source if type(source) is int else None for source in fact.sources])
+        return kept(id, parents, self.deleted, self.cut) if self.deleted or self.cut else parents
+
+
+class Ran:
+    """What is kept of an op that ran: the facts of a record, which is made of them when somebody asks."""
+
+    __slots__ = ("device", "dtype", "op", "place", "scope", "settings", "shape", "sources", "thing")
+
+    device: torch.device
+    dtype: torch.dtype
+    op: OpInfo
+    place: Place
+    scope: Scope | None
+    settings: dict[str, Any]
+    shape: tuple[int, ...]
+    sources: tuple[Any, ...]
+    thing: ref[Node]
+
+
+class Outer:
+    """What is kept of a tensor that no op in the graph made: a leaf, a constant, or what an ``op`` made before.
+
+    ``thing`` is the tensor of a leaf.
+    """
+
+    __slots__ = ("_name", "device", "dtype", "kind", "op", "shape", "thing")
+
+    def __init__(
+        self,
+        kind: str,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        device: torch.device,
+        op: OpInfo | None = None,
+        thing: "ref[Any] | None" = None,
+        name: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self.op = op
+        self.thing = thing
+        self._name = name
+
+    @property
+    def name(self) -> str | None:
+        """The parameter's name or the tensor's own: that which it has, or had when it was first used."""
+        tensor = self.thing() if self.thing is not None else None
+        name: str | None = tensor.name if isinstance(tensor, TensorBase) else self._name  # torch's have none
+        return name
+
+
+def facts_of(
+    node: Node, device: torch.device, settings: dict[str, Any], sources: tuple[Any, ...], scope: Scope | None
+) -> Ran:
+    """What is kept of the op of ``node``, which has run in ``scope``: made by the slot of its type, for every op."""
+    made = Ran.__new__(Ran)
+    made.shape = node.shape
+    made.dtype = node.dtype
+    made.device = device
+    made.op = node.op
+    made.settings = settings
+    made.sources = sources
+    made.scope = scope
+    made.place = node.place
+    made.thing = ReferenceType.__new__(ReferenceType, node)  # a call of the class reads its arguments twice
+    return made
+
+
+def grown(ran: Ran, node: Node, more: tuple[int, ...]) -> Ran:
+    """The same with ``more`` inputs, of the op that ``node`` has by now."""
+    made = Ran.__new__(Ran)
+    made.shape, made.dtype, made.device, made.op = ran.shape, ran.dtype, ran.device, node.op
+    made.settings, made.sources, made.scope = ran.settings, ran.sources + more, ran.scope
+    made.place, made.thing = ran.place, ran.thing
+    return made
+
+
+class LateStatistics:
+    """The statistics of a record whose graph was open when it was taken: worked out when they are first read.
+
+    Each stays as it is then. A gradient is one of the backward that was the last when the record was taken: it is not
+    known any more once another one has ended.
+    """
+
+    __slots__ = ("_fact", "_id", "_known", "_notes", "_number", "_parents")
+
+    def __init__(self, id: int, fact: "Ran | Outer", parents: tuple[int | None, ...], notes: Notes) -> None:
+        self._id = id
+        self._fact = fact
+        self._parents = parents
+        self._notes = notes
+        self._number = _number_of(notes.frame)
+        self._known: dict[str, Any] = {}
+
+    @property
+    def value(self) -> Stats | None:
+        """As ``Record.value``."""
+        return self._first("value", self._value)  # type: ignore[no-any-return]  # it is what that returns
+
+    def _value(self) -> Stats | None:
+        settled = self._notes.settled
+        if settled is not None:
+            told = settled.get(self._id)
+            return None if told is None else told.value
+        data = self._notes.kept_value(self._id, self._fact)
+        return None if data is None else summarise(data)
+
+    @property
+    def gradient(self) -> Stats | None:
+        """As ``Record.gradient``."""
+        return self._first("gradient", self._gradient)  # type: ignore[no-any-return]  # it is what that returns
+
+    def _gradient(self) -> Stats | None:
+        frame = self._frame()
+        return None if frame is None else frame.gradient_of(self._id)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """As ``Record.inputs``."""
+        return self._first("inputs", self._inputs)  # type: ignore[no-any-return]  # it is what that returns
+
+    def _inputs(self) -> tuple[Input, ...]:
+        return inputs_of(self._id, self._fact, self._parents, self._frame())
+
+    @property
+    def since(self) -> Since | None:
+        """As ``Record.since``."""
+        return self._first("since", self._since)  # type: ignore[no-any-return]  # it is what that returns
+
+    def _since(self) -> Since | None:
+        settled = self._notes.settled
+        if settled is not None:
+            told = settled.get(self._id)
+            return None if told is None else told.since
+        leaves = [] if isinstance(self._fact, Ran) else [(self._id, self._fact.thing, self.gradient)]
+        return since(leaves, self._notes.changes).get(self._id)
+
+    def _first(self, what: str, find: Callable[[], Any]) -> Any:
+        """What is known of it; where two threads ask at once, the answer to the first."""
+        known = self._known
+        return known[what] if what in known else known.setdefault(what, find())
+
+    def _frame(self) -> "FrameRecorder | Frame | None":
+        """The backward that was the last when the record was taken."""
+        frame = self._notes.frame
+        return frame if _number_of(frame) == self._number else None
+
+
+def _number_of(frame: "FrameRecorder | Frame | None") -> int:
+    return -1 if frame is None else frame.number
+
+
+def inputs_of(
+    id: int, fact: "Ran | Outer", parents: tuple[int | None, ...], frame: "FrameRecorder | Frame | None"
+) -> tuple[Input, ...]:
+    """The inputs of an op, with what the backward ``frame`` gave them."""
+    if isinstance(fact, Outer):
+        return ()
+    op, found = fact.op, []
+    for position, (source, parent) in enumerate(zip(fact.sources, parents, strict=True)):
+        name, key = op.inputs[min(position, op.arity - 1)], (id, position)
+        if isinstance(source, Literal):
+            found.append(Input(name, None, source.value))
+        elif frame is None or parent is None:
+            found.append(Input(name, parent))
+        else:
+            undone = frame.reductions.get(key)
+            before = frame.unreduced_of(key) if undone is not None else None
+            found.append(Input(name, parent, None, frame.contribution_of(key), undone, before))
+    return tuple(found)

@@ -1,0 +1,223 @@
+"""``Outline``: a description whose details are written when they are drawn.
+
+Writing the details, heat maps, sums and steps of everything takes ten times as long as all that folding needs.
+"""
+
+import pickle
+import zlib
+from collections.abc import Collection
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, Protocol, Self
+
+from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.graph.stats import Stats
+from nbgrad.widgets.description.schema import Description, Edge, Node, Reduction
+from nbgrad.widgets.description.tensor_summary import seen, smaller
+from nbgrad.widgets.description.walk import Stop, handed_on, ran
+from nbgrad.widgets.folding.repeats import Run, runs
+
+_TOGETHER = 64
+"""So many rests are inflated together: the nodes of one module stand side by side, and others stay as they are."""
+
+_fields = attrgetter(*Stats.__slots__)
+
+
+class Rests(Protocol):
+    """What is still to be written of an outline, by the id of the node or of the edge with a reduction."""
+
+    def get(self, id: str) -> Any:
+        """That of ``id``: ``told()`` and, of an op whose rules ran, ``step()`` write it; None if nothing is to be."""
+
+    def __contains__(self, id: object) -> bool:
+        """Whether something is still to be written of ``id``."""
+
+
+class Outline:
+    """A graph as far as folding, placing and the table read it, and the rest of it.
+
+    It holds numbers of one moment, and neither a tensor nor the graph.
+
+    Args:
+        description: without the details, looks and sums of what has a rest, and without steps.
+        rests: what is still to be written, by the ids of nodes and of edges with a reduction.
+        walk: the stops of what is drawn; None where every op whose rules ran is one.
+        runs: the runs of equal module calls; looked for on request where they are not known.
+    """
+
+    __slots__ = ("_runs", "description", "rests", "walk")
+
+    def __init__(
+        self, description: Description, rests: Rests, walk: list[Stop] | None = None, runs: list[Run] | None = None
+    ) -> None:
+        self.description = description
+        self.rests = rests
+        self.walk = walk
+        self._runs = runs
+
+    @classmethod
+    def of(cls, graph: "Description | Outline") -> "Outline":
+        """An outline as it is; one of a description in which all is written."""
+        if isinstance(graph, Outline):
+            return graph
+        return cls(graph, dict[str, Any](), list(map(Stop.of_written, graph["steps"])))
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of equal module calls, which are looked for once."""
+        if self._runs is None:
+            self._runs = runs(self.description)
+        return self._runs
+
+    def stops(self, nodes: list[Node] | None = None, edges: list[Edge] | None = None) -> list[Stop]:
+        """The stops of the walk; where they are not known yet those of ``nodes``, with what went along ``edges``."""
+        if self.walk is not None:
+            return self.walk
+        nodes = self.description["nodes"] if nodes is None else nodes
+        into = handed_on(self.description["edges"] if edges is None else edges)
+        return [Stop.of(node, into.get(node["id"], [])) for node in reversed(nodes) if ran(node)]
+
+    def stopped(self) -> list[str]:
+        """The nodes of the stops, in their order."""
+        if self.walk is not None:
+            return [stop.step["node"] for stop in self.walk]
+        return [node["id"] for node in reversed(self.description["nodes"]) if ran(node)]
+
+    def changed(self, description: Description, walk: list[Stop] | None = None) -> "Outline":
+        """The outline of ``description``, which has some of the same nodes and edges; of other stops if given.
+
+        A node may have copies, ``n3.1``, ``n3.2`` and so on, of which the first one has its rest.
+        """
+        return Outline(description, self.rests, self.walk if walk is None else walk)
+
+    def noted(self, note: str) -> "Outline":
+        """The same with one more note."""
+        noted: Description = {**self.description, "notes": [*self.description["notes"], note]}
+        return Outline(noted, self.rests, self.walk, self._runs)
+
+    def detail(self, ids: Collection[str] | None = None) -> Description:
+        """The description with all that its nodes, edges and steps say; what says it already stays as it is.
+
+        Args:
+            ids: write the details of these nodes alone.
+        """
+        nodes = [self._node(node) if ids is None or node["id"] in ids else node for node in self.description["nodes"]]
+        if ids is not None:
+            return {**self.description, "nodes": nodes}
+        said: dict[str, dict[str, Any]] = {}
+
+        def step(id: str) -> dict[str, Any] | None:
+            if id not in said and id in self.rests:
+                said[id] = self.rests.get(id).step()
+            return said.get(id)
+
+        return {
+            **self.description,
+            "nodes": nodes,
+            "edges": list(map(self._edge, self.description["edges"])),
+            "steps": [stop.written(step) for stop in self.stops()],
+        }
+
+    def _node(self, node: Node) -> Node:
+        id, _, copy = node["id"].partition(".")
+        return node if copy not in ("", "1") or id not in self.rests else self._told(node, id)
+
+    def _edge(self, edge: Edge) -> Edge:
+        reduction: Reduction | None = edge["reduction"]
+        if reduction is None or edge["id"] not in self.rests:
+            return edge
+        return {**edge, "reduction": self._told(reduction, edge["id"])}
+
+    def _told(self, thing: Any, id: str) -> Any:
+        return thing | {key: seen(said) for key, said in self.rests.get(id).told().items()}
+
+    @uncollected
+    def put_away(self) -> bytes:
+        """The outline in a few bytes, which hold no tensor and nothing of its graph.
+
+        The rests lie beside it, so that who takes the outline out again reads those alone of what is drawn.
+        """
+        walks = {node["id"] for node in self.description["nodes"] if ran(node)}
+        ids = [thing["id"] for thing in (*self.description["nodes"], *self.description["edges"])]
+        ids = [id for id in ids if id in self.rests]
+        laid = []
+        for id in ids:
+            rest = self.rests.get(id)
+            laid.append({key: _packed(said) for key, said in rest.told().items()})
+            if id in walks:
+                laid[-1]["step"] = rest.step()
+        shelves = [laid[at : at + _TOGETHER] for at in range(0, len(laid), _TOGETHER)]
+        bare = (self.description, self.walk, self.runs, ids)
+        return _pickled([zlib.compress(_pickled(part), 6) for part in (bare, *shelves)])
+
+    @classmethod
+    @uncollected
+    def taken_out(cls, data: bytes) -> Self:
+        """The outline in such bytes."""
+        bare, *shelves = pickle.loads(data)
+        description, walk, runs, ids = pickle.loads(zlib.decompress(bare))
+        return cls(description, _Shelves(ids, shelves), walk, runs)
+
+
+class _Shelves:
+    """The rests of an outline that was put away; those that lie together are inflated once."""
+
+    def __init__(self, ids: list[str], deflated: list[bytes]) -> None:
+        self._places = {id: place for place, id in enumerate(ids)}
+        self._deflated = deflated
+        self._open: dict[int, list[dict[str, Any]]] = {}
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._places
+
+    def get(self, id: str) -> "_StoredRest | None":
+        """As ``Rests`` says."""
+        if id not in self._places:
+            return None
+        shelf, place = divmod(self._places[id], _TOGETHER)
+        if shelf not in self._open:
+            self._open[shelf] = pickle.loads(zlib.decompress(self._deflated[shelf]))
+        return _StoredRest(self._open[shelf][place])
+
+
+class _StoredRest:
+    """A rest that was put away."""
+
+    def __init__(self, said: dict[str, Any]) -> None:
+        self._said = said
+
+    def told(self) -> dict[str, Any]:
+        """What the node or the reduction says."""
+        return {key: _unpacked(said) for key, said in self._said.items() if key != "step"}
+
+    def step(self) -> dict[str, Any]:
+        """What the step of the node says."""
+        step: dict[str, Any] = self._said["step"]
+        return step
+
+
+def _pickled(thing: object) -> bytes:
+    return pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+
+
+def _packed(said: Any) -> Any:
+    """Statistics as the tuple of their fields, or as what is seen of them where that is less.
+
+    The lowest and the highest number are left out where the numbers tell them; of two zeros nobody knows which it was.
+    """
+    said = smaller(said)
+    if not isinstance(said, Stats):
+        return said
+    known = said.raw is not None and not (said.nan or said.inf or said.magnitudes) and said.low and said.high
+    return _fields(replace(said, low=None, high=None) if known else said)
+
+
+def _unpacked(said: Any) -> Any:
+    if not isinstance(said, tuple):
+        return said
+    stats = Stats(*said)
+    if stats.mean is None or stats.low is not None:
+        return stats
+    array = stats.array
+    assert array is not None
+    return replace(stats, low=float(array.min()), high=float(array.max()))

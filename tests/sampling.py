@@ -1,0 +1,29 @@
+"""Which cases of a test function run where there is no time for all of them."""
+
+import subprocess
+from pathlib import Path
+from zlib import crc32
+
+
+def chosen(function: str, cases: int, one_in: int, turn: int) -> set[int]:
+    """The positions of the cases of a test function that run, of ``cases`` in all.
+
+    The first case always runs. The others are cut into groups of ``one_in``, and one case of each group runs: a whole
+    sample is spread over all cases. The place in the group is another one from group to group, so that parameters which
+    alternate do not all have the same value. ``one_in`` turns that follow each other run each case once.
+    """
+    positions = {start + (turn + crc32(f"{function} {start}".encode())) % one_in for start in range(1, cases, one_in)}
+    return {0} | {position for position in positions if position < cases}
+
+
+def turn_of_commit(root: Path) -> int:
+    """A number that is the same in every run of a commit, and most often another one for the next commit.
+
+    Without git, as in an unpacked source distribution, it is 0.
+    """
+    try:
+        command = ["git", "rev-parse", "HEAD"]
+        said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return int(said.stdout[:8], 16)

@@ -1,0 +1,118 @@
+"""A part of the cases runs: the same ones in every run of a commit, all of them in turns, and never none."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbgrad.core.dispatch.table import OPS
+from tests import sampling
+from tests.core import test_rows
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).parents[1]
+
+TESTS = """
+import pytest
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("case", range(21))
+def test_many(case):
+    assert case >= 0
+
+@pytest.mark.parametrize("case", range(21))
+def test_each(case):
+    assert case >= 0
+
+@pytest.mark.sampled(5)
+def test_one():
+    pass
+"""
+
+
+@pytest.mark.parametrize("cases", [1, 2, 7, 41])
+@pytest.mark.parametrize("one_in", [1, 2, 5, 50])
+def test_the_first_case_runs_each_time_and_each_other_once_in_so_many_turns(cases: int, one_in: int) -> None:
+    runs = [sampling.chosen("tests/test_a.py::test_a", cases, one_in, turn) for turn in range(100, 100 + one_in)]
+    times = [sum(position in run for run in runs) for position in range(cases)]
+    assert times == [one_in, *[1] * (cases - 1)]
+
+
+def test_a_sample_is_spread_over_all_cases_and_alternates_with_no_parameter() -> None:
+    run = sorted(sampling.chosen("tests/test_a.py::test_a", 401, 4, 0))
+    assert len(run) == 101
+    assert all(4 * group < position <= 4 * group + 4 for group, position in enumerate(run[1:]))
+    assert 30 < sum(position % 2 for position in run) < 70
+
+
+def test_another_function_and_another_turn_have_other_cases() -> None:
+    runs = [sampling.chosen(name, 101, 4, turn) for name, turn in (("a", 0), ("b", 0), ("a", 1), ("a", 4))]
+    assert runs[0] == runs[3]
+    assert len({frozenset(run) for run in runs}) == 3
+
+
+def test_the_commit_says_the_turn(tmp_path: Path) -> None:
+    assert sampling.turn_of_commit(tmp_path) == 0, "no repository"
+
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        return subprocess.run(
+            ["git", *who, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+
+    git("init", "--quiet")
+    assert sampling.turn_of_commit(tmp_path) == 0, "no commit"
+    turns = []
+    for subject in ("one", "two"):
+        git("commit", "--quiet", "--allow-empty", "-m", subject)
+        turns.append(sampling.turn_of_commit(tmp_path))
+        assert turns[-1] == sampling.turn_of_commit(tmp_path)
+        assert git("rev-parse", "HEAD").startswith(f"{turns[-1]:08x}")
+    assert turns[0] != turns[1]
+
+
+def ran(folder: Path, *options: str) -> tuple[dict[str, set[int]], str]:
+    """Which cases of each test ran, and what pytest wrote."""
+    file = folder / "test_cases.py"
+    file.write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:nbval", "-p", "no:cacheprovider", "-p", "tests.conftest"]
+    done = subprocess.run(
+        [*command, "-c", ROOT / "pyproject.toml", "--rootdir", folder, file, *options],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    cases: dict[str, set[int]] = {}
+    for line in done.stdout.splitlines():
+        if "PASSED" in line:
+            name = next(word for word in line.split() if "::" in word).partition("::")[2]
+            function, _, case = name.partition("[")
+            cases.setdefault(function, set()).add(int(case.rstrip("]") or 0))
+    return cases, done.stdout
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_sampled_leaves_out_cases_of_the_marked_tests_alone(tmp_path: Path, processes: int) -> None:
+    cases, said = ran(tmp_path, "--sampled", "--turn", "3", "-n", str(processes))
+    assert cases.keys() == {"test_many", "test_each", "test_one"}
+    assert cases["test_many"] == sampling.chosen("test_cases.py::test_many", 21, 5, 3)
+    assert cases["test_each"] == {*range(21)}
+    assert "--turn 3 picks the same ones again" in said
+
+
+def test_sample_leaves_out_cases_of_all_tests_and_without_it_all_run(tmp_path: Path) -> None:
+    cases, _ = ran(tmp_path, "--sample", "10", "--sampled", "--turn", "3")
+    for name in ("test_many", "test_each"):
+        assert cases[name] == sampling.chosen(f"test_cases.py::{name}", 21, 10, 3)
+    assert cases["test_one"] == {0}
+    cases, said = ran(tmp_path)
+    assert cases == {"test_many": {*range(21)}, "test_each": {*range(21)}, "test_one": {0}}
+    assert "picks the same" not in said
+
+
+def test_every_row_is_compared_with_torch_each_time() -> None:
+    compared = test_rows.test_value_gradient_and_second_order_gradient_equal_torchs
+    marks = {mark.name: mark for mark in compared.pytestmark}
+    assert "sampled" not in marks
+    assert list(test_rows.every_row.args[1]) == list(OPS.values())
+    assert any(mark == test_rows.every_row.mark for mark in compared.pytestmark)
