@@ -64,12 +64,14 @@ from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_saf
 from nbgrad.recording import record as record
 
 if TYPE_CHECKING:
+    import torch
+
     from nbgrad.watching import Watch
 
 __version__ = "0.1.0"
 
 
-def watch(model: nn.Module, *, every: float = 0.5, **options: Any) -> "Watch":
+def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options: Any) -> "Watch":
     """Show the last backward through ``model`` in one live view, from this cell until it is closed.
 
     Args:

@@ -12,7 +12,9 @@ from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import current, set_state
+from nbgrad.core.engine.torch_origins import origin_of
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.recorder.switches import follow, unfollow
 from nbgrad.core.tensor.broadcast_check import warn_here
 from nbgrad.nn.module.module import Module
 from nbgrad.options import Options, check_known
@@ -25,7 +27,9 @@ from nbgrad.widgets.notebook_output import Still
 from nbgrad.widgets.tensor_lookup import Holdings
 from nbgrad.widgets.view import GraphView
 
-_watches: "WeakKeyDictionary[Module, Watch]" = WeakKeyDictionary()
+Model = Module | torch.nn.Module
+
+_watches: "WeakKeyDictionary[Model, Watch]" = WeakKeyDictionary()
 
 _OPTIONS = ("name", "depth", "direction", "history", "budget")
 """Those of ``nbgrad.record`` that a picture has which is drawn again and again."""
@@ -53,11 +57,11 @@ class Watch(Observer):
 
     Raises:
         RuntimeError: there is no notebook to draw in.
-        TypeError, ValueError: a model that is no module of nbgrad's; an option that is not one of these, or that cannot
-            have that value.
+        TypeError, ValueError: a model that is no module, of nbgrad's or torch's; an option that is not one of these, or
+            that cannot have that value.
     """
 
-    def __init__(self, model: Module, *, every: float = 0.5, **options: Any) -> None:
+    def __init__(self, model: Model, *, every: float = 0.5, **options: Any) -> None:
         _check_model(model)
         check_known("watch", options, _OPTIONS)
         shell = get_ipython()
@@ -69,6 +73,7 @@ class Watch(Observer):
         self._every = every
         self._shell: Any = shell
         self._waiting = False
+        self._follows = False  # torch, in the cell that runs
         self._shows_error = False
         self._next = 0.0
         self._depth = wanted.depth
@@ -105,6 +110,7 @@ class Watch(Observer):
         """Record no more; the picture stays as it is."""
         if self.graph.closed:
             return
+        self._unfollow()
         self._shell.events.unregister("pre_run_cell", self._begin)
         self._shell.events.unregister("post_run_cell", self._end)
         state = current()
@@ -133,8 +139,17 @@ class Watch(Observer):
         state = current()
         if self.graph.listener not in state.observers:
             set_state(state.replaced(observers=(*state.observers, self.graph.listener, self)))
+        if not self._follows:
+            self._follows = True
+            follow()
+
+    def _unfollow(self) -> None:
+        if self._follows:
+            self._follows = False
+            unfollow()
 
     def _end(self, result: Any) -> None:
+        self._unfollow()
         error = getattr(result, "error_in_exec", None)  # whoever fires the event by hand may pass nothing
         if error is not None and self._is_ours(error):
             try:
@@ -202,21 +217,18 @@ class Watch(Observer):
         self._next = end + max(self._every, _SHARE * (end - begin))
 
 
-def _learned(model: Module) -> set[int]:
+def _learned(model: Model) -> set[int]:
     """The ids of the records of its parameters."""
-    return {record_id(one.origin) for one in model.parameters()}
+    return {record_id(origin) for one in model.parameters() if (origin := origin_of(one)) is not None}
 
 
 def _check_model(model: Any) -> None:
-    """Raise a TypeError that says what to watch instead of something that is no module of nbgrad's."""
-    if isinstance(model, Module):
+    """Raise a TypeError that says what to watch instead of something that is no module."""
+    if isinstance(model, Module | torch.nn.Module):
         return
     what, instead = f"the {type(model).__name__} {model!r}", "pass the module that your loop trains"
-    if isinstance(model, torch.nn.Module):
-        what = f"the torch module {type(model).__name__}, whose backward runs in torch's own autograd"
-        instead = "make it one of nbgrad's, net = nbgrad.from_torch(model), then train and watch that"
-    elif isinstance(model, type):
+    if isinstance(model, type):
         what, instead = f"the class {model.__name__}", f"make a module of it, net = {model.__name__}(...)"
     elif isinstance(model, str):
         instead = f"pass the module itself, without quotes: nbgrad.watch({model})"
-    raise TypeError(f"watch() takes a module of nbgrad.nn, and got {what}: {instead}")
+    raise TypeError(f"watch() takes a module of nbgrad.nn or torch.nn, and got {what}: {instead}")

@@ -362,7 +362,7 @@ def _empty(graph: AutogradGraph) -> str:
         )
     return (
         "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
-        "Make one with nbgrad.tensor(..., requires_grad=True)."
+        "Make one with requires_grad=True: nbgrad.tensor(..., requires_grad=True), or torch's own."
     )
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 Gradients = Sequence[torch.Tensor | None]
@@ -111,7 +111,7 @@ def convolutions() -> Gradients:
         torch.nn.Dropout(0.5),
         torch.nn.Linear(36, 5),
     )
-    F.cross_entropy(net(torch.randn(6, 1, 8, 8)), torch.arange(6) % 5).backward()
+    functional.cross_entropy(net(torch.randn(6, 1, 8, 8)), torch.arange(6) % 5).backward()
     return of(net)
 
 
@@ -175,7 +175,7 @@ def training() -> Gradients:
     x, y = torch.randn(16, 3), torch.randn(16, 1)
     for _ in range(5):
         optimizer.zero_grad()
-        loss = F.mse_loss(net(x), y)
+        loss = functional.mse_loss(net(x), y)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()

@@ -99,12 +99,12 @@ class Observer:
     def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
         """An op ran and torch recorded it; ``node``, which holds no values, stands for it.
 
-        ``node.edges`` say where the inputs came from that need a gradient. ``args`` are the inputs as passed, ``out`` is
-        what it made; None for a part of torch's graph that no call seen here has made, which has no ``args`` either.
+        ``node.edges`` say where the inputs came from that need a gradient. ``args`` are the inputs as passed,
+        ``out`` is the result. A part of torch's graph that no call seen here has made has neither: ``out`` is None.
         """
 
     def on_torch_inputs(self, node: Node) -> None:
-        """``node`` of torch's has got more inputs, at the end of ``node.edges``: what its backward computed anew uses them."""
+        """``node`` of torch's has more inputs now, at the end of ``node.edges``: its backward ran ops that use them."""
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """A backward starts at ``roots``, pairs of where a tensor came from and the gradient it is seeded with."""

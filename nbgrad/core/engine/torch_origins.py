@@ -12,10 +12,10 @@ import torch
 from nbgrad.core.engine.node import Leaf, Node, Origin, TensorBase, next_seq, record_id
 
 RawTensor = torch.Tensor
-TENSORS = (TensorBase, torch.Tensor)
+TENSORS: Any = (TensorBase, torch.Tensor)
 KEY = "nbgrad"
-"""The key under which the metadata of a node of torch's hold the ``Node`` of ours; a dict of ``Output`` by number, where
-it has several outputs."""
+"""The key under which the metadata of a node of torch's hold the ``Node`` of ours. Where it has several outputs, they
+hold a dict of ``Output`` by number."""
 
 _leaves: dict[int, tuple[Leaf, Any]] = {}
 """By the id of a torch tensor that no op made, its ``Leaf``, and a reference that drops it with the tensor."""

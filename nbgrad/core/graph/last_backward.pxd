@@ -57,4 +57,3 @@ cdef class FrameRecorder:
     cpdef object give_way(self)
 
 cdef object _STRIDED
-cdef long long _nbytes(object data)

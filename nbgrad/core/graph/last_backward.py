@@ -62,9 +62,9 @@ class Values:
 
     def add(self, id: int, data: torch.Tensor) -> None:
         """Keep ``data``, a small tensor (``few``), as the values of ``id``."""
-        size = _nbytes(data)
-        if size < 0:
+        if data.layout is not _STRIDED:
             return
+        size = data.nbytes
         if held_by(data, size) > 2 * size + _OBJECT:
             data = data.clone()
         self._room -= size + _OBJECT  # first: after an interrupt in between there seems to be less room, never more
@@ -335,14 +335,6 @@ def _elements(data: torch.Tensor) -> torch.Tensor:
     if data.layout is torch.sparse_coo:
         return data.coalesce().values()
     return data.to_dense() if data.is_mkldnn else data.values()
-
-
-def _nbytes(data: torch.Tensor) -> int:
-    """The bytes of the elements of ``data``; -1 for a sparse tensor, which torch does not say it of."""
-    try:
-        return data.nbytes
-    except RuntimeError:
-        return -1
 
 
 def _key(id: int, position: int) -> Any:

@@ -30,8 +30,8 @@ from nbgrad.core.tensor.tensor import Tensor
 _RAW = (torch.Tensor, np.ndarray)
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-"""The classes of tensors of torch's whose values are kept: those of others, as of one that is spread over processes, may
-take more than a look."""
+"""The classes of torch's tensors whose values are kept. To read those of another class, as of a tensor that is spread
+over processes, may take more than a look."""
 
 _CPU = torch.device("cpu")
 
@@ -112,7 +112,7 @@ class Listener(Observer):
             self.notes.values.add(node.seq, out)
 
     def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
-        """Keep the facts of an op of torch's, and its value if it is small; of what no call has made no line is known."""
+        """Keep the facts of an op of torch's, and its value if it is small."""
         if self.closed:
             return
         ops, outer, edges = self.ops, self.outer, node.edges
@@ -129,7 +129,7 @@ class Listener(Observer):
             sources.append(id)
         scope = current().scope
         if out is None:
-            self._keep(node, sources, node.device, scope)
+            self._keep(node, sources, node.device or _CPU, scope)
             return
         node.place = user_place()
         self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)
@@ -141,10 +141,11 @@ class Listener(Observer):
         ran = self.ops.get(node.seq)
         if ran is None or self.closed:
             return
-        for origin in node.edges[len(ran.sources) :]:
+        more = [origin for origin in node.edges[len(ran.sources) :] if origin is not None]
+        for origin in more:
             if record_id(origin) not in self.outer:
                 self._meet_torch(record_id(origin), origin)
-        self.ops[node.seq] = grown(ran, node, tuple([record_id(one) for one in node.edges[len(ran.sources) :]]))
+        self.ops[node.seq] = grown(ran, node, tuple([record_id(origin) for origin in more]))
 
     def _keep(self, node: Node, sources: list[Any], device: torch.device, scope: Scope | None) -> None:
         op, settings = node.op, node.settings

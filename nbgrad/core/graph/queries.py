@@ -137,7 +137,7 @@ class Queries:
         if isinstance(subject, TENSORS):
             wanted = known_id(subject)
         else:
-            wanted = subject.id if isinstance(subject, Record) else subject
+            wanted = subject.id if isinstance(subject, Record) else int(subject)
         for index, record in enumerate(records):
             if record.id == wanted:
                 return index

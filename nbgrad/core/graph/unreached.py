@@ -262,7 +262,7 @@ class Paths:
         """The optimizers that exist now, next to what the last backward reached."""
         return Holders(self._learning(), self._changed, self._idle)
 
-    def _learning(self) -> dict[int, Tensor]:
+    def _learning(self) -> dict[int, Any]:
         """The leaves that the last backward reached, that still exist and learn, by id."""
         held = {seq: self._leaves[seq]() for seq in sorted(self._reached) if seq in self._leaves}
         return {seq: one for seq, one in held.items() if isinstance(one, TENSORS) and one.requires_grad}

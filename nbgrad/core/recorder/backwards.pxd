@@ -42,10 +42,17 @@ cdef class Walk:
     cdef public bint records
     cdef public dict waiting
 
-    @cython.locals(hook=Passing, target=Target, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, seen=set, stack=list, leaves=dict, owners=dict, hooks=list)
+    @cython.locals(hook=Passing, seen=set, stack=list, parts=dict, leaves=dict)
     cpdef object begin(self, list roots)
+    @cython.locals(target=Target, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node)
+    cdef object _aim(self, Passing hook, list stack, dict parts, dict leaves)
+    @cython.locals(target=Target)
+    cdef object _place(self, Passing hook)
     @cython.locals(target=Target, observer=Observer, lone=bint)
     cpdef object arrived(self, object origin, object gradient)
     cpdef object given(self, Target target, object gradient)
     @cython.locals(node=Node, op=OpInfo, observer=Observer, position=Py_ssize_t)
     cpdef object told(self, Target target, object gradient, object reduced)
+
+@cython.locals(position=Py_ssize_t)
+cdef Py_ssize_t _position(list left, object origin)

@@ -11,7 +11,7 @@ import torch
 from torch.autograd.function import _HookMixin
 
 from nbgrad.core.engine.broadcast import reduction, sum_to
-from nbgrad.core.engine.node import Leaf, Node, Origin
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of
@@ -85,7 +85,7 @@ class Passing:
 
 
 def register(hooks: dict[Any, Any] | None, hook: Any) -> tuple[dict[Any, Any], Any]:
-    """Torch's ``_register_hook``, quicker for ours: a handle that can be removed takes as long as the rest of a hook."""
+    """Torch's ``_register_hook``, quicker for ours: torch's handle of a hook takes as long as the rest of it."""
     if type(hook) is not Passing:
         return torchs_register(hooks, hook)  # type: ignore[no-any-return]
     table: dict[Any, Any] = {} if hooks is None else hooks
@@ -123,14 +123,10 @@ class Walk:
 
     def begin(self, roots: list[Any]) -> None:
         """Hook every node that leads to ``roots``, nodes of torch's."""
-        hooks: list[Any] = self.hooks
         seen: set[Any] = set()
         stack: list[Any] = list(roots)
-        owners: dict[Any, Any] = {}  # of the nodes that are parts of an op: that op, and its edges that are left
+        parts: dict[Any, Any] = {}  # the nodes that are parts of an op: that op, and its edges that are left
         leaves: dict[Any, Any] = {}
-        left: list[Any] = []
-        owner: Node | None = None
-        counts = self.counts
         while stack:
             made = stack.pop()
             if made in seen:
@@ -138,55 +134,62 @@ class Walk:
             seen.add(made)
             hook = Passing.__new__(Passing)
             hook.walk, hook.made, hook.target, hook.table = self, made, None, None
-            hooks.append(hook)
+            self.hooks.append(hook)
             if type(made) is ACCUMULATES:
                 hook.outputs = leaf_of(made.variable)
-                continue
-            known = made.metadata.get(KEY)
-            hook.outputs = known
-            if known is None:
-                owner, left = owners[made]
             else:
-                owner = known if type(known) is Node else next(iter(known.values())).node
-                left = owner.edges.copy()
-            at = -1
-            for after, number in made.next_functions:
-                at += 1
-                if after is None:
-                    continue
-                if type(after) is ACCUMULATES:
-                    origin = leaves.get(after)
-                    if origin is None:
-                        leaves[after] = origin = leaf_of(after.variable)
-                else:
-                    origin = after.metadata.get(KEY)
-                    if origin is None:
-                        owners[after] = (owner, left)
-                    elif type(origin) is dict:
-                        origin = origin.get(number)
-                if after not in seen:
-                    stack.append(after)
+                hook.outputs = made.metadata.get(KEY)
+                self._aim(hook, stack, parts, leaves)
+        for hook in self.hooks:
+            self._place(hook)
+
+    def _aim(self, hook: Passing, stack: list[Any], parts: dict[Any, Any], leaves: dict[Any, Any]) -> None:
+        """Find where the node of ``hook`` sends gradients, and put the nodes there on the ``stack``."""
+        known, counts, at = hook.outputs, self.counts, -1
+        owner: Node
+        left: list[Any]
+        if known is None:
+            owner, left = parts[hook.made]
+        else:
+            owner = known if type(known) is Node else next(iter(known.values())).node
+            left = owner.edges.copy()
+        for after, number in hook.made.next_functions:
+            at += 1
+            if after is None:
+                continue
+            stack.append(after)
+            if type(after) is ACCUMULATES:
+                origin = leaves.get(after)
                 if origin is None:
+                    leaves[after] = origin = leaf_of(after.variable)
+            else:
+                origin = after.metadata.get(KEY)
+                if origin is None:
+                    parts[after] = (owner, left)
                     continue
-                counts[origin] = counts.get(origin, 0) + 1
-                for position in range(len(left)):
-                    if left[position] is origin:
-                        left[position] = None
-                        target = Target.__new__(Target)
-                        target.at, target.node, target.origin, target.position = at, owner, origin, position
-                        target.lone = target.waits = False
-                        target.after = hook.target
-                        hook.target = target
-                        break
-        for hook in hooks:
-            target = hook.target
-            while target is not None:
-                origin = target.origin
-                if counts[origin] == 1:
-                    target.lone = True
-                    target.waits = self.accumulates and isinstance(origin, Leaf) and not _hooked(origin)
-                target = target.after
-            hook.made.register_hook(hook)
+                if type(origin) is dict:
+                    origin = origin.get(number)
+                    if origin is None:
+                        continue
+            counts[origin] = counts.get(origin, 0) + 1
+            position = _position(left, origin)
+            if position >= 0:
+                target = Target.__new__(Target)
+                target.at, target.node, target.origin, target.position = at, owner, origin, position
+                target.lone = target.waits = False
+                target.after = hook.target
+                hook.target = target
+
+    def _place(self, hook: Passing) -> None:
+        """Put ``hook`` on its node: by now it is known how many lead to each of its targets."""
+        target = hook.target
+        while target is not None:
+            origin = target.origin
+            if self.counts[origin] == 1:
+                target.lone = True
+                target.waits = self.accumulates and isinstance(origin, Leaf) and not _hooked(origin)
+            target = target.after
+        hook.made.register_hook(hook)
 
     def arrived(self, origin: Any, gradient: Any) -> None:
         """The gradient of what ``origin`` made is complete."""
@@ -250,11 +253,12 @@ class Walk:
         for observer in self.observers:
             observer.on_rule(node, target.position, gradient, reduced, undone)
 
-    def captured(self, tensor: Any, gradient: Any) -> None:
-        """``gradient`` is what the caller gets for ``tensor``, at which torch ended its walk."""
-        origin = origin_of(tensor)
-        if (gradient is not None and origin is not None and origin in self.waiting) or self.counts.get(origin):
-            self.arrived(origin, gradient)
+    def captured(self, inputs: tuple[Any, ...], gradients: tuple[Any, ...]) -> None:
+        """``gradients`` are what the caller gets for the tensors ``inputs``, at which torch ended its walk."""
+        for tensor, gradient in zip(inputs, gradients, strict=False):
+            origin = origin_of(tensor) if isinstance(tensor, RawTensor) and gradient is not None else None
+            if origin is not None and self.counts.get(origin):
+                self.arrived(origin, gradient)
 
     def end(self) -> None:
         """Take the hooks off."""
@@ -274,6 +278,15 @@ class Walk:
             for observer in self.observers:
                 observer.on_gradient(leaf, gradient if outside is None else gradient + outside, False)
         self.inside, self.leaves = {}, {}
+
+
+def _position(left: list[Any], origin: Any) -> int:
+    """Where ``origin`` is first in ``left``, and takes it out there; -1 where it is not."""
+    for position in range(len(left)):
+        if left[position] is origin:
+            left[position] = None
+            return position
+    return -1
 
 
 def _hooked(leaf: Leaf) -> bool:
@@ -300,9 +313,9 @@ class Inside:
 
 def recorded_inside(run: Callable[..., Any], walk: Walk, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """The same of a backward that a rule runs in the middle of ``walk``: what it gives leaves is part of that one."""
-    made = torch._C._current_autograd_node()
+    made: Any = torch._C._current_autograd_node()
     known = None if made is None else made.metadata.get(KEY)
-    node = known if known is None or type(known) is Node else next(iter(known.values())).node
+    node: Any = known if known is None or type(known) is Node else next(iter(known.values())).node
     handles: list[Any] = []
     seen: set[Any] = set()
     stack = [_edge(root)[0] for root in roots] if node is not None and kwargs.get("accumulate_grad") else []
@@ -332,22 +345,8 @@ def recorded(walk: Walk, run: Callable[..., Any], state: State, roots: Any, args
         kwargs: ``accumulate_grad``, whether leaves get a ``.grad``.
     """
     seeds, _, _, inputs = args[:4]
-    accumulates = bool(kwargs.get("accumulate_grad", False))
-    nodes: list[Any] = []
-    begun: list[tuple[Origin, Any]] = []
-    for root, seed in zip(roots, seeds, strict=False):
-        made, number = _edge(root)
-        nodes.append(made)
-        if isinstance(made, ACCUMULATES):
-            origin: Any = leaf_of(made.variable)
-        elif isinstance(root, RawTensor):
-            origin = origin_in(root, state)
-        else:
-            if KEY not in made.metadata:
-                adopt(made, state)
-            origin = node_of(made, number)
-        if origin is not None:
-            begun.append((origin, seed))
+    nodes = [_edge(root)[0] for root in roots]
+    begun: list[tuple[Origin, Any]] = [(_root(root, state), seed) for root, seed in zip(roots, seeds, strict=False)]
     observer: Observer
     for observer in state.observers:
         observer.on_backward_begin(begun)
@@ -356,11 +355,8 @@ def recorded(walk: Walk, run: Callable[..., Any], state: State, roots: Any, args
     try:
         walk.begin(nodes)
         result = run(roots, *args, **kwargs)
-        if inputs:
-            gradients = result if not accumulates else ()
-            for tensor, gradient in zip(inputs, gradients, strict=False):
-                if isinstance(tensor, RawTensor):
-                    walk.captured(tensor, gradient)
+        if inputs and not walk.accumulates:
+            walk.captured(inputs, result)
     except Exception as error:
         walk.end()
         for observer in state.observers:
@@ -371,6 +367,18 @@ def recorded(walk: Walk, run: Callable[..., Any], state: State, roots: Any, args
     for observer in state.observers:
         observer.on_backward_end()
     return result
+
+
+def _root(root: Any, state: State) -> Any:
+    """The origin of a tensor, or a gradient edge, that a backward starts from."""
+    made, number = _edge(root)
+    if type(made) is ACCUMULATES:
+        return leaf_of(made.variable)
+    if isinstance(root, RawTensor):
+        return origin_in(root, state)
+    if KEY not in made.metadata:
+        adopt(made, state)
+    return node_of(made, number)
 
 
 def _edge(root: Any) -> tuple[Any, int]:

@@ -10,8 +10,9 @@ cdef class TorchCalls:
     cpdef object _again(self, object function, tuple args, object kwargs)
 
 cdef bint _any_learns(tuple args, object kwargs)
-@cython.locals(observer=Observer, node=Node, op=OpInfo, row=OpInfo, edges=list, settings=dict)
+@cython.locals(observer=Observer, node=Node, op=OpInfo, row=OpInfo, settings=dict)
 cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
+cdef list _edges(tuple inputs, State state)
 @cython.locals(metadata=dict)
 cdef bint _one(Node node, object out)
 cdef bint _several(Node node, object result)

@@ -80,12 +80,12 @@ def _recorded(
         op, inputs, settings = row, args, _NONE
     else:
         op, inputs, settings = known.bound(args, kwargs or _NONE)
-    edges: list[Any] = []
-    for value in inputs:  # before the call, which may change them in place
-        origin = None
-        if isinstance(value, RawTensor) and value.requires_grad:
-            origin = origin_in(value, state)
-        edges.append(origin)
+    node = Node.__new__(Node)
+    node.op = op
+    node.settings = {**op.defaults, **settings} if settings else op.defaults
+    node.hooks = None
+    node.device = None
+    node.edges = _edges(inputs, state)  # before the call, which may change them in place
     observer: Observer
     for observer in state.observers:
         observer.on_call(op, inputs)
@@ -96,24 +96,23 @@ def _recorded(
             observer.on_error(op, inputs, error)
         raise
     out = args[0] if known.assigns else result
-    node = Node.__new__(Node)
-    node.op = op
-    node.settings = {**op.defaults, **settings} if settings else op.defaults
-    node.edges = edges
-    node.hooks = None
-    node.device = None
     if isinstance(out, RawTensor):
         if not _one(node, out):
             return result
         if known.changes:
             _through_view(node, out)
-    elif not _several(node, out):
-        return result
-    else:
+    elif _several(node, out):
         out = tensors_in(out)[0]
+    else:
+        return result
     for observer in state.observers:
         observer.on_torch_record(node, inputs, out)
     return result
+
+
+def _edges(inputs: tuple[Any, ...], state: State) -> list[Any]:
+    """The origins of the inputs that a gradient goes to; None for the others."""
+    return [origin_in(one, state) if isinstance(one, RawTensor) and one.requires_grad else None for one in inputs]
 
 
 def _one(node: Node, out: Any) -> bool:
@@ -146,7 +145,7 @@ def _through_view(node: Node, out: Any) -> None:
 
 def _several(node: Node, result: Any) -> bool:
     """Make ``node`` the origin of the tensors in ``result`` that torch has recorded."""
-    made = [one for one in tensors_in(result) if one.grad_fn is not None]
+    made: list[Any] = [one for one in tensors_in(result) if one.grad_fn is not None]
     made = [one for one in made if KEY not in one.grad_fn.metadata]
     if not made:
         return False

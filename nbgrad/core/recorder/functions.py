@@ -98,8 +98,8 @@ class Called:
     """What is known of a function of torch's.
 
     Attributes:
-        kind: ``PLAIN`` for one that is no op, ``OP``, or ``INNER`` for one that torch has written in Python and the table
-            has not: the ops inside it are recorded.
+        kind: ``PLAIN`` for one that is no op; ``OP``; or ``INNER`` for one that torch has written in Python and that is
+            not in the table: the ops inside it are recorded.
         name: what the picture calls it.
         row: the row of the table; None where there is none.
         swapped: whether the operands stand in the other order, as those of ``2 - x`` do.

@@ -12,7 +12,8 @@ from nbgrad.core.engine.state import State, outwards
 from nbgrad.core.engine.torch_origins import KEY, leaf_of, node_of
 from nbgrad.core.recorder.functions import unlisted
 
-ACCUMULATES = torch._C._functions.AccumulateGrad
+_functions: Any = torch._C._functions
+ACCUMULATES = _functions.AccumulateGrad
 
 
 def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
@@ -37,7 +38,7 @@ def _leaf(tensor: torch.Tensor, state: State) -> Leaf:
 
 
 def _attribute(tensor: torch.Tensor, state: State) -> str | None:
-    modules = [scope.module() for scope in outwards(state.scope) if isinstance(scope, ModuleScope)]
+    modules: list[Any] = [scope.module() for scope in outwards(state.scope) if isinstance(scope, ModuleScope)]
     for module in modules:
         for name, one in getattr(module, "_parameters", {}).items():
             if one is tensor:

@@ -25,6 +25,8 @@ from nbgrad.core.recorder.nodes import origin_in
 
 _push = torch._C._push_on_torch_function_stack
 _MODULE: Any = torch.nn.Module
+_AUTOGRAD: Any = torch.autograd
+_HOOKS: Any = _HookMixin
 _CALLS = TorchCalls()
 
 
@@ -98,7 +100,7 @@ _regions = Regions(_enter_region, _leave_region)
 
 def _install() -> None:
     recorder.mode = _CALLS
-    _torch.backward = torch.autograd._engine_run_backward
+    _torch.backward = _AUTOGRAD._engine_run_backward
     _torch.call = _MODULE.__call__
     _replace()
     _regions.watch()
@@ -119,16 +121,16 @@ def _restore() -> None:
 
 def _replace() -> None:
     """Put our functions where torch looks for its own."""
-    torch.autograd._engine_run_backward = _run_backward  # type: ignore[assignment]
+    _AUTOGRAD._engine_run_backward = _run_backward
     _MODULE.__call__ = _call_module
-    _HookMixin._register_hook = staticmethod(register)  # type: ignore[assignment]
+    _HOOKS._register_hook = staticmethod(register)
 
 
 def _put_back() -> None:
     """Put torch's own there."""
-    torch.autograd._engine_run_backward = _torch.backward
+    _AUTOGRAD._engine_run_backward = _torch.backward
     _MODULE.__call__ = _torch.call
-    _HookMixin._register_hook = staticmethod(torchs_register)  # type: ignore[assignment]
+    _HOOKS._register_hook = staticmethod(torchs_register)
 
 
 def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
