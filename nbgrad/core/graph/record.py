@@ -17,8 +17,7 @@ from nbgrad.core.graph.last_backward import Frame
 from nbgrad.core.graph.stats import Stats
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """One input of an op: the id of the record its tensor came from, or the number that stood there.
 
     Both are None for an optional input that was left out, and where ``delete_node`` or ``delete_edge`` cut the edge.
