@@ -219,20 +219,31 @@ def test_options_that_cannot_be(
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (
-            torch.nn.Linear(2, 1),
-            r"the torch module Linear, .* net = nbgrad\.from_torch\(model\), then train and watch that",
-        ),
         ("net", r"the str 'net': pass the module itself, without quotes: nbgrad\.watch\(net\)"),
         (nbgrad.nn.Linear, r"the class Linear: make a module of it, net = Linear\(\.\.\.\)"),
         (None, "the NoneType None: pass the module that your loop trains"),
     ],
 )
-def test_what_is_no_module_of_nbgrads_is_refused_at_once(shell: InteractiveShell, model: Any, said: str) -> None:
+def test_what_is_no_module_is_refused_at_once(shell: InteractiveShell, model: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         nbgrad.watch(model)
     assert current() == State()
     run(shell, "import nbgrad\nnbgrad.tensor([1.0], requires_grad=True).exp().backward()")
+
+
+def test_a_module_of_torchs_is_watched_too(shell: InteractiveShell) -> None:
+    cell = "import nbgrad, torch\nnet = torch.nn.Sequential(torch.nn.Linear(2, 1))\nlive = nbgrad.watch(net, every=0)"
+    run(shell, cell)
+    live = shell.user_ns["live"]
+    for count in (1, 2):
+        assert torch._C._len_torch_function_stack() == 0  # in a cell alone
+        run(shell, "loss = net(torch.ones(3, 2)).mean()\nloss.backward()")
+        assert live.graph.backwards == count
+    assert [node["label"][0] for node in shown(live)["nodes"]][-2:] == ["linear", "loss = mean"]
+    live.close()
+    run(shell, "net(torch.ones(3, 2)).mean().backward()")
+    assert live.graph.backwards == 2
+    assert current() == State()
 
 
 def test_a_watch_that_cannot_draw_ends_and_the_backward_goes_on(

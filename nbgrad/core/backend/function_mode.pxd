@@ -1,4 +1,4 @@
-cdef class _Recorder:
+cdef class _RecordingMode:
     cdef public object mode
 
 

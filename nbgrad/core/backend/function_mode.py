@@ -14,7 +14,7 @@ _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
 
 
-class _Recorder:
+class _RecordingMode:
     """The mode that records, while it lies on the stack of some thread; None where nothing is recorded."""
 
     __slots__ = ("mode",)
@@ -23,7 +23,7 @@ class _Recorder:
         self.mode: Any = None
 
 
-recorder = _Recorder()
+recorder = _RecordingMode()
 
 
 def lift() -> bool:

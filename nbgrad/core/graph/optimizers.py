@@ -97,8 +97,9 @@ class UpdateRecorder:
 
     def _copy(self, params: Sequence[Tensor]) -> None:
         """Remember where ``params`` are, those that were not measured yet, if all of these fit into the budget."""
-        origins = {id(param): origin for param in params if (origin := origin_of(param)) is not None}
-        found = {record_id(origins[id(param)]): param.data for param in params if id(param) in origins}
+        origins = [origin_of(param) for param in params]
+        pairs = zip(origins, params, strict=True)
+        found = {record_id(origin): param.data for origin, param in pairs if origin is not None}
         found = {id: data for id, data in found.items() if id not in self._seen and countable(data)}
         if sum(data.nbytes for data in found.values()) <= self._budget:
             self._before = {id: (data, data.clone()) for id, data in found.items()}

@@ -26,13 +26,13 @@ cdef class Passing:
     cdef public object outputs
     cdef public dict table
     cdef public Target target
-    cdef public Walk walk
+    cdef public TorchBackward walk
 
 @cython.locals(table=dict, ours=Passing)
 cpdef tuple register(object hooks, object hook)
 
 @cython.final
-cdef class Walk:
+cdef class TorchBackward:
     cdef public bint accumulates
     cdef public dict counts
     cdef public list hooks

@@ -58,7 +58,7 @@ class Passing:
 
     __slots__ = ("made", "outputs", "table", "target", "walk")
 
-    walk: "Walk | None"
+    walk: "TorchBackward | None"
     made: Any
     outputs: Any
     target: Target | None
@@ -98,7 +98,7 @@ def register(hooks: dict[Any, Any] | None, hook: Any) -> tuple[dict[Any, Any], A
 torchs_register: Any = _HookMixin._register_hook
 
 
-class Walk:
+class TorchBackward:
     """One backward of torch's.
 
     Args:
@@ -303,7 +303,7 @@ class Inside:
 
     __slots__ = ("leaf", "node", "walk")
 
-    def __init__(self, walk: Walk, node: Node, leaf: Leaf) -> None:
+    def __init__(self, walk: TorchBackward, node: Node, leaf: Leaf) -> None:
         self.walk, self.node, self.leaf = walk, node, leaf
 
     def __call__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:  # noqa: ARG002  # torch gives both
@@ -311,7 +311,7 @@ class Inside:
             self.walk.brought(self.node, self.leaf, outputs[0])
 
 
-def recorded_inside(run: Callable[..., Any], walk: Walk, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def recorded_inside(run: Callable[..., Any], walk: TorchBackward, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """The same of a backward that a rule runs in the middle of ``walk``: what it gives leaves is part of that one."""
     made: Any = torch._C._current_autograd_node()
     known = None if made is None else made.metadata.get(KEY)
@@ -333,7 +333,9 @@ def recorded_inside(run: Callable[..., Any], walk: Walk, roots: Any, args: Any, 
             handle.remove()
 
 
-def recorded(walk: Walk, run: Callable[..., Any], state: State, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def recorded(
+    walk: TorchBackward, run: Callable[..., Any], state: State, roots: Any, args: Any, kwargs: dict[str, Any]
+) -> Any:
     """What ``run(roots, *args, **kwargs)`` gives, torch's backward, while the observers of ``state`` are told of it.
 
     Args:

@@ -17,7 +17,7 @@ from nbgrad.core.backend.function_mode import recorder, take_off
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
-from nbgrad.core.recorder.backwards import Walk, recorded, recorded_inside, register, torchs_register
+from nbgrad.core.recorder.backwards import TorchBackward, recorded, recorded_inside, register, torchs_register
 from nbgrad.core.recorder.calls import TorchCalls
 from nbgrad.core.recorder.compiled_regions import Regions
 from nbgrad.core.recorder.functions import tensors_in
@@ -35,7 +35,7 @@ class _Thread(local):
 
     def __init__(self) -> None:
         self.graphs = 0
-        self.walk: Walk | None = None
+        self.walk: TorchBackward | None = None
         self.lifted = False
 
 
@@ -142,7 +142,7 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
     if _thread.walk is not None:
         return recorded_inside(run, _thread.walk, t_outputs, args, kwargs)
     stacked = take_off()
-    _thread.walk = walk = Walk(state, bool(kwargs.get("accumulate_grad")), bool(args[2]))
+    _thread.walk = walk = TorchBackward(state, bool(kwargs.get("accumulate_grad")), bool(args[2]))
     try:
         return recorded(walk, run, state, t_outputs, args, kwargs)
     finally:
