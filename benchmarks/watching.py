@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import rustworkx
+import torch
 
 import nbgrad
 from benchmarks.case import Case
@@ -45,6 +46,73 @@ TRAINING.contenders = {
     "a graph that keeps no tensor": partial(training, watch=False),
     "a graph that keeps no history": partial(training, watch=True, history=0),
     "as in a %%autograd cell": partial(training, watch=True),
+}
+
+# Plain torch, recorded
+
+CHAINS, LINKS = 200, 100
+
+
+def chains(*, watch: bool | None) -> Parted:
+    """Chains of products and sums of 8 x 8 tensors of torch's, without a graph (None) or in one."""
+    w, b = (torch.from_numpy(drawn(8, 8)).requires_grad_() for _ in range(2))
+    c = torch.from_numpy(drawn(8, 8))
+
+    def loop() -> Generator[None, None, Any]:
+        with nullcontext() if watch is None else AutogradGraph(watch=watch):
+            for _ in range(CHAINS):
+                w.grad = b.grad = None
+                x = w
+                for _ in range(LINKS // 2):
+                    x = x * c + b
+                x.sum().backward()
+                yield
+        return w.grad
+
+    return Parted(loop)
+
+
+RECORDED = Case(
+    "recorded",
+    f"{LINKS} ops on 8 x 8 tensors of plain torch, forward and backward",
+    ops=CHAINS * LINKS,
+    per="op",
+    reference=WITHOUT,
+)
+RECORDED.contenders = {
+    WITHOUT: partial(chains, watch=None),
+    "a graph that keeps no tensor": partial(chains, watch=False),
+    "as in a %%autograd cell": partial(chains, watch=True),
+}
+
+
+def torch_training(*, watch: bool | None, steps: int = STEPS) -> Parted:
+    """A loop of the MLP in plain torch, without a graph (None) or in one."""
+    step = like_torch(torch)
+
+    def loop() -> Generator[None, None, Any]:
+        with nullcontext() if watch is None else AutogradGraph(watch=watch):
+            for number in range(1, steps + 1):
+                loss = step()
+                if number % PART == 0:
+                    yield
+        return loss
+
+    return Parted(loop)
+
+
+RECORDED_TRAINING = Case(
+    "recorded-training",
+    f"{STEPS:,} steps of the MLP in plain torch",
+    ops=STEPS,
+    per="step",
+    reference=WITHOUT,
+    first=600,
+)
+RECORDED_TRAINING.contenders = {
+    WITHOUT: partial(torch_training, watch=None),
+    "a graph that keeps no tensor": partial(torch_training, watch=False),
+    "as in a %%autograd cell": partial(torch_training, watch=True),
 }
 
 # Facts about an op

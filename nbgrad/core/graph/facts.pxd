@@ -38,6 +38,9 @@ cdef class Ran:
 @cython.locals(made=Ran)
 cpdef Ran facts_of(Node node, object device, dict settings, tuple sources, Scope scope)
 
+@cython.locals(made=Ran)
+cpdef Ran grown(Ran ran, Node node, tuple more)
+
 cdef class Outer:
     cdef object _name
     cdef readonly object device
