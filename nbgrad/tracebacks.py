@@ -56,7 +56,7 @@ def shortened(error: BaseException, trace: TracebackType | None) -> TracebackTyp
     """``trace`` without the frames of nbgrad, and of torch where one of them calls the other.
 
     The frames of the user's hooks, modules and functions that nbgrad calls stay. So does everything where nbgrad raised
-    what it never means to raise.
+    what it never means to raise. Torch's own frames stay where nbgrad only records them.
     """
     whole, entries = trace, []
     while trace is not None:
@@ -65,6 +65,7 @@ def shortened(error: BaseException, trace: TracebackType | None) -> TracebackTyp
     if entries and _package(entries[-1]) == "nbgrad" and not _meant(error, entries[-1]):
         return whole
     libraries = {"nbgrad", "torch"}
+    entries = [entry for entry in entries if not _name(entry).startswith(_RECORDS)]
     if isinstance(error, KeyboardInterrupt):  # it may come in anything that nbgrad calls
         libraries |= sys.stdlib_module_names
     kept: list[TracebackType] = []
@@ -90,10 +91,18 @@ def _meant(error: BaseException, last: TracebackType) -> bool:
 _RAISE = bytes([opmap["RAISE_VARARGS"]])
 
 
+_RECORDS = ("nbgrad.core.recorder.", "nbgrad.core.engine.scope")
+"""How the names of modules begin that stand between torch's frames where torch is recorded."""
+
+
 def _package(entry: TracebackType) -> str:
-    """The package whose code the frame runs; compiled code has no file that could be asked."""
-    name: Any = entry.tb_frame.f_globals.get("__name__")
-    return str(name).partition(".")[0]
+    """The package whose code the frame runs."""
+    return _name(entry).partition(".")[0]
+
+
+def _name(entry: TracebackType) -> str:
+    """The module whose code the frame runs; compiled code has no file that could be asked."""
+    return str(entry.tb_frame.f_globals.get("__name__"))
 
 
 def retell(became: str, typed: str) -> None:

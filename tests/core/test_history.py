@@ -31,16 +31,17 @@ def test_every_backward_is_a_frame_with_the_loss_and_the_norms_of_torch() -> Non
     twin.load_state_dict({name: tensor.data.clone() for name, tensor in net.state_dict().items()})
     optimizer, twins = nbgrad.optim.SGD(net.parameters(), lr=0.1), torch.optim.SGD(twin.parameters(), lr=0.1)
     wanted: list[tuple[float, list[float]]] = []
+    for _ in range(5):
+        twins.zero_grad()
+        loss = (twin(x) ** 2).mean()
+        loss.backward()
+        wanted.append((loss.item(), [float(parameter.grad.norm()) for parameter in twin.parameters()]))
+        twins.step()
     with AutogradGraph() as graph:
         for _ in range(5):
             optimizer.zero_grad()
             step(net, nbgrad.tensor(x))
             optimizer.step()
-            twins.zero_grad()
-            loss = (twin(x) ** 2).mean()
-            loss.backward()
-            wanted.append((loss.item(), [float(parameter.grad.norm()) for parameter in twin.parameters()]))
-            twins.step()
         opened = list(graph.history)
     assert [frame.number for frame in graph.history] == [1, 2, 3, 4, 5]
     for frame, (value, norms) in zip(graph.history, wanted, strict=True):

@@ -240,18 +240,17 @@ class TorchBackward:
         """Tell the observers what a rule gave; where the op itself stretched the input, that too is a reduction."""
         node: Node = target.node
         op: OpInfo = node.op
-        position, shape = target.position, reduced.shape
-        undone = None
-        if gradient.shape != shape:
-            undone = reduction(tuple(gradient.shape), tuple(shape))
+        position, undone = target.position, None
+        if gradient is not reduced and gradient.shape != reduced.shape:
+            undone = reduction(tuple(gradient.shape), tuple(reduced.shape))
         elif position in op.broadcasts:
-            if node.shape != shape:  # torch's rule has summed
-                undone = reduction(tuple(node.shape), tuple(shape))
+            if node.shape != reduced.shape:  # torch's rule has summed
+                undone = reduction(tuple(node.shape), tuple(reduced.shape))
         elif op.sums and op.inputs[position] in op.sums:
-            undone = op.sums[op.inputs[position]](tuple(node.shape), tuple(shape))
+            undone = op.sums[op.inputs[position]](tuple(node.shape), tuple(reduced.shape))
         observer: Observer
         for observer in self.observers:
-            observer.on_rule(node, target.position, gradient, reduced, undone)
+            observer.on_rule(node, position, gradient, reduced, undone)
 
     def captured(self, inputs: tuple[Any, ...], gradients: tuple[Any, ...]) -> None:
         """``gradients`` are what the caller gets for the tensors ``inputs``, at which torch ended its walk."""

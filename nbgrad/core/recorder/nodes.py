@@ -4,12 +4,13 @@ import re
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import State, outwards
-from nbgrad.core.engine.torch_origins import KEY, leaf_of, node_of
+from nbgrad.core.engine.torch_origins import KEY, leaf_of
 from nbgrad.core.recorder.functions import unlisted
 
 _functions: Any = torch._C._functions
@@ -18,19 +19,20 @@ ACCUMULATES = _functions.AccumulateGrad
 
 def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
     """Where ``tensor``, which requires grad, came from; an unknown op of torch's becomes known by it."""
-    made = tensor.grad_fn
+    made: Any = tensor.grad_fn
     if made is None:
         return _leaf(tensor, state)
-    number = tensor.output_nr
-    known = node_of(made, number)
+    known = made.metadata.get(KEY)
     if known is None:
         adopt(made, state)
-        known = node_of(made, number)
-    return known  # type: ignore[no-any-return]
+        known = made.metadata[KEY]
+    return known if type(known) is Node else _output(made, tensor.output_nr)
 
 
-def _leaf(tensor: torch.Tensor, state: State) -> Leaf:
+def _leaf(tensor: torch.Tensor, state: State) -> Leaf | None:
     """The leaf of ``tensor``; of a parameter it has the name that a module around calls it by."""
+    if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
+        return None  # of a lazy module: it has no shape yet
     leaf = leaf_of(tensor)
     if leaf.name is None and leaf.kind == "parameter":
         leaf.name = _attribute(tensor, state)

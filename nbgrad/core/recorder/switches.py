@@ -179,18 +179,23 @@ def _run_module(module: Any, *args: Any, **kwargs: Any) -> Any:
 _call_module = _module_caller()
 
 
-def _parameters(optimizer: Any) -> list[Any]:
-    return [one for group in optimizer.param_groups for one in group["params"]]
+def _learned(optimizer: Any) -> list[Any]:
+    """Its parameters that torch's autograd gives a gradient. Those of nbgrad's optimizers are raw data without one."""
+    return [one for group in optimizer.param_groups for one in group["params"] if one.requires_grad]
 
 
 def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
+    observers = current().observers
+    learned = _learned(optimizer) if observers else []
     observer: Observer
-    for observer in current().observers:
+    for observer in observers if learned else ():
         STEPPED.add(optimizer)
-        observer.on_step_begin(_parameters(optimizer), bool(len(args) > 1 or kwargs.get("closure")))
+        observer.on_step_begin(learned, bool(len(args) > 1 or kwargs.get("closure")))
 
 
 def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
+    observers = current().observers
+    learned = _learned(optimizer) if observers else []
     observer: Observer
-    for observer in current().observers:
-        observer.on_step_end(_parameters(optimizer), f"{type(optimizer).__name__}.step()")
+    for observer in observers if learned else ():
+        observer.on_step_end(learned, f"{type(optimizer).__name__}.step()")
