@@ -15,6 +15,7 @@ from typing import Any
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from nbgrad.core.engine import state
+from nbgrad.core.recorder.switches import follows, unfollow_to
 
 _TELLERS = ("IPython", "ipykernel")
 """The packages that trigger ``post_run_cell`` for each cell that they run; others may not."""
@@ -74,7 +75,7 @@ def follow(shell: InteractiveShell, undo: ExitStack) -> None:
 async def _followed(
     run: Callable[..., Coroutine[Any, Any, ExecutionResult]], args: Any, kwargs: Any, told: bool
 ) -> ExecutionResult:
-    execution, before = Execution(current()), state.current()
+    execution, before, followed = Execution(current()), state.current(), follows()
     _innermost.set(execution)
     result: ExecutionResult | None = None
     error: BaseException | None = None
@@ -91,4 +92,6 @@ async def _followed(
         told = told and result is not None and not getattr(result.info, "silent", False)
         while execution.recorded:
             execution.recorded.pop().ended(result, error, told=told)
+        if isinstance(error, KeyboardInterrupt):
+            unfollow_to(followed)
     return result

@@ -73,7 +73,7 @@ class Watch(Observer):
         self._every = every
         self._shell: Any = shell
         self._waiting = False
-        self._follows = False  # torch, in the cell that runs
+        self._follows = 0  # torch, in the cell that runs: the number of its thread
         self._shows_error = False
         self._next = 0.0
         self._depth = wanted.depth
@@ -140,13 +140,12 @@ class Watch(Observer):
         if self.graph.listener not in state.observers:
             set_state(state.replaced(observers=(*state.observers, self.graph.listener, self)))
         if not self._follows:
-            self._follows = True
-            follow()
+            self._follows = follow()
 
     def _unfollow(self) -> None:
         if self._follows:
-            self._follows = False
-            unfollow()
+            unfollow(self._follows)
+            self._follows = 0
 
     def _end(self, result: Any) -> None:
         self._unfollow()

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Collection
 from dis import get_instructions
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
 from types import CodeType, FrameType
@@ -54,6 +55,12 @@ def switched() -> dict[str, Any]:
         "autocasts around": torch.autocast_decrement_nesting(),
         "torch's modes": (core._len_torch_dispatch_stack(), core._len_torch_function_stack()),
         "torch's defaults": (torch.get_default_dtype(), torch.get_default_device()),
+        "replaced in torch": (
+            torch.autograd._engine_run_backward,  # type: ignore[attr-defined]
+            torch.nn.Module.__call__,
+            torch.compile,
+            list(import_module("torch.optim.optimizer")._global_optimizer_pre_hooks),
+        ),
         "attention": (
             core._get_math_sdp_enabled(),
             core._get_flash_sdp_enabled(),
@@ -390,6 +397,23 @@ def recording() -> Callable[[], Any]:
     return run
 
 
+def torchs() -> Callable[[], Any]:
+    """A step of plain torch in a graph."""
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    x = torch.ones(3, 2)
+
+    def run() -> Any:
+        optimizer.zero_grad()
+        with nbgrad.AutogradGraph() as graph:
+            loss = net(x).square().sum()
+            loss.backward()
+            optimizer.step()
+        return [graph.backwards, *[None if one.grad is None else one.grad.tolist() for one in net.parameters()]]
+
+    return run
+
+
 def _small(*, close: bool) -> nbgrad.AutogradGraph:
     """A graph of one layer, closed or only left."""
     torch.manual_seed(0)
@@ -458,6 +482,7 @@ ENGINE: dict[Make, tuple[str, ...]] = {
 BLOCKS: dict[Make, tuple[str, ...]] = {
     anomaly: ("anomaly", "state", "scope", "broadcast_check"),
     recording: ("no_gc", "graph", "state", "recording", "timing"),
+    torchs: ("graph", "switches", "calls", "backwards", "compiled_regions", "function_mode"),
 }
 """``with`` blocks of the user's: in plain Python the end of a cell puts back what they may leave."""
 

@@ -7,6 +7,7 @@ from time import perf_counter
 import nbgrad
 from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
+from nbgrad.core.recorder.switches import unfollow_to
 from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, check_untouched, switched
 
 CASES = 8
@@ -41,9 +42,10 @@ def check(random: Random) -> None:
             interrupted = stop.run(run)
             if make in BLOCKS and not nbgrad.compiled():
                 state.set_state(state.unwound(begun))  # as at the end of a cell
+                unfollow_to(0)
             where = f"{make.__name__} at {stop.hit}" if isinstance(stop, Instants) else f"{make.__name__} by a signal"
             check_untouched(before, where)
-            assert interrupted or not traced
+            assert interrupted or not traced or stop.hit is None  # one run may take fewer instructions than another
             if make in PICTURES:
                 assert run() == want, where
         assert run() == want, make.__name__

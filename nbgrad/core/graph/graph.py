@@ -28,7 +28,7 @@ from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.unreached import Paths, Unreached, Unstepped, named_tensors
-from nbgrad.core.recorder.switches import follow, unfollow
+from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
 
 _next_number = count(1).__next__
 
@@ -77,6 +77,7 @@ class AutogradGraph(Queries):
         self.device = None if device is None else check_device(device)
         self._paths: Paths | None = None
         self._before: State | None = None
+        self._follows = 0  # torch, in the thread of that number
         self._forget()
 
     def _forget(self) -> None:
@@ -92,20 +93,23 @@ class AutogradGraph(Queries):
         if self._before is not None:
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each block")
         self._before = state = current()
+        followed = follows()
         observers = (*state.observers, self.listener)
         try:
             set_state(state.replaced(observers=observers, device=self.device or state.device, outer=state))
-            follow()
+            self._follows = follow()
         except BaseException:
             set_state(state)
+            self._follows = 0
+            unfollow_to(followed)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.leave()  # before anything that Ctrl-C may interrupt
         try:
+            self.leave()
             self.close(tensors_in_sight(user_frame()), error)
         except BaseException:
             if not self.closed:
@@ -118,7 +122,9 @@ class AutogradGraph(Queries):
         # A notebook may close a cell's graph in another context than the cell's, where it is not active.
         if self._before is not None and self.listener in current().observers:
             set_state(self._before)
-            unfollow()
+        if self._follows:
+            unfollow(self._follows)
+            self._follows = 0
 
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
         """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor.
@@ -409,6 +415,7 @@ class RecordingBlock:
             self._begin()
         except BaseException:
             set_state(before)
+            self.graph.leave()
             raise
         return self.graph
 

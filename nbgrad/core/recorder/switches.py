@@ -5,13 +5,13 @@ last graph has ended: what is replaced in it is put back, also after an error or
 """
 
 from collections.abc import Callable
-from threading import local
+from importlib import import_module
+from threading import get_ident, local
 from typing import Any
 from weakref import WeakSet
 
 import torch
 from torch.autograd.function import _HookMixin
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nbgrad.core.backend.function_mode import recorder, take_off
 from nbgrad.core.engine.observer import Observer
@@ -23,18 +23,20 @@ from nbgrad.core.recorder.compiled_regions import Regions
 from nbgrad.core.recorder.functions import tensors_in
 from nbgrad.core.recorder.nodes import origin_in
 
+_length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack
 _MODULE: Any = torch.nn.Module
 _AUTOGRAD: Any = torch.autograd
 _HOOKS: Any = _HookMixin
+_OPTIMIZERS: Any = import_module("torch.optim.optimizer")  # torch.optim has no such name once it is imported
+_KEY: Any = "nbgrad"
 _CALLS = TorchCalls()
 
 
 class _Thread(local):
-    """How many graphs record in this thread, and the backward of torch's that runs here."""
+    """The backward of torch's that runs in this thread, and whether a compiled region took our mode off."""
 
     def __init__(self) -> None:
-        self.graphs = 0
         self.walk: TorchBackward | None = None
         self.lifted = False
 
@@ -46,41 +48,72 @@ STEPPED: WeakSet[torch.optim.Optimizer] = WeakSet()
 
 
 class _Torch:
-    """What is replaced in torch, and how many graphs there are that need it."""
+    """What is replaced in torch.
 
-    __slots__ = ("backward", "call", "graphs", "handles")
+    Attributes:
+        open: for each graph that records the id of its thread. It alone says who records: it changes in one step, which
+            no interrupt divides.
+        backward, call: torch's own functions.
+    """
+
+    __slots__ = ("backward", "call", "open")
 
     def __init__(self) -> None:
-        self.graphs = 0
+        self.open: list[int] = []
         self.backward: Any = None
         self.call: Any = None
-        self.handles: list[Any] = []
 
 
 _torch = _Torch()
 
 
-def follow() -> None:
-    """Record what torch does in this thread, until ``unfollow`` was called as often."""
-    if _torch.graphs == 0:
+def follows() -> int:
+    """How many graphs record in this thread."""
+    return _torch.open.count(get_ident())
+
+
+def follow() -> int:
+    """Record what torch does in this thread, until ``unfollow`` is called with the number that this returns."""
+    thread = get_ident()
+    _torch.open.append(thread)
+    if recorder.mode is None:
         forget_paths()  # a module of torch's does not say that it got a child
         _install()
-    _torch.graphs += 1
-    _thread.graphs += 1
-    if _thread.graphs == 1:
+    if not _stacked():
+        _thread.walk = None
         _push(_CALLS)
+    return thread
 
 
-def unfollow() -> None:
-    """Undo one ``follow`` of this thread."""
-    if _thread.graphs > 0:
-        _thread.graphs -= 1
-        if _thread.graphs == 0:
-            take_off()
-    if _torch.graphs > 0:
-        _torch.graphs -= 1
-        if _torch.graphs == 0:
-            _restore()
+def _stacked() -> bool:
+    """Whether our mode lies on the stack of this thread."""
+    return any(torch._C._get_function_stack_at(at) is _CALLS for at in range(_length()))
+
+
+def unfollow(thread: int) -> None:
+    """Undo one ``follow`` of that thread."""
+    if thread in _torch.open:
+        _torch.open.remove(thread)
+    unfollow_to(follows())
+
+
+def unfollow_to(count: int) -> None:
+    """Undo what follows beyond ``count`` graphs of this thread, also where an interrupt left a part of it."""
+    try:
+        _settle(count)
+    except BaseException:  # an interrupt: what is done twice is done once
+        _settle(count)
+        raise
+
+
+def _settle(count: int) -> None:
+    while follows() > count:
+        _torch.open.remove(get_ident())
+    if count == 0:
+        take_off()
+        _thread.walk = None
+    if not _torch.open and recorder.mode is not None:
+        _restore()
 
 
 def _enter_region() -> None:
@@ -99,24 +132,23 @@ _regions = Regions(_enter_region, _leave_region)
 
 
 def _install() -> None:
-    recorder.mode = _CALLS
-    _torch.backward = _AUTOGRAD._engine_run_backward
-    _torch.call = _MODULE.__call__
+    recorder.mode = _CALLS  # first: from now on there is something to undo
+    if _torch.call is None:
+        _torch.backward = _AUTOGRAD._engine_run_backward
+        _torch.call = _MODULE.__call__
     _replace()
     _regions.watch()
-    _torch.handles = [
-        register_optimizer_step_pre_hook(_step_begins),
-        register_optimizer_step_post_hook(_step_ended),
-    ]
+    _OPTIMIZERS._global_optimizer_pre_hooks[_KEY] = _step_begins
+    _OPTIMIZERS._global_optimizer_post_hooks[_KEY] = _step_ended
 
 
 def _restore() -> None:
     _put_back()
     _regions.unwatch()
+    _OPTIMIZERS._global_optimizer_pre_hooks.pop(_KEY, None)
+    _OPTIMIZERS._global_optimizer_post_hooks.pop(_KEY, None)
+    _torch.call = None
     recorder.mode = None
-    for handle in _torch.handles:
-        handle.remove()
-    _torch.handles = []
 
 
 def _replace() -> None:
@@ -128,6 +160,8 @@ def _replace() -> None:
 
 def _put_back() -> None:
     """Put torch's own there."""
+    if _torch.call is None:
+        return  # an interrupt came before anything was replaced
     _AUTOGRAD._engine_run_backward = _torch.backward
     _MODULE.__call__ = _torch.call
     _HOOKS._register_hook = staticmethod(torchs_register)

@@ -159,5 +159,5 @@ def _sum(terms: Any) -> str:
     closed = [f"({term})" if term.endswith("j") or (at and term[0] == "-") else term for at, term in enumerate(shown)]
     text = " + ".join(closed)
     more = f" + … ({len(terms) - _TERMS:,} more)" if len(terms) > _TERMS else ""
-    with np.errstate(invalid="ignore"):  # of inf and -inf there is no sum, and the picture says so itself
-        return f"{text}{more} = {number(terms.sum().item())}"
+    total = sum(terms.tolist())  # Python's: of inf and -inf numpy would warn, and the picture says so itself
+    return f"{text}{more} = {number(total)}"

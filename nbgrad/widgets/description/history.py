@@ -146,10 +146,11 @@ class _Scale:
 
     def at(self, numbers: "np.ndarray[Any, np.dtype[np.float64]]") -> "np.ndarray[Any, np.dtype[np.float64]]":
         """How high they stand, from 0 to 1, in the middle if all are one number; NaN where there is none."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            heights = (np.log10(numbers) - np.log10(self.low)) / np.log10(self.high / self.low)
+        known = np.where(np.isfinite(numbers) & (numbers > 0), numbers, np.nan)  # the others have no logarithm
         if self.low == self.high:
-            heights = np.where(np.isnan(numbers), np.nan, 0.5)
+            heights = np.where(np.isnan(known), np.nan, 0.5)
+        else:
+            heights = (np.log10(known) - np.log10(self.low)) / np.log10(self.high / self.low)
         return np.where(numbers == 0, 0.0, np.where(np.isinf(numbers), 1.0, heights))
 
     def __str__(self) -> str:
