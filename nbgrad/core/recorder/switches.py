@@ -13,7 +13,7 @@ from weakref import WeakSet
 import torch
 from torch.autograd.function import _HookMixin
 
-from nbgrad.core.backend.function_mode import recorder, take_off
+from nbgrad.core.backend.function_mode import lift, put_back, recorder, take_off, unheard
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
@@ -39,6 +39,7 @@ class _Thread(local):
     def __init__(self) -> None:
         self.walk: TorchBackward | None = None
         self.lifted = False
+        self.stepping = False
 
 
 _thread = _Thread()
@@ -53,15 +54,16 @@ class _Torch:
     Attributes:
         open: for each graph that records the id of its thread. It alone says who records: it changes in one step, which
             no interrupt divides.
-        backward, call: torch's own functions.
+        backward, call, zero_grad: torch's own functions.
     """
 
-    __slots__ = ("backward", "call", "open")
+    __slots__ = ("backward", "call", "open", "zero_grad")
 
     def __init__(self) -> None:
         self.open: list[int] = []
         self.backward: Any = None
         self.call: Any = None
+        self.zero_grad: Any = None
 
 
 _torch = _Torch()
@@ -112,6 +114,7 @@ def _settle(count: int) -> None:
     if count == 0:
         take_off()
         _thread.walk = None
+        _thread.stepping = False
     if not _torch.open and recorder.mode is not None:
         _restore()
 
@@ -136,6 +139,7 @@ def _install() -> None:
     if _torch.call is None:
         _torch.backward = _AUTOGRAD._engine_run_backward
         _torch.call = _MODULE.__call__
+        _torch.zero_grad = _OPTIMIZERS.Optimizer.zero_grad
     _replace()
     _regions.watch()
     _OPTIMIZERS._global_optimizer_pre_hooks[_KEY] = _step_begins
@@ -155,6 +159,7 @@ def _replace() -> None:
     """Put our functions where torch looks for its own."""
     _AUTOGRAD._engine_run_backward = _run_backward
     _MODULE.__call__ = _call_module
+    _OPTIMIZERS.Optimizer.zero_grad = _zero_grad
     _HOOKS._register_hook = staticmethod(register)
 
 
@@ -164,6 +169,7 @@ def _put_back() -> None:
         return  # an interrupt came before anything was replaced
     _AUTOGRAD._engine_run_backward = _torch.backward
     _MODULE.__call__ = _torch.call
+    _OPTIMIZERS.Optimizer.zero_grad = _torch.zero_grad
     _HOOKS._register_hook = staticmethod(torchs_register)
 
 
@@ -196,6 +202,8 @@ def _module_caller() -> Callable[..., Any]:
 
 def _in_its_scope(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     state: State = current()
+    if _thread.stepping:
+        _stepped()  # a step that raised
     if not state.observers:
         return _torch.call(module, *args, **kwargs)
     return called(module, state, _run_module, (module, *args), kwargs)
@@ -219,17 +227,44 @@ def _learned(optimizer: Any) -> list[Any]:
 
 
 def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Tell of it, and take our mode off for the time of the step: it looks at each parameter and its ``.grad``.
+
+    A step with a closure runs the user's code, which is recorded.
+    """
+    _stepped()  # the last one may have raised
     observers = current().observers
     learned = _learned(optimizer) if observers else []
+    if not learned:
+        return
+    STEPPED.add(optimizer)
+    closure = bool(len(args) > 1 or kwargs.get("closure"))
+    _thread.stepping = lift()
     observer: Observer
-    for observer in observers if learned else ():
-        STEPPED.add(optimizer)
-        observer.on_step_begin(learned, bool(len(args) > 1 or kwargs.get("closure")))
+    for observer in observers:
+        observer.on_step_begin(learned, closure)
+    if closure:
+        _stepped()
 
 
 def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
     observers = current().observers
     learned = _learned(optimizer) if observers else []
+    lifted = lift()
     observer: Observer
     for observer in observers if learned else ():
         observer.on_step_end(learned, f"{type(optimizer).__name__}.step()")
+    if lifted:
+        put_back()
+    _stepped()
+
+
+def _stepped() -> None:
+    """Put our mode back where a step took it off."""
+    if _thread.stepping:
+        _thread.stepping = False
+        put_back()
+
+
+def _zero_grad(optimizer: Any, set_to_none: bool = True) -> None:
+    """Torch's ``Optimizer.zero_grad``, with our mode off."""
+    unheard(_torch.zero_grad, optimizer, set_to_none)
