@@ -8,6 +8,7 @@ from typing import Any
 from weakref import ref
 
 import torch
+from torch.nn.parameter import UninitializedParameter
 
 from nbgrad.core.engine.node import Leaf, Node, Origin, TensorBase, next_seq, record_id
 
@@ -75,7 +76,8 @@ def origin_of(tensor: Any) -> Origin | None:
     known = _leaves.get(id(tensor))
     if known is not None and known[1]() is tensor:
         return known[0]
-    return leaf_of(tensor) if tensor.requires_grad else None
+    lazy = isinstance(tensor, UninitializedParameter)  # it has no shape yet
+    return leaf_of(tensor) if tensor.requires_grad and not lazy else None
 
 
 def known_origin(tensor: Any) -> Origin | None:

@@ -176,7 +176,7 @@ class Holders:
         Nor has anything else changed a parameter of theirs, seen or not.
         """
         for one, params in self._held:
-            if isinstance(one, torch.optim.Optimizer) or not one.never_steps():
+            if one in STEPPED or not one.never_steps():
                 continue
             if any(memory_of(param.data) in self._changed for param in params.values()):
                 continue

@@ -222,8 +222,9 @@ _call_module = _module_caller()
 
 
 def _learned(optimizer: Any) -> list[Any]:
-    """Its parameters that torch's autograd gives a gradient. Those of nbgrad's optimizers are raw data without one."""
-    return [one for group in optimizer.param_groups for one in group["params"] if one.requires_grad]
+    """Its parameters that torch's autograd gives a gradient. An optimizer of nbgrad's has none."""
+    held = [one for group in optimizer.param_groups for one in group["params"]]
+    return [one for one in held if isinstance(one, torch.Tensor) and one.requires_grad]
 
 
 def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
