@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dis import get_instructions
 from functools import cache
 from importlib import import_module
@@ -92,6 +92,15 @@ def check_untouched(before: dict[str, Any], where: str) -> None:
     assert (x * x).requires_grad, f"{where}: torch's autograd is off"
 
 
+def apart(run: Callable[[], Any]) -> Iterator[Any]:
+    """What ``run`` returns, with a record of its own of the exceptions that are handled.
+
+    A tracer may raise where Python has no room for it, as at the end of an ``except`` block. Then Python takes that
+    exception for one that is still handled, in all that the thread does later.
+    """
+    yield run()
+
+
 class Instants:
     """A tracer that raises KeyboardInterrupt before one of the instructions of nbgrad's own code.
 
@@ -131,7 +140,7 @@ class Instants:
         before = sys.gettrace()
         sys.settrace(self)
         try:
-            run()
+            next(apart(run))
         except KeyboardInterrupt:
             return True
         finally:
@@ -181,7 +190,7 @@ class Alarm:
         try:
             self._armed = True
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
-            run()
+            next(apart(run))
             self._armed = False
         except KeyboardInterrupt:
             return True

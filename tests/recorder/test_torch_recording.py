@@ -189,6 +189,9 @@ def test_values_and_gradients_of_small_tensors_are_kept() -> None:
     assert leaf.gradient.array.tolist() == [3, 3]
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Using `torch.compile"
+)  # of global hooks of modules, which another test may have left
 def test_a_compiled_module_runs_as_compiled_and_is_one_op() -> None:
     from torch._dynamo.utils import counters
 
@@ -349,3 +352,29 @@ def test_torch_func_keeps_its_tensors_to_itself() -> None:
         torch.func.vmap(torch.func.jacrev(torch.sin))(x)
     assert alike(list(plain.values()), list(made.values()))
     assert graph.backwards == 0
+
+
+def test_threads_may_open_and_close_graphs_at_the_same_time() -> None:
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(50):
+                x = torch.ones(2, requires_grad=True)
+                with AutogradGraph() as graph:
+                    (x * 2).sum().backward()
+                assert graph.backwards == 1
+        except BaseException as error:
+            failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed, failed[0]

@@ -38,17 +38,19 @@ class Regions:
         if frames is not None:
             self._watch(frames)
             return
-        self._compile = torch.compile
+        own = self._compile = torch.compile
 
         def compile(*args: Any, **kwargs: Any) -> Any:  # torch's name
-            made = self._compile(*args, **kwargs)
-            if self._setter is None and _FRAMES in sys.modules:
+            made = own(*args, **kwargs)
+            if self._compile is own and _FRAMES in sys.modules:  # it still watches
                 self._watch(sys.modules[_FRAMES])
             return made
 
         torch.compile = compile
 
     def _watch(self, frames: Any) -> None:
+        if self._setter is not None:
+            return
         self._setter = getattr(frames, _SETTER)
 
         def set_frames(callback: Any) -> Any:

@@ -4,9 +4,10 @@
 last graph has ended: what is replaced in it is put back, also after an error or an interrupt.
 """
 
+import os
 from collections.abc import Callable
 from importlib import import_module
-from threading import get_ident, local
+from threading import RLock, get_ident, local
 from typing import Any
 from weakref import WeakSet
 
@@ -54,12 +55,14 @@ class _Torch:
     Attributes:
         open: for each graph that records the id of its thread. It alone says who records: it changes in one step, which
             no interrupt divides.
+        lock: held while something is replaced or put back.
         backward, call, zero_grad: torch's own functions.
     """
 
-    __slots__ = ("backward", "call", "open", "zero_grad")
+    __slots__ = ("backward", "call", "lock", "open", "zero_grad")
 
     def __init__(self) -> None:
+        self.lock = RLock()  # threads may open graphs at the same time
         self.open: list[int] = []
         self.backward: Any = None
         self.call: Any = None
@@ -67,6 +70,16 @@ class _Torch:
 
 
 _torch = _Torch()
+
+
+def _forked() -> None:
+    """In a new process no other thread holds the lock, and no other thread records."""
+    _torch.lock = RLock()
+    _torch.open = [thread for thread in _torch.open if thread == get_ident()]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def follows() -> int:
@@ -77,10 +90,11 @@ def follows() -> int:
 def follow() -> int:
     """Record what torch does in this thread, until ``unfollow`` is called with the number that this returns."""
     thread = get_ident()
-    _torch.open.append(thread)
-    if recorder.mode is None:
-        forget_paths()  # a module of torch's does not say that it got a child
-        _install()
+    with _torch.lock:
+        _torch.open.append(thread)
+        if recorder.mode is None:
+            forget_paths()  # a module of torch's does not say that it got a child
+            _install()
     if not _stacked():
         _thread.walk = None
         _push(_CALLS)
@@ -94,8 +108,9 @@ def _stacked() -> bool:
 
 def unfollow(thread: int) -> None:
     """Undo one ``follow`` of that thread."""
-    if thread in _torch.open:
-        _torch.open.remove(thread)
+    with _torch.lock:
+        if thread in _torch.open:
+            _torch.open.remove(thread)
     unfollow_to(follows())
 
 
@@ -109,14 +124,15 @@ def unfollow_to(count: int) -> None:
 
 
 def _settle(count: int) -> None:
-    while follows() > count:
-        _torch.open.remove(get_ident())
     if count == 0:
         take_off()
         _thread.walk = None
         _thread.stepping = False
-    if not _torch.open and recorder.mode is not None:
-        _restore()
+    with _torch.lock:
+        while follows() > count:
+            _torch.open.remove(get_ident())
+        if not _torch.open and recorder.mode is not None:
+            _restore()
 
 
 def _enter_region() -> None:
