@@ -36,9 +36,9 @@ class TorchCalls:
         if known is None:
             known = called(function)
         state = current()
-        if known.kind == _PLAIN or not state.observers or not _records() or state.inference:
-            return function(*args, **kwargs) if kwargs else function(*args)
-        if not _any_learns(args, kwargs) or _level() is not None:  # inside torch.func tensors belong to its levels
+        off = known.kind == _PLAIN or not state.observers or not _records() or state.inference
+        # Inside torch.func tensors belong to its levels. There is one line for all calls: a trace has its number.
+        if off or not _any_learns(args, kwargs) or _level() is not None:
             return function(*args, **kwargs) if kwargs else function(*args)
         if known.kind == _INNER:
             return self._again(known.inner, args, kwargs)
