@@ -156,6 +156,17 @@ def test_modules_are_boxes_and_ops_have_the_names_of_the_rows() -> None:
     assert "pow(2).mean()" in ops["mean"].place.text
 
 
+def test_a_forward_may_have_an_argument_of_any_name() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, *, module: torch.Tensor, args: float) -> torch.Tensor:
+            return module * args
+
+    x = torch.ones(2, requires_grad=True)
+    with AutogradGraph() as graph:
+        Net()(module=x, args=2.0).sum().backward()
+    assert [record.op.name for record in graph.records if record.op is not None] == ["mul", "sum"]
+
+
 def test_each_broadcast_has_its_reduction_with_the_terms_of_the_sum() -> None:
     x, b, s = torch.randn(4, 3), torch.randn(3, requires_grad=True), torch.randn((), requires_grad=True)
     with AutogradGraph() as graph:

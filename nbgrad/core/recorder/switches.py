@@ -207,16 +207,8 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             _push(_CALLS)
 
 
-def _module_caller() -> Callable[..., Any]:
-    """The function that takes the place of ``torch.nn.Module.__call__``: one in Python is bound as a method."""
-
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-        return _in_its_scope(self, args, kwargs)
-
-    return __call__
-
-
-def _in_its_scope(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Torch's ``Module.__call__``, in the scope of the module."""
     state: State = current()
     if _thread.stepping:
         _stepped()  # a step that raised
@@ -225,16 +217,13 @@ def _in_its_scope(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return called(module, state, _run_module, (module, *args), kwargs)
 
 
-def _run_module(module: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run it, and know what it made, as a compiled one does, while its scope is there."""
+def _run_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run it, and know its results, as those of a compiled one, while its scope is there."""
     result = _torch.call(module, *args, **kwargs)
     for one in tensors_in(result):
         if one.requires_grad:
             origin_in(one, current())
     return result
-
-
-_call_module = _module_caller()
 
 
 def _learned(optimizer: Any) -> list[Any]:
