@@ -25,9 +25,9 @@ WITHOUT = "no graph"
 # A loop of training steps
 
 
-def training(*, watch: bool | None, history: int = FRAMES, steps: int = STEPS) -> Parted:
+def training(library: Any = nbgrad, *, watch: bool | None, history: int = FRAMES, steps: int = STEPS) -> Parted:
     """A loop without a graph (None), or in one: as ``%%autograd`` has it where ``watch`` is True."""
-    step = like_torch(nbgrad)
+    step = like_torch(library)
 
     def loop() -> Generator[None, None, Any]:
         with nullcontext() if watch is None else AutogradGraph(watch=watch, history=history):
@@ -86,21 +86,6 @@ RECORDED.contenders = {
 }
 
 
-def torch_training(*, watch: bool | None, steps: int = STEPS) -> Parted:
-    """A loop of the MLP in plain torch, without a graph (None) or in one."""
-    step = like_torch(torch)
-
-    def loop() -> Generator[None, None, Any]:
-        with nullcontext() if watch is None else AutogradGraph(watch=watch):
-            for number in range(1, steps + 1):
-                loss = step()
-                if number % PART == 0:
-                    yield
-        return loss
-
-    return Parted(loop)
-
-
 RECORDED_TRAINING = Case(
     "recorded-training",
     f"{STEPS:,} steps of the MLP in plain torch",
@@ -110,9 +95,9 @@ RECORDED_TRAINING = Case(
     first=600,
 )
 RECORDED_TRAINING.contenders = {
-    WITHOUT: partial(torch_training, watch=None),
-    "a graph that keeps no tensor": partial(torch_training, watch=False),
-    "as in a %%autograd cell": partial(torch_training, watch=True),
+    WITHOUT: partial(training, torch, watch=None),
+    "a graph that keeps no tensor": partial(training, torch, watch=False),
+    "as in a %%autograd cell": partial(training, torch, watch=True),
 }
 
 # Facts about an op

@@ -9,7 +9,7 @@ from weakref import ref
 import torch
 
 from nbgrad.core.backend.below_autograd import inferring
-from nbgrad.core.backend.function_mode import lift, put_back
+from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import bind
 from nbgrad.core.dispatch.plan import Plan
@@ -90,12 +90,8 @@ class InPlace:
 
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
         """Change the first input; there are as many as the row has, and the settings have their own names."""
-        if current().observers and lift():
-            try:
-                return self._run(args, settings)
-            finally:
-                put_back()
-        return self._run(args, settings)
+        changed: Tensor = unheard(self._run, args, settings)
+        return changed
 
     def _run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
         row = self.row

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import ref
 
 import torch
-from torch.nn.parameter import UninitializedParameter
+from torch.nn.parameter import is_lazy
 
 from nbgrad.core.engine.node import Leaf, Node, Origin, TensorBase, next_seq, record_id
 
@@ -28,8 +28,8 @@ def node_of(made: Any, number: int) -> Any:
     return known.get(number) if type(known) is dict else known
 
 
-def leaf_of(tensor: torch.Tensor, name: str | None = None) -> Leaf:
-    """The leaf of a torch tensor that requires grad and that no op made; ``name`` is that of a new one."""
+def leaf_of(tensor: torch.Tensor) -> Leaf:
+    """The leaf of a torch tensor that requires grad and that no op made."""
     key = id(tensor)
     known = _leaves.get(key)
     if known is not None and known[1]() is tensor:
@@ -46,7 +46,7 @@ def leaf_of(tensor: torch.Tensor, name: str | None = None) -> Leaf:
     made.ref = ref(tensor)
     made.seq = next_seq()
     made.shape, made.dtype, made.device = tensor.shape, tensor.dtype, tensor.device
-    made.name = name
+    made.name = None
     made.kind = kind_of(tensor)
     made.hooks = None
     _leaves[key] = (made, ref(tensor, drop))
@@ -69,15 +69,10 @@ def origin_of(tensor: Any) -> Origin | None:
     if isinstance(tensor, TensorBase):
         origin: Origin = tensor.origin
         return origin
-    made = tensor.grad_fn
-    if made is not None:
-        found: Node | None = node_of(made, tensor.output_nr)
-        return found
-    known = _leaves.get(id(tensor))
-    if known is not None and known[1]() is tensor:
-        return known[0]
-    lazy = isinstance(tensor, UninitializedParameter)  # it has no shape yet
-    return leaf_of(tensor) if tensor.requires_grad and not lazy else None
+    found = known_origin(tensor)
+    if found is not None or tensor.grad_fn is not None or not tensor.requires_grad or is_lazy(tensor):
+        return found  # a lazy parameter has no shape yet
+    return leaf_of(tensor)
 
 
 def known_origin(tensor: Any) -> Origin | None:

@@ -129,11 +129,6 @@ class UpdateRecorder:
         return self.last
 
 
-def _torchs() -> list[Any]:
-    """Torch's optimizers that took a step while a graph was open."""
-    return list(STEPPED)
-
-
 class Holders:
     """The optimizers that exist now.
 
@@ -147,7 +142,8 @@ class Holders:
     def __init__(self, learning: Mapping[int, Tensor], changed: dict[int, int], idle: dict[int, int]) -> None:
         self._learning = learning
         self._reached = {id(one) for one in learning.values()}
-        self._held = [(one, {id(param): param for param in params_of(one)}) for one in (*OPTIMIZERS, *_torchs())]
+        known: list[Any] = [*OPTIMIZERS, *STEPPED]
+        self._held = [(one, {id(param): param for param in params_of(one)}) for one in known]
         self._at_work = [params for _, params in self._held if not self._reached.isdisjoint(params)]
         self._changed = changed
         self._idle = idle

@@ -15,4 +15,4 @@ cdef object _recorded(Called known, object function, tuple args, object kwargs, 
 cdef list _edges(tuple inputs, State state)
 @cython.locals(metadata=dict)
 cdef bint _one(Node node, object out)
-cdef bint _several(Node node, object result)
+cdef object _several(Node node, object result)

@@ -14,14 +14,13 @@ from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
-from nbgrad.core.recorder.functions import KNOWN, Called, called, tensors_in, unlisted
+from nbgrad.core.recorder.functions import INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import origin_in
 
 RawTensor = torch.Tensor
 _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
 _push = torch._C._push_on_torch_function_stack
-_PLAIN, _INNER = 0, 2
 _NONE: dict[str, Any] = {}
 
 
@@ -36,11 +35,11 @@ class TorchCalls:
         if known is None:
             known = called(function)
         state = current()
-        off = known.kind == _PLAIN or not state.observers or not _records() or state.inference
+        off = known.kind == PLAIN or not state.observers or not _records() or state.inference
         # Inside torch.func tensors belong to its levels. There is one line for all calls: a trace has its number.
         if off or not _any_learns(args, kwargs) or _level() is not None:
             return function(*args, **kwargs) if kwargs else function(*args)
-        if known.kind == _INNER:
+        if known.kind == INNER:
             return self._again(known.inner, args, kwargs)
         return _recorded(known, function, args, kwargs, state)
 
@@ -101,10 +100,10 @@ def _recorded(
             return result
         if known.changes:
             _through_view(node, out)
-    elif _several(node, out):
-        out = tensors_in(out)[0]
     else:
-        return result
+        out = _several(node, out)
+        if out is None:
+            return result
     for observer in state.observers:
         observer.on_torch_record(node, inputs, out)
     return result
@@ -143,21 +142,21 @@ def _through_view(node: Node, out: Any) -> None:
         base.grad_fn.metadata[KEY] = node
 
 
-def _several(node: Node, result: Any) -> bool:
-    """Make ``node`` the origin of the tensors in ``result`` that torch has recorded."""
-    made: list[Any] = [one for one in tensors_in(result) if one.grad_fn is not None]
-    made = [one for one in made if KEY not in one.grad_fn.metadata]
+def _several(node: Node, result: Any) -> Any:
+    """Make ``node`` the origin of the tensors in ``result`` that torch has recorded; the first, None where none is."""
+    learned: list[Any] = [one for one in tensors_in(result) if one.grad_fn is not None]
+    made = [one for one in learned if KEY not in one.grad_fn.metadata]
     if not made:
-        return False
+        return None
     first = made[0]
     node.outputs = len(made) if len(made) > 1 else 0
     node.seq = next_seq()
     node.shape, node.dtype = first.shape, first.dtype
     if not node.outputs and first.output_nr == 0:
         first.grad_fn.metadata[KEY] = node
-        return True
+        return first
     if not node.op.several:
         node.op = unlisted(node.op.name, max(1, len(node.edges)), True)
     for index, one in enumerate(made):
         one.grad_fn.metadata.setdefault(KEY, {})[one.output_nr] = Output(node, index, one)
-    return True
+    return first

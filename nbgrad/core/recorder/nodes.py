@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torch.nn.parameter import is_lazy
 
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
@@ -31,8 +31,8 @@ def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
 
 def _leaf(tensor: torch.Tensor, state: State) -> Leaf | None:
     """The leaf of ``tensor``; of a parameter it has the name that a module around calls it by."""
-    if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
-        return None  # of a lazy module: it has no shape yet
+    if is_lazy(tensor):
+        return None  # it has no shape yet
     leaf = leaf_of(tensor)
     if leaf.name is None and leaf.kind == "parameter":
         leaf.name = _attribute(tensor, state)
@@ -86,7 +86,7 @@ def _adopt(made: Any, state: State) -> None:
     node.settings = node.op.defaults
     node.edges = edges
     node.hooks = None
-    node.place = None  # type: ignore[assignment]  # nobody knows
+    node.place = None  # type: ignore[assignment]  # its line is not known
     node.seq = next_seq()
     node.outputs = len(facts) if len(facts) > 1 else 0
     shape, dtype, device = (
