@@ -6,6 +6,7 @@
 
 from collections.abc import Callable
 from inspect import cleandoc
+from itertools import chain
 from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -26,8 +27,9 @@ class ModuleScope(Scope):
     def attribute(self, value: Any) -> str | None:
         """The name of the buffer, or of any other tensor that the module keeps."""
         module = self.module()
-        held = {} if module is None else {**vars(module), **vars(module).get("_buffers", {})}  # torch keeps them there
-        return next((name for name, one in held.items() if one is value), None)
+        own: dict[str, Any] = {} if module is None else vars(module)
+        held = chain(own.get("_buffers", {}).items(), own.items())  # torch keeps buffers in a dict of their own
+        return next((name for name, one in held if one is value), None)
 
     @property
     def formula(self) -> str:

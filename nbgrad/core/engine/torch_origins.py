@@ -28,6 +28,12 @@ def node_of(made: Any, number: int) -> Any:
     return known.get(number) if type(known) is dict else known
 
 
+def owner_of(known: Any) -> Node:
+    """The op whose ``Node``, or dict of ``Output``, is kept in the metadata of a node of torch's."""
+    owner: Node = known if type(known) is Node else next(iter(known.values())).node
+    return owner
+
+
 def leaf_of(tensor: torch.Tensor) -> Leaf:
     """The leaf of a torch tensor that requires grad and that no op made."""
     key = id(tensor)

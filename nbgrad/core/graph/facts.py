@@ -85,7 +85,7 @@ class Notes:
         """The name of a tensor: its own, or that of the variable that held it."""
         own = fact.name if isinstance(fact, Outer) else None
         name = own or self.names.get(id)
-        return None if name is None else str(name)  # nobody asks what the user gives for a name
+        return None if name is None else str(name)  # the user may give anything for a name
 
     def kept_value(self, id: int, fact: "Ran | Outer") -> torch.Tensor | None:
         """The values themselves, while the graph is open: of a leaf those that it has now."""
@@ -168,7 +168,7 @@ class Notes:
 
 
 class Ran:
-    """What is kept of an op that ran: the facts of a record, which is made of them when somebody asks."""
+    """The facts of an op that ran. A record is made of them when it is asked for."""
 
     __slots__ = ("device", "dtype", "op", "place", "scope", "settings", "shape", "sources", "thing")
 
@@ -184,7 +184,7 @@ class Ran:
 
 
 class Outer:
-    """What is kept of a tensor that no op in the graph made: a leaf, a constant, or what an ``op`` made before.
+    """The facts of a tensor that no op in the graph made: a leaf, a constant, or what an ``op`` made before.
 
     ``thing`` is the tensor of a leaf.
     """
@@ -220,7 +220,7 @@ class Outer:
 def facts_of(
     node: Node, device: torch.device, settings: dict[str, Any], sources: tuple[Any, ...], scope: Scope | None
 ) -> Ran:
-    """What is kept of the op of ``node``, which has run in ``scope``: made by the slot of its type, for every op."""
+    """The facts of the op of ``node``, which has run in ``scope``."""
     made = Ran.__new__(Ran)
     made.shape = node.shape
     made.dtype = node.dtype

@@ -14,7 +14,7 @@ from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import State
-from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of
+from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.functions import unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 
@@ -30,7 +30,7 @@ class Target:
         origin: what the gradient arrives at.
         lone: whether nothing else leads there.
         waits: whether the gradient is not to be held until it has arrived: that of a leaf may become its ``.grad``
-            without a copy, if nobody else holds it.
+            without a copy, if nothing else holds it.
         after: the next target of the node.
     """
 
@@ -151,7 +151,7 @@ class TorchBackward:
         if known is None:
             owner, left = parts[hook.made]
         else:
-            owner = known if type(known) is Node else next(iter(known.values())).node
+            owner = owner_of(known)
             left = owner.edges.copy()
         for after, number in hook.made.next_functions:
             at += 1
@@ -217,12 +217,12 @@ class TorchBackward:
             gradient = gradient.detach()
         known = self.inside.get(leaf)
         self.inside[leaf] = gradient if known is None else known + gradient
-        if not any(edge is leaf for edge in node.edges):
+        position = next((at for at, edge in enumerate(node.edges) if edge is leaf), len(node.edges))
+        if position == len(node.edges):
             node.edges.append(leaf)
             node.op = unlisted(node.op.name, len(node.edges), node.op.several)
             for observer in self.observers:
                 observer.on_torch_inputs(node)
-        position = [edge is leaf for edge in node.edges].index(True)
         for observer in self.observers:
             observer.on_rule(node, position, gradient, gradient, None)
 
@@ -314,7 +314,7 @@ def recorded_inside(run: Callable[..., Any], walk: TorchBackward, roots: Any, ar
     """The same of a backward that a rule runs in the middle of ``walk``: what it gives leaves is part of that one."""
     made: Any = torch._C._current_autograd_node()
     known = None if made is None else made.metadata.get(KEY)
-    node: Any = known if known is None or type(known) is Node else next(iter(known.values())).node
+    node: Any = None if known is None else owner_of(known)
     handles: list[Any] = []
     seen: set[Any] = set()
     stack = [_edge(root)[0] for root in roots] if node is not None and kwargs.get("accumulate_grad") else []
@@ -354,17 +354,17 @@ def recorded(
     for origin, _ in begun:
         walk.counts[origin] = 1
     try:
-        walk.begin(nodes)
-        result = run(roots, *args, **kwargs)
-        if inputs and not walk.accumulates:
-            walk.captured(inputs, result)
+        try:
+            walk.begin(nodes)
+            result = run(roots, *args, **kwargs)
+            if inputs and not walk.accumulates:
+                walk.captured(inputs, result)
+        finally:
+            walk.end()
     except Exception as error:
-        walk.end()
         for observer in state.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
-    finally:
-        walk.end()
     for observer in state.observers:
         observer.on_backward_end()
     return result

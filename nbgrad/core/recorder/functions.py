@@ -104,7 +104,7 @@ class Called:
         row: the row of the table; None where there is none.
         swapped: whether the operands stand in the other order, as those of ``2 - x`` do.
         names: what the row calls the arguments, in torch's order; None where that is the row's own order.
-        inner: that function without its question whether anybody overrides it.
+        inner: that function without its check for overrides.
         assigns: whether it is ``x[index] = value``.
         changes: whether it changes its first argument in place.
     """
@@ -263,7 +263,7 @@ def _renamed(row: Op, name: str) -> Op:
 
 
 def _asks(function: FunctionType) -> bool:
-    """Whether it is a function of torch's in Python that asks whether somebody overrides it."""
+    """Whether it is a function of torch's in Python that checks for overrides."""
     if getattr(torch.Tensor, function.__name__, None) is function:
         return False  # it calls the method of C++ of its own name, of which torch says that it is this one
     asks = set(_CHECKS).intersection(function.__code__.co_names, function.__globals__)
@@ -271,8 +271,8 @@ def _asks(function: FunctionType) -> bool:
 
 
 def _unasking(function: FunctionType) -> FunctionType:
-    """The same function, that nobody overrides; those that it calls may be."""
-    unasked = dict.fromkeys(_CHECKS, _nobody)
+    """The same function without its check for overrides. The functions that it calls keep theirs."""
+    unasked = dict.fromkeys(_CHECKS, _no)
     made = FunctionType(
         function.__code__,
         {**function.__globals__, **unasked},
@@ -284,7 +284,7 @@ def _unasking(function: FunctionType) -> FunctionType:
     return made
 
 
-def _nobody(*_: Any) -> bool:
+def _no(*_: Any) -> bool:
     return False
 
 

@@ -10,7 +10,7 @@ from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import State, outwards
-from nbgrad.core.engine.torch_origins import KEY, leaf_of
+from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
 from nbgrad.core.recorder.functions import unlisted
 
 _functions: Any = torch._C._functions
@@ -117,10 +117,10 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def _output(made: Any, number: int) -> Any:
     """The origin of that output; of a node with fewer known ones, as of one whose others nobody got, a new one."""
     known = made.metadata.get(KEY)
-    if type(known) is not dict or number in known:
-        return known if type(known) is not dict else known[number]
-    node = next(iter(known.values())).node
-    known[number] = output_like(node, number, made._input_metadata[number])
+    if type(known) is not dict:
+        return known
+    if number not in known:
+        known[number] = output_like(owner_of(known), number, made._input_metadata[number])
     return known[number]
 
 
