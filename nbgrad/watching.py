@@ -176,6 +176,10 @@ class Watch(Observer):
             self._still.show(*self._drawn, last=last)
             self._drawn = None
 
+    def follows_torch(self) -> bool:
+        """The model may be one of torch's."""
+        return True
+
     def on_backward_end(self) -> None:
         """Draw what the graph, which hears of it first, has just recorded; later if the last picture is too new."""
         if self.graph.closed:

@@ -268,6 +268,19 @@ def test_torch_is_as_it_was_after_an_error(error: type[BaseException]) -> None:
     assert x.grad.tolist() == [3, 3]
 
 
+@pytest.mark.parametrize("switch", [nbgrad.detect_anomaly, nbgrad.strict_broadcast], ids=lambda one: one.__name__)
+def test_what_checks_nbgrads_ops_leaves_torchs_alone(switch: Any) -> None:
+    x = torch.tensor([0.0, 1.0], requires_grad=True)
+    with AutogradGraph() as graph, switch():
+        (x / x + torch.ones(3, 1)).sum().backward()
+    assert graph.backwards == 1
+    assert x.grad is not None
+    assert x.grad.isnan()[0]
+    y = nbgrad.tensor([0.0, 1.0], requires_grad=True)
+    with switch(), AutogradGraph(), pytest.raises((nbgrad.AnomalyError, nbgrad.BroadcastError)):
+        y / y + nbgrad.ones(3, 1)
+
+
 def test_nothing_of_a_program_stays_alive() -> None:
     class Big(torch.nn.Linear):
         pass

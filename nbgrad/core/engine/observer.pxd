@@ -3,12 +3,16 @@ from nbgrad.core.engine.node cimport Node, Vertex
 
 # What every op and every rule tells is told without a look at the attributes of the class.
 cdef class Observer:
+    cpdef bint follows_torch(self)
     cpdef object on_call(self, object op, tuple args)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     cpdef object on_record(self, Node node, tuple args, object out)
     cpdef object on_torch_record(self, Node node, tuple args, object out)
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
+
+@cython.locals(one=Observer)
+cpdef list torch_followers(tuple observers)
 
 @cython.locals(observer=Observer)
 cpdef object tell(tuple observers, object op, tuple args, dict settings, object result, object node)

@@ -82,6 +82,13 @@ class Observer:
 
     __slots__ = ()
 
+    def follows_torch(self) -> bool:
+        """Whether it is also notified of what torch's own autograd does.
+
+        The nodes that stand for torch's ops hold no values and have no rules.
+        """
+        return False
+
     def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:
         """``op`` is about to run on ``args``, recorded or not. What this raises goes to the caller of the op."""
 
@@ -189,3 +196,8 @@ def tell(
         if node is not None:
             observer.on_record(node, args, results[0])
         observer.on_result(op, args, settings, results, node)
+
+
+def torch_followers(observers: tuple[Observer, ...]) -> list[Observer]:
+    """Those of ``observers`` that are also notified of what torch's own autograd does."""
+    return [one for one in observers if one.follows_torch()]

@@ -32,6 +32,7 @@ cdef class Listener(Observer):
     cdef public UpdateRecorder updates
     cdef public object uses
 
+    cpdef bint follows_torch(self)
     @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, scope=Scope)
     cpdef object on_record(self, Node node, tuple args, object out)
     @cython.locals(ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t)

@@ -85,6 +85,10 @@ class Listener(Observer):
         self.history = HistoryRecorder(self._frames)
         self._ask = self.history.ask_again(0)
 
+    def follows_torch(self) -> bool:
+        """It keeps facts, which torch's ops have too."""
+        return True
+
     # Ops.
 
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:

@@ -38,7 +38,7 @@ cdef class TorchBackward:
     cdef public list hooks
     cdef public dict inside
     cdef public dict leaves
-    cdef public tuple observers
+    cdef public list observers
     cdef public bint records
     cdef public dict waiting
 

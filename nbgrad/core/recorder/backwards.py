@@ -12,7 +12,7 @@ from torch.autograd.function import _HookMixin
 
 from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin
-from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.functions import unlisted
@@ -109,10 +109,10 @@ class TorchBackward:
 
     __slots__ = ("accumulates", "counts", "hooks", "inside", "leaves", "observers", "records", "waiting")
 
-    observers: tuple[Observer, ...]
+    observers: list[Observer]
 
     def __init__(self, state: State, accumulates: bool, records: bool) -> None:
-        self.observers = state.observers
+        self.observers = torch_followers(state.observers)
         self.accumulates = accumulates
         self.records = records
         self.hooks: list[Any] = []
@@ -335,7 +335,7 @@ def recorded_inside(run: Callable[..., Any], walk: TorchBackward, roots: Any, ar
 def recorded(
     walk: TorchBackward, run: Callable[..., Any], state: State, roots: Any, args: Any, kwargs: dict[str, Any]
 ) -> Any:
-    """What ``run(roots, *args, **kwargs)`` gives, torch's backward, while the observers of ``state`` are told of it.
+    """What ``run(roots, *args, **kwargs)`` gives, torch's backward, while the observers are notified.
 
     Args:
         walk: what watches it.
@@ -349,7 +349,7 @@ def recorded(
     nodes = [_edge(root)[0] for root in roots]
     begun: list[tuple[Origin, Any]] = [(_root(root, state), seed) for root, seed in zip(roots, seeds, strict=False)]
     observer: Observer
-    for observer in state.observers:
+    for observer in walk.observers:
         observer.on_backward_begin(begun)
     for origin, _ in begun:
         walk.counts[origin] = 1
@@ -362,10 +362,10 @@ def recorded(
         finally:
             walk.end()
     except Exception as error:
-        for observer in state.observers:
+        for observer in walk.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
-    for observer in state.observers:
+    for observer in walk.observers:
         observer.on_backward_end()
     return result
 

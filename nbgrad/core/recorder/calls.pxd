@@ -1,6 +1,6 @@
 cimport cython
 from nbgrad.core.engine.node cimport Node, OpInfo, Output
-from nbgrad.core.engine.observer cimport Observer
+from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.state cimport State
 from nbgrad.core.recorder.functions cimport Called, tensors_in
 from nbgrad.core.recorder.nodes cimport origin_in
@@ -10,7 +10,7 @@ cdef class TorchCalls:
     cpdef object _again(self, object function, tuple args, object kwargs)
 
 cdef bint _any_learns(tuple args, object kwargs)
-@cython.locals(observer=Observer, node=Node, op=OpInfo, row=OpInfo, settings=dict)
+@cython.locals(observer=Observer, observers=list, node=Node, op=OpInfo, row=OpInfo, settings=dict)
 cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
 cdef list _edges(tuple inputs, State state)
 @cython.locals(metadata=dict)

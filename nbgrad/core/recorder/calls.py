@@ -11,7 +11,7 @@ import torch
 
 from nbgrad.core.backend.function_mode import take_off
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
-from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.functions import INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
@@ -85,13 +85,14 @@ def _recorded(
     node.hooks = None
     node.device = None
     node.edges = _edges(inputs, state)  # before the call, which may change them in place
+    observers = torch_followers(state.observers)
     observer: Observer
-    for observer in state.observers:
+    for observer in observers:
         observer.on_call(op, inputs)
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
     except Exception as error:
-        for observer in state.observers:
+        for observer in observers:
             observer.on_error(op, inputs, error)
         raise
     out = args[0] if known.assigns else result
@@ -104,7 +105,7 @@ def _recorded(
         out = _several(node, out)
         if out is None:
             return result
-    for observer in state.observers:
+    for observer in observers:
         observer.on_torch_record(node, inputs, out)
     return result
 

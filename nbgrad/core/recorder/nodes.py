@@ -8,6 +8,7 @@ from torch.nn.parameter import is_lazy
 
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
+from nbgrad.core.engine.observer import torch_followers
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import State, outwards
 from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
@@ -96,7 +97,7 @@ def _adopt(made: Any, state: State) -> None:
     made.metadata[KEY] = (
         {number: output_like(node, number, fact) for number, fact in enumerate(facts)} if node.outputs else node
     )
-    for observer in state.observers:
+    for observer in torch_followers(state.observers):
         observer.on_torch_record(node, (), None)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch.autograd.function import _HookMixin
 
 from nbgrad.core.backend.function_mode import lift, put_back, recorder, take_off, unheard
-from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.recorder.backwards import TorchBackward, recorded, recorded_inside, register, torchs_register
@@ -238,7 +238,7 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
     A step with a closure runs the user's code, which is recorded.
     """
     _stepped()  # the last one may have raised
-    observers = current().observers
+    observers = torch_followers(current().observers)
     learned = _learned(optimizer) if observers else []
     if not learned:
         return
@@ -253,7 +253,7 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 
 def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
-    observers = current().observers
+    observers = torch_followers(current().observers)
     learned = _learned(optimizer) if observers else []
     lifted = lift()
     observer: Observer
