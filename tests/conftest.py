@@ -195,6 +195,16 @@ def _same_numbers_every_run() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _nothing_left_on_torch() -> Iterator[None]:
+    """No graph stays open after a test, and no mode stays on torch's stack: the next test would run inside it."""
+    yield
+    if switches := sys.modules.get("nbgrad.core.recorder.switches"):
+        left = len(switches._torch.open), sys.modules["torch"]._C._len_torch_function_stack()
+        switches.unfollow_to(0)
+        assert left == (0, 0), "graphs open, and modes on torch's stack"
+
+
+@pytest.fixture(autouse=True)
 def _same_table_every_run() -> Iterator[None]:
     """The op table after a test is what it was before, in the same order: pages and stubs are written in that order."""
     module = sys.modules.get("nbgrad.core.dispatch.op")

@@ -361,3 +361,4 @@ def test_blocks_that_nobody_left_are_left_and_settings_stay() -> None:
         assert state.unwound(inner) is inner
     finally:
         state.set_state(begin)
+        unfollow_to(0)
