@@ -27,6 +27,7 @@ def extensions():
     """What is to be compiled: nothing where Cython or a compiler is missing, and then the wheel is for any machine."""
     try:
         from Cython.Build import cythonize  # it may be missing
+        from Cython.Compiler.Nodes import CClassDefNode
     except ImportError:
         sys.stderr.write("nbgrad: without Cython the core is not compiled\n")
         return []
@@ -37,6 +38,7 @@ def extensions():
         Extension(f"nbgrad.core.{name}", [str(CORE.joinpath(*name.split(".")).with_suffix(".py"))])
         for name in compilation.modules(ROOT / CORE)
     ]
+    keep_directives(CClassDefNode)
     # Annotations stay what they are in Python: said to people and to mypy, not to the compiler. How something is copied
     # and pickled the classes say themselves.
     directives = {"annotation_typing": False, "auto_pickle": False}
@@ -44,6 +46,20 @@ def extensions():
     for extension in made:
         extension.optional = True  # cythonize() drops it: a compiler that fails after all must not fail the install
     return made
+
+
+def keep_directives(node):
+    """Have Cython keep the ``no_gc`` that a ``.pxd`` gives a class: where a ``.py`` defines the class it forgets it."""
+    analyse = node.analyse_declarations
+
+    def analyse_declarations(self, env):
+        declared = env.lookup_here(self.class_name)
+        known = declared.type.scope.directives if declared and declared.is_type and declared.type.scope else {}
+        analyse(self, env)
+        if known.get("no_gc"):
+            self.scope.directives = {**self.scope.directives, "no_gc": True}
+
+    node.analyse_declarations = analyse_declarations
 
 
 def compiles():

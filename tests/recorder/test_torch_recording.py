@@ -26,6 +26,9 @@ def replaced() -> tuple[Any, ...]:
         torch.nn.Module.__call__,
         _HookMixin._register_hook,
         torch.compile,
+        torch.nn.functional.handle_torch_function,
+        torch.functional.handle_torch_function,  # type: ignore[attr-defined]
+        torch._tensor.handle_torch_function,  # type: ignore[attr-defined]
         torch._C._len_torch_function_stack(),
     )
 

@@ -42,7 +42,10 @@ def leaf_of(tensor: torch.Tensor) -> Leaf:
         leaf: Leaf = known[0]
         if leaf.shape == tensor.shape and leaf.dtype is tensor.dtype:  # its data may have been replaced
             return leaf
+    return _new_leaf(key, tensor)
 
+
+def _new_leaf(key: int, tensor: torch.Tensor) -> Leaf:
     def drop(gone: Any) -> None:
         held = _leaves.get(key)
         if held is not None and held[1] is gone:

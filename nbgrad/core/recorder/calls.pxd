@@ -10,7 +10,7 @@ cdef class TorchCalls:
     cpdef object _again(self, object function, tuple args, object kwargs)
 
 cdef bint _any_learns(tuple args, object kwargs)
-@cython.locals(observer=Observer, observers=list, node=Node, op=OpInfo, row=OpInfo, settings=dict)
+@cython.locals(observer=Observer, observers=list, node=Node, op=OpInfo, settings=dict)
 cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
 cdef list _edges(tuple inputs, State state)
 @cython.locals(metadata=dict)

@@ -73,12 +73,8 @@ def _recorded(
     known: Called, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, state: State
 ) -> Any:
     """The result of ``function``; the observers are told of the op, if torch recorded one."""
-    row = known.row
     op: OpInfo
-    if row is not None and not kwargs and not known.swapped and known.names is None and row.arity == len(args):
-        op, inputs, settings = row, args, _NONE
-    else:
-        op, inputs, settings = known.bound(args, kwargs or _NONE)
+    op, inputs, settings = known.arguments(args, kwargs or _NONE)
     node = Node.__new__(Node)
     node.op = op
     node.settings = {**op.defaults, **settings} if settings else op.defaults

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.dispatch.arguments import bind
+from nbgrad.core.dispatch.arguments import bind, bound
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import OpInfo
 
@@ -104,12 +104,14 @@ class Called:
         row: the row of the table; None where there is none.
         swapped: whether the operands stand in the other order, as those of ``2 - x`` do.
         names: what the row calls the arguments, in torch's order; None where that is the row's own order.
+        places: where the row's arguments stand in torch's order, for each way in which the function was called.
+        in_order: whether the arguments are those of the row, one by one.
         inner: that function without its check for overrides.
         assigns: whether it is ``x[index] = value``.
         changes: whether it changes its first argument in place.
     """
 
-    __slots__ = ("assigns", "changes", "inner", "kind", "name", "names", "row", "swapped")
+    __slots__ = ("assigns", "changes", "in_order", "inner", "kind", "name", "names", "places", "row", "swapped")
 
     def __init__(
         self,
@@ -126,14 +128,22 @@ class Called:
         self.row = row
         self.swapped = swapped
         self.names = names
+        self.places: dict[tuple[Any, ...], tuple[list[int], list[tuple[str, int]]]] = {}
         self.inner = inner
         self.assigns = name == "setitem"
         self.changes = self.assigns or name.endswith("_")
+        self.in_order = row is not None and row.arity >= 0 and not swapped and names is None and not self.assigns
 
-    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
         """The row that runs, its inputs and its settings; of what no row describes the tensors are the inputs."""
         row = self.row
         if row is not None:
+            if self.in_order:
+                missing = row.arity - len(args)
+                if bound(row, missing, kwargs):
+                    return row, (*args, *(None,) * missing) if missing else args, kwargs
             try:
                 if self.assigns:
                     return row, (args[0], args[2]), {"index": args[1]}
@@ -150,12 +160,28 @@ class Called:
         self, row: Op, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
         """The same by the names of the arguments."""
-        others = row.other_names()
-        given = dict(zip(names, args, strict=False)) | {others.get(name, name): value for name, value in kwargs.items()}
-        inputs = tuple([given.get(name) for name in row.inputs])
-        if any(one is None for one in inputs[: row.arity - row.optional]):
-            raise TypeError("an input is missing")
-        return row, inputs, {name: given[name] for name in row.defaults if name in given}
+        key = (len(args), *kwargs)
+        places = self.places.get(key)
+        if places is None:
+            unnamed = ("",) * (len(args) - len(names))
+            places = self.places[key] = _places(row, (*names[: len(args)], *unnamed, *kwargs))
+        values = (*args, *kwargs.values())
+        inputs = tuple([values[at] if at >= 0 else None for at in places[0]])
+        for position in range(row.arity - row.optional):
+            if inputs[position] is None:
+                raise TypeError("an input is missing")
+        return row, inputs, {name: values[at] for name, at in places[1]}
+
+
+def _places(row: Op, given: tuple[str, ...]) -> tuple[list[int], list[tuple[str, int]]]:
+    """Where the inputs of a row and its settings stand among the arguments ``given`` by name; -1 for what is not there.
+
+    Returns:
+        The places of the inputs, and those of the settings with their names.
+    """
+    others = row.other_names()
+    at = {others.get(name, name): place for place, name in enumerate(given)}
+    return [at.get(name, -1) for name in row.inputs], [(name, at[name]) for name in row.defaults if name in at]
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

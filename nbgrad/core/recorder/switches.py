@@ -29,6 +29,11 @@ _push = torch._C._push_on_torch_function_stack
 _MODULE: Any = torch.nn.Module
 _AUTOGRAD: Any = torch.autograd
 _HOOKS: Any = _HookMixin
+_CHECKING: Any = (
+    torch.nn.functional,
+    torch.functional,
+    import_module("torch._tensor"),
+)  # they call what handles a mode
 _OPTIMIZERS: Any = import_module("torch.optim.optimizer")  # torch.optim has no such name once it is imported
 _KEY: Any = "nbgrad"
 _CALLS = TorchCalls()
@@ -56,16 +61,17 @@ class _Torch:
         open: for each graph that records the id of its thread. It alone says who records: it changes in one step, which
             no interrupt divides.
         lock: held while something is replaced or put back.
-        backward, call, zero_grad: torch's own functions.
+        backward, call, handle, zero_grad: torch's own functions.
     """
 
-    __slots__ = ("backward", "call", "lock", "open", "zero_grad")
+    __slots__ = ("backward", "call", "handle", "lock", "open", "zero_grad")
 
     def __init__(self) -> None:
         self.lock = RLock()  # threads may open graphs at the same time
         self.open: list[int] = []
         self.backward: Any = None
         self.call: Any = None
+        self.handle: Any = torch.overrides.handle_torch_function
         self.zero_grad: Any = None
 
 
@@ -177,6 +183,8 @@ def _replace() -> None:
     _MODULE.__call__ = _call_module
     _OPTIMIZERS.Optimizer.zero_grad = _zero_grad
     _HOOKS._register_hook = staticmethod(register)
+    for module in _CHECKING:
+        module.handle_torch_function = _handle
 
 
 def _put_back() -> None:
@@ -187,6 +195,8 @@ def _put_back() -> None:
     _MODULE.__call__ = _torch.call
     _OPTIMIZERS.Optimizer.zero_grad = _torch.zero_grad
     _HOOKS._register_hook = staticmethod(torchs_register)
+    for module in _CHECKING:
+        module.handle_torch_function = _torch.handle
 
 
 def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -220,10 +230,33 @@ def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _run_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run it, and know its results, as those of a compiled one, while its scope is there."""
     result = _torch.call(module, *args, **kwargs)
+    if lift():  # a look at a tensor comes by the mode too
+        try:
+            _know(result)
+        finally:
+            put_back()
+    else:
+        _know(result)
+    return result
+
+
+def _know(result: Any) -> None:
     for one in tensors_in(result):
         if one.requires_grad:
             origin_in(one, current())
-    return result
+
+
+def _handle(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Torch's ``handle_torch_function``, by which its functions in Python call a mode: ours at once.
+
+    Torch's own first finds out which classes take part, and takes ten microseconds.
+    """
+    if not lift():
+        return _torch.handle(public_api, relevant_args, *args, **kwargs)
+    try:
+        return _CALLS.__torch_function__(public_api, (), args, kwargs)
+    finally:
+        put_back()
 
 
 def _learned(optimizer: Any) -> list[Any]:
@@ -239,12 +272,15 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
     """
     _stepped()  # the last one may have raised
     observers = torch_followers(current().observers)
-    learned = _learned(optimizer) if observers else []
+    if not observers:
+        return
+    _thread.stepping = lift()
+    learned = _learned(optimizer)
     if not learned:
+        _stepped()
         return
     STEPPED.add(optimizer)
     closure = bool(len(args) > 1 or kwargs.get("closure"))
-    _thread.stepping = lift()
     observer: Observer
     for observer in observers:
         observer.on_step_begin(learned, closure)
@@ -254,8 +290,8 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
     observers = torch_followers(current().observers)
-    learned = _learned(optimizer) if observers else []
     lifted = lift()
+    learned = _learned(optimizer) if observers else []
     observer: Observer
     for observer in observers if learned else ():
         observer.on_step_end(learned, f"{type(optimizer).__name__}.step()")
