@@ -44,7 +44,7 @@ from nbgrad.nn.module.state_dict import (
 from nbgrad.nn.module.torch_dicts import Held, HookFunctions, TransientNames
 from nbgrad.nn.parameter import Buffer, Parameter, Uninitialized
 
-_NEVER_CALLED = {
+NEVER_CALLED = {
     "_call_impl": "override __call__ or forward, or register a hook",
     "_wrapped_call_impl": "override __call__ or forward, or register a hook",
     "_slow_forward": "override forward",
@@ -97,7 +97,7 @@ class Module:
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        for name, instead in _NEVER_CALLED.items():
+        for name, instead in NEVER_CALLED.items():
             if name in cls.__dict__:
                 raise TypeError(
                     f"{cls.__name__} overrides torch's private {name}(), which nbgrad never calls: {instead}"
@@ -770,8 +770,9 @@ class Module:
 
     def _made_hooks(self) -> ModuleHooks:
         if self._hooks is None:
-            self._hooks = ModuleHooks()
-        return self._hooks
+            self.__dict__["_hooks"] = ModuleHooks()  # not by a __setattr__ of the user's
+        hooks: ModuleHooks = self.__dict__["_hooks"]
+        return hooks
 
     # Hooks around saving and loading.
 
@@ -806,7 +807,7 @@ class Module:
 
     def _add_hook(self, kind: str, hook: SavingHook) -> RemovableHandle:
         if self._saving_hooks is None:
-            self._saving_hooks = SavingHooks()
+            self.__dict__["_saving_hooks"] = SavingHooks()
         table = getattr(self._saving_hooks, kind)
         handle = RemovableHandle(table)
         table[handle.id] = hook
