@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty
+from nbgrad.nn.first_call import await_first_call
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
 from nbgrad.nn.shared_parameter import SharedParameter
@@ -19,7 +20,7 @@ _RECURRENT = {"_flat_weights", "_flat_weight_refs"}
 """What recurrent ones do, besides."""
 
 
-def from_torch(module: torch.nn.Module) -> Module:
+def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
     """``module`` with nbgrad's engine: its forward is recorded, differentiated and drawn by us.
 
     A block that ``nbgrad.nn`` has becomes ours. Any other module keeps its own methods, which are run on our tensors:
@@ -30,6 +31,9 @@ def from_torch(module: torch.nn.Module) -> Module:
     Args:
         module: a module of torch's, in training mode or not, on any device. Of one that ``torch.compile`` made, the
             module inside is converted.
+        check: compare the first call of the result, or of a part of it, with torch's own forward. It takes as long as
+            one more forward, and changes nothing that the model or a random generator holds. Where the results differ,
+            as those of a forward that asks ``isinstance(x, torch.Tensor)``, the call is an error that says where.
 
     Raises:
         TypeError: ``module`` is no module, or one compiled by torch.jit, which has no forward in Python.
@@ -37,13 +41,18 @@ def from_torch(module: torch.nn.Module) -> Module:
         NotImplementedError: the module has backward hooks, is spread over devices or quantized, or overrides what
             nbgrad never calls; or, when it is called, it needs an op that nbgrad has not.
     """
-    return _Conversion().module(module)
+    conversion = _Conversion()
+    made = conversion.module(module)
+    for one in conversion.modules if check else ():
+        await_first_call(one)
+    return made
 
 
 class _Conversion:
     """What has become of what, by the id of what torch has, so that shared parts stay shared."""
 
     def __init__(self) -> None:
+        self.modules: list[Module] = []
         self.made: dict[int, Any] = {}
         self.kept: list[Any] = []  # or another object might get the id of one that is gone
 
@@ -60,6 +69,7 @@ class _Conversion:
         ours: Module = empty(theirs)
         vars(ours).update(_roles={}, training=theirs.training)  # as Module.__init__, without a user's __setattr__
         self.remember(theirs, ours)
+        self.modules.append(ours)
         for name, parameter in theirs._parameters.items():
             ours._register(name, self.parameter(parameter), "parameter")
         for name, buffer in theirs._buffers.items():

@@ -132,6 +132,11 @@ class Module:
         return None
 
     def _with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooks is not None and self._hooks.first_call is not None:
+            return self._hooks.first_call.run(self, Module._hooked, args, kwargs)
+        return self._hooked(*args, **kwargs)
+
+    def _hooked(self, *args: Any, **kwargs: Any) -> Any:
         output, began = None, set[int]()
         try:
             own = self._hooks or ModuleHooks()
