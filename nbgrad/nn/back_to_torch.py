@@ -26,6 +26,9 @@ changes parameters would need the copies."""
 _MOST = 100_000
 """How many containers and objects are copied; what is held beyond is shared."""
 
+_DEEPEST = 100
+"""How deep structures are copied: what is below is shared."""
+
 _keeping_version: Any = torch.autograd._unsafe_preserve_version_counter  # type: ignore[attr-defined]
 
 _OURS = {"_roles", "_hooks", "_saving_hooks", "training"}
@@ -46,6 +49,7 @@ class Walk:
 
     def __init__(self, leaf: Callable[[Any], Any]) -> None:
         self._leaf = leaf
+        self._depth = 0
         self._made: dict[int, Any] = {}
         self._kept: list[Any] = []  # or another object might get the id of one that is gone
 
@@ -91,7 +95,7 @@ class Walk:
 
     def _object(self, value: Any) -> Any:
         """A list, a dict or any object."""
-        if len(self._kept) > _MOST:
+        if len(self._kept) > _MOST or self._depth > _DEEPEST or type(value).__module__.startswith("torch.fx"):
             return value
         try:
             made = copy.copy(value)
@@ -100,6 +104,13 @@ class Walk:
         self.remember(value, made)
         if made is value:
             return value
+        self._depth += 1
+        self._fill(value, made)
+        self._depth -= 1
+        return made
+
+    def _fill(self, value: Any, made: Any) -> None:
+        """Put what the parts of ``value`` become into its copy."""
         if isinstance(value, list | deque):
             for place, one in enumerate(value):
                 made[place] = self(one)
@@ -109,7 +120,6 @@ class Walk:
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             made.__dict__.update({key: self(one) for key, one in attributes.items()})
-        return made
 
 
 def values_of(value: Any) -> Any:

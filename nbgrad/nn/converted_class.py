@@ -102,6 +102,8 @@ def _make(kind: Any) -> type[Module]:
             own["__getattribute__"] = _own_attributes_first(kind)
         if defines(kind, "__call__"):
             own["__call__"] = _compared_first(kind)
+        if issubclass(kind, torch.fx.GraphModule):  # it would make a graph of torch's again
+            own |= {"__deepcopy__": None, "__copy__": None}
         bases = (_Made, kind, _last_base(kind))
     made: type[Module] = new_class(kind.__name__, bases, {}, lambda names: names.update(own))
     return made

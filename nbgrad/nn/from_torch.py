@@ -155,10 +155,19 @@ def _check(theirs: Any) -> None:
     if theirs._backward_hooks or theirs._backward_pre_hooks:
         raise NotImplementedError(f"{name} has backward hooks of torch's engine: register them on the result instead")
     _check_place(theirs, name)
+    if isinstance(theirs, torch.fx.GraphModule) and any(_is_kernel(node.target) for node in theirs.graph.nodes):
+        raise NotImplementedError(
+            f"from_torch(): {name} is a graph of torch's kernels, as torch.export makes them: convert the module that "
+            f"was exported, or {UNMODIFIED}"
+        )
     check_names(type(theirs), vars(theirs))
     for key, value in (*theirs._parameters.items(), *theirs._buffers.items()):
         if value is not None:
             _check_tensor(f"{key} of {name}", value)
+
+
+def _is_kernel(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload)
 
 
 def _check_place(theirs: torch.nn.Module, name: str) -> None:

@@ -522,3 +522,115 @@ def test_modules_in_containers_become_ours():
     assert ours.shared[1] is ours.shared
     assert ours.queue.maxlen == 3
     assert ours.linear.weight.mark == "mine"
+
+
+# What torch makes of modules, and what it is given.
+
+
+def net():
+    torch.manual_seed(0)
+    return tnn.Sequential(tnn.Linear(3, 3), tnn.ReLU(), tnn.Linear(3, 2)).double()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_torch_compiles_is_converted_without_that():
+    expected = net()(X)
+    within = tnn.Sequential(torch.compile(net()))
+    in_place = net()
+    in_place.compile()
+    for made in (torch.compile(net()), in_place, within):
+        ours = from_torch(made)
+        out = ours(nbgrad.tensor(X))
+        assert torch.equal(out.data, expected)
+        out.sum().backward()
+        copied_by_pickle(ours)
+    assert list(from_torch(torch.compile(net())).state_dict()) == list(net().state_dict())
+    with pytest.raises(NotImplementedError, match=r"Sequential\.compile\(\): .* compile the torch module"):
+        ours.compile()
+
+
+def test_graph_modules():
+    theirs = torch.fx.symbolic_trace(net())
+    ours = from_torch(theirs)
+    check(ours, net(), X)
+    check(copy.deepcopy(ours), net(), X)
+    with pytest.raises(TypeError, match=r"not an ExportedProgram: pass program\.module\(\)"):
+        from_torch(torch.export.export(net(), (X,)))
+    with pytest.raises(NotImplementedError, match=r"graph of torch's kernels, as torch\.export makes them"):
+        from_torch(torch.export.export(net(), (X,)).module())
+
+
+@pytest.fixture
+def one_process(tmp_path):
+    """A group of one process, which torch's wrappers ask for."""
+    import torch.distributed as group
+
+    group.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    group.destroy_process_group()
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+@pytest.mark.filterwarnings("ignore")
+def test_wrappers_of_several_devices(one_process):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (1,))
+    parted = net()
+    fully_shard(parted[0], mesh=mesh)
+    for made, name in [
+        (tnn.DataParallel(net()), "DataParallel"),
+        (tnn.parallel.DistributedDataParallel(net()), "DistributedDataParallel"),
+        (parted, "FSDPModule"),
+    ]:
+        with pytest.raises(NotImplementedError, match=rf"from_torch\(\): a {name} of torch's spreads .*%%autograd"):
+            from_torch(made)
+    words = r"torch\..* spreads modules over .* give it the torch module, not one of"
+    for ours in (from_torch(net()), nn.Linear(2, 2)):
+        with pytest.raises(TypeError, match=words):
+            tnn.parallel.DistributedDataParallel(ours)
+    with pytest.raises(TypeError, match=words):
+        fully_shard(from_torch(net()), mesh=mesh)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantized_modules():
+    quantized = torch.ao.quantization.quantize_dynamic(net().float(), {tnn.Linear})
+    with pytest.raises(NotImplementedError, match=r"Linear is quantized.* before it is quantized"):
+        from_torch(quantized)
+    with pytest.raises(TypeError, match=r"quantizes modules, and takes those of torch alone"):
+        torch.ao.quantization.quantize_dynamic(from_torch(net()), {tnn.Linear})
+
+
+class Marked(torch.Tensor):
+    """A class of tensors with a meaning of its own."""
+
+
+def test_parameters_that_are_more_than_their_numbers():
+    module = tnn.Linear(2, 2)
+    module.weight = tnn.Parameter(torch.ones(2, 2).as_subclass(Marked))
+    with pytest.raises(NotImplementedError, match=r"weight of Linear is a Marked, and nbgrad takes ordinary"):
+        from_torch(module)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made", [lambda: from_torch(net()), lambda: nn.Linear(3, 2, dtype=torch.float64)])
+def test_what_torch_makes_of_modules_takes_those_of_torch(made):
+    ours = made()
+    for give, words in [
+        (lambda: torch.optim.SGD(ours.parameters(), lr=0.1), r"torch\.optim\.SGD takes .*nbgrad\.optim\.SGD\("),
+        (
+            lambda: torch.optim.AdamW([{"params": [*ours.parameters()]}]),
+            r"nbgrad\.optim\.AdamW\(.*same gradients.*Light",
+        ),
+        (lambda: torch.func.functional_call(ours, {}, X), r"nbgrad\.func\.functional_call is the one"),
+        (lambda: torch.jit.script(ours), r"torch\.jit\._recursive compiles modules, and takes those of torch alone"),
+        (lambda: torch.jit.trace(ours, X), r"torch\.jit\..* compiles modules, and takes those of torch alone"),
+        (lambda: torch.export.export(ours, (X,)), r"exports modules, and takes those of torch alone"),
+    ]:
+        if isinstance(ours, tnn.Module) or not words.startswith(("torch\\.jit", "exports")):
+            with pytest.raises(TypeError, match=words):
+                give()
+    with pytest.raises(AttributeError, match="__name__"):
+        _ = next(ours.parameters()).__name__

@@ -285,11 +285,8 @@ class Module:
 
     def named_children(self) -> "Iterator[tuple[str, Module]]":
         """The modules directly in this one with their names, a shared one once."""
-        seen: set[Any] = set()
-        for name, child in children_of(self):
-            if child not in seen:
-                seen.add(child)
-                yield name, child
+        check_asker()
+        return _each_once(children_of(self))
 
     def children(self) -> "Iterator[Module]":
         """The modules directly in this one, a shared one once."""
@@ -299,6 +296,7 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """Every parameter with its path; a shared one once, under its first path, if ``remove_duplicate``."""
+        check_asker()
         own = lambda module: module._own("parameter")  # noqa: E731
         return self._named_members(own, prefix, recurse, remove_duplicate)
 
@@ -922,3 +920,11 @@ def _for_both(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any],
 def children_of(module: Module) -> list[tuple[str, Module]]:
     """The modules directly in ``module`` with their names; one that has two names comes twice."""
     return list(module._own("module"))
+
+
+def _each_once(children: "list[tuple[str, Module]]") -> "Iterator[tuple[str, Module]]":
+    seen: set[Any] = set()
+    for name, child in children:
+        if child not in seen:
+            seen.add(child)
+            yield name, child
