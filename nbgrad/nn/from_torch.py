@@ -1,62 +1,75 @@
 """``from_torch``: a model of torch's becomes one of ours, which shares its memory."""
 
-from collections.abc import Callable
-from functools import cache
-from types import MethodType, new_class
+from collections import OrderedDict, defaultdict, deque
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
 
-from nbgrad import nn
+from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty
+from nbgrad.nn.first_call import await_first_call
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
-from nbgrad.nn.utils import parametrizations
+from nbgrad.nn.shared_parameter import SharedParameter
 
-_BASE = {*vars(torch.nn.Module()), "_flat_weights", "_flat_weight_refs"}
-"""What every module of torch keeps for itself, and what recurrent ones do: not copied."""
+_BASE = {*vars(torch.nn.Module()), "_compiled_call_impl"}
+"""What every module of torch keeps for itself: not copied."""
 
-_STAYS_OURS = {"state_dict", "load_state_dict", "to", "float", "double", "half", "cpu", "cuda", "type", "zero_grad"}
-"""Methods that are about torch's tensors where a module defines its own."""
-
-_PLACES = {torch.nn: nn, torch.nn.utils.parametrizations: parametrizations}
-"""Where torch's blocks are, and ours of the same names."""
-
-_SAME: dict[type, type] = {torch.nn.modules.linear.NonDynamicallyQuantizableLinear: torch.nn.Linear}
+_RECURRENT = {"_flat_weights", "_flat_weight_refs"}
+"""What recurrent ones do, besides."""
 
 
-def from_torch(module: torch.nn.Module) -> Module:
+def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
     """``module`` with nbgrad's engine: its forward is recorded, differentiated and drawn by us.
 
-    A block that ``nbgrad.nn`` has becomes ours. Any other module keeps its own forward, which is run on our tensors:
-    torch's functions in it find our ops. Parameters and buffers share their memory with torch's, under the same keys;
-    what is shared within the model stays shared. ``copy.deepcopy`` the result for memory of its own.
+    A block that ``nbgrad.nn`` has becomes ours. Any other module keeps its own methods, which are run on our tensors:
+    torch's functions in them find our ops. Each is an instance of torch's class, too. Parameters and buffers share
+    their memory with torch's, under the same keys, and parameters their ``.grad``; what is shared within the model
+    stays shared. ``copy.deepcopy`` the result for memory of its own.
 
     Args:
-        module: a module of torch's, in training mode or not, on any device.
+        module: a module of torch's, in training mode or not, on any device. Of one that ``torch.compile`` made, the
+            module inside is converted.
+        check: compare the first call of the result, or of a part of it, with torch's own forward. It takes as long as
+            one more forward, and changes nothing that the model or a random generator holds. Where the results differ,
+            as those of a forward that asks ``isinstance(x, torch.Tensor)``, the call is an error that says where.
 
     Raises:
         TypeError: ``module`` is no module, or one compiled by torch.jit, which has no forward in Python.
         RuntimeError: a lazy module that has not seen an input yet.
-        NotImplementedError: the module has backward hooks; or, when it is called, it needs an op that nbgrad has not.
+        NotImplementedError: the module has backward hooks, is spread over devices or quantized, or overrides what
+            nbgrad never calls; or, when it is called, it needs an op that nbgrad has not.
     """
-    return _Conversion().module(module)
+    conversion = _Conversion()
+    made = conversion.module(module)
+    for one in conversion.modules if check else ():
+        await_first_call(one)
+    return made
 
 
 class _Conversion:
-    """What has become of what, so that shared parts stay shared."""
+    """What has become of what, by the id of what torch has, so that shared parts stay shared."""
 
     def __init__(self) -> None:
-        self.modules: dict[torch.nn.Module, Module] = {}
-        self.tensors: dict[torch.Tensor, Any] = {}
+        self.modules: list[Module] = []
+        self.made: dict[int, Any] = {}
+        self.kept: list[Any] = []  # or another object might get the id of one that is gone
+
+    def remember(self, theirs: Any, ours: Any) -> None:
+        self.made[id(theirs)] = ours
+        self.kept.append(theirs)
 
     def module(self, theirs: Any) -> Module:
-        if theirs in self.modules:
-            return self.modules[theirs]
+        theirs = inside_compiled(theirs)
+        if id(theirs) in self.made:
+            found: Module = self.made[id(theirs)]
+            return found
         _check(theirs)
-        kind = _known(type(theirs)) or _running(type(theirs))
-        ours: Module = kind.__new__(kind)
-        self.modules[theirs] = ours
-        Module.__init__(ours)
+        ours: Module = empty(theirs)
+        vars(ours).update(_roles={}, training=theirs.training)  # as Module.__init__, without a user's __setattr__
+        self.remember(theirs, ours)
+        self.modules.append(ours)
         for name, parameter in theirs._parameters.items():
             ours._register(name, self.parameter(parameter), "parameter")
         for name, buffer in theirs._buffers.items():
@@ -65,18 +78,19 @@ class _Conversion:
         for name, child in theirs._modules.items():
             ours._register(name, None if child is None else self.module(child), "module")
         for name, value in vars(theirs).items():
-            if name not in _BASE:
-                ours.__dict__[name] = self.value(value)
-        ours.training = theirs.training
+            if name not in _BASE and name not in _RECURRENT:
+                vars(ours)[name] = self.value(value)
         _copy_hooks(theirs, ours)
         return ours
 
     def parameter(self, theirs: Any) -> Parameter | None:
         if theirs is None:
             return None
-        if theirs not in self.tensors:
-            self.tensors[theirs] = Parameter(theirs.detach(), theirs.requires_grad)
-        found: Parameter = self.tensors[theirs]
+        if id(theirs) not in self.made:
+            ours = SharedParameter(theirs)
+            vars(ours).update(vars(theirs))
+            self.remember(theirs, ours)
+        found: Parameter = self.made[id(theirs)]
         return found
 
     def value(self, theirs: Any) -> Any:
@@ -87,69 +101,120 @@ class _Conversion:
             return self.parameter(theirs)
         if isinstance(theirs, MethodType) and isinstance(theirs.__self__, torch.nn.Module):
             return MethodType(theirs.__func__, self.module(theirs.__self__))
-        if type(theirs) in {list, tuple, set}:
-            return type(theirs)(self.value(one) for one in theirs)
-        if type(theirs) is dict:
-            return {key: self.value(one) for key, one in theirs.items()}
+        if type(theirs) is partial:
+            return partial(self.value(theirs.func), *map(self.value, theirs.args), **self.several(theirs.keywords))
+        return self.several(theirs)
+
+    def several(self, theirs: Any) -> Any:
+        """A container with what its content becomes; it stays one where it is held twice, or holds itself."""
+        if id(theirs) in self.made:
+            return self.made[id(theirs)]
+        kind = type(theirs)
+        if kind in {dict, OrderedDict, defaultdict}:
+            mapping: Any = defaultdict(theirs.default_factory) if kind is defaultdict else kind()
+            self.remember(theirs, mapping)
+            mapping.update({key: self.value(one) for key, one in theirs.items()})
+            return mapping
+        if kind in {list, deque}:
+            sequence: Any = deque(maxlen=theirs.maxlen) if kind is deque else []
+            self.remember(theirs, sequence)
+            sequence.extend(map(self.value, theirs))
+            return sequence
+        if kind in {tuple, set, frozenset}:
+            return kind(map(self.value, theirs))
+        if isinstance(theirs, tuple) and hasattr(theirs, "_make"):
+            return theirs._make(map(self.value, theirs))
         return theirs
 
 
+def inside_compiled(module: Any) -> Any:
+    """The module that ``torch.compile`` was given; any other one as it is."""
+    while _COMPILED in _names(module):
+        module = module._orig_mod
+    return module
+
+
+def _names(module: Any) -> set[str]:
+    """The names of its classes. By name: to import those of torch that are meant takes time, or they may be missing."""
+    return {f"{base.__module__}.{base.__name__}" for base in type(module).__mro__}
+
+
 def _check(theirs: Any) -> None:
+    """Raise for what is no module of torch's, and for what is one and cannot be converted."""
+    name = type(theirs).__name__
+    if isinstance(theirs, Module):
+        raise TypeError(f"from_torch takes a torch.nn.Module, not {torch.typename(theirs)}, which is nbgrad's already")
+    if "torch.export.exported_program.ExportedProgram" in _names(theirs):
+        raise TypeError("from_torch takes a torch.nn.Module, not an ExportedProgram: pass program.module()")
     if not isinstance(theirs, torch.nn.Module):
         raise TypeError(f"from_torch takes a torch.nn.Module, not {torch.typename(theirs)}")
-    name = type(theirs).__name__
     if isinstance(theirs, torch.jit.ScriptModule):
         raise TypeError(f"{name} was compiled by torch.jit and has no forward in Python: pass the module it came from")
     if any(is_lazy(one) for one in (*theirs._parameters.values(), *theirs._buffers.values())):
         raise RuntimeError(f"{name} does not know its shapes yet: call it once on an input before from_torch")
     if theirs._backward_hooks or theirs._backward_pre_hooks:
         raise NotImplementedError(f"{name} has backward hooks of torch's engine: register them on the result instead")
+    _check_place(theirs, name)
+    if isinstance(theirs, torch.fx.GraphModule) and any(_is_kernel(node.target) for node in theirs.graph.nodes):
+        raise NotImplementedError(
+            f"from_torch(): {name} is a graph of torch's kernels, as torch.export makes them: convert the module that "
+            f"was exported, or {UNMODIFIED}"
+        )
+    check_names(type(theirs), vars(theirs))
+    for key, value in (*theirs._parameters.items(), *theirs._buffers.items()):
+        if value is not None:
+            _check_tensor(f"{key} of {name}", value)
+
+
+def _is_kernel(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload)
+
+
+def _check_place(theirs: torch.nn.Module, name: str) -> None:
+    """Raise for the wrappers that spread a module over devices or processes, and for quantized blocks."""
+    kinds = _names(theirs)
+    for kind in _SPREAD & kinds:
+        raise NotImplementedError(
+            f"from_torch(): a {kind.rpartition('.')[2]} of torch's spreads a module over devices or processes, which "
+            f"nbgrad does not: convert the module that it was made of, or {UNMODIFIED}"
+        )
+    if any(".quantized" in kind and kind.startswith("torch.ao.") for kind in kinds):
+        raise NotImplementedError(
+            f"from_torch(): {name} is quantized, and nbgrad differentiates no quantized numbers: convert the module "
+            f"before it is quantized, or {UNMODIFIED}"
+        )
+
+
+_COMPILED = "torch._dynamo.eval_frame.OptimizedModule"
+_SPREAD = {
+    "torch.nn.parallel.data_parallel.DataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
+    "torch.distributed.fsdp.FSDPModule",
+    "torch.distributed.fsdp._fully_shard._fully_shard.FSDPModule",
+}
+
+
+def _check_tensor(what: str, theirs: torch.Tensor) -> None:
+    """Raise for a parameter or buffer that is more than its numbers: hooks, a class of its own, another layout."""
+    if theirs._backward_hooks or getattr(theirs, "_post_accumulate_grad_hooks", None):
+        raise NotImplementedError(
+            f"from_torch(): {what} has hooks of torch's engine on its gradient: register them on the result instead"
+        )
+    data = theirs.detach()
+    if type(data) is not torch.Tensor or data.is_quantized or data.layout is not torch.strided:
+        kind = type(data).__name__ if type(data) is not torch.Tensor else "quantized or sparse tensor"
+        raise NotImplementedError(
+            f"from_torch(): {what} is a {kind}, and nbgrad takes ordinary dense tensors of one device: convert the "
+            f"module before it is sharded, quantized or wrapped, or {UNMODIFIED}"
+        )
 
 
 def _copy_hooks(theirs: torch.nn.Module, ours: Module) -> None:
     for number, before in theirs._forward_pre_hooks.items():
-        ours.register_forward_pre_hook(before, with_kwargs=number in theirs._forward_pre_hooks_with_kwargs)
+        with_kwargs = number in theirs._forward_pre_hooks_with_kwargs
+        Module.register_forward_pre_hook(ours, before, with_kwargs=with_kwargs)
     for number, after in theirs._forward_hooks.items():
+        with_kwargs = number in theirs._forward_hooks_with_kwargs
         always = number in theirs._forward_hooks_always_called
-        ours.register_forward_hook(after, with_kwargs=number in theirs._forward_hooks_with_kwargs, always_call=always)
-
-
-def _known(kind: type) -> type[Module] | None:
-    """Our block for one of torch's own classes, if there is one."""
-    kind = _SAME.get(kind, kind)
-    for theirs, ours in _PLACES.items():
-        if getattr(theirs, kind.__name__, None) is kind:
-            found: type[Module] | None = getattr(ours, kind.__name__, None)
-            return found
-    return None
-
-
-def _make_running(kind: Any) -> type[Module]:
-    """A module of ours that runs the forward of ``kind``, a class of torch modules that we do not have.
-
-    It is a subclass of both. What we define comes first, so that attributes, calls and saving are ours; but what
-    ``kind`` defines itself, as its forward, comes before that.
-    """
-    theirs = [base for base in kind.__mro__ if base not in torch.nn.Module.__mro__]
-    own = {
-        name: value
-        for base in reversed(theirs)
-        for name, value in vars(base).items()
-        if hasattr(Module, name) and not name.startswith("__") and name not in _STAYS_OURS
-    }
-    own |= {
-        "__module__": kind.__module__,
-        "__doc__": kind.__doc__,
-        "__reduce_ex__": lambda self, _protocol: (_empty, (kind,), vars(self)),
-        "__setstate__": lambda self, state: self.__dict__.update(state),
-    }
-    made: type[Module] = new_class(kind.__name__, (Module, kind), {}, lambda names: names.update(own))
-    return made
-
-
-_running: Callable[[Any], type[Module]] = cache(_make_running)
-
-
-def _empty(kind: type) -> Any:
-    """For copies and pickles: an object of the class for ``kind``, without attributes yet."""
-    return object.__new__(_running(kind))
+        Module.register_forward_hook(ours, after, with_kwargs=with_kwargs, always_call=always)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbgrad.core.backend.torch_guards import check_optimizer
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import check_device
 from nbgrad.core.suggestions import kind_of
@@ -50,6 +51,12 @@ class Parameter(Tensor):
     def kind(self) -> str:
         """What the picture draws: "parameter"."""
         return "parameter"
+
+    @property
+    def __name__(self) -> str:
+        """There is none: torch's optimizer asks for it, to say what it cannot take."""
+        check_optimizer()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute '__name__'")
 
     def replace_data(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Put ``change(data)`` in place of the data, and likewise the gradient; the parameter stays the same object."""

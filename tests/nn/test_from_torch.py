@@ -191,7 +191,10 @@ def test_known_blocks_are_ours_and_others_are_both():
     ours = from_torch(torchs("gpt"))
     assert isinstance(ours, nn.Module)
     assert isinstance(ours, GPT2)
-    assert type(ours.lm_head) is nn.Linear
+    assert isinstance(ours.lm_head, nn.Linear)
+    assert isinstance(ours.lm_head, tnn.Linear)
+    assert type(ours.lm_head).__name__ == "Linear"
+    assert type(ours.lm_head) is type(ours.transformer["h"][0]["attn"].c_attn)
     assert type(ours).__name__ == "GPT2"
     assert ours.lm_head.weight is ours.transformer["wte"].weight
     assert isinstance(ours.lm_head.weight, nn.Parameter)
@@ -289,7 +292,8 @@ def test_blocks_become_ours(name):
         theirs = MODULES[name].module_cls(*made.args, **made.kwargs).double()
         theirs(*copy.deepcopy(given.args), **given.kwargs)  # a lazy one finds its shape
         ours = from_torch(copy.deepcopy(theirs))
-        assert type(ours) is getattr(nn, type(theirs).__name__)
+        assert isinstance(ours, getattr(nn, type(theirs).__name__))
+        assert isinstance(ours, type(theirs))
         torch.manual_seed(1)
         out = ours(*each(list(given.args), nbgrad.tensor), **each_named(given.kwargs))
         torch.manual_seed(1)

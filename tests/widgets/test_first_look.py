@@ -15,7 +15,7 @@ from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Node
 from nbgrad.widgets.folding.apply import drawable
 from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below, homes, necessary
-from nbgrad.widgets.folding.repeats import runs
+from nbgrad.widgets.folding.repeats import kind as kind_of, runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
 from nbgrad.widgets.layout.positions import LINE_SIZE, NODES, WHOLE, lay_out, whole
 from tests.widgets import graphs
@@ -364,3 +364,121 @@ def test_what_a_module_makes_on_its_way_is_inside_of_it() -> None:
         assert layer in around[edge["source"]]
     given = described["nodes"][0]
     assert (given["kind"], given["scope"]) == ("constant", None), "what its first op takes may have been given to it"
+
+
+# Twin layers, and a network that is one module.
+
+
+class Flat(nn.Module):
+    """A layer of so many ops of its own, and a linear layer."""
+
+    def __init__(self, ops: int) -> None:
+        super().__init__()
+        self.linear, self.ops = nn.Linear(8, 8), ops
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        h = self.linear(x)
+        for _ in range(self.ops // 2):
+            h = (h * 0.9).tanh()
+        return x + h
+
+
+def twins(layers: int, ops: int, *, bad: int | None) -> Description:
+    net = nn.Sequential(nn.Embedding(9, 8), nn.Sequential(*[Flat(ops) for _ in range(layers)]), nn.Linear(8, 9))
+    if bad is not None:
+        net[1][bad].linear.weight.data[0, 0] = float("nan")
+    return trained(net, 2, 3, tokens=True)
+
+
+def of_kind(description: Description, kind: str) -> list[str]:
+    return [scope["id"] for scope in description["scopes"] if kind_of(scope) == kind]
+
+
+@pytest.mark.parametrize(("layers", "ops", "opened"), [(2, 12, 2), (2, 40, 0), (2, 134, 0), (3, 134, 0), (12, 20, 1)])
+@pytest.mark.parametrize("bad", [0, 1])
+def test_twin_layers_fold_alike_where_one_has_a_finding(layers: int, ops: int, opened: int, bad: int) -> None:
+    described = twins(layers, ops, bad=bad)
+    about = {problem["node"] for problem in described["problems"]}
+    assert about
+    folding = first_folding(described, NODES)
+    open_ones = [scope for scope in of_kind(described, "Flat") if not folding.closed & {*path(described, scope)}]
+    assert len(open_ones) == opened
+    drawn = drawable(described, NODES, folding)
+    assert len(drawn["nodes"]) <= LOOK
+    ids = {node["id"] for node in drawn["nodes"]}
+    assert {problem["node"] for problem in drawn["problems"]} <= ids  # the mark is on the box that is drawn
+    marked = {problem["node"] for problem in drawn["problems"]} & {node["id"] for node in folded(drawn)}
+    assert bool(marked) == (opened == 0)
+    assert (about <= ids) == (opened > 0)
+
+
+def test_equal_parts_of_twin_layers_open_alike() -> None:
+    described = encoder(2, bad=1)
+    folding = first_folding(described, NODES)
+    inner = [
+        [scope["label"] for scope in described["scopes"] if layer in path(described, scope["id"])[:-1]]
+        for layer in of_kind(described, "TransformerEncoderLayer")
+    ]
+    shut = [
+        [scope["label"] for scope in inside if scope["id"] in folding.closed]
+        for layer in of_kind(described, "TransformerEncoderLayer")
+        if (inside := [one for one in described["scopes"] if layer in path(described, one["id"])[:-1]])
+    ]
+    assert inner[0] == inner[1]
+    assert shut[0] == shut[1] != []
+
+
+class Branches(nn.Module):
+    """A block of GoogLeNet: four branches beside each other."""
+
+    def __init__(self, taken: int, width: int) -> None:
+        super().__init__()
+        sizes = (width, width + 1, width + 2, width + 3)
+        self.branches = nn.ModuleList(
+            [nn.Sequential(nn.Conv2d(taken, size, 1), nn.BatchNorm2d(size), nn.ReLU()) for size in sizes]
+        )
+        self.made = sum(sizes)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        return nbgrad.cat([branch(x) for branch in self.branches], 1)
+
+
+class GoogLeNet(nn.Module):
+    def __init__(self, blocks: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        taken = 4
+        for at in range(blocks):
+            block = Branches(taken, 2 + at)
+            setattr(self, f"inception{at}", block)
+            taken = block.made
+        self.fc = nn.Linear(taken, 3)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        x = self.stem(x)
+        for name, block in self.named_children():
+            x = block(x) if name.startswith("inception") else x
+        return self.fc(x.mean((2, 3)))
+
+
+@pytest.mark.parametrize("blocks", [3, 9, 20])
+def test_a_network_that_is_one_module_is_opened_one_level(blocks: int) -> None:
+    described = trained(GoogLeNet(blocks), 2, 1, 4, 4)
+    (whole_network,) = of_kind(described, "GoogLeNet")
+    folding = first_folding(described, NODES)
+    assert whole_network not in folding.closed
+    assert len(folded(drawable(described, NODES, folding))) > 1
+
+
+def test_a_network_that_is_one_module_is_one_box_where_there_is_no_other_way() -> None:
+    net = nn.Sequential(*[nn.Linear(90 - at, 89 - at) for at in range(80)])
+
+    def run(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        x = net(x)
+        for _ in range(5):
+            x = (x * 0.9).tanh()
+        return x
+
+    described = trained(run, 2, 90)
+    assert set(of_kind(described, "Sequential")) <= first_folding(described, LOOK).closed
+    assert not set(of_kind(described, "Sequential")) & first_folding(described, NODES).closed

@@ -12,25 +12,44 @@ TWINS = {
     "torch.amp.grad_scaler": "amp",
     "torch.autograd": "autograd",  # the backward of torch 2.6, which iterates over what is no tensor of its own
     "torch.autograd.gradcheck": "autograd",
+    "torch.nn.utils._named_member_accessor": "func",
     "torch.nn.utils.clip_grad": "nn.utils",
     "torch.nn.utils.parametrizations": "nn.utils.parametrizations",
     "torch.nn.utils.parametrize": "nn.utils.parametrize",
     "torch.nn.utils.spectral_norm": "nn.utils",
+    "torch.nn.utils.stateless": "func",
     "torch.nn.utils.weight_norm": "nn.utils",
     "torch.optim.swa_utils": "optim.swa_utils",
 }
 """torch's modules that work on torch's own tensors alone; beside them where torch and nbgrad have their functions."""
 
 
+_ALONE = {
+    "torch.nn.parallel.": "spreads modules over devices or processes",
+    "torch.distributed.fsdp": "spreads modules over devices or processes",
+    "torch.distributed._composable": "spreads modules over devices or processes",
+    "torch.distributed.tensor": "spreads modules over devices or processes",
+    "torch.jit.": "compiles modules",
+    "torch.export": "exports modules",
+    "torch._export": "exports modules",
+    "torch.ao.": "quantizes modules",
+}
+"""The beginnings of names of torch's modules that nbgrad has nothing for, and what each does."""
+
+
 def check_asker() -> None:
     """Raise where what called the caller is in one of these modules.
 
     Raises:
-        TypeError: it is; the message names nbgrad's function.
+        TypeError: it is; the message names nbgrad's function, or says that there is none.
     """
     frame: FrameType | None = _getframe(1).f_back  # none, where a thread runs no more than this
-    place = TWINS.get(frame.f_globals.get("__name__", "")) if frame is not None else None
+    asker = frame.f_globals.get("__name__", "") if frame is not None else ""
+    if not asker.startswith("torch."):
+        return
+    place = TWINS.get(asker)
     if place is None:
+        _check_alone(asker)
         return
     behind = frame.f_back if frame is not None else None
     if behind is not None and behind.f_globals.get("__name__") == "torch.nn.utils.parametrizations":
@@ -41,6 +60,35 @@ def check_asker() -> None:
     raise TypeError(
         f"torch.{place}.{name} works on torch's own tensors and modules alone: nbgrad.{place}.{name} is the one for "
         "nbgrad's"
+    )
+
+
+def _check_alone(asker: str) -> None:
+    for start, does in _ALONE.items():
+        if asker.startswith(start):
+            raise TypeError(
+                f"{asker} {does}, and takes those of torch alone: give it the torch module, not one of nbgrad's. "
+                "%%autograd and nbgrad.record() show what the torch module does, unmodified"
+            )
+
+
+def check_optimizer() -> None:
+    """Raise where torch's optimizer asks for the name of a parameter, to say that it is none of torch's.
+
+    Raises:
+        TypeError: it does; the message says which optimizer to use.
+    """
+    frame: FrameType | None = _getframe(1)
+    for _ in range(2):  # from the attribute to torch.typename() and what called that
+        frame = frame.f_back if frame is not None else None
+    if frame is None or frame.f_globals.get("__name__") != "torch.optim.optimizer":
+        return
+    name = type(frame.f_locals.get("self")).__name__
+    raise TypeError(
+        f"torch.optim.{name} takes torch's own parameters, and got one of nbgrad's: write "
+        f"nbgrad.optim.{name}(model.parameters()); or, after model = nbgrad.from_torch(net), "
+        f"torch.optim.{name}(net.parameters()), which have the same gradients. A trainer that makes its own "
+        "optimizer, as Lightning's or Hugging Face's, takes the torch module itself, in %%autograd or nbgrad.record()"
     )
 
 

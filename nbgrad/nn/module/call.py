@@ -46,10 +46,21 @@ class CalledModule(Protocol):
     def _misfit(self, _input: Tensor, /) -> str | None: ...
 
 
+class FirstCall(Protocol):
+    """What ``from_torch`` has the first call of a module do."""
+
+    def run(self, module: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any: ...
+
+
 class ModuleHooks:
-    """The hooks of one module, in the order in which they run; made when the first is registered."""
+    """The hooks of one module, in the order in which they run; made when the first is registered.
+
+    Attributes:
+        first_call: what the first call of a converted module does besides; None for any other call.
+    """
 
     def __init__(self) -> None:
+        self.first_call: FirstCall | None = None
         self.before: OrderedDict[int, Hook] = OrderedDict()
         self.after: OrderedDict[int, Hook] = OrderedDict()
         self.backward_before: OrderedDict[int, Hook] = OrderedDict()

@@ -44,7 +44,7 @@ from nbgrad.nn.module.state_dict import (
 from nbgrad.nn.module.torch_dicts import Held, HookFunctions, TransientNames
 from nbgrad.nn.parameter import Buffer, Parameter, Uninitialized
 
-_NEVER_CALLED = {
+NEVER_CALLED = {
     "_call_impl": "override __call__ or forward, or register a hook",
     "_wrapped_call_impl": "override __call__ or forward, or register a hook",
     "_slow_forward": "override forward",
@@ -97,7 +97,7 @@ class Module:
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        for name, instead in _NEVER_CALLED.items():
+        for name, instead in NEVER_CALLED.items():
             if name in cls.__dict__:
                 raise TypeError(
                     f"{cls.__name__} overrides torch's private {name}(), which nbgrad never calls: {instead}"
@@ -132,6 +132,11 @@ class Module:
         return None
 
     def _with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooks is not None and self._hooks.first_call is not None:
+            return self._hooks.first_call.run(self, Module._hooked, args, kwargs)
+        return self._hooked(*args, **kwargs)
+
+    def _hooked(self, *args: Any, **kwargs: Any) -> Any:
         output, began = None, set[int]()
         try:
             own = self._hooks or ModuleHooks()
@@ -280,11 +285,8 @@ class Module:
 
     def named_children(self) -> "Iterator[tuple[str, Module]]":
         """The modules directly in this one with their names, a shared one once."""
-        seen: set[Any] = set()
-        for name, child in children_of(self):
-            if child not in seen:
-                seen.add(child)
-                yield name, child
+        check_asker()
+        return _each_once(children_of(self))
 
     def children(self) -> "Iterator[Module]":
         """The modules directly in this one, a shared one once."""
@@ -294,6 +296,7 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """Every parameter with its path; a shared one once, under its first path, if ``remove_duplicate``."""
+        check_asker()
         own = lambda module: module._own("parameter")  # noqa: E731
         return self._named_members(own, prefix, recurse, remove_duplicate)
 
@@ -770,8 +773,9 @@ class Module:
 
     def _made_hooks(self) -> ModuleHooks:
         if self._hooks is None:
-            self._hooks = ModuleHooks()
-        return self._hooks
+            self.__dict__["_hooks"] = ModuleHooks()  # not by a __setattr__ of the user's
+        hooks: ModuleHooks = self.__dict__["_hooks"]
+        return hooks
 
     # Hooks around saving and loading.
 
@@ -806,7 +810,7 @@ class Module:
 
     def _add_hook(self, kind: str, hook: SavingHook) -> RemovableHandle:
         if self._saving_hooks is None:
-            self._saving_hooks = SavingHooks()
+            self.__dict__["_saving_hooks"] = SavingHooks()
         table = getattr(self._saving_hooks, kind)
         handle = RemovableHandle(table)
         table[handle.id] = hook
@@ -916,3 +920,11 @@ def _for_both(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any],
 def children_of(module: Module) -> list[tuple[str, Module]]:
     """The modules directly in ``module`` with their names; one that has two names comes twice."""
     return list(module._own("module"))
+
+
+def _each_once(children: "list[tuple[str, Module]]") -> "Iterator[tuple[str, Module]]":
+    seen: set[Any] = set()
+    for name, child in children:
+        if child not in seen:
+            seen.add(child)
+            yield name, child

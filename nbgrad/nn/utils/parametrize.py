@@ -260,7 +260,7 @@ def _make_parametrized(kind: Any, names: tuple[str, ...]) -> type[Module]:
         "parametrizations": property(_shown_chains),
         "__module__": kind.__module__,
         "__setattr__": _assign,
-        "__reduce_ex__": lambda self, _protocol: (_empty, (kind, names), vars(self)),
+        "__reduce_ex__": lambda self, _protocol: (_empty, (getattr(kind, "_pickled_class", kind), names), vars(self)),
     }
     made: type[Module] = new_class(f"Parametrized{kind.__name__}", (kind,), {}, lambda space: space.update(own))
     return made

@@ -11,7 +11,7 @@ from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Scope
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import hubs
-from nbgrad.widgets.folding.repeats import Run
+from nbgrad.widgets.folding.repeats import Run, twins
 from nbgrad.widgets.folding.size import extent
 
 LOOK = 60
@@ -21,6 +21,8 @@ _OPEN = 2  # so many repetitions of a run are left open at most, for something t
 _FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
 _LARGE = 10  # a module of more nodes is folded itself where the one around it is unfolded
 _NESTED = 64  # boxes in more boxes than this are never left open: they cannot be seen at once
+_TWINS = 3  # so many equal modules stay folded together where not all can be open; of more, one may be open alone
+_RAISED = ("failed", "inplace")  # the kinds of problems of ops that raised
 _GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide something
 
 
@@ -78,13 +80,22 @@ def first_folding(graph: Description | Outline, limit: int) -> Folding:
     copies = sum(uses - 1 for uses in hubs(description).values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
         return Folding()
+    sized = [(folding, over, nodes <= limit) for folding, nodes, over in _sized(graph, limit)]
+    whole = _only_module(description)
+    opened = [one for one in sized if whole not in one[0].closed]
     found, least = Folding(), inf
-    for folding, _, over in _sized(graph, limit):
+    for folding, over, _ in opened if any(fits for _, _, fits in opened) else sized:
         if over < least * _GAIN or over <= 1 < least:
             found, least = folding, over
         if over <= 1:
             break
     return _showing(graph, found, limit)
+
+
+def _only_module(description: Description) -> str | None:
+    """The module that all others are in, if there is one: its box alone would say nothing."""
+    outermost = [scope["id"] for scope in description["scopes"] if scope["parent"] is None]
+    return outermost[0] if len(outermost) == 1 else None
 
 
 def necessary(graph: Description | Outline, limit: int) -> Folding:
@@ -136,7 +147,12 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run
 
 
 def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
-    """With the modules open that problems are in: for the first one in any case, for others while it stays small."""
+    """With the modules open that problems are in, and their twins: equal layers look equal.
+
+    Where that is too much to be seen at once, they stay folded, with the mark of the problem; but one of many opens
+    alone, as the box of the others says how many they are. What raised, and a module without a twin, opens for the
+    first problem in any case.
+    """
     description, same = graph.description, graph.runs
     nesting = Nesting(description["scopes"])
     home = {node["id"]: node["scope"] for node in description["nodes"]}
@@ -147,13 +163,31 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
         shut = next((depth for depth, scope in enumerate(around) if scope in folding.closed), None)
         if shut is None:
             continue
-        opening = set(around[shut:])
-        beside = {scope for scope, parent in nesting.parents.items() if parent in opening}
-        opened = replace(folding, closed=folding.closed.union(beside).difference(around))
-        if count(opened) > room:
+        alike = [one for one in twins(description, around[shut]) if one in folding.closed]
+        alone = _opened(folding, nesting, [around[shut:]])
+        if len(alike) > 1:
+            together = _opened(folding, nesting, [_same_place(nesting, around[shut:], one) for one in alike])
+            if count(together) <= min(room, LOOK):
+                alone = together
+            elif problem["kind"] not in _RAISED and (len(alike) <= _TWINS or count(alone) > LOOK):
+                continue
+        if count(alone) > room:
             break
-        folding, room = opened, min(limit, LOOK)
+        folding, room = alone, min(limit, LOOK)
     return folding
+
+
+def _opened(folding: Folding, nesting: Nesting, paths: list[list[str]]) -> Folding:
+    """With the scopes of these paths open, each of which leads from a closed one inwards, and what is beside closed."""
+    opening = {scope for path in paths for scope in path}
+    beside = {scope for scope, parent in nesting.parents.items() if parent in opening}
+    return replace(folding, closed=folding.closed.union(beside) - opening)
+
+
+def _same_place(nesting: Nesting, path: list[str], twin: str) -> list[str]:
+    """The path in ``twin`` that is the same as ``path`` in the first scope of that."""
+    inside = dict(zip(nesting.inside(path[0]), nesting.inside(twin), strict=True))
+    return [inside[scope] for scope in path]
 
 
 def _counting(description: Description, same: list[Run]) -> Callable[[Folding], int]:
@@ -235,7 +269,7 @@ def folded_below(graph: Description | Outline, depth: int | None) -> Folding | N
         return None
     description = Outline.of(graph).description
     nesting = Nesting(description["scopes"])
-    raised = {one["node"] for one in description["problems"] if one["kind"] in ("failed", "inplace")}
+    raised = {one["node"] for one in description["problems"] if one["kind"] in _RAISED}
     around = _all_around(nesting, [node["scope"] for node in description["nodes"] if node["id"] in raised])
     deeper = {scope for scope, around_it in nesting.depths.items() if around_it > depth} - around
     closed = {scope for scope in deeper if nesting.parents[scope] not in deeper}

@@ -80,6 +80,18 @@ def runs(description: Description) -> list[Run]:
     return found
 
 
+def twins(description: Description, call: str) -> list[str]:
+    """The calls of modules of the same class as that of ``call``, with the same inside, wired the same way; it too."""
+    scopes = {scope["id"]: scope for scope in description["scopes"]}
+    nesting = Nesting(description["scopes"])
+    calls = _Calls(description, scopes, nesting)
+    alike = [one for one in scopes if kind(scopes[one]) == kind(scopes[call]) and calls.size(one) == calls.size(call)]
+    if len(alike) < 2:
+        return alike
+    wanted = calls.inside(call)
+    return [one for one in alike if one == call or calls.inside(one) == wanted]
+
+
 def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[int, int, int]]:
     """Where something repeats: its first place, the length of a cycle, and how often it comes.
 
@@ -241,6 +253,15 @@ class _Calls:
             places.setdefault((look, self._signature(one) if many[look] > 1 else one), len(places))
             for one, look in zip(row, looks, strict=True)
         ]
+
+    def size(self, call: str) -> int:
+        """How many nodes are in a call."""
+        return self._many[call]
+
+    def inside(self, call: str) -> object:
+        """What is in a call: its nodes, and the modules that it calls."""
+        called = [self._scopes[scope]["label"] for scope in self._nesting.inside(call) if scope != call]
+        return called, self._signature(call)
 
     def _signature(self, call: str) -> object:
         members = self._inside(call)

@@ -1,0 +1,238 @@
+"""The classes of converted modules: each is a subclass of a class of nbgrad's and of the class of torch's module.
+
+``isinstance`` finds both. A block that ``nbgrad.nn`` has computes what ours does. Any other class keeps its methods,
+and ``super()`` in them leads from its last base to our ``Module``, where it would have led to torch's.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from types import MemberDescriptorType, new_class
+from typing import Any
+
+import torch
+
+from nbgrad import nn
+from nbgrad.nn.module.module import NEVER_CALLED, Module
+from nbgrad.nn.utils import parametrizations
+
+UNMODIFIED = (
+    "record the torch module unmodified instead: run it in a cell with %%autograd or in nbgrad.record(), which needs "
+    "no conversion"
+)
+"""What to do with a module that cannot be converted."""
+
+_PLACES = {torch.nn: nn, torch.nn.utils.parametrizations: parametrizations}
+"""Where torch's blocks are, and ours of the same names."""
+
+_SAME: dict[type, type] = {torch.nn.modules.linear.NonDynamicallyQuantizableLinear: torch.nn.Linear}
+
+_PRIVATE = {name for name in dir(Module) if name.startswith("_") and not name.startswith("__")} - {
+    *dir(torch.nn.Module),
+    *vars(torch.nn.Module()),
+    "_roles",
+}
+_PRIVATE |= {"_roles"}
+"""Names that our ``Module`` uses and torch's does not have: what else has one of them would take its place."""
+
+
+class _Made:
+    """The first base of every such class: what making one must not run, and what copies and pickles need."""
+
+    _torch_class: Any
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Do nothing: the class of torch's module would register another class, or ask for its settings."""
+
+    def compile(self, *_args: Any, **_settings: Any) -> None:
+        """Torch's way to compile a module in place, which would change nothing here.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__}.compile(): torch compiles its own autograd, and this module is nbgrad's: compile "
+            "the torch module, and record it unmodified in a cell with %%autograd or in nbgrad.record()"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _empty, (self._torch_class,), self.__getstate__()
+
+
+def _attribute(self: Any, name: str) -> Any:
+    """What ``super().__getattr__(name)`` of a user's class finds: in torch, parameters and modules are only there."""
+    if name in vars(self).get("_roles", ()):
+        return vars(self)[name]
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+_MODULES: Any = new_class("_Module", (Module, torch.nn.Module), {}, lambda names: names.update(__getattr__=_attribute))
+"""The last base of a class that keeps its methods: our ``Module`` comes directly before torch's."""
+
+
+class ClassReference:
+    """Stands for a converted class in pickles, which name classes by their place: it is in no module."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _class_for, (self.kind,)
+
+
+def known_block(kind: type) -> type[Module] | None:
+    """Our block for one of torch's own classes, if there is one."""
+    kind = _SAME.get(kind, kind)
+    for theirs, ours in _PLACES.items():
+        if getattr(theirs, kind.__name__, None) is kind:
+            found: type[Module] | None = getattr(ours, kind.__name__, None)
+            return found
+    return None
+
+
+def _make(kind: Any) -> type[Module]:
+    known = known_block(kind)
+    own: dict[str, Any] = {"_torch_class": kind, "_pickled_class": ClassReference(kind)}
+    if known is not None:
+        own |= {"__module__": known.__module__, "__qualname__": known.__qualname__, "__doc__": known.__doc__}
+        bases: tuple[type, ...] = (_Made, _pair(kind))
+    else:
+        _check_class(kind)
+        own |= {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+        if defines(kind, "__getattr__"):
+            own["__getattribute__"] = _own_attributes_first(kind)
+        if defines(kind, "__call__"):
+            own["__call__"] = _compared_first(kind)
+        if issubclass(kind, torch.fx.GraphModule):  # it would make a graph of torch's again
+            own |= {"__deepcopy__": None, "__copy__": None}
+        bases = (_Made, kind, _last_base(kind))
+    made: type[Module] = new_class(kind.__name__, bases, {}, lambda names: names.update(own))
+    return made
+
+
+def _last_base(kind: type) -> Any:
+    """What stands behind the methods of a class: our block, if it is derived from one of torch's, or our ``Module``.
+
+    Torch's own code of that block runs if the class replaces a part of it, which ours does not have or does not call.
+    """
+    classes = own_classes(kind)
+    at = next((place for place, base in enumerate(classes) if known_block(base) is not None), None)
+    if at is None:
+        return _MODULES
+    theirs = classes[at]
+    ours: Any = known_block(theirs)
+    replaced = {name for base in classes[:at] for name in vars(base) if not name.startswith("__")} - _REPLACED
+    parts = {
+        name for base in (*own_classes(theirs), *ours.__mro__[: ours.__mro__.index(Module)]) for name in vars(base)
+    }
+    return _MODULES if replaced & parts else _pair(theirs)
+
+
+_REPLACED = {"forward", "extra_repr", "reset_parameters"}
+"""What a class may have of its own without replacing a part of the block that it is derived from."""
+
+
+def _make_pair(theirs: type) -> type[Module]:
+    ours: Any = known_block(theirs)
+    # Torch's blocks leave out of their pickles what ours do not hold.
+    own = {"__doc__": ours.__doc__, "__getstate__": object.__getstate__}
+    made: type[Module] = new_class(ours.__name__, (ours, theirs), {}, lambda names: names.update(own))
+    return made
+
+
+_pair: Callable[[Any], type[Module]] = cache(_make_pair)
+"""The class of a block of ours that is of torch's class, too."""
+
+
+converted_class: Callable[[Any], type[Module]] = cache(_make)
+"""The class that a module of this class of torch's, or of the user's, has after the conversion; made once."""
+
+
+def _class_for(kind: type) -> type[Module]:
+    """For pickles, which name functions by their place."""
+    return converted_class(kind)
+
+
+def _empty(kind: type) -> Any:
+    """For copies and pickles: an object of the class for ``kind``, without attributes yet."""
+    return object.__new__(converted_class(kind))
+
+
+def empty(theirs: torch.nn.Module) -> Any:
+    """An object of the class for ``theirs``, which holds nothing but the values of its slots.
+
+    Raises:
+        TypeError: it is an object of another kind besides a module, as a dict, whose content would be lost.
+    """
+    kind = type(theirs)
+    try:
+        made = _empty(kind)
+    except TypeError as error:
+        raise TypeError(
+            f"from_torch(): {kind.__name__} cannot be converted, because it is not a module alone: {error}. "
+            f"{UNMODIFIED[0].upper()}{UNMODIFIED[1:]}"
+        ) from error
+    for base in own_classes(kind):
+        for slot in vars(base).values():
+            if isinstance(slot, MemberDescriptorType) and hasattr(theirs, slot.__name__):
+                slot.__set__(made, slot.__get__(theirs))
+    return made
+
+
+def own_classes(kind: type) -> list[type]:
+    """The classes that a module of this class has before torch's ``Module``."""
+    return [base for base in kind.__mro__ if base not in torch.nn.Module.__mro__]
+
+
+def defines(kind: type, name: str) -> bool:
+    """Whether a class of torch's library or of the user's defines a method of torch's ``Module`` itself."""
+    return any(name in vars(base) for base in own_classes(kind))
+
+
+def _check_class(kind: type) -> None:
+    """Raise if methods of the class would not be called, or would be called in the place of others."""
+    for name, instead in NEVER_CALLED.items():
+        if defines(kind, name) and name != "_replicate_for_data_parallel":  # there is no DataParallel to call it
+            raise NotImplementedError(
+                f"from_torch(): {kind.__name__} overrides torch's private {name}(), which nbgrad never calls: "
+                f"{instead}; or {UNMODIFIED}"
+            )
+    check_names(kind, {name for base in own_classes(kind) for name in vars(base)})
+
+
+def check_names(kind: type, names: Any) -> None:
+    """Raise if one of these names, of a module or its class, is one that our ``Module`` has for its own work."""
+    taken = sorted(_PRIVATE.intersection(names))
+    if taken:
+        raise NotImplementedError(
+            f"from_torch(): {kind.__name__} has an attribute {taken[0]!r}, and that is a private name of nbgrad's "
+            f"Module: rename it, or {UNMODIFIED}"
+        )
+
+
+def _own_attributes_first(kind: Any) -> Callable[[Any, str], Any]:
+    """``__getattribute__`` of a class with a ``__getattr__``, which in torch is asked for parameters and modules.
+
+    There they are in dicts of their own, and no attributes that are found without it.
+    """
+    usual: Callable[[Any, str], Any] = kind.__getattribute__
+
+    def get(self: Any, name: str) -> Any:
+        roles = object.__getattribute__(self, "__dict__").get("_roles")
+        if roles is not None and name in roles and not hasattr(type(self), name):
+            return type(self).__getattr__(self, name)
+        return usual(self, name)
+
+    return get
+
+
+def _compared_first(kind: Any) -> Callable[..., Any]:
+    """``__call__`` of a class that has its own: the first call is compared with torch's before that runs."""
+    usual: Callable[..., Any] = kind.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        hooks = self._hooks
+        if hooks is not None and hooks.first_call is not None:
+            return hooks.first_call.run(self, usual, args, kwargs)
+        return usual(self, *args, **kwargs)
+
+    return call

@@ -1,0 +1,215 @@
+"""The first call of a converted module is compared with torch's own forward.
+
+Its forward is the user's code, which may ask ``isinstance(x, torch.Tensor)`` and take another branch on our tensors.
+Before it runs, a module of torch's is made of what the converted one holds now, and called with copies of the inputs
+and the same random numbers. Both results must be equal. Nothing that the model or the user holds is changed by it.
+"""
+
+import random
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from contextvars import ContextVar
+from io import StringIO
+from typing import Any
+
+import torch
+
+from nbgrad.core.engine.state import Switch, current, recording
+from nbgrad.nn.back_to_torch import ModelState, Twins, Walk, copied, holds_meta, values_of
+from nbgrad.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList
+from nbgrad.nn.converted_class import UNMODIFIED
+from nbgrad.nn.differences import digest, first_difference
+from nbgrad.nn.module.module import Module
+
+Log = list[tuple[int, Any, Any]]
+"""For each call of a module that ended: the id of torch's module, what it was given, and what it returned."""
+
+
+class _Comparison:
+    """A first call that runs: the modules that it ran, and what went into and came out of them."""
+
+    def __init__(self, twins: Twins) -> None:
+        self.twins = twins
+        self.ran: dict[int, Module] = {}
+        self.ours: Log = []
+        self.theirs: Log = []
+
+    def called(self, module: Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a module of ours."""
+        self.ran[id(module)] = module
+        given = digest((args, kwargs))
+        result = call(module, *args, **kwargs)
+        theirs = self.twins.of.get(id(module))
+        if theirs is not None and call is Module._hooked:  # where torch's hooks see it
+            self.ours.append((id(theirs), given, digest(result)))
+        return result
+
+
+_comparison: ContextVar[_Comparison | None] = ContextVar("nbgrad_comparison", default=None)
+
+
+class FirstCall:
+    """What the hooks of a converted module hold until it has run. There is one for all, also in copies and pickles."""
+
+    def __reduce__(self) -> str:
+        return "FIRST_CALL"
+
+    def run(self, module: Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return ``call(module, *args, **kwargs)``, and raise if torch's forward returns anything else.
+
+        Raises:
+            RuntimeError: the results differ. The model is as it was before the call.
+        """
+        around = _comparison.get()
+        if around is not None:
+            return around.called(module, call, args, kwargs)
+        if torch._C._functorch.maybe_current_level() is not None or holds_meta((args, kwargs)):
+            return call(module, *args, **kwargs)  # tensors without numbers of their own: a later call has them
+        twins = Twins(module, args, kwargs)
+        if twins.unknown is not None:  # the user has put it there: what was converted is compared by itself
+            forget(module)
+            return call(module, *args, **kwargs)
+        return _compared(module, call, args, kwargs, twins)
+
+
+FIRST_CALL = FirstCall()
+
+
+def await_first_call(module: Module) -> None:
+    """Have the first call of ``module`` compared, if it is one that is called."""
+    if not isinstance(module, ModuleList | ModuleDict | ParameterList | ParameterDict):
+        module._made_hooks().first_call = FIRST_CALL
+
+
+def forget(module: Module) -> None:
+    """The first call of ``module`` is over: what it waited for is gone, and no call costs more."""
+    hooks = module._hooks
+    if hooks is not None:
+        hooks.first_call = None
+        if not any((hooks.before, hooks.after, hooks.backward_before, hooks.backward_after)):
+            vars(module).pop("_hooks", None)
+
+
+def _compared(
+    module: Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], twins: Twins
+) -> Any:
+    comparison, before, given = _Comparison(twins), ModelState(module), Walk(copied)((args, kwargs))
+    numbers = _Numbers()
+    expected, failed = _torchs(twins, comparison.theirs)
+    numbers.put_back()
+    token = _comparison.set(comparison)
+    try:
+        result = comparison.called(module, call, args, kwargs)
+    finally:
+        _comparison.reset(token)
+    difference = None if failed is not None else first_difference(values_of(result), expected)
+    if failed is not None and (twins.hooked or isinstance(failed, torch.OutOfMemoryError | MemoryError)):
+        return _finished(comparison, result, f"torch's own forward raised {type(failed).__name__}: {failed}")
+    if failed is None and difference is None:
+        return _finished(comparison, result)
+    after, drawn = ModelState(module), _Numbers()
+    before.put_back()
+    numbers.put_back()
+    repeated, _ = _torchs(Twins(module, *given), [])
+    numbers.put_back()
+    if difference is not None and first_difference(repeated, expected) is not None:
+        after.put_back()
+        drawn.put_back()
+        return _finished(comparison, result, "torch's own forward returns other numbers each time")
+    if difference is None:
+        difference = f"that raises {type(failed).__name__}: {failed}"
+    raise RuntimeError(_message(module, comparison, difference)) from failed
+
+
+def _torchs(twins: Twins, log: Log) -> tuple[Any, Exception | None]:
+    """What torch's module returns, and the error that it raised, if it did."""
+
+    def ended(theirs: Any, args: Any, kwargs: Any, result: Any) -> None:
+        log.append((id(theirs), digest((args, kwargs)), digest(result)))
+
+    for one in {id(one): one for one in twins.of.values()}.values():
+        torch.nn.Module.register_forward_hook(one, ended, with_kwargs=True)
+    records = torch.is_grad_enabled()
+    try:
+        with Switch(observers=()), warnings.catch_warnings(), redirect_stdout(StringIO()):  # ours warns and prints
+            warnings.simplefilter("ignore")
+            torch._C._set_grad_enabled(recording(current()))
+            return values_of(twins.root(*twins.args, **twins.kwargs)), None
+    except Exception as error:
+        return None, error
+    finally:
+        torch._C._set_grad_enabled(records)
+
+
+class _Numbers:
+    """The states of what draws random numbers: torch, Python and numpy."""
+
+    def __init__(self) -> None:
+        self.torchs = torch.get_rng_state()
+        self.devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+        self.pythons = random.getstate()
+        self.numpys = sys.modules["numpy"].random.get_state()
+
+    def put_back(self) -> None:
+        torch.set_rng_state(self.torchs)
+        if self.devices is not None:
+            torch.cuda.set_rng_state_all(self.devices)
+        random.setstate(self.pythons)
+        sys.modules["numpy"].random.set_state(self.numpys)
+
+
+def _finished(comparison: _Comparison, result: Any, why: str | None = None) -> Any:
+    """The result; the modules that ran are compared no more."""
+    for module in comparison.ran.values():
+        forget(module)
+    if why is not None:
+        _warn(why)
+    return result
+
+
+def _warn(why: str) -> None:
+    warnings.warn(
+        f"from_torch(): the first call could not be compared with torch's: {why}. from_torch(module, check=False) does "
+        "not compare",
+        stacklevel=2,
+    )
+
+
+def _message(module: Module, comparison: _Comparison, difference: str) -> str:
+    """What differs, where that began, why, and what to do."""
+    return (
+        f"from_torch(): the first call of {type(module).__name__} does not do what torch's own forward does with the "
+        f"same inputs: {difference}. {_where(module, comparison)} As a rule such code asks isinstance(x, torch.Tensor) "
+        "or type(x), and goes another way for a tensor of nbgrad's. "
+        f"{UNMODIFIED[0].upper()}{UNMODIFIED[1:]}; or change that line. from_torch(module, check=False) does not "
+        "compare"
+    )
+
+
+def _where(module: Module, comparison: _Comparison) -> str:
+    """The sentence about the module in which the difference begins."""
+    known = _numbered(comparison.theirs)
+    twins = comparison.twins.of
+    paths = {id(twins[id(one)]): path for path, one in module.named_modules() if id(one) in twins}
+    kinds = {id(theirs): type(theirs).__name__ for theirs in twins.values()}
+    for key, (given, returned) in _numbered(comparison.ours).items():
+        if key not in known or key[0] not in paths:
+            continue
+        theirs_given, theirs_returned = known[key]
+        if first_difference(given, theirs_given) is None and first_difference(returned, theirs_returned) is not None:
+            path = paths[key[0]]
+            where = f"{path} ({kinds[key[0]]})" if path else kinds[key[0]]
+            return f"It begins in the forward of {where}, whose inputs are equal."
+    return f"No part of it differs: it begins in the forward of {type(module).__name__} itself."
+
+
+def _numbered(log: Log) -> dict[tuple[int, int], tuple[Any, Any]]:
+    """The calls by their module and how many calls of that came before, in the order in which they ended."""
+    counts: dict[int, int] = {}
+    numbered: dict[tuple[int, int], tuple[Any, Any]] = {}
+    for module, given, returned in log:
+        counts[module] = number = counts.get(module, -1) + 1
+        numbered[module, number] = given, returned
+    return numbered

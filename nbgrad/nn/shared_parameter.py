@@ -1,0 +1,107 @@
+"""A parameter that is one with a parameter of torch's: its values, and its gradient."""
+
+from typing import Any
+from weakref import ref
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.parameter import Parameter
+
+_OWN: Any = TensorBase.__dict__["_grad"]
+"""Where a tensor keeps its gradient."""
+
+
+class SharedParameter(Parameter):
+    """A ``Parameter`` of a converted module. Its ``.grad`` is that of the torch parameter that it was made of.
+
+    So torch's optimizer of the original module steps with the gradients of nbgrad's backward, and its ``zero_grad()``
+    clears them. Other data end this: then it is like any other parameter. Copies and pickles are such from the start.
+
+    Args:
+        theirs: the torch parameter, whose memory it shares.
+    """
+
+    __slots__ = ("_gradient", "_theirs")
+
+    def __init__(self, theirs: torch.nn.Parameter) -> None:
+        self._theirs: torch.nn.Parameter | None = None
+        self._gradient: Any = None
+        super().__init__(theirs.detach(), theirs.requires_grad)
+        self._theirs = theirs
+
+    @property
+    def _grad(self) -> TensorBase | None:  # a field of the base
+        theirs = self._theirs
+        if theirs is None:
+            own: TensorBase | None = _OWN.__get__(self)
+            return own
+        gradient = theirs.grad
+        known: TensorBase | None = self._gradient
+        if gradient is None:
+            self._gradient = None
+            return None
+        if known is None or known._data is not gradient:
+            self._gradient = known = Tensor(gradient.detach())
+            known._data = gradient
+        return known
+
+    @_grad.setter
+    def _grad(self, value: TensorBase | None) -> None:
+        theirs = self._theirs
+        if theirs is None:
+            _OWN.__set__(self, value)
+            return
+        if value is not None and theirs.data_ptr() != self._data.data_ptr():
+            raise RuntimeError(
+                f"the torch parameter that {self.name or 'this parameter'} shares its gradient with has other data "
+                "now: the torch module was moved or loaded after nbgrad.from_torch(). Convert it again, or convert a "
+                "copy: nbgrad.from_torch(copy.deepcopy(module))"
+            )
+        theirs.grad = None if value is None else value._data
+        self._gradient = value
+
+    def _replace(self, value: "torch.Tensor | Tensor") -> None:
+        before = self._data
+        Tensor.data.fset(self, value)  # type: ignore[attr-defined]
+        if self._data is not before:
+            gradient, theirs = self._grad, self._theirs
+            self._theirs = self._gradient = None
+            self._grad = gradient
+            if theirs is not None:
+                _part(self, theirs)
+
+    data = property(Tensor.data.fget, _replace, doc=Tensor.data.__doc__)  # type: ignore[attr-defined]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return Parameter, *super().__reduce_ex__(protocol)[1:]
+
+
+_parted: dict[int, tuple[ref[torch.Tensor], ref[SharedParameter]]] = {}
+"""By the id of a torch parameter, of those that are shared no more because nbgrad's has other data."""
+
+
+def _part(ours: SharedParameter, theirs: torch.nn.Parameter) -> None:
+    if not _parted:
+        register_optimizer_step_pre_hook(_check_step)
+    _parted[id(theirs)] = ref(theirs), ref(ours)
+
+
+def _check_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    """Raise where torch's optimizer would leave out a parameter, as nbgrad's has the gradient and other data."""
+    name = type(optimizer).__name__
+    held: list[Any] = [one for group in optimizer.param_groups for one in group["params"]]
+    for theirs in held:
+        parted = _parted.get(id(theirs))
+        if parted is None or theirs.grad is not None or parted[0]() is not theirs:
+            continue
+        ours = parted[1]()
+        if ours is not None and ours._grad is not None:
+            raise RuntimeError(
+                f"{name}.step(): the gradient of a parameter of shape {tuple(ours.shape)} is in the module that "
+                "nbgrad.from_torch() made, and that has other data since it was moved or loaded: the parameters of "
+                f"this optimizer do not change with it. Write nbgrad.optim.{name}(model.parameters()), or move the "
+                "torch module before from_torch()"
+            )
