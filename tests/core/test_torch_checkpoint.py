@@ -205,7 +205,14 @@ def statistics(settings: dict[str, Any]) -> None:
     assert int(state["layers.0.norm1.num_batches_tracked"]) == 4, "two forwards, each run twice"
 
 
-@pytest.mark.parametrize("settings", [{"use_reentrant": False}, {"use_reentrant": False, "early_stop": False}], ids=str)
+WAYS: list[dict[str, Any]] = [
+    {"use_reentrant": True},
+    {"use_reentrant": False},
+    {"use_reentrant": False, "early_stop": False},
+]
+
+
+@pytest.mark.parametrize("settings", WAYS, ids=str)
 def test_statistics_of_a_converted_model_are_torchs(settings: dict[str, Any]) -> None:
     statistics(settings)
 
@@ -231,7 +238,7 @@ def peak(run: Callable[..., Any]) -> float:
     return live.peak / ACTIVATION
 
 
-@pytest.mark.parametrize("settings", [{"use_reentrant": False}], ids=str)
+@pytest.mark.parametrize("settings", WAYS, ids=str)
 def test_memory_is_saved_as_by_nbgrads_own(settings: dict[str, Any]) -> None:
     plainly = peak(lambda block, h: block(h))
     own = peak(nbgrad.checkpoint)

@@ -53,7 +53,9 @@ def in_function() -> bool:
 
 
 def check_cut(op: str, grad_enabled: bool) -> bool:
-    """Raise where torch runs the forward of a ``torch.autograd.Function``, whose backward nbgrad cannot run.
+    """Raise where torch runs the forward of a ``torch.autograd.Function`` that has got hold of a tensor of ours.
+
+    It gets torch tensors for those of ours among its arguments. Others belong to a module or are captured.
 
     Args:
         op: what is about to run unrecorded, on a tensor that needs a gradient.
@@ -76,7 +78,7 @@ def check_cut(op: str, grad_enabled: bool) -> bool:
             )
         frame = frame.f_back
     raise RuntimeError(
-        f"{op}() on an nbgrad tensor inside a torch.autograd.Function, whose backward nbgrad cannot run: the gradient "
-        "would be lost. Derive the class from nbgrad.autograd.Function, which has the same methods; pass "
-        "apply() t.detach(), or write with nbgrad.no_grad():, where no gradient is meant"
+        f"{op}() inside a torch.autograd.Function, on an nbgrad tensor that is no argument of its apply(): the "
+        "gradient would be lost. Pass the tensor to apply(), derive the class from nbgrad.autograd.Function, which has "
+        "the same methods, or write with nbgrad.no_grad():, where no gradient is meant"
     )

@@ -9,17 +9,20 @@ from inspect import Parameter, signature
 from typing import Any
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import resolve_name
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map  # where torch says to add types
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
+from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import NO_OUT, NUMPYS, other_names
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import raw_of
-from nbgrad.core.engine.state import is_grad_enabled, tell_changed
+from nbgrad.core.engine.state import current, is_grad_enabled, tell_changed
 from nbgrad.core.functional.grad import backward, grad
+from nbgrad.core.interop.torch_graphs import run_custom_op
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.ops.create.random import sample_dirichlet, standard_gamma
 from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
@@ -81,12 +84,15 @@ def _torch_function(
         return _changed(function, args, settings)
     if getattr(function, "__module__", None) == "torch.nn.init":
         return _filled(function, settings)
+    if isinstance(function, OpOverload | OpOverloadPacket) and str(function).partition(".")[0] not in _TORCHS_OWN:
+        overload = function if isinstance(function, OpOverload) else _overload(function)
+        return run_custom_op(overload, args, settings)
     ours = _ours(function, name)
     if ours is not None:
         if settings.pop("out", None) is not None:
             raise NotImplementedError(NO_OUT.format(called=_called(function)))
         if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
-            args = (_constant(args[0]), *args[1:])
+            args = (_constant(args[0], function), *args[1:])
         return ours(*args, **_translated(function, ours, settings))
     if name in ABOUT:
         result = function(*each(args, raw_of), **each(settings, raw_of))
@@ -94,6 +100,24 @@ def _torch_function(
     raise NotImplementedError(
         f"nbgrad has no op {_called(function)!r} yet: use t.data for the values without gradients"
     )
+
+
+_TORCHS_OWN = {"aten", "prim", "prims", "aten_", "_refs", "higher_order", "inductor"}
+"""The namespaces of torch's own ops, which run by the names of their functions."""
+
+
+def _overload(packet: OpOverloadPacket) -> OpOverload:
+    """The one op of a name.
+
+    Raises:
+        NotImplementedError: there are several.
+    """
+    names = packet.overloads()
+    if len(names) > 1:
+        written = ", ".join(f"{packet}.{name}" for name in names)
+        raise NotImplementedError(f"{packet} on an nbgrad tensor stands for several ops: call one of {written}")
+    overload: OpOverload = getattr(packet, names[0])
+    return overload
 
 
 def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
@@ -183,8 +207,9 @@ def _called(function: Callable[..., Any]) -> str:
     return str(resolve_name(function) or getattr(function, "__qualname__", function))
 
 
-def _constant(value: torch.Tensor) -> Tensor:
+def _constant(value: torch.Tensor, function: Callable[..., Any]) -> Tensor:
     if value.requires_grad:
+        check_cut(_called(function), current().grad_enabled)
         raise RuntimeError(
             "a torch tensor that requires grad in torch's own autograd, into which nbgrad does not differentiate, was "
             "mixed with an nbgrad tensor: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.engine.call_site import variable_name
 from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.state import current
@@ -217,6 +218,8 @@ _CONVERSIONS = {torch.float32: ".float()", torch.float64: ".double()", torch.flo
 def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> None:
     """Raise if a torch tensor among ``args`` needs a gradient: only torch's autograd could compute it."""
     theirs = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+    if theirs:
+        check_cut(op.name, current().grad_enabled)  # inside a torch.autograd.Function its arguments do
     if any(isinstance(arg, torch.nn.Parameter) for arg in theirs):
         raise RuntimeError(
             f"{op.name}() got a parameter of a torch module, in torch's own autograd, into which nbgrad does not "
