@@ -1,13 +1,14 @@
 """``from_torch``: a model of torch's becomes one of ours, which shares its memory."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from types import MethodType, new_class
 from typing import Any
 
 import torch
 
 from nbgrad import nn
+from nbgrad.core.tensor.filled import counterparts, fillings
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
 from nbgrad.nn.utils import parametrizations
@@ -137,6 +138,7 @@ def _make_running(kind: Any) -> type[Module]:
         for name, value in vars(base).items()
         if hasattr(Module, name) and not name.startswith("__") and name not in _STAYS_OURS
     }
+    own["forward"] = _returning_ours(kind.forward)
     own |= {
         "__module__": kind.__module__,
         "__doc__": kind.__doc__,
@@ -145,6 +147,17 @@ def _make_running(kind: Any) -> type[Module]:
     }
     made: type[Module] = new_class(kind.__name__, (Module, kind), {}, lambda names: names.update(own))
     return made
+
+
+def _returning_ours(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """``forward``; a torch tensor that it made and filled with ours comes back as one of ours."""
+
+    @wraps(forward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = forward(*args, **kwargs)
+        return counterparts(result) if fillings.any else result
+
+    return run
 
 
 _running: Callable[[Any], type[Module]] = cache(_make_running)

@@ -21,11 +21,14 @@ from nbgrad.core.dispatch.arguments import NO_OUT, NUMPYS, other_names
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current, is_grad_enabled, tell_changed
+from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.functional.grad import backward, grad
-from nbgrad.core.interop.torch_graphs import run_custom_op
+from nbgrad.core.interop.filling import fill
+from nbgrad.core.interop.torch_graphs import leaves_in, run_custom_op
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.ops.create.random import sample_dirichlet, standard_gamma
 from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
+from nbgrad.core.tensor.filled import counterparts, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor, tensor
 
@@ -78,6 +81,8 @@ def _torch_function(
     if not all(issubclass(kind, Tensor | torch.Tensor) for kind in types):
         return NotImplemented
     settings = dict(kwargs or {})
+    if fillings.any:
+        args, settings = counterparts(args), counterparts(settings)
     name = getattr(function, "__name__", "")
     changes = name in _CHANGES or (name.endswith("_") and not name.endswith("__"))
     if changes and args and isinstance(args[0], torch.Tensor):
@@ -112,7 +117,7 @@ def _overload(packet: OpOverloadPacket) -> OpOverload:
     Raises:
         NotImplementedError: there are several.
     """
-    names = packet.overloads()
+    names: list[str] = packet.overloads()  # type: ignore[no-untyped-call]
     if len(names) > 1:
         written = ", ".join(f"{packet}.{name}" for name in names)
         raise NotImplementedError(f"{packet} on an nbgrad tensor stands for several ops: call one of {written}")
@@ -121,17 +126,23 @@ def _overload(packet: OpOverloadPacket) -> OpOverload:
 
 
 def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
-    """A torch tensor changed in place by values of ours that have no gradient: ``p.data -= rate * p.grad``."""
+    """A torch tensor changed in place by values of ours, as in ``out[0] = y`` or ``p.data -= rate * p.grad``.
 
-    def value(tensor: Tensor) -> torch.Tensor:
-        if tensor.requires_grad and is_grad_enabled():
-            raise TypeError(
-                f"{_called(function)} on a torch tensor would take in values of an nbgrad tensor and lose their "
-                "gradient: pass t.data for the values alone, or make the torch tensor one of ours with nbgrad.tensor()"
-            )
-        return tensor.data
-
-    return function(*each(args, value), **each(settings, value))
+    If one of them needs a gradient, the torch tensor becomes one that stands for a tensor of ours.
+    """
+    target: torch.Tensor = args[0]
+    given = leaves_in([args, settings], Tensor)
+    if not is_grad_enabled() or not any(one.requires_grad for one in given) or not differentiable(target.dtype):
+        return function(*each(args, raw_of), **each(settings, raw_of))
+    name = function.__name__
+    change = getattr(Tensor, name, None)
+    if change is None or target.requires_grad:
+        raise TypeError(
+            f"{_called(function)} on a torch tensor would take in values of an nbgrad tensor and lose their gradient: "
+            "pass t.data for the values alone, or make the torch tensor one of ours with nbgrad.tensor()"
+        )
+    change(fill(target), *args[1:], **settings)
+    return target
 
 
 def _filled(function: Callable[..., Any], settings: dict[str, Any]) -> Tensor:

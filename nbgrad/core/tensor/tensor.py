@@ -22,6 +22,7 @@ from nbgrad.core.engine.tensor_data import Contents, check_device, check_differe
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.broadcast_check import warn_copied
 from nbgrad.core.tensor.construct import raw_from
+from nbgrad.core.tensor.filled import counterparts, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.processes import refused
 from nbgrad.core.tensor.views import View, cut, part
@@ -374,6 +375,8 @@ def tensor(
         RuntimeError: ``requires_grad`` with an element type that has no gradients, or CUDA where there is none.
         RuntimeError, TypeError, ValueError: the data holds something that is no number, or rows of different lengths.
     """
+    if fillings.any:
+        data = counterparts(data)
     source = raw_of(data)
     wanted = check_device(device) if device is not None else None
     if isinstance(source, torch.Tensor):
