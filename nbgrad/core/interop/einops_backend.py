@@ -57,11 +57,11 @@ class _Finder:
             _register(module)
 
         loader.exec_module = exec_module  # of this one loader
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         return found
 
 
 if _BACKENDS in sys.modules:
     _register(sys.modules[_BACKENDS])
 else:
-    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder())

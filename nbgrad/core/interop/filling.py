@@ -4,6 +4,8 @@ So ``out = torch.zeros(3)`` followed by ``out[0] = y`` works with its gradient, 
 costs nothing where it does not occur. ``Filled`` says what becomes of ``out``.
 """
 
+from functools import cache
+
 import torch
 
 from nbgrad.core.tensor.filled import Filled, fillings
@@ -15,8 +17,10 @@ def _uses(tensor: torch.Tensor) -> int:
     return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
 
 
-_LONE = torch.empty(1)
-_ALONE = _uses(_LONE)
+@cache
+def _alone() -> int:
+    """What ``_uses`` says of a tensor that shares its memory with no other."""
+    return _uses(torch.empty(1))
 
 
 def fill(target: torch.Tensor) -> Tensor:
@@ -44,7 +48,7 @@ def _become(tensor: torch.Tensor, counterpart: Tensor) -> None:
 
 def _check_alone(target: torch.Tensor, base: torch.Tensor) -> None:
     """Check that no others share the memory of ``target`` and ``base``: views that are alive, arrays of numpy."""
-    known = _ALONE + (target is not base)
+    known = _alone() + (target is not base)
     kinds = {type(target), type(base)}
     alike = target.dtype == base.dtype and target.is_conj() == base.is_conj() and target.is_neg() == base.is_neg()
     if kinds != {torch.Tensor} or not alike or _uses(target) > known:
