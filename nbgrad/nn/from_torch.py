@@ -63,6 +63,8 @@ class _Conversion:
         for name, buffer in theirs._buffers.items():
             role = "transient" if name in theirs._non_persistent_buffers_set else "buffer"
             ours._register(name, buffer, role)
+            if buffer is not None:
+                vars(ours.__dict__[name]).update(vars(buffer))
         for name, child in theirs._modules.items():
             ours._register(name, None if child is None else self.module(child), "module")
         for name, value in vars(theirs).items():
@@ -76,7 +78,8 @@ class _Conversion:
         if theirs is None:
             return None
         if theirs not in self.tensors:
-            self.tensors[theirs] = Parameter(theirs.detach(), theirs.requires_grad)
+            self.tensors[theirs] = made = Parameter(theirs.detach(), theirs.requires_grad)
+            vars(made).update(vars(theirs))  # the user's attributes
         found: Parameter = self.tensors[theirs]
         return found
 

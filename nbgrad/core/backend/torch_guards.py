@@ -44,6 +44,21 @@ def check_asker() -> None:
     )
 
 
+def check_flex_attention() -> None:
+    """Raise where what called the caller is torch's ``flex_attention``, which compiles what it runs.
+
+    Raises:
+        TypeError: it is; the message says what to do.
+    """
+    frame: FrameType | None = _getframe(1).f_back
+    if frame is not None and frame.f_globals.get("__name__") == "torch.nn.attention.flex_attention":
+        raise TypeError(
+            "flex_attention works on torch's own tensors alone, as torch compiles it: call "
+            "scaled_dot_product_attention with the mask, or the score of each pair, as attn_mask=, or leave the model "
+            "in torch, whose own autograd nbgrad records"
+        )
+
+
 def in_function() -> bool:
     """Whether torch runs the forward of a ``torch.autograd.Function``: both its kinds of recording are off only there.
 

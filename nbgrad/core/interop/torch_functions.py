@@ -27,21 +27,27 @@ from nbgrad.core.interop.filling import fill
 from nbgrad.core.interop.torch_graphs import leaves_in, run_custom_op
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.ops.create.random import sample_dirichlet, standard_gamma
+from nbgrad.core.ops.linalg.grouped import grouped_mm
+from nbgrad.core.ops.linalg.weight_norm import norm_except_dim, weight_norm
 from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
 from nbgrad.core.tensor.filled import counterparts, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor, tensor
 
 HIDDEN: dict[str, Callable[..., Any]] = {
+    "_grouped_mm": grouped_mm,
     "_pack_padded_sequence": pack_padded,
     "_pad_packed_sequence": pad_packed,
     "_sample_dirichlet": sample_dirichlet,
     "_sparse_addmm": ops.addmm,
     "_sparse_mm": ops.mm,
     "_standard_gamma": standard_gamma,
+    "_weight_norm": weight_norm,
+    "grouped_mm": grouped_mm,
+    "norm_except_dim": norm_except_dim,
     "pad_sequence": pad_sequence,
 }
-"""What torch.nn.utils.rnn, torch.distributions and torch.sparse call; torch itself shows nobody these names."""
+"""What torch.nn.utils, torch.distributions, torch.sparse and models call; torch documents few of these names."""
 
 INPUTS = {"input": 0, "self": 0, "other": 1}
 INPUTS |= {numpys: place for name, place in list(INPUTS.items()) for numpys in NUMPYS.get(name, ())}
@@ -94,11 +100,7 @@ def _torch_function(
         return run_custom_op(overload, args, settings)
     ours = _ours(function, name)
     if ours is not None:
-        if settings.pop("out", None) is not None:
-            raise NotImplementedError(NO_OUT.format(called=_called(function)))
-        if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
-            args = (_constant(args[0], function), *args[1:])
-        return ours(*args, **_translated(function, ours, settings))
+        return _run(function, ours, args, settings)
     if name in ABOUT:
         result = function(*each(args, raw_of), **each(settings, raw_of))
         return tensor(result, requires_grad=result.requires_grad) if isinstance(result, torch.Tensor) else result
@@ -143,6 +145,34 @@ def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict
         )
     change(fill(target), *args[1:], **settings)
     return target
+
+
+def _run(
+    function: Callable[..., Any], ours: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]
+) -> Any:
+    """Run our op in place of torch's ``function``."""
+    if settings.get("out") is not None:
+        return _written(function, args, settings)
+    settings.pop("out", None)
+    if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
+        args = (_constant(args[0], function), *args[1:])
+    return ours(*args, **_translated(function, ours, settings))
+
+
+def _written(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """A function with ``out=`` where no gradient is asked for, as under ``no_grad``: ``out`` is written and returned.
+
+    Raises:
+        NotImplementedError: a gradient is asked for.
+    """
+    if is_grad_enabled() and any(one.requires_grad for one in leaves_in([args, settings], Tensor)):
+        raise NotImplementedError(NO_OUT.format(called=_called(function)))
+    function(*each(args, raw_of), **each(settings, raw_of))
+    out = settings["out"]
+    tell_changed(
+        [raw_of(one) for one in (out if isinstance(out, list | tuple) else (out,))], f"{_called(function)}(out=)"
+    )
+    return out
 
 
 def _filled(function: Callable[..., Any], settings: dict[str, Any]) -> Tensor:

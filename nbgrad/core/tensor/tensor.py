@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import _reconstruct, deepcopy  # type: ignore[attr-defined]  # the way of all that is pickled
 from functools import partial
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import torch
@@ -326,6 +326,15 @@ class Tensor(TensorBase, Contents, TensorMethods):
         twin: Tensor = _reconstruct(self, memo, *self.__reduce_ex__(4))  # with the attributes of a subclass
         twin._grad = deepcopy(self._grad, memo)
         return twin
+
+    if not TYPE_CHECKING:  # a type checker knows all attributes that there are
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise: there is no such attribute."""
+            text = f"'Tensor' object has no attribute {name!r}"
+            if hasattr(torch.Tensor, name):
+                text += f", which torch's tensors have: nbgrad does not know it. Use t.data.{name}, without a gradient"
+            raise AttributeError(text, name=name, obj=self)
 
     __array_priority__ = 1000  # numpy's operators leave the work to ours: array * x is a Tensor with its history
 
