@@ -5,13 +5,14 @@ and ``super()`` in them leads from its last base to our ``Module``, where it wou
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from types import MemberDescriptorType, new_class
 from typing import Any
 
 import torch
 
 from nbgrad import nn
+from nbgrad.core.tensor.filled import counterparts, fillings
 from nbgrad.nn.module.module import NEVER_CALLED, Module
 from nbgrad.nn.utils import parametrizations
 
@@ -105,8 +106,21 @@ def _make(kind: Any) -> type[Module]:
         if issubclass(kind, torch.fx.GraphModule):  # it would make a graph of torch's again
             own |= {"__deepcopy__": None, "__copy__": None}
         bases = (_Made, kind, _last_base(kind))
-    made: type[Module] = new_class(kind.__name__, bases, {}, lambda names: names.update(own))
-    return made
+    made: Any = new_class(kind.__name__, bases, {}, lambda names: names.update(own))
+    if known is None:
+        made.forward = _returning_ours(made.forward)
+    return made  # type: ignore[no-any-return]
+
+
+def _returning_ours(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """``forward``; a torch tensor that it made and filled with ours comes back as one of ours."""
+
+    @wraps(forward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = forward(*args, **kwargs)
+        return counterparts(result) if fillings.any else result
+
+    return run
 
 
 def _last_base(kind: type) -> Any:

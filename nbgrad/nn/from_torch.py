@@ -75,6 +75,8 @@ class _Conversion:
         for name, buffer in theirs._buffers.items():
             role = "transient" if name in theirs._non_persistent_buffers_set else "buffer"
             ours._register(name, buffer, role)
+            if buffer is not None:
+                vars(ours.__dict__[name]).update(vars(buffer))
         for name, child in theirs._modules.items():
             ours._register(name, None if child is None else self.module(child), "module")
         for name, value in vars(theirs).items():

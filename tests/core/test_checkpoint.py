@@ -1,19 +1,18 @@
 """checkpoint: the same gradients from less memory, in every way in which a graph is made and walked."""
 
 import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.engine.node import Deferred, Freed, Node
 from nbgrad.core.tensor.tensor import Tensor
+from tests.core.live_memory import Live
 from tests.core.programs import OURS, TORCH, Library, Program, agree, garbage, plain
 
 WIDTH = 8
@@ -348,40 +347,6 @@ def test_nothing_is_saved_before_the_backward_and_nothing_is_left_after_it() -> 
         assert all(isinstance(node.saved, Freed) for node in nodes)
         del nodes, y
     assert not found
-
-
-class Live(TorchDispatchMode):
-    """Counts the bytes of the storages that kernels make, until these die."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.peak = 0
-        self._seen: set[int] = set()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch imports its compiler, which takes seconds
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for one in result if isinstance(result, list | tuple) else [result]:
-            if isinstance(one, torch.Tensor):
-                self._count(one.untyped_storage())
-        return result
-
-    def _count(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        self.now += size
-        self.peak = max(self.peak, self.now)
-
-        def gone() -> None:
-            self._seen.discard(key)
-            self.now -= size
-
-        weakref.finalize(storage, gone)
 
 
 BLOCKS, ROWS = 32, 256

@@ -92,6 +92,21 @@ def check_optimizer() -> None:
     )
 
 
+def check_flex_attention() -> None:
+    """Raise where what called the caller is torch's ``flex_attention``, which compiles what it runs.
+
+    Raises:
+        TypeError: it is; the message says what to do.
+    """
+    frame: FrameType | None = _getframe(1).f_back
+    if frame is not None and frame.f_globals.get("__name__") == "torch.nn.attention.flex_attention":
+        raise TypeError(
+            "flex_attention works on torch's own tensors alone, as torch compiles it: call "
+            "scaled_dot_product_attention with the mask, or the score of each pair, as attn_mask=, or leave the model "
+            "in torch, whose own autograd nbgrad records"
+        )
+
+
 def in_function() -> bool:
     """Whether torch runs the forward of a ``torch.autograd.Function``: both its kinds of recording are off only there.
 
@@ -101,7 +116,9 @@ def in_function() -> bool:
 
 
 def check_cut(op: str, grad_enabled: bool) -> bool:
-    """Raise where torch runs the forward of a ``torch.autograd.Function``, whose backward nbgrad cannot run.
+    """Raise where torch runs the forward of a ``torch.autograd.Function`` that has got hold of a tensor of ours.
+
+    It gets torch tensors for those of ours among its arguments. Others belong to a module or are captured.
 
     Args:
         op: what is about to run unrecorded, on a tensor that needs a gradient.
@@ -124,7 +141,7 @@ def check_cut(op: str, grad_enabled: bool) -> bool:
             )
         frame = frame.f_back
     raise RuntimeError(
-        f"{op}() on an nbgrad tensor inside a torch.autograd.Function, whose backward nbgrad cannot run: the gradient "
-        "would be lost. Derive the class from nbgrad.autograd.Function, which has the same methods; pass "
-        "apply() t.detach(), or write with nbgrad.no_grad():, where no gradient is meant"
+        f"{op}() inside a torch.autograd.Function, on an nbgrad tensor that is no argument of its apply(): the "
+        "gradient would be lost. Pass the tensor to apply(), derive the class from nbgrad.autograd.Function, which has "
+        "the same methods, or write with nbgrad.no_grad():, where no gradient is meant"
     )

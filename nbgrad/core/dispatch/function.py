@@ -1,6 +1,6 @@
 """``Function``: a forward and a backward that the user writes by hand, recorded as one op."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any
@@ -135,20 +135,50 @@ class Function:
                 f"{cls.__name__}.forward returned {kinds}{' of torch' if raw else ''}: return an nbgrad Tensor, or a "
                 "tuple with at least one. nbgrad.tensor(t) wraps a torch tensor."
             )
-        changed = _changed(cls, context, args, given, returned)
-        outputs = _record(cls, context, args, given, returned) if recorded else [_plain(one) for one in returned]
-        rebases = [_rebase(target, outputs[place]) for place, (target, _) in changed.items()] if recorded else []
-        try:
-            for rebase in rebases:
-                rebase.commit()
-        except BaseException:
-            for rebase in rebases:
-                rebase.commit()
-            raise
-        for place, (target, row) in changed.items():
-            tell_changed((target._data,), row.name)
-            outputs[place] = target
+        make = _record if recorded else _constants
+        outputs = settled(cls, context, args, given, returned, make, recorded=recorded)
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+Maker = Callable[[type[Function], Context, tuple[Any, ...], list[Any], tuple[Any, ...]], list[Any]]
+"""Makes the outputs of a call, which lead to its node if it was recorded."""
+
+
+def settled(
+    function: type[Function],
+    context: Context,
+    args: tuple[Any, ...],
+    given: list[Any],
+    returned: tuple[Any, ...],
+    make: Maker,
+    *,
+    recorded: bool,
+) -> list[Any]:
+    """The outputs of one call; an input that the forward has changed in place is one of them, with a new history.
+
+    Args:
+        function: the class that describes the call.
+        context: its context.
+        args: the arguments of ``apply``.
+        given: the arguments of the forward: each tensor of ``args`` without its history.
+        returned: the results of the forward.
+        make: makes the outputs.
+        recorded: whether they have a history.
+    """
+    changed = _changed(function, context, args, given, returned)
+    outputs = make(function, context, args, given, returned)
+    rebases = [_rebase(target, outputs[place]) for place, (target, _) in changed.items()] if recorded else []
+    try:
+        for rebase in rebases:
+            rebase.commit()
+    except BaseException:
+        for rebase in rebases:
+            rebase.commit()
+        raise
+    for place, (target, row) in changed.items():
+        tell_changed((target._data,), row.name)
+        outputs[place] = target
+    return outputs
 
 
 def _rebase(target: Tensor, output: Tensor) -> Rebase:
@@ -174,15 +204,17 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         if not recording(current()):
             return results
         returned = results if isinstance(results, tuple) else (results,)
-        return tuple(one if one is None else _Dead.apply(one, *_history(context, gradients)) for one in returned)
+        sources = [*gradients, *(context._tensors or ())]
+        return tuple(one if one is None else underivable(one, sources) for one in returned)
 
     return once
 
 
-def _history(context: Context, gradients: tuple[Any, ...]) -> list[Tensor]:
-    """The tensors with a history on which a gradient of a gradient would depend."""
-    sources = [*gradients, *(context._tensors or ())]
-    return [source for source in sources if isinstance(source, Tensor) and source.requires_grad]
+def underivable(result: Tensor, sources: Iterable[Any]) -> Tensor:
+    """``result``, a gradient that depends on ``sources`` and cannot be differentiated again: trying to is an error."""
+    history = [source for source in sources if isinstance(source, Tensor) and source.requires_grad]
+    derived: Tensor = _Dead.apply(result, *history)
+    return derived
 
 
 class _Dead(Function):
@@ -299,7 +331,7 @@ def _changed(
         return {}
     inputs = {id(one): arg for one, arg in zip(given, args, strict=True) if isinstance(one, Tensor)}
     places = {id(one): place for place, one in enumerate(returned)}
-    name, row = function.__name__, _row(function, len(args))
+    name, row = function.__name__, row_of(function, len(args))
     changed = {}
     for mark in context._dirty:
         if mark not in inputs:
@@ -319,6 +351,13 @@ def _changed(
                 )
         changed[places[mark]] = (target, row)
     return changed
+
+
+def _constants(
+    _function: type[Function], _context: Context, _args: tuple[Any, ...], _given: list[Any], returned: tuple[Any, ...]
+) -> list[Any]:
+    """The outputs of a call that is not recorded."""
+    return [_plain(one) for one in returned]
 
 
 def _record(
@@ -344,7 +383,7 @@ def _record(
     saved, context._saved = context._saved, ()
     datas = [None if tensor is None else tensor._data for tensor in saved]
     node = Node()
-    node.op = _row(function, len(args))
+    node.op = row_of(function, len(args))
     node.settings = {}
     node.saved = (context, *datas)
     node.versions = [None, *[None if data is None else data._version for data in datas]]
@@ -376,7 +415,7 @@ def _record(
 _rows: "WeakKeyDictionary[type[Function], dict[int, OpInfo]]" = WeakKeyDictionary()
 
 
-def _row(function: type[Function], arity: int) -> OpInfo:
+def row_of(function: type[Function], arity: int) -> OpInfo:
     """The row of a function that is called with ``arity`` inputs; it is made once."""
     rows = _rows.setdefault(function, {})
     if arity not in rows:

@@ -90,7 +90,7 @@ class Plan(Steps):
                     origin = Output(node, op.live.index(slot - arity), value)
             values.append(Tensor(value, requires_grad=origin is not None, origin=origin))
         for slot, position in self.paths.items():
-            values[slot] = _path(node.edges[position], gradient)
+            values[slot] = path_to(node.edges[position], gradient)
         return values
 
     def lift(self, value: Any) -> Tensor:
@@ -131,7 +131,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _path(origin: "Origin | None", gradient: Any) -> Tensor | None:
+def path_to(origin: "Origin | None", gradient: Any) -> Tensor | None:
     """A tensor of the shape of ``origin`` that leads to it; its one number is never read. None for a constant."""
     if origin is None:
         return None

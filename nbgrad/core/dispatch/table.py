@@ -28,11 +28,14 @@ from nbgrad.core.engine.observer import tell
 from nbgrad.core.engine.state import State, current, recording
 from nbgrad.core.engine.tensor_data import REAL, differentiable
 from nbgrad.core.tensor.call_errors import INFERENCE, check_foreign, check_given, explained
+from nbgrad.core.tensor.filled import counterparts
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.core.tensor.views import ViewOutput, link
 
 RawTensor = torch.Tensor  # looked up several times for every op
 _BIT = 1  # a Python int in compiled code too: a C int has no room for more than 31 inputs
+
+_COUNTERPARTS = -2
 
 _KEPT = 2**15
 """How many names of inputs the rows of one op for lists of other lengths may keep, and the plans of one of those."""
@@ -272,6 +275,8 @@ class Op(OpInfo):
         edges: list[Any] | None = [None] * len(args) if state.grad_enabled else None
         needs = self._unwrap(args, values, edges)
         if needs < 0:
+            if needs == _COUNTERPARTS:
+                return self.run(counterparts(args), settings)
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
         recorded = (
@@ -352,7 +357,8 @@ class Op(OpInfo):
         """Put the raw values of ``args`` into ``values``, and the origins of those that need a gradient into ``edges``.
 
         Returns:
-            A bit set for each input that needs a gradient; -1 where none of them is a ``Tensor``.
+            A bit set for each input that needs a gradient; -1 where none of them is a ``Tensor``, -2 where there is one
+            and also a torch tensor that has a counterpart.
         """
         needs, ours, foreign = 0, False, False
         for position, arg in enumerate(args):
@@ -369,8 +375,8 @@ class Op(OpInfo):
                 values[position] = torch.from_numpy(arg)
             elif isinstance(arg, np.generic):
                 values[position] = arg.item()
-        if ours and foreign:
-            check_foreign(self, args)
+        if ours and foreign and check_foreign(self, args):
+            return _COUNTERPARTS
         return needs if ours else -1 if foreign else check_given(self, args)
 
     def _shown(self, result: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.backend.torch_guards import check_asker
+from nbgrad.core.backend.torch_guards import check_asker, check_flex_attention
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -153,6 +153,12 @@ class Contents:
     @_is_param.setter
     def _is_param(self, _value: bool) -> None:
         raise TypeError("torch.nn.Parameter(t) wraps torch's own tensors: nbgrad.nn.Parameter(t) is that for nbgrad's")
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it is a list of tensors of different shapes."""
+        check_flex_attention()
+        return self._data.is_nested
 
     @property
     def is_sparse(self) -> bool:

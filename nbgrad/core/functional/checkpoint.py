@@ -7,6 +7,8 @@ second run saved.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -16,10 +18,19 @@ from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_st
 from nbgrad.core.engine.node import Deferred, Node, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, current, recording, restoring
+from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.functional.saved_tensors import unpacking
 from nbgrad.core.tensor.tensor import Tensor
 
 R = TypeVar("R")
+
+
+Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
+"""Makes the context of the first run and that of the second."""
+
+
+def _no_contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    return nullcontext(), nullcontext()
 
 
 @restoring
@@ -28,6 +39,10 @@ def checkpoint(
     *args: Any,
     preserve_rng_state: bool = True,
     use_reentrant: bool | None = None,  # noqa: ARG001
+    context_fn: Contexts = _no_contexts,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
     **kwargs: Any,
 ) -> R:
     """Run ``fn(*args, **kwargs)`` without keeping what its ops save; a backward runs it a second time to have it.
@@ -44,81 +59,162 @@ def checkpoint(
         preserve_rng_state: draw the same random numbers the second time, as dropout needs; False saves the time.
         use_reentrant: torch's question which of its two ways it is to take; there is one here, which has the gradients
             of both and the limits of neither.
+        context_fn: makes two contexts; ``fn`` runs inside the first, and the second time inside the second.
+        determinism_check: "default" also compares shape and element type of what the ops of both runs make; "none" only
+            compares the ops.
+        debug: torch's logs of both runs, which nbgrad does not write: its errors name the ops of both.
+        early_stop: end the second run after the last op that saves something.
         kwargs: its named arguments.
 
     Raises:
         RuntimeError: in the backward: an argument was changed in place since, or ``fn`` did not record the same ops.
+        ValueError: ``determinism_check`` is another word.
+        NotImplementedError: ``debug`` is True.
     """
-    state = current()
-    if not recording(state) or any(isinstance(observer, _Forgets) for observer in state.observers):
-        return fn(*args, **kwargs)  # nothing is recorded, or a checkpoint around this one forgets it all
-    segment = Segment(fn, args, kwargs, preserve_rng_state)
-    with Switch(observers=(*unpacking(state.observers), _Forgets(segment))):  # what is let go need not be packed
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"checkpoint: determinism_check is 'default' or 'none', not {determinism_check!r}")
+    if debug:
+        raise NotImplementedError(
+            "checkpoint: nbgrad writes no logs of the two runs, its errors name the ops of both: leave out debug=True"
+        )
+    if not recording(current()):
+        return fn(*args, **kwargs)
+    first, second = context_fn()
+    segment = Segment(partial(fn, *args, **kwargs), [args, kwargs], name_of(fn), preserve_rng_state, second)
+    segment.compares, segment.stops = determinism_check == "default", early_stop
+    with segment.forgetting(), first:
         return fn(*args, **kwargs)
 
 
 class Segment:
-    """One call of ``fn``: everything that it takes to run it again, and what its ops saved once it has run again."""
+    """One call of a function: everything that it takes to run it again, and what its ops saved once it has run again.
+
+    Args:
+        run: the call.
+        given: its arguments: their tensors must not change, and random numbers are drawn on their devices.
+        name: of the function.
+        preserve_rng_state: whether the second run draws the same random numbers.
+        context: what the second run is inside.
+
+    Attributes:
+        count: how many ops have saved something so far.
+        compares: whether the second run must make tensors of the same shapes and element types.
+        stops: whether the second run ends after its last op that saves something.
+        called: the name of the function that makes the checkpoint, for errors.
+        error: makes the error for a second run that differs from the first.
+    """
 
     def __init__(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve_rng_state: bool
+        self,
+        run: Callable[[], Any],
+        given: Any,
+        name: str,
+        preserve_rng_state: bool,
+        context: AbstractContextManager[Any] | None = None,
     ) -> None:
-        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.name = name
         self.count = 0
+        self.compares = self.stops = True
+        self.called = "nbgrad.checkpoint"
+        self._function = run
+        self.error: Callable[[str], Exception] = RuntimeError
+        self._context: AbstractContextManager[Any] = context or nullcontext()
         self._state = current().replaced(walking=None)  # apart: the scope changes when the call of the module ends
         self._autocast = Settings()
-        self._versions = [(tensor, tensor._version) for tensor in _tensors([args, kwargs])]
+        self._versions = [(tensor, tensor._version) for tensor in _tensors(given)]
         devices = cuda_devices(tensor for tensor, _ in self._versions)
         self._random = random_state(devices) if preserve_rng_state else None
-        self._again: list[tuple[Any, Any]] | None = None
+        self._again: list[_Twin | None] | None = None  # None for a twin whose values were given away
+        self._ran_to = 0
+
+    def forgetting(self) -> Switch:
+        """A switch for the first run: what is recorded inside it lets go what it saves.
+
+        Inside another checkpoint it does nothing: that one lets go of it all.
+        """
+        observers = current().observers
+        if any(isinstance(observer, _Forgets) for observer in observers):
+            return Switch()
+        return Switch(observers=(*unpacking(observers), _Forgets(self)))  # what is let go need not be packed
 
     def saved(self, node: Node, index: int) -> Any:
         """What the twin of ``node``, the op number ``index`` of the segment, saved; given away, not kept."""
-        if self._again is None or self._again[index : index + 1] == [_GIVEN]:
+        short = index >= self._ran_to  # a backward inside the first run came before it was complete
+        if short or self._again is None or self._again[index : index + 1] == [None]:
+            self._ran_to = self.count
             self._again = self._run()
-        twins = self._again[index : index + 1]
-        if not twins or twins[0][0] is not node.op:
-            twin = twins[0][0].name if twins else "nothing"
-            raise RuntimeError(
-                f"checkpoint: {_name(self.fn)} recorded {node.op.name} as op {index + 1} in the forward, but {twin} "
+        twin = self._again[index] if index < len(self._again) else None
+        found = "nothing" if twin is None else twin.told(node, compares=self.compares)
+        if twin is None or found:
+            raise self.error(
+                f"checkpoint: {self.name} recorded {node.op.name} as op {index + 1} in the forward, but {found} "
                 "when the backward ran it again. It must do the same both times: it may not depend on anything that "
                 "has changed since (a counter, a training flag, random numbers that torch does not draw)."
             )
-        saved = self._again[index][1]
-        self._again[index] = _GIVEN
-        return saved
+        self._again[index] = None
+        return twin.saved
 
-    def _run(self) -> list[tuple[Any, Any]]:
+    def _run(self) -> "list[_Twin | None]":
         """Run ``fn`` as the forward did, unseen by graphs and hooks; the ops it records and what they saved."""
         for tensor, version in self._versions:
             if tensor._version != version:
                 raise RuntimeError(
-                    f"checkpoint: an argument of {_name(self.fn)}, of shape {tuple(tensor.shape)}, was changed in "
+                    f"checkpoint: an argument of {self.name}, of shape {tuple(tensor.shape)}, was changed in "
                     f"place after the forward (version {version}, now {tensor._version}), so the backward cannot run "
                     "it again. Change a clone instead, or call backward() before the change."
                 )
         if self._random is None:
             return self._recorded()
-        recorded: list[tuple[Any, Any]] = drawing_from(self._random, self._recorded)
+        recorded: list[_Twin | None] = drawing_from(self._random, self._recorded)
         return recorded
 
+    def _recorded(self) -> "list[_Twin | None]":
+        collects = _Collects(self.count if self.stops else 0)
+        try:
+            self._collected(collects)
+        except _Enough:
+            pass
+        except Exception as error:
+            error.add_note(
+                f"raised when a backward ran {self.name} again, which is inside {self.called}; its forward had run "
+                "without an error"
+            )
+            raise
+        return [_Twin(node) for node in collects.nodes]
+
     @restoring
-    def _recorded(self) -> list[tuple[Any, Any]]:
-        collects = _Collects()
+    def _collected(self, collects: "_Collects") -> None:
         state = self._state.replaced(observers=(collects,))
         with Switch(**state.fields()):
-            try:
-                self._autocast.restored(self._call)
-            except Exception as error:
-                error.add_note(
-                    f"raised when a backward ran {_name(self.fn)} again, which is inside nbgrad.checkpoint; its "
-                    "forward had run without an error"
-                )
-                raise
-        return [(node.op, _taken_from(node)) for node in collects.nodes]
+            self._autocast.restored(self._call)
 
     def _call(self) -> None:
-        self.fn(*self.args, **self.kwargs)
+        with self._context:
+            self._function()
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """The name of a function in messages; for an object that can be called the name of its class."""
+    return str(getattr(fn, "__qualname__", type(fn).__name__))
+
+
+class _Twin:
+    """An op of a second run, and what it saved."""
+
+    __slots__ = ("dtype", "op", "saved", "shape")
+
+    def __init__(self, node: Node) -> None:
+        self.op, self.shape, self.dtype = node.op, node.shape, node.dtype
+        self.saved = _taken_from(node)
+
+    def told(self, node: Node, *, compares: bool) -> str:
+        """The text that says in what the op differs from that of the first run, ``node``; empty if it does not."""
+        if self.op is not node.op:
+            return self.op.name
+        if compares and (self.shape, self.dtype) != (node.shape, node.dtype):
+            made = f"{tuple(self.shape)} of {dtype_name(self.dtype)}"
+            return f"one of shape {made} in place of {tuple(node.shape)} of {dtype_name(node.dtype)}"
+        return ""
 
 
 class _Later(Deferred):
@@ -173,24 +269,31 @@ class _Forgets(Observer):
             self._segment.count += 1
 
 
+class _Enough(Exception):  # it is no error
+    """Ends a second run: its last op that saves something has run."""
+
+
 class _Collects(Observer):
-    """Watches the second run of a segment: keeps the nodes, in the order of the first run."""
+    """Watches the second run of a segment: keeps the nodes, in the order of the first run.
 
-    __slots__ = ("nodes",)
+    Args:
+        count: after how many nodes the run ends; 0: it runs to its end.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("count", "nodes")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
         self.nodes: list[Node] = []
 
-    def on_record(self, node: Node, _args: tuple[Any, ...], _out: torch.Tensor) -> None:
+    def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
         if node.plan.keeps_values:
             self.nodes.append(node)
-
-
-_GIVEN = (None, None)
-
-
-def _name(fn: Callable[..., Any]) -> str:
-    return getattr(fn, "__qualname__", type(fn).__name__)
+            if len(self.nodes) == self.count:
+                observers = current().observers
+                for inner in observers[observers.index(self) + 1 :]:  # hooks that pack, and checkpoints inside
+                    inner.on_record(node, args, out)
+                raise _Enough
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

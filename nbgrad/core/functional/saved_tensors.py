@@ -1,8 +1,6 @@
 """Hooks of the user that pack the values an op saves for the backward: into a file, to a device, in fewer bits.
 
-The packing is an ``Observer``, as a graph is: without one an op does no work for it. torch's own context
-``torch.autograd.graph.saved_tensors_hooks``, and the classes derived from it, also pack the values that nbgrad's ops
-save.
+The packing is an ``Observer``, as a graph is: without one an op does no work for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -100,7 +98,7 @@ def unpacking(observers: tuple[Observer, ...]) -> tuple[Observer, ...]:
     return tuple([one for one in observers if not isinstance(one, Packing)])
 
 
-def _packs(pack: Callable[[Any], Any], unpack: Callable[[Any], Any], *, raw: bool) -> Switch:
+def packing(pack: Callable[[Any], Any], unpack: Callable[[Any], Any], *, raw: bool) -> Switch:
     """A switch inside which only these two functions pack and unpack."""
     return Switch(observers=(*unpacking(current().observers), Packing(pack, unpack, raw=raw)))
 
@@ -132,7 +130,7 @@ class saved_tensors_hooks:  # noqa: N801  # torch's name
 
     def __enter__(self) -> None:
         _check_enabled()
-        switch = _packs(self.pack_hook, self.unpack_hook, raw=False)
+        switch = packing(self.pack_hook, self.unpack_hook, raw=False)
         switch.__enter__()
         self._entered.append(switch)
 
@@ -160,44 +158,3 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         raise RuntimeError(error_message)
     with theirs.disable_saved_tensors_hooks(error_message):
         yield
-
-
-# torch's own contexts.
-
-
-def _applies(context: theirs.saved_tensors_hooks) -> bool:
-    """Whether a context of torch's packs what nbgrad's ops save: all but that of torch's checkpoint do.
-
-    torch's checkpoint needs torch's engine to compute again, so nbgrad's ops inside it save as they do outside.
-    """
-    return type(context).__module__ != "torch.utils.checkpoint"
-
-
-def _follow() -> None:
-    """Make torch's contexts pack what nbgrad's ops save: their methods that begin and end one are wrapped."""
-    enter, leave = theirs.saved_tensors_hooks.__enter__, theirs.saved_tensors_hooks.__exit__
-    if hasattr(enter, "_nbgrad"):
-        return
-
-    def entered(self: Any) -> None:
-        enter(self)
-        if torch.compiler.is_compiling():  # torch's compiler follows its own contexts, but not ours
-            return
-        switch = _packs(self.pack_hook, self.unpack_hook, raw=True) if _applies(self) else Switch()
-        switch.__enter__()
-        vars(self).setdefault("_nbgrad", []).append(switch)
-
-    def left(self: Any, *raised: Any) -> None:
-        try:
-            entered_here = None if torch.compiler.is_compiling() else vars(self).get("_nbgrad")
-            if entered_here:
-                entered_here.pop().__exit__(*(raised or (None, None, None)))
-        finally:
-            leave(self, *raised)
-
-    entered._nbgrad = True  # type: ignore[attr-defined]
-    theirs.saved_tensors_hooks.__enter__ = entered  # type: ignore[method-assign]
-    theirs.saved_tensors_hooks.__exit__ = left  # type: ignore[method-assign]
-
-
-_follow()

@@ -9,33 +9,46 @@ from inspect import Parameter, signature
 from typing import Any
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import resolve_name
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map  # where torch says to add types
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
+from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import NO_OUT, NUMPYS, other_names
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import raw_of
-from nbgrad.core.engine.state import is_grad_enabled, tell_changed
+from nbgrad.core.engine.state import current, is_grad_enabled, tell_changed
+from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.functional.grad import backward, grad
+from nbgrad.core.interop import aten_functions
+from nbgrad.core.interop.filling import fill
+from nbgrad.core.interop.torch_graphs import leaves_in, run_custom_op
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.ops.create.random import sample_dirichlet, standard_gamma
+from nbgrad.core.ops.linalg.grouped import grouped_mm
+from nbgrad.core.ops.linalg.weight_norm import norm_except_dim, weight_norm
 from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
+from nbgrad.core.tensor.filled import counterparts, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor, tensor
 
 HIDDEN: dict[str, Callable[..., Any]] = {
+    "_grouped_mm": grouped_mm,
     "_pack_padded_sequence": pack_padded,
     "_pad_packed_sequence": pad_packed,
     "_sample_dirichlet": sample_dirichlet,
     "_sparse_addmm": ops.addmm,
     "_sparse_mm": ops.mm,
     "_standard_gamma": standard_gamma,
+    "_weight_norm": weight_norm,
+    "grouped_mm": grouped_mm,
+    "norm_except_dim": norm_except_dim,
     "pad_sequence": pad_sequence,
 }
-"""What torch.nn.utils.rnn, torch.distributions and torch.sparse call; torch itself shows nobody these names."""
+"""What torch.nn.utils, torch.distributions, torch.sparse and models call; torch documents few of these names."""
 
 INPUTS = {"input": 0, "self": 0, "other": 1}
 INPUTS |= {numpys: place for name, place in list(INPUTS.items()) for numpys in NUMPYS.get(name, ())}
@@ -75,19 +88,20 @@ def _torch_function(
     if not all(issubclass(kind, Tensor | torch.Tensor) for kind in types):
         return NotImplemented
     settings = dict(kwargs or {})
+    if fillings.any:
+        args, settings = counterparts(args), counterparts(settings)
     name = getattr(function, "__name__", "")
     changes = name in _CHANGES or (name.endswith("_") and not name.endswith("__"))
     if changes and args and isinstance(args[0], torch.Tensor):
         return _changed(function, args, settings)
     if getattr(function, "__module__", None) == "torch.nn.init":
         return _filled(function, settings)
+    if isinstance(function, OpOverload | OpOverloadPacket) and str(function).partition(".")[0] not in _TORCHS_OWN:
+        overload = function if isinstance(function, OpOverload) else _overload(function)
+        return run_custom_op(overload, args, settings)
     ours = _ours(function, name)
     if ours is not None:
-        if settings.pop("out", None) is not None:
-            raise NotImplementedError(NO_OUT.format(called=_called(function)))
-        if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
-            args = (_constant(args[0]), *args[1:])
-        return ours(*args, **_translated(function, ours, settings))
+        return _run(function, ours, args, settings)
     if name in ABOUT:
         result = function(*each(args, raw_of), **each(settings, raw_of))
         return tensor(result, requires_grad=result.requires_grad) if isinstance(result, torch.Tensor) else result
@@ -96,18 +110,70 @@ def _torch_function(
     )
 
 
+_TORCHS_OWN = {"aten", "prim", "prims", "aten_", "_refs", "higher_order", "inductor"}
+"""The namespaces of torch's own ops, which run by the names of their functions."""
+
+
+def _overload(packet: OpOverloadPacket) -> OpOverload:
+    """The one op of a name.
+
+    Raises:
+        NotImplementedError: there are several.
+    """
+    names: list[str] = packet.overloads()  # type: ignore[no-untyped-call]
+    if len(names) > 1:
+        written = ", ".join(f"{packet}.{name}" for name in names)
+        raise NotImplementedError(f"{packet} on an nbgrad tensor stands for several ops: call one of {written}")
+    overload: OpOverload = getattr(packet, names[0])
+    return overload
+
+
 def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
-    """A torch tensor changed in place by values of ours that have no gradient: ``p.data -= rate * p.grad``."""
+    """A torch tensor changed in place by values of ours, as in ``out[0] = y`` or ``p.data -= rate * p.grad``.
 
-    def value(tensor: Tensor) -> torch.Tensor:
-        if tensor.requires_grad and is_grad_enabled():
-            raise TypeError(
-                f"{_called(function)} on a torch tensor would take in values of an nbgrad tensor and lose their "
-                "gradient: pass t.data for the values alone, or make the torch tensor one of ours with nbgrad.tensor()"
-            )
-        return tensor.data
+    If one of them needs a gradient, the torch tensor becomes one that stands for a tensor of ours.
+    """
+    target: torch.Tensor = args[0]
+    given = leaves_in([args, settings], Tensor)
+    if not is_grad_enabled() or not any(one.requires_grad for one in given) or not differentiable(target.dtype):
+        return function(*each(args, raw_of), **each(settings, raw_of))
+    name = function.__name__
+    change = getattr(Tensor, name, None)
+    if change is None or target.requires_grad:
+        raise TypeError(
+            f"{_called(function)} on a torch tensor would take in values of an nbgrad tensor and lose their gradient: "
+            "pass t.data for the values alone, or make the torch tensor one of ours with nbgrad.tensor()"
+        )
+    change(fill(target), *args[1:], **settings)
+    return target
 
-    return function(*each(args, value), **each(settings, value))
+
+def _run(
+    function: Callable[..., Any], ours: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]
+) -> Any:
+    """Run our op in place of torch's ``function``."""
+    if settings.get("out") is not None:
+        return _written(function, args, settings)
+    settings.pop("out", None)
+    if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
+        args = (_constant(args[0], function), *args[1:])
+    return ours(*args, **_translated(function, ours, settings))
+
+
+def _written(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """A function with ``out=`` where no gradient is asked for, as under ``no_grad``: ``out`` is written and returned.
+
+    Raises:
+        NotImplementedError: a gradient is asked for.
+    """
+    if is_grad_enabled() and any(one.requires_grad for one in leaves_in([args, settings], Tensor)):
+        raise NotImplementedError(NO_OUT.format(called=_called(function)))
+    function(*each(args, raw_of), **each(settings, raw_of))
+    out = settings["out"]
+    tell_changed(
+        [raw_of(one) for one in (out if isinstance(out, list | tuple) else (out,))], f"{_called(function)}(out=)"
+    )
+    return out
 
 
 def _filled(function: Callable[..., Any], settings: dict[str, Any]) -> Tensor:
@@ -124,6 +190,8 @@ def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
         return getattr(Tensor, name) if hasattr(TensorMethods, name) else None
     if function in (torch.autograd.grad, torch.autograd.backward):
         return grad if function is torch.autograd.grad else backward
+    if name in aten_functions.FUNCTIONS and function is getattr(torch, name, None):
+        return aten_functions.FUNCTIONS[name]
     public = str(resolve_name(function) or "")
     place, _, short = public.rpartition(".")
     if place == "torch.nn.functional" and short in vars(torch_signatures):  # those that take inplace= or weights
@@ -183,8 +251,9 @@ def _called(function: Callable[..., Any]) -> str:
     return str(resolve_name(function) or getattr(function, "__qualname__", function))
 
 
-def _constant(value: torch.Tensor) -> Tensor:
+def _constant(value: torch.Tensor, function: Callable[..., Any]) -> Tensor:
     if value.requires_grad:
+        check_cut(_called(function), current().grad_enabled)
         raise RuntimeError(
             "a torch tensor that requires grad in torch's own autograd, into which nbgrad does not differentiate, was "
             "mixed with an nbgrad tensor: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"

@@ -6,10 +6,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.engine.call_site import variable_name
 from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, told, words_of
+from nbgrad.core.tensor.filled import Filled, fillings
 
 E = TypeVar("E", bound=Exception)
 
@@ -214,9 +216,17 @@ def _in_one_dtype(said: str, given: dict[str, torch.Tensor]) -> str:
 _CONVERSIONS = {torch.float32: ".float()", torch.float64: ".double()", torch.float16: ".half()"}
 
 
-def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> None:
-    """Raise if a torch tensor among ``args`` needs a gradient: only torch's autograd could compute it."""
+def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> int:
+    """Raise if a torch tensor among ``args`` needs a gradient: only torch's autograd could compute it.
+
+    Returns:
+        -2 where a torch tensor has a counterpart of ours, which the op takes in its place; 0 where none has.
+    """
+    if fillings.any and any(isinstance(arg, Filled) for arg in args):
+        return -2
     theirs = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+    if theirs:
+        check_cut(op.name, current().grad_enabled)  # inside a torch.autograd.Function its arguments do
     if any(isinstance(arg, torch.nn.Parameter) for arg in theirs):
         raise RuntimeError(
             f"{op.name}() got a parameter of a torch module, in torch's own autograd, into which nbgrad does not "
@@ -227,6 +237,7 @@ def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> None:
             f"{op.name}() got a torch tensor that requires grad in torch's own autograd, into which nbgrad does "
             "not differentiate: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
         )
+    return 0
 
 
 INFERENCE = (

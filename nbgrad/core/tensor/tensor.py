@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import _reconstruct, deepcopy  # type: ignore[attr-defined]  # the way of all that is pickled
 from functools import partial
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import torch
@@ -22,6 +22,7 @@ from nbgrad.core.engine.tensor_data import Contents, check_device, check_differe
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.broadcast_check import warn_copied
 from nbgrad.core.tensor.construct import raw_from
+from nbgrad.core.tensor.filled import counterparts, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.processes import refused
 from nbgrad.core.tensor.views import View, cut, part
@@ -326,6 +327,15 @@ class Tensor(TensorBase, Contents, TensorMethods):
         twin._grad = deepcopy(self._grad, memo)
         return twin
 
+    if not TYPE_CHECKING:  # a type checker knows all attributes that there are
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise: there is no such attribute."""
+            text = f"'Tensor' object has no attribute {name!r}"
+            if hasattr(torch.Tensor, name):
+                text += f", which torch's tensors have: nbgrad does not know it. Use t.data.{name}, without a gradient"
+            raise AttributeError(text, name=name, obj=self)
+
     __array_priority__ = 1000  # numpy's operators leave the work to ours: array * x is a Tensor with its history
 
     # Elementwise comparison comes from the table; identity is what a dict or a set of tensors needs.
@@ -374,6 +384,8 @@ def tensor(
         RuntimeError: ``requires_grad`` with an element type that has no gradients, or CUDA where there is none.
         RuntimeError, TypeError, ValueError: the data holds something that is no number, or rows of different lengths.
     """
+    if fillings.any:
+        data = counterparts(data)
     source = raw_of(data)
     wanted = check_device(device) if device is not None else None
     if isinstance(source, torch.Tensor):

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 
 from nbgrad import linalg
-from nbgrad.core.ops import cat, dot, matrix_exp, mv, norm, normalize, tril
+from nbgrad.core.ops import cat, dot, matrix_exp, mv, normalize, tril
+from nbgrad.core.ops.linalg.weight_norm import norm_except_dim, weight_norm as renewed
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.utils.parametrize import register_parametrization
@@ -42,18 +43,11 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def _lengths(self, weight: Any) -> Any:
-        if self.dim == -1:
-            return norm(weight)
-        first = weight.transpose(0, self.dim)
-        lengths = norm(first.reshape(len(first), -1), 2, 1)
-        return lengths.reshape(-1, *[1] * (weight.ndim - 1)).transpose(0, self.dim)
-
     def forward(self, weight_g: Any, weight_v: Any) -> Any:
-        return weight_v * (weight_g / self._lengths(weight_v))
+        return renewed(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Any) -> tuple[Any, Any]:
-        return self._lengths(weight), weight
+        return norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:

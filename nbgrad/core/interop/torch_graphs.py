@@ -1,0 +1,383 @@
+"""Functions whose gradient is torch's to compute: ``torch.autograd.Function`` and custom ops, on our tensors.
+
+A call is one node. Its function runs on torch tensors, and torch records what it does in a small graph of its own,
+which the node keeps. The rule of the node is a backward of torch's through that graph, so the context, the marks and
+the errors of the function are torch's. A backward that is itself recorded records the one of torch as another such
+node: any order of derivatives that the function has is there.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
+from typing import Any
+from warnings import warn
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch
+from torch.autograd.graph import get_gradient_edge
+
+from nbgrad.core.backend.below_autograd import outside
+from nbgrad.core.backend.function_mode import unheard
+from nbgrad.core.dispatch.function import Context, Function, row_of, settled, underivable
+from nbgrad.core.dispatch.plan import Plan, path_to
+from nbgrad.core.engine.node import Node, Output, next_seq
+from nbgrad.core.engine.state import Switch, current, is_grad_enabled, no_grad, recording, restoring
+from nbgrad.core.functional.checkpoint import checkpoint
+from nbgrad.core.tensor.tensor import Tensor
+
+Kind = type[Function]
+"""A class that describes a function of torch's to the record and the picture."""
+
+_THEIRS: Any = torch.autograd.Function
+
+
+class _Entrance(torch.autograd.Function):
+    """Where a tensor enters a graph of torch's: its gradient goes to a leaf that has no memory of its own."""
+
+    @staticmethod
+    def forward(_ctx: Any, _leaf: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+        return data.detach()
+
+    @staticmethod
+    def backward(_ctx: Any, *gradients: Any) -> Any:
+        return gradients[0], None
+
+
+def _entered(argument: Any, *, recorded: bool) -> tuple[torch.Tensor | None, Any]:
+    """What the function gets for ``argument``; before that the leaf which its gradient goes to, if it needs one.
+
+    The function may change what it gets in place.
+    """
+    if not isinstance(argument, Tensor):
+        return None, argument
+    data = argument._data
+    if not recorded or not argument.requires_grad:
+        return None, data.detach()
+    leaf = torch.zeros((), dtype=data.dtype, device=data.device).expand(data.shape).requires_grad_()
+    return leaf, _applied(_Entrance, leaf, data)
+
+
+def _unseen(run: Callable[[], Any]) -> Any:
+    """``run()``, with torch's autograd on inside a backward too, and unseen by nbgrad's graphs."""
+    with Switch(observers=()):
+        return outside(unheard, run)
+
+
+class TorchGraph:
+    """What torch recorded of one call.
+
+    Attributes:
+        leaves: for each argument of the call the leaf of torch's that its gradient goes to, None where there is none.
+        ends: the edges in torch's graph from the outputs that have a gradient.
+    """
+
+    __slots__ = ("ends", "leaves")
+
+    def __init__(self, leaves: list[torch.Tensor | None], outputs: Iterable[torch.Tensor]) -> None:
+        self.leaves = leaves
+        self.ends = [get_gradient_edge(one) for one in outputs]
+
+
+class TorchGraphPlan(Plan):
+    """How a backward runs torch's backward of one call."""
+
+    __slots__ = ("kind",)
+
+    foreign = True
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.rules = ()
+        self.broadcasts, self.sums = frozenset(), {}
+        self.joined = self.keeps_values = True
+        self.saved_names = ("graph",)
+
+    def unpack(self, node: Node, saved: tuple[Any, ...], gradient: Any) -> list[Any]:
+        """What torch recorded, and for each input a tensor without memory that leads to where it came from."""
+        return [*saved, *(path_to(edge, gradient) for edge in node.edges)]
+
+    def joint(self, gradient: Any, needed: tuple[bool, ...], graph: TorchGraph, *paths: Any) -> list[Any]:
+        """Torch's gradients of the inputs; recorded if this backward is."""
+        arrived = gradient if isinstance(gradient, list) else [gradient]
+        ends = [end for end, one in zip(graph.ends, arrived, strict=True) if one is not None]
+        given = [self.lift(one) for one in arrived if one is not None]
+        places = [place for place, need in enumerate(needed) if need]
+        found: list[Any] = [None] * len(needed)
+        if not ends or not places:
+            return found
+        recorded = recording(current())
+        once = recorded and self.kind in _once
+        entered = [_entered(one, recorded=recorded and not once) for one in given]
+        settings = {"retain_graph": True, "create_graph": recorded and not once, "allow_unused": True}
+        leaves = [graph.leaves[place] for place in places]
+        gradients = _unseen(partial(torch.autograd.grad, ends, leaves, [start for _, start in entered], **settings))
+        if recorded:
+            known = [place for place, leaf in enumerate(graph.leaves) if leaf is not None]
+            sources = [*(paths[place] for place in known), *given]
+            starts = [*(graph.leaves[place] for place in known), *(leaf for leaf, _ in entered)]
+            if once:
+                gradients = [None if one is None else underivable(Tensor(one), sources) for one in gradients]
+            else:
+                kind = _kind(self.kind, (), f"{self.kind.__name__}Backward", "", _ANY)
+                gradients = _settled(kind, sources, starts, [None] * len(starts), gradients)
+        for place, one in zip(places, gradients, strict=True):
+            found[place] = one
+        return found
+
+
+@restoring
+def run_as_one(kind: Kind, run: Callable[[list[Any]], Any], args: list[Any]) -> Any:
+    """Call ``run`` with torch's tensors in place of ours among ``args``, as one op.
+
+    Args:
+        kind: describes the function.
+        run: takes the arguments and returns a tensor, a list or tuple of tensors and other values, or another value.
+        args: the arguments, tensors or not.
+    """
+    recorded = is_grad_enabled() and any(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
+    entered = [_entered(arg, recorded=recorded) for arg in args]
+    values = [value for _, value in entered]
+    result = _unseen(partial(run, values))
+    returned = tuple(result) if isinstance(result, list | tuple) else (result,)
+    outputs = _settled(kind, args, [leaf for leaf, _ in entered], values, returned)
+    return type(result)(outputs) if type(result) in (list, tuple) else outputs[0]
+
+
+def _settled(kind: Kind, args: list[Any], leaves: list[Any], values: list[Any], returned: tuple[Any, ...]) -> list[Any]:
+    """The outputs of a call, from what torch returned.
+
+    Args:
+        kind: describes the function.
+        args: its arguments.
+        leaves: the leaves of torch's that stand for them.
+        values: what the function got for them: what it changed in place is also among what it returned.
+        returned: what it returned.
+    """
+    context = Context()
+    context.needs_input_grad = tuple(leaf is not None for leaf in leaves)
+    given = [Tensor(arg._data.detach()) if isinstance(arg, Tensor) else arg for arg in args]
+    changed = {id(value): ours for value, ours in zip(values, given, strict=True) if isinstance(ours, Tensor)}
+    results = tuple(changed[id(one)] if id(one) in changed else _wrapped(one) for one in returned)
+    context._dirty = tuple(id(changed[id(one)]) for one in returned if id(one) in changed)
+    context._constant = tuple(
+        id(ours) for ours, one in zip(results, returned, strict=True) if not getattr(one, "requires_grad", False)
+    )
+    live = [place for place, one in enumerate(returned) if isinstance(one, torch.Tensor) and one.requires_grad]
+
+    def made(*_: Any) -> list[Any]:
+        outputs = [Tensor(one._data) if isinstance(one, Tensor) else one for one in results]
+        if not live:
+            return outputs
+        graph = TorchGraph(leaves, [returned[place] for place in live])
+        node = _node(kind, args, leaves, graph, outputs[live[0]]._data)
+        for slot, place in enumerate(live):
+            raw = outputs[place]._data
+            outputs[place] = Tensor(raw, True, Output(node, slot, raw) if node.outputs else node)
+        return outputs
+
+    return settled(kind, context, tuple(args), given, results, made, recorded=bool(live))
+
+
+def _node(kind: Kind, args: list[Any], leaves: list[Any], graph: TorchGraph, first: torch.Tensor) -> Node:
+    """The node of a call whose first output with a gradient is ``first``."""
+    node = Node()
+    node.op = row_of(kind, len(args))
+    node.settings = {}
+    node.saved, node.versions = (graph,), [None]  # torch itself minds what changed in place
+    node.edges = [None if leaf is None else arg.origin for arg, leaf in zip(args, leaves, strict=True)]
+    node.seq = next_seq()
+    node.shape, node.dtype, node.device = first.shape, first.dtype, first.device
+    node.outputs, node.hooks = (len(graph.ends) if len(graph.ends) > 1 else 0), None
+    node.plan = TorchGraphPlan(kind)
+    for observer in current().observers:
+        observer.on_record(node, tuple(args), first)
+    return node
+
+
+def _wrapped(value: Any) -> Any:
+    """``value`` with a tensor of ours for each of torch's, also in lists, tuples and dicts."""
+    if isinstance(value, torch.Tensor):
+        return Tensor(value.detach())
+    if type(value) in (list, tuple):
+        return type(value)(map(_wrapped, value))
+    if type(value) is dict:
+        return {key: _wrapped(one) for key, one in value.items()}
+    return value
+
+
+def _check_torchs(name: str, values: Any) -> None:
+    """Raise if a tensor of torch's among the arguments needs a gradient, which would be lost."""
+    if any(one.requires_grad for one in leaves_in(values, torch.Tensor)):
+        raise RuntimeError(
+            f"{name} got an nbgrad tensor and a torch tensor that requires grad in torch's own autograd, into which "
+            "nbgrad does not differentiate: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
+        )
+
+
+def leaves_in(value: Any, kind: type) -> list[Any]:
+    """The objects of class ``kind`` in ``value``, also in lists, tuples and dicts."""
+    if isinstance(value, kind):
+        return [value]
+    inner = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    return [found for one in inner for found in leaves_in(one, kind)]
+
+
+# What describes a function.
+
+_ANY = (Parameter("inputs", Parameter.VAR_POSITIONAL),)
+_kinds: "WeakKeyDictionary[Any, dict[Any, Kind]]" = WeakKeyDictionary()
+
+
+def _kind(function: Any, key: Any, name: str, doc: str | None, parameters: Iterable[Parameter]) -> Kind:
+    """The class that describes ``function``; it is made once for each ``key``."""
+    kinds = _kinds.setdefault(function, {})
+    if key not in kinds:
+
+        def forward(*_: Any) -> Any:
+            raise NotImplementedError
+
+        context = Parameter("ctx", Parameter.POSITIONAL_ONLY)
+        forward.__signature__ = Signature([context, *parameters])  # type: ignore[attr-defined]
+        kinds[key] = type(name, (Function,), {"__doc__": doc, "forward": staticmethod(forward)})
+    return kinds[key]
+
+
+def _parameters(function: Any) -> tuple[Parameter, ...]:
+    """The parameters of the forward of a ``torch.autograd.Function``, without ``ctx``."""
+    names = list(signature(function.forward).parameters.values())
+    names = names if _is_apart(function) else names[1:]
+    places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
+    return tuple(one.replace(default=Parameter.empty) for one in names if one.kind in places)
+
+
+_once: "WeakSet[Kind]" = WeakSet()
+"""Those whose backward is marked with ``once_differentiable``."""
+
+_MARK = torch.autograd.function.once_differentiable(lambda _: None).__code__
+
+
+def _is_once(backward: Any) -> bool:
+    """Whether a backward is marked so: torch itself raises only where it notices."""
+    while backward is not None and getattr(backward, "__code__", None) is not _MARK:
+        backward = getattr(backward, "__wrapped__", None)
+    return backward is not None
+
+
+def _is_apart(function: Any) -> bool:
+    return bool(function.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context)
+
+
+# torch.autograd.Function
+
+
+def _run_function(function: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """``apply`` of a ``torch.autograd.Function`` on our tensors."""
+    if function.__module__ == "torch.utils.checkpoint" and function.__name__ == "CheckpointFunction":
+        return _run_checkpoint(*args)
+    if _is_apart(function):
+        bound = signature(function.forward).bind(*args, **settings)
+        bound.apply_defaults()
+        args, settings = bound.args, {}
+    hidden = [one for arg in args if not isinstance(arg, Tensor) for one in leaves_in(arg, Tensor) if one.requires_grad]
+    if hidden and is_grad_enabled():
+        raise RuntimeError(
+            f"{function.__name__}.apply() got an nbgrad tensor that requires grad inside a list, tuple or dict, where "
+            "its gradient would be lost: pass each tensor as an argument of its own, or t.detach()"
+        )
+    _check_torchs(function.__name__, list(args))
+    kind = _kind(function, (), function.__name__, function.__doc__, _parameters(function))
+    if _is_once(function.backward):
+        _once.add(kind)
+    return run_as_one(kind, lambda values: _applied(function, *map(_raw, values), **settings), list(args))
+
+
+def _run_checkpoint(function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+    """``torch.utils.checkpoint.checkpoint(..., use_reentrant=True)``: nbgrad's own, which has no limits of its kind."""
+    if is_grad_enabled() and not any(isinstance(arg, Tensor) and arg.requires_grad for arg in args):
+        warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=4)
+        with no_grad():
+            return function(*args)
+    return checkpoint(function, *args, preserve_rng_state=preserve_rng_state, early_stop=False)
+
+
+def _raw(value: Any) -> Any:
+    """``value`` with torch's tensors in place of ours in lists, tuples and dicts."""
+    if isinstance(value, Tensor):
+        return value._data.detach()
+    if type(value) in (list, tuple):
+        return type(value)(map(_raw, value))
+    if type(value) is dict:
+        return {key: _raw(one) for key, one in value.items()}
+    return value
+
+
+_apply: Any = vars(_THEIRS)["apply"].__func__
+
+
+def _applied(function: Any, *args: Any, **settings: Any) -> Any:
+    """Torch's own ``function.apply(*args, **settings)``."""
+    return _apply(function, *args, **settings)
+
+
+def _follow() -> None:
+    """Make ``apply`` of torch's functions ours where one of the arguments is a tensor of ours."""
+    if hasattr(_apply, "_nbgrad"):
+        return
+
+    @wraps(_apply)
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        for arg in args:
+            if isinstance(arg, Tensor):
+                return _run_function(cls, args, kwargs)
+        if kwargs and any(isinstance(arg, Tensor) for arg in kwargs.values()):
+            return _run_function(cls, args, kwargs)
+        return _apply(cls, *args, **kwargs)
+
+    apply._nbgrad = True  # type: ignore[attr-defined]
+    _THEIRS.apply = classmethod(apply)
+
+
+_follow()
+
+
+# Custom ops.
+
+
+def run_custom_op(op: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """An op that ``torch.library`` or C++ has registered, on our tensors.
+
+    Raises:
+        NotImplementedError: it changes a tensor in place while a gradient is asked for.
+    """
+    schema = op._schema
+    given = dict(zip([one.name for one in schema.arguments], args, strict=False)) | settings
+    names = [name for name, value in given.items() for name in _named(name, value)]
+    tensors = [tensor for value in given.values() for tensor in leaves_in(value, Tensor)]
+    if schema.is_mutable and is_grad_enabled() and any(one.requires_grad for one in tensors):
+        raise NotImplementedError(
+            f"{op} changes its arguments in place, which nbgrad cannot record: call it on t.detach(), or inside "
+            "torch.no_grad()"
+        )
+    _check_torchs(str(op), list(given.values()))
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    short = schema.name.rpartition("::")[2]
+    kind = _kind(op, tuple(names), short, None, parameters)
+
+    def run(values: list[Any]) -> Any:
+        left = iter(values)
+
+        def replaced(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return next(left)
+            return type(value)(map(replaced, value)) if type(value) in (list, tuple) else value
+
+        return op(*map(replaced, args), **{name: replaced(value) for name, value in settings.items()})
+
+    return run_as_one(kind, run, tensors)
+
+
+def _named(name: str, value: Any) -> list[str]:
+    """The names of our tensors in an argument."""
+    if isinstance(value, Tensor):
+        return [name]
+    return [f"{name}_{place}" for place in range(len(leaves_in(value, Tensor)))]
