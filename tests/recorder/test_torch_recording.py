@@ -298,6 +298,17 @@ def test_nothing_of_a_program_stays_alive() -> None:
     assert len(graph.records) == 6
 
 
+def test_a_module_whose_class_holds_it_does_not_stay_alive() -> None:
+    with AutogradGraph() as graph:
+        net = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 3))  # a class of its own
+        net(torch.randn(4, 2)).sum().backward()
+        held = [weakref.ref(one) for one in (net, *net.parameters())]
+        del net
+    gc.collect()
+    assert [one() for one in held] == [None] * 4
+    assert {record.scope.label for record in graph.records if record.scope} >= {"ParametrizedLinear"}
+
+
 def test_a_retained_graph_keeps_no_hook() -> None:
     x = torch.ones(2, requires_grad=True)
     with AutogradGraph() as graph:
