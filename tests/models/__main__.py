@@ -1,8 +1,8 @@
 """Run other people's models plain, recorded and converted, and compare: ``python -m tests.models``.
 
 Each package runs in a process of its own. A program that fails, hangs or takes its process with it is a row of the
-table like any other. The command fails if a program differs when it is recorded, if a converted one differs without an error,
-or if one became worse than ``docs/models.md`` says.
+table like any other. The command fails if a program differs when it is recorded, if a converted one differs without an
+error, or if one became worse than ``docs/models.md`` says.
 """
 
 import argparse

@@ -74,17 +74,14 @@ def unet_checkpointed() -> Step:
 @package.step
 def unet_of_sound() -> Step:
     net = UNet1DModel(
-        sample_size=16,
-        in_channels=2,
-        out_channels=2,
-        block_out_channels=(8, 16),
+        sample_size=32,
+        block_out_channels=(32, 64),
         layers_per_block=1,
-        norm_num_groups=4,
-        down_block_types=("DownBlock1D", "AttnDownBlock1D"),
-        up_block_types=("AttnUpBlock1D", "UpBlock1D"),
         extra_in_channels=16,
+        down_block_types=("DownBlock1DNoSkip", "AttnDownBlock1D"),
+        up_block_types=("AttnUpBlock1D", "UpBlock1DNoSkip"),
     )
-    return denoised(net, (2, 2, 16))
+    return denoised(net, (2, 2, 32))
 
 
 @package.step

@@ -10,7 +10,7 @@ from vit_pytorch.cct import CCT
 from vit_pytorch.crossformer import CrossFormer
 from vit_pytorch.cvt import CvT
 from vit_pytorch.deepvit import DeepViT
-from vit_pytorch.mae import MAE
+from vit_pytorch.levit import LeViT
 from vit_pytorch.max_vit import MaxViT
 from vit_pytorch.nest import NesT
 
@@ -54,12 +54,9 @@ def cait() -> Step:
 
 
 @package.step
-def mae() -> Step:
-    net = MAE(
-        encoder=ViT(**{**SIZES, "image_size": 32}), masking_ratio=0.5, decoder_dim=16, decoder_depth=1, decoder_heads=2
-    )
-    x = torch.randn(2, 3, 32, 32)
-    return net, lambda net: net(x)
+def levit() -> Step:
+    sizes = {"dim": (16, 16), "depth": 1, "heads": (2, 2), "mlp_mult": 2, "dim_key": 8, "dim_value": 8, "stages": 2}
+    return _classes(LeViT(image_size=64, num_classes=5, **sizes), 64)
 
 
 @package.step
@@ -108,7 +105,7 @@ def nest() -> Step:
 def crossformer() -> Step:
     return _classes(
         CrossFormer(
-            dim=(16, 16, 32, 32),
+            dim=(32, 32, 64, 64),
             depth=(1, 1, 1, 1),
             global_window_size=(2, 2, 1, 1),
             local_window_size=(2, 2, 1, 1),
