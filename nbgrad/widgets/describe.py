@@ -188,7 +188,7 @@ class _Scopes:
 
     def formulas(self) -> dict[str, str]:
         """The MathML of every module's formula, by its LaTeX."""
-        texts = [scope.formula for scope in self._ids if isinstance(scope, ModuleScope)]
+        texts = [scope.kind.formula for scope in self._ids if isinstance(scope, ModuleScope)]
         return {latex: mathml for latex in dict.fromkeys(texts) if (mathml := typeset(latex)[0])}
 
 

@@ -56,6 +56,18 @@ def in_place() -> Gradients:
     return [x.grad]
 
 
+def in_place_through_views() -> Gradients:
+    x, w = torch.randn(4, 3, requires_grad=True), torch.randn(4, requires_grad=True)
+    y = x * 2
+    y[..., -1] += w
+    y.t()[0].mul_(w)
+    y.t().mul_(w)
+    z = y[1]
+    z.add_(1)
+    ((y * y).sum() + z.exp().sum()).backward()
+    return [x.grad, w.grad]
+
+
 def several_results() -> Gradients:
     x = torch.randn(6, 4, requires_grad=True)
     a, b, _ = x.split(2)
@@ -183,6 +195,17 @@ def training() -> Gradients:
 
 
 PROGRAMS: list[Program] = [
-    *(arithmetic, function, in_place, several_results, retained, second_order, grad_alone, several_roots, hooks),
+    *(
+        arithmetic,
+        function,
+        in_place,
+        in_place_through_views,
+        several_results,
+        retained,
+        second_order,
+        grad_alone,
+        several_roots,
+        hooks,
+    ),
     *(convolutions, recurrent, transformer, half_precision, reentrant_checkpoint, plain_checkpoint, traced, training),
 ]

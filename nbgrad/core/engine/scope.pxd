@@ -14,6 +14,7 @@ cdef class ModuleScope(Scope):
 cdef class _Placed:
     cdef object above
     cdef object forward
+    cdef object kind
     cdef object label
     cdef object module
 

@@ -16,12 +16,57 @@ from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
 
 
+class Kind:
+    """The texts of a module's class. It holds the class weakly: torch makes some for a single module, which they hold.
+
+    Attributes:
+        ours: whether it is a block of nbgrad's.
+    """
+
+    __slots__ = ("_about", "_class", "_formula", "ours")
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._class = ref(kind)
+        self.ours = str(kind.__module__).startswith("nbgrad.")
+        self._read()
+
+    def _read(self) -> None:
+        """Read the texts; those of a class that is gone stay as they were."""
+        kind = self._class()
+        if kind is not None:
+            self._formula = str(getattr(kind, "__formula__", None) or "")
+            told = cleandoc(str(vars(kind).get("__doc__") or "")).partition("\n")[0]
+            self._about = "\n".join(line for line in (told, self._formula) if line)
+
+    @property
+    def formula(self) -> str:
+        """What the module computes, in LaTeX; empty where its class does not say so, as those of torch."""
+        self._read()
+        return self._formula
+
+    @property
+    def about(self) -> str:
+        """The first line of the class's docstring, and its formula on the next line, if the class has them."""
+        self._read()
+        return self._about
+
+
+_kinds: WeakKeyDictionary[type[Any], Kind] = WeakKeyDictionary()
+
+
+def _kind(kind: type[Any]) -> Kind:
+    known = _kinds.get(kind)
+    if known is None:
+        _kinds[kind] = known = Kind(kind)
+    return known
+
+
 class ModuleScope(Scope):
     """The call of a module. It holds the module weakly: a graph keeps its scopes, and must not keep the model alive."""
 
     __slots__ = ("kind", "module")
 
-    kind: type[Any]
+    kind: Kind
     module: ref[Any]
 
     def attribute(self, value: Any) -> str | None:
@@ -30,18 +75,6 @@ class ModuleScope(Scope):
         own: dict[str, Any] = {} if module is None else vars(module)
         held = chain(own.get("_buffers", {}).items(), own.items())  # torch keeps buffers in a dict of their own
         return next((name for name, one in held if one is value), None)
-
-    @property
-    def formula(self) -> str:
-        """What the module computes, in LaTeX; empty where its class does not say so, as those of torch."""
-        return str(getattr(self.kind, "__formula__", None) or "")
-
-    @property
-    def about(self) -> str:
-        """The first line of the module's docstring, and its formula on the next line, if the class has them."""
-        told = vars(self.kind).get("__doc__") or ""
-        lines = cleandoc(str(told)).partition("\n")[0], self.formula
-        return "\n".join(line for line in lines if line)
 
 
 class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("encoder"):
@@ -92,7 +125,7 @@ def _entered(module: Any, outer: Scope | None, run: Callable[..., Any]) -> Modul
     scope = ModuleScope.__new__(ModuleScope)
     scope.module = placed.module
     scope.label = placed.label
-    scope.kind = type(module)
+    scope.kind = placed.kind
     scope.parent = outer
     scope.place = None
     # With hooks, or with a forward of its own, the module runs something else.
@@ -116,16 +149,18 @@ class _Placed:
     Attributes:
         module, above: references to both.
         label: of the call.
+        kind: the facts about its class.
         forward: the function that a call runs, if it is nbgrad's own, and runs only code of nbgrad and of the modules
             that it calls.
     """
 
-    __slots__ = ("above", "forward", "label", "module")
+    __slots__ = ("above", "forward", "kind", "label", "module")
 
     def __init__(self, module: Any, above: "ref[Any] | None") -> None:
         self.module = ref(module)
         self.above = above
         self.label = _label(module, None if above is None else above())
+        self.kind = _kind(type(module))
         forward: Callable[..., Any] = type(module).forward
         self.forward = forward if is_own(forward) and not module._runs_functions else None
 

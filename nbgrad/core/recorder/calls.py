@@ -15,7 +15,7 @@ from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.functions import INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
-from nbgrad.core.recorder.nodes import origin_in
+from nbgrad.core.recorder.nodes import adopt, origin_in
 
 RawTensor = torch.Tensor
 _records = torch.is_grad_enabled
@@ -93,10 +93,8 @@ def _recorded(
         raise
     out = args[0] if known.assigns else result
     if isinstance(out, RawTensor):
-        if not _one(node, out):
+        if (known.changes and _through_view(node.op.name, out._base, state)) or not _one(node, out):
             return result
-        if known.changes:
-            _through_view(node, out)
     else:
         out = _several(node, out)
         if out is None:
@@ -132,11 +130,15 @@ def _one(node: Node, out: Any) -> bool:
     return True
 
 
-def _through_view(node: Node, out: Any) -> None:
-    """Make ``node`` the origin of what ``out`` is a view of, which it has changed in place."""
-    base = out._base
-    if base is not None and base.grad_fn is not None and KEY not in base.grad_fn.metadata:
-        base.grad_fn.metadata[KEY] = node
+def _through_view(name: str, base: Any, state: State) -> bool:
+    """Whether what was changed in place is a view of ``base``. Then torch has recorded that ``base`` was changed.
+
+    The op ``name`` is drawn as one of ``base``, and what the view is from now on as a view of the changed ``base``.
+    """
+    if base is None or base.grad_fn is None or KEY in base.grad_fn.metadata:
+        return False
+    adopt(base.grad_fn, state, name, base)
+    return True
 
 
 def _several(node: Node, result: Any) -> Any:

@@ -54,8 +54,15 @@ def _attribute(tensor: torch.Tensor, state: State) -> str | None:
     return None
 
 
-def adopt(root: Any, state: State) -> None:
-    """Make the node ``root`` of torch's and all unknown ones that lead to it known to whoever observes."""
+def adopt(root: Any, state: State, name: str = "", out: torch.Tensor | None = None) -> None:
+    """Make the node ``root`` of torch's and all unknown ones that lead to it known to whoever observes.
+
+    Args:
+        root: it.
+        state: whose observers are told.
+        name: of the op that it is; default: the one that torch's name of the node says.
+        out: the result, if the user's line that runs has just made it.
+    """
     waiting = [root]
     entered = {root}
     while waiting:
@@ -70,10 +77,10 @@ def adopt(root: Any, state: State) -> None:
             waiting += unknown
             continue
         waiting.pop()
-        _adopt(made, state)
+        _adopt(made, state, *((name, out) if made is root else ("", None)))
 
 
-def _adopt(made: Any, state: State) -> None:
+def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None:
     edges: list[Any] = []
     for one, number in made.next_functions:
         if one is None:
@@ -83,7 +90,7 @@ def _adopt(made: Any, state: State) -> None:
             edges.append(origin)
     facts = made._input_metadata
     node = Node.__new__(Node)
-    node.op = _op(made.name(), len(edges), len(facts) > 1)
+    node.op = unlisted(name, max(1, len(edges))) if name else _op(made.name(), len(edges), len(facts) > 1)
     node.settings = node.op.defaults
     node.edges = edges
     node.hooks = None
@@ -98,7 +105,7 @@ def _adopt(made: Any, state: State) -> None:
         {number: output_like(node, number, fact) for number, fact in enumerate(facts)} if node.outputs else node
     )
     for observer in torch_followers(state.observers):
-        observer.on_torch_record(node, (), None)
+        observer.on_torch_record(node, (), out)
 
 
 def _op(name: str, count: int, several: bool) -> OpInfo:

@@ -36,6 +36,7 @@ _CHECKING: Any = (
 )  # they call what handles a mode
 _OPTIMIZERS: Any = import_module("torch.optim.optimizer")  # torch.optim has no such name once it is imported
 _KEY: Any = "nbgrad"
+_BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _CALLS = TorchCalls()
 
 
@@ -203,7 +204,7 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
     """Torch's ``_engine_run_backward``: whoever observes is told of it."""
     state = current()
     run: Callable[..., Any] = _torch.backward
-    if not state.observers or torch._C._functorch.maybe_current_level() is not None:
+    if not state.observers or torch._C._functorch.maybe_current_level() is not None or _batched(args[0]):
         return run(t_outputs, *args, **kwargs)
     if _thread.walk is not None:
         return recorded_inside(run, _thread.walk, t_outputs, args, kwargs)
@@ -215,6 +216,11 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         _thread.walk = None
         if stacked:
             _push(_CALLS)
+
+
+def _batched(seeds: Any) -> bool:
+    """Whether ``autograd.grad`` computes many gradients at once: its tensors belong to it, as those of ``vmap`` do."""
+    return any(isinstance(one, torch.Tensor) and torch._C._dispatch_keys(one).has(_BATCHED) for one in seeds)
 
 
 def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -100,7 +100,7 @@ def _dtype(dtype: torch.dtype, device: torch.device) -> str:
 
 def _block(scope: Scope | None) -> str | None:
     """What the module is in whose call the op ran."""
-    return f"{scope.label}: {scope.about}" if isinstance(scope, ModuleScope) and scope.about else None
+    return f"{scope.label}: {scope.kind.about}" if isinstance(scope, ModuleScope) and scope.kind.about else None
 
 
 def _source_line(record: Record) -> str | None:

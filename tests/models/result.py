@@ -1,0 +1,40 @@
+"""What came of a program."""
+
+from dataclasses import dataclass
+
+EQUAL = {"equal to the bit", "close"}
+"""What ``Result.converted`` is where the converted model is right."""
+
+
+@dataclass
+class Result:
+    """What came of a program.
+
+    Attributes:
+        program: its name.
+        recorded: "equal", or what differs from the run without recording.
+        note: what the reader should know of the program itself.
+        converted: "equal to the bit", "close", "refused", "error", "different", or "" where nothing can be converted.
+        message: of a refusal or an error, or what is different.
+        time, memory: of a recorded step, divided by those of a plain one.
+        converted_time: the same of a converted step.
+        ops: how many ops the graph has.
+        seconds: how long all of it took.
+    """
+
+    program: str
+    recorded: str = ""
+    note: str = ""
+    converted: str = ""
+    message: str = ""
+    time: float | None = None
+    memory: float | None = None
+    converted_time: float | None = None
+    ops: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        said = f": {self.message}" if self.message else ""
+        note = f" ({self.note})" if self.note else ""
+        converted = f"; converted: {self.converted}{said}" if self.converted else ""
+        return f"{self.program}: {self.recorded}{note}{converted}"

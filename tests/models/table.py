@@ -1,0 +1,134 @@
+"""The page on other people's models, and what of a result is a fault."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from tests.models.packages import LEFT_OUT
+from tests.models.result import EQUAL, Result
+
+RANKS = ["different", "error", "refused", "equal"]
+"""From the worst to the best of what a converted model may be."""
+
+HEAD = ["package", "version", "program", "ops", "recorded", "time", "memory", "converted", "time", ""]
+
+
+def rank(converted: str) -> int:
+    """How good that is."""
+    return RANKS.index("equal" if converted in EQUAL else converted)
+
+
+def faults(package: str, result: Result, known: str) -> list[str]:
+    """What of ``result`` must not be.
+
+    Args:
+        package: the name that pip knows it by.
+        result: of one of its programs.
+        known: the page as it was written before.
+    """
+    name = f"{package} {result.program}"
+    found = [] if result.recorded == "equal" else [f"{name}, recorded: {result.recorded}"]
+    if not result.converted:
+        return found
+    before = written(known).get((package, result.program))
+    least = "refused" if before is None else before  # an error that does not name nbgrad is new
+    if rank(result.converted) < rank(least):
+        found.append(f"{name}, converted: {result.converted} ({result.message}), which was {before or 'not there'}")
+    return found
+
+
+def written(page: str) -> dict[tuple[str, str], str]:
+    """What the page says of every converted program, by package and program."""
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in page.splitlines() if line[:1] == "|"]
+    rows = [row for row in rows if len(row) == len(HEAD) and row[0] not in {"package", "---"}]
+    return {(row[0], row[2]): row[7] for row in rows if row[7]}
+
+
+def page(rans: Iterable[Any]) -> str:
+    """``docs/models.md``."""
+    rans = sorted(rans, key=lambda ran: ran.package.lower())
+    results = [result for ran in rans for result in ran.results]
+    equal = sum(result.recorded == "equal" for result in results)
+    counts = Counter(result.converted for result in results if result.converted)
+    said = ", ".join(
+        f"{counts[kind]} {kind}"
+        for kind in ("equal to the bit", "close", "refused", "error", "different")
+        if counts[kind]
+    )
+    times = sorted(result.time for result in results if result.time is not None)
+    rows = [row(ran, result) for ran in rans for result in ran.results]
+    parts = [
+        "# Other people's models",
+        "`make models` runs programs of public packages three times: plain, recorded as they are, and converted with "
+        "`nbgrad.from_torch`. The models are tiny and have random weights. It compares the loss and every gradient, "
+        "and writes this page.",
+        f"- {len(results)} programs of {len(rans)} packages, with torch {torch.__version__}.\n"
+        f"- Recorded: {equal} of {len(results)} are equal to the plain run to the bit.\n"
+        f"- Converted: {said}.\n"
+        + (
+            f"- Time of a recorded step: {times[len(times) // 2]:.2f} times that of a plain step in the middle of all."
+            if times
+            else ""
+        ),
+        "## What the columns say",
+        COLUMNS,
+        "## The packages",
+        PACKAGES,
+        "\n".join(f"- {name}: {reason}" for name, reason in LEFT_OUT.items()),
+        "## The programs",
+        table(HEAD, rows),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+COLUMNS = """\
+- **recorded**: *equal* means four things. Loss and gradients are those of the plain run, to the bit. Every parameter
+  that has a gradient has it in the graph. When the graph is closed, nothing of the program stays alive. Nothing stays
+  replaced in torch. Whole trainings, with a trainer of the package, also compare the trained parameters.
+- **converted**: *equal to the bit*; *close*, which is up to rounding; *refused*, with an error that names nbgrad;
+  *error*, one that does not; *different*, with no error. A training is not converted.
+- **time**, **memory**: of a forward and backward in an open graph, or of the converted model, divided by those of plain
+  torch. Memory is the largest sum of torch's tensors at one moment. The models are so small that torch itself spends
+  most of its time between the kernels: [performance](performance.md) has models of usual size."""
+
+PACKAGES = """\
+`make models` installs them in `.venv-models`, beside the torch of `.venv`. `make models-small`, a part of `make test`,
+takes those that install in seconds.
+
+What a package registry has of torchvision and torchaudio is made for CUDA, and their C++ parts do not load beside a
+torch for CPUs. torchvision then gets a stand-in in Python for the one op that it needs to be imported. torchaudio is
+installed without its C++ part. Programs that need more of either are left out."""
+
+
+def row(ran: Any, result: Result) -> list[str]:
+    """A program's row."""
+    return [
+        ran.package,
+        ran.version,
+        result.program,
+        str(result.ops or ""),
+        result.recorded + (f" ({result.note})" if result.note else ""),
+        ratio(result.time),
+        ratio(result.memory),
+        result.converted,
+        ratio(result.converted_time),
+        shortened(result.message),
+    ]
+
+
+def ratio(number: float | None) -> str:
+    """It, or nothing."""
+    return "" if number is None else f"{number:.2f}"
+
+
+def shortened(text: str) -> str:
+    """The first sentence of a message, without what is particular to a run."""
+    text = text.partition(". ")[0].replace("|", "/").replace("<", "").replace(">", "")
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
