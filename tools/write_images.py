@@ -1,8 +1,11 @@
 """Write the pictures of the documentation, docs/images, with the front end as it is: run it after a change of that.
 
+Without a name it writes all of them, else those that are named.
+
 Nothing compares them: letters differ a little from one machine to the next.
 """
 
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,6 +48,48 @@ def first() -> Description:
     with AutogradGraph("a * b + c") as graph:
         y = a * b + c
         loss = y.sum()
+        loss.backward()
+    return describe(graph)
+
+
+class TorchBlock(torch.nn.Module):
+    """The block of a residual network, as people write it for torch."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(channels)
+        self.conv2 = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Two convolutions and a way around them."""
+        through = torch.relu(self.bn1(self.conv1(x)))
+        return torch.relu(self.bn2(self.conv2(through)) + x)
+
+
+class TorchNet(torch.nn.Module):
+    """A small residual network of torch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.blocks = torch.nn.Sequential(*[TorchBlock(8) for _ in range(3)])
+        self.head = torch.nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The scores of ten classes."""
+        scores: torch.Tensor = self.head(self.blocks(self.stem(x)).mean((2, 3)))
+        return scores
+
+
+def own_model() -> Description:
+    """A step of a network in plain torch, recorded as it is."""
+    torch.manual_seed(0)
+    net = TorchNet()
+    images, labels = torch.randn(16, 3, 32, 32), torch.randint(0, 10, (16,))
+    with AutogradGraph("a residual network of torch") as graph:
+        loss = torch.nn.functional.cross_entropy(net(images), labels)
         loss.backward()
     return describe(graph)
 
@@ -99,6 +144,7 @@ def updates(tab: Page) -> Locator:
 
 WRITTEN: dict[str, tuple[Callable[[], Description], Callable[[Page], Locator]]] = {
     "first_graph": (first, lambda tab: found(tab, "view")),
+    "own_model": (own_model, lambda tab: found(tab, "view")),
     "steps": (lambda: trained(1, 1), stepping),
     "history": (lambda: trained(12, 3), compared),
     "updates": (lambda: trained(400, 1, adam=True), updates),
@@ -124,6 +170,8 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         for name, (make, look) in WRITTEN.items():
+            if len(sys.argv) > 1 and name not in sys.argv[1:]:
+                continue
             with shown(browser, make()) as tab:
                 part = look(tab)
                 tab.mouse.move(0, 0)

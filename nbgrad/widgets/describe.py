@@ -360,10 +360,26 @@ def _empty(graph: AutogradGraph) -> str:
             "Nothing is left to show of what ran here on tensors that need a gradient: no backward went through it, "
             "and it was inside no_grad() or its results are gone."
         )
+    if left_out := graph.left_out():
+        return _not_recorded(left_out)
     return (
         "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
         "Make one with requires_grad=True: nbgrad.tensor(..., requires_grad=True), or torch's own."
     )
+
+
+def _not_recorded(ops: dict[str, bool]) -> str:
+    """What ran instead, of torch's own."""
+    shown = list(ops)[:_NAMED]
+    more = " and others" if len(ops) > _NAMED else ""
+    ran = f"Nothing was recorded: {', '.join(shown)}{more} of torch ran here"
+    if not any(ops.values()):
+        return f"{ran}, but with gradients off, as inside torch.no_grad(). Run them outside of it to see them."
+    return f"{ran}, but on no tensor that needs a gradient. Make one with requires_grad=True, or call a module in it."
+
+
+_NAMED = 3
+"""So many ops are named that were not recorded."""
 
 
 @cache

@@ -39,6 +39,7 @@ QUESTIONS: dict[str, Question] = {
     "history": lambda graph: (graph.history, repr(graph.history), list(graph.history)),
     "idle_step": lambda graph: graph.idle_step(),
     "name_variables": lambda graph: graph.name_variables({"net": 1, "w": graph.w}),
+    "left_out": lambda graph: graph.left_out(),
     "nothing_ran": lambda graph: graph.nothing_ran(),
     "path": lambda graph: graph.path(first(graph), graph.records[-1]),
     "rate": lambda graph: graph.rate(),

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 import nbgrad
 from nbgrad.core.engine.torch_origins import known_origin
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.widgets.describe import describe
 from tests.core import opdb
 from tests.recorder.torch_programs import PROGRAMS, Gradients, Program
 
@@ -446,3 +447,23 @@ def test_threads_may_open_and_close_graphs_at_the_same_time() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert not failed, failed[0]
+
+
+@pytest.mark.parametrize(
+    ("gradients", "said"),
+    [
+        (False, "linear, relu of torch ran here, but with gradients off"),
+        (True, "but on no tensor that needs a gradient"),
+    ],
+)
+def test_an_empty_graph_says_what_ran_instead(gradients: bool, said: str) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()).requires_grad_(not gradients)
+    with AutogradGraph() as graph, torch.set_grad_enabled(gradients):
+        net(torch.ones(1, 2))
+    assert said in " ".join(describe(graph)["notes"])
+
+
+def test_what_makes_a_tensor_of_nothing_is_not_said_to_have_run() -> None:
+    with AutogradGraph() as graph:
+        torch.ones(2, 3)
+    assert not graph.left_out()

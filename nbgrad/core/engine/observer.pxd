@@ -8,6 +8,7 @@ cdef class Observer:
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     cpdef object on_record(self, Node node, tuple args, object out)
     cpdef object on_torch_record(self, Node node, tuple args, object out)
+    cpdef object on_torch_left_out(self, object name, bint records)
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
 

@@ -110,6 +110,9 @@ class Observer:
         ``out`` is the result. A part of torch's graph that no call seen here has made has neither: ``out`` is None.
         """
 
+    def on_torch_left_out(self, name: str, records: bool) -> None:
+        """The op ``name`` of torch's ran and was not recorded; ``records``: torch would have, if a tensor needed it."""
+
     def on_torch_inputs(self, node: Node) -> None:
         """``node`` of torch's has more inputs now, at the end of ``node.edges``: its backward ran ops that use them."""
 

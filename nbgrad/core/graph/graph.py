@@ -328,6 +328,10 @@ class AutogradGraph(Queries):
         """Whether no op ran here on a tensor that needs a gradient, also none whose result is gone."""
         return self._known_paths().empty
 
+    def left_out(self) -> dict[str, bool]:
+        """The first ops of torch's own that ran before any was recorded, and were not; whether gradients were on."""
+        return self.listener.left_out.copy()
+
     def began_at_leaf(self) -> bool:
         """Whether the last backward began at a leaf, which nothing led to: it reached that alone."""
         return bool(self._notes.roots) and self._known_paths().reached == set(self._notes.roots)

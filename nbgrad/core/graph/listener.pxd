@@ -23,6 +23,7 @@ cdef class Listener(Observer):
     cdef public Py_ssize_t backwards
     cdef public object failure
     cdef public object _frames
+    cdef public dict left_out
     cdef public object history
     cdef public Py_ssize_t _limit
     cdef public Notes notes
@@ -37,6 +38,7 @@ cdef class Listener(Observer):
     cpdef object on_record(self, Node node, tuple args, object out)
     @cython.locals(ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t)
     cpdef object on_torch_record(self, Node node, tuple args, object out)
+    cpdef object on_torch_left_out(self, object name, bint records)
     @cython.locals(op=OpInfo)
     cdef object _keep(self, Node node, list sources, object device, Scope scope)
     @cython.locals(state=State)

@@ -45,6 +45,10 @@ but one: a path that ends is told at the op where it does, whose result is gone 
 there are programs without a backward."""
 
 
+_NAMED = 4
+"""So many ops are named that were not recorded."""
+
+
 class Listener(Observer):
     """Keeps light facts of every op and of the last backward.
 
@@ -75,6 +79,7 @@ class Listener(Observer):
         self.ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
         self.outer: dict[int, Outer] = {}  # leaves, constants, and ops that ran before
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
+        self.left_out: dict[str, bool] = {}  # torch's first ops that were not recorded, and if gradients were on
         self._limit = 256  # of a short program every op is known, also one whose result is gone
         # The op that ran last, that at the end of the last backward, and that at the end of the one before it.
         self._latest = self._at_last = self.before_last = 0
@@ -139,6 +144,11 @@ class Listener(Observer):
         self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)
         if self.watch and few(node.shape) and type(out) in _PLAIN:
             self.notes.values.add(node.seq, out.detach())
+
+    def on_torch_left_out(self, name: str, records: bool) -> None:
+        """Remember the first: they are what there is to say of a graph in which nothing else ran."""
+        if not self.ops and len(self.left_out) < _NAMED:
+            self.left_out.setdefault(name, records)
 
     def on_torch_inputs(self, node: Node) -> None:
         """Show the leaves too that were used inside the op, as the weights of a checkpoint are."""

@@ -9,6 +9,8 @@ from nbgrad.core.recorder.nodes cimport origin_in
 cdef class TorchCalls:
     cpdef object _again(self, object function, tuple args, object kwargs)
 
+@cython.locals(observer=Observer)
+cdef object _left_out(Called known, tuple args, bint records, State state)
 cdef bint _any_learns(tuple args, object kwargs)
 @cython.locals(observer=Observer, observers=list, node=Node, op=OpInfo, settings=dict)
 cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)

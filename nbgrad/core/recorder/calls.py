@@ -35,9 +35,15 @@ class TorchCalls:
         if known is None:
             known = called(function)
         state = current()
-        off = known.kind == PLAIN or not state.observers or not _records() or state.inference
-        # Inside torch.func tensors belong to its levels. There is one line for all calls: a trace has its number.
-        if off or not _any_learns(args, kwargs) or _level() is not None:
+        off = known.kind == PLAIN or not state.observers
+        if not off:
+            records = _records() and not state.inference
+            if not records or not _any_learns(args, kwargs):
+                off = True
+                _left_out(known, args, records, state)
+            else:
+                off = _level() is not None  # inside torch.func tensors belong to its levels
+        if off:  # one line for all calls: a trace has its number
             return function(*args, **kwargs) if kwargs else function(*args)
         if known.kind == INNER:
             return self._again(known.inner, args, kwargs)
@@ -50,6 +56,14 @@ class TorchCalls:
             return function(*args, **kwargs) if kwargs else function(*args)
         finally:
             take_off()
+
+
+def _left_out(known: Called, args: tuple[Any, ...], records: bool, state: State) -> None:
+    """Tell the observers of an op on tensors that torch does not record."""
+    if args and (isinstance(args[0], RawTensor) or (isinstance(args[0], list | tuple) and tensors_in(args[0]))):
+        observer: Observer
+        for observer in state.observers:
+            observer.on_torch_left_out(known.name, records)
 
 
 def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
