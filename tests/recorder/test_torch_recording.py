@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 import nbgrad
 from nbgrad.core.engine.torch_origins import known_origin
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.describe import describe
 from tests.core import opdb
 from tests.recorder.torch_programs import PROGRAMS, Gradients, Program
@@ -287,17 +288,70 @@ def test_torch_is_as_it_was_after_an_error(error: type[BaseException]) -> None:
     assert x.grad.tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("switch", [nbgrad.detect_anomaly, nbgrad.strict_broadcast], ids=lambda one: one.__name__)
-def test_what_checks_nbgrads_ops_leaves_torchs_alone(switch: Any) -> None:
-    x = torch.tensor([0.0, 1.0], requires_grad=True)
-    with AutogradGraph() as graph, switch():
-        (x / x + torch.ones(3, 1)).sum().backward()
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1
+    return y.log_()
+
+
+MAKES_NAN = {
+    "sqrt": (torch.sqrt, -1.0, "forward", "square root of a negative number: x[0] = -1"),
+    "log_": (in_place, -1.0, "forward", "log"),
+    "a method": (lambda x: (x - 2).pow(0.5), 1.0, "forward", ""),
+    "backward": (lambda x: torch.where(x > 0, torch.sqrt(x), x * 0), 0.0, "backward", ""),
+    "a function of torch's alone": (lambda x: torch.special.zeta(x, torch.tensor([0.5])) * x, 0.5, "forward", ""),
+}
+
+
+@pytest.mark.parametrize("name", MAKES_NAN)
+def test_an_anomaly_of_torchs_ops_is_found_where_it_begins(name: str) -> None:
+    function, number, phase, cause = MAKES_NAN[name]
+    x = torch.tensor([number], requires_grad=True)
+    with nbgrad.record(view="none", anomaly=True), pytest.raises(nbgrad.AnomalyError) as caught:
+        (function(x) * 2).sum().backward()
+    assert caught.value.phase == phase
+    assert caught.value.place is not None
+    assert caught.value.place.file == __file__
+    assert cause in caught.value.cause
+    assert "passed on" not in str(caught.value)
+    y = torch.ones(2, requires_grad=True)
+    y.sum().backward()
+    assert y.grad is not None  # torch is as it was
+
+
+def test_an_anomaly_names_the_parameter_of_a_module() -> None:
+    net = torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        net.weight[0, 1] = torch.nan
+    with (
+        nbgrad.record(view="none", anomaly=True),
+        pytest.raises(nbgrad.AnomalyError, match="'weight', an input, holds nan"),
+    ):
+        net(torch.ones(3, 2))
+
+
+def test_an_op_that_passes_a_mask_on_is_no_anomaly() -> None:
+    scores = torch.ones(2, 2, requires_grad=True)
+    with nbgrad.record(view="none", anomaly=True) as graph:
+        torch.softmax(scores + torch.tensor([0.0, -torch.inf]), 1).sum().backward()
     assert graph.backwards == 1
-    assert x.grad is not None
-    assert x.grad.isnan()[0]
-    y = nbgrad.tensor([0.0, 1.0], requires_grad=True)
-    with switch(), AutogradGraph(), pytest.raises((nbgrad.AnomalyError, nbgrad.BroadcastError)):
-        y / y + nbgrad.ones(3, 1)
+
+
+def test_strict_broadcast_looks_at_torchs_ops() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with nbgrad.record(view="none", strict_broadcast=True):
+        with pytest.raises(nbgrad.BroadcastError, match="add of x of shape"):
+            x + torch.ones(3, 1)
+        torch.nn.functional.mse_loss(x * 2.0, torch.ones(2))
+
+
+def test_a_clock_has_the_forwards_of_torchs_ops() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with nbgrad.record(view="none", time=True) as graph:
+        torch.relu(x * 2).sum().backward()
+    assert isinstance(graph, TimedGraph)
+    times = [graph.times[record.id] for record in graph.records if record.op]
+    assert len(times) == 3
+    assert all(one.forward is not None and one.forward > 0 and one.backward is None for one in times)
 
 
 def test_nothing_of_a_program_stays_alive() -> None:

@@ -17,10 +17,12 @@ from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Setting, State, Switch, current
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_origin, origin_of
 from nbgrad.core.functional.saved_tensors import values_of
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.stats import Stats, nbytes_of
+from nbgrad.core.recorder.functions import Unlisted
 from nbgrad.core.tensor.call_errors import told_of
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -63,15 +65,17 @@ class AnomalyError(RuntimeError):
 class detect_anomaly(Switch):  # noqa: N801  # torch's name
     """Inside it the first op that makes a NaN or an Inf raises, in the forward and in the backward.
 
-    Ops that are not recorded are checked as well. An Inf in a constant or a number, as in a mask of -inf, may pass
-    through ops; a NaN may not, and an input that holds one is named. Works as ``with detect_anomaly():`` and
-    ``@detect_anomaly()``. It is for debugging: every result is read once more, and on a GPU waited for.
+    Ops that are not recorded are checked as well; of plain torch those that an open graph records. An Inf in a constant
+    or a number, as in a mask of -inf, may pass through ops; a NaN may not, and an input that holds one is named. Works
+    as ``with detect_anomaly():`` and ``@detect_anomaly()``. It is for debugging: every result is read once more, and on
+    a GPU waited for.
 
     Args:
         check_nan: False only notes the lines of ops, which other messages then name.
 
     Raises:
-        AnomalyError: a RuntimeError, as torch raises. Every ``.grad`` is then as it was before the backward.
+        AnomalyError: a RuntimeError, as torch raises. Every ``.grad`` is then as it was before the backward; those of
+            torch's own tensors may have changed.
     """
 
     __slots__ = ("_check",)
@@ -141,6 +145,15 @@ class _AnomalyObserver(Observer):
         node.place = user_place()
         self._first = self._first or node.seq
 
+    def follows_torch(self) -> bool:
+        return True
+
+    def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
+        self._first = self._first or node.seq
+        if self._check and out is not None and not nonfinite.finite(out):
+            self._forward(node.op, args, node.settings, 0, out, node)
+        self._before = None
+
     def on_result(
         self, op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
     ) -> None:
@@ -179,6 +192,8 @@ class _AnomalyObserver(Observer):
         known: str | None
         if isinstance(self._before, Stats):
             known = f"not known: no copy was kept of what {op.name} overwrote, which is larger than {_KEPT:,} bytes"
+        elif isinstance(op, Unlisted):
+            known = f"not known: nbgrad has no op {op.name}, and cannot run it again"
         else:
             run = nonfinite.again(op, settings, position)
             found = nonfinite.operands(run, op.stretched, given, kind, out)
@@ -192,16 +207,19 @@ class _AnomalyObserver(Observer):
 
     def _suspect(self, arg: Any) -> bool:
         """Whether an Inf in ``arg`` is unlikely to be meant: it is a parameter or learned, or older than this."""
-        if not isinstance(arg, Tensor) or not arg.requires_grad:
-            return isinstance(arg, Tensor) and arg.kind == "parameter" and nonfinite.unmeant(arg.data)
-        return isinstance(arg.origin, Leaf) or not self._first or arg.origin.seq < self._first
+        if not isinstance(arg, TENSORS):
+            return False
+        if not arg.requires_grad:
+            return kind_of(arg) == "parameter" and nonfinite.unmeant(raw_of(arg))
+        origin = origin_of(arg)
+        return origin is None or isinstance(origin, Leaf) or not self._first or origin.seq < self._first
 
     def _given(self, op: OpInfo, kind: str, arg: Any, value: Any, input: str) -> AnomalyError:
         """The error that names an input which was bad before any op ran."""
         name = _name(arg) or input
         index = nonfinite.first(kind, value) if isinstance(value, torch.Tensor) else ()
         bad = _bad(name, kind, value) if isinstance(value, torch.Tensor) else nonfinite.summary(name, value)
-        origin = arg._origin if isinstance(arg, Tensor) else None
+        origin = known_origin(arg) if isinstance(arg, TENSORS) else None
         made = f"the result of an earlier {origin.op.name}" if isinstance(origin, Node | Output) else "an input"
         place = user_place()
         cause = "it was there before detect_anomaly() could see it made, or was written in place"
@@ -231,7 +249,7 @@ class _AnomalyObserver(Observer):
         kind = "nan" if nonfinite.holds("nan", gradient) else "inf"
         if origin in self._roots:
             cause = "backward() was given it to start from"
-        elif origin.hooks is not None and (origin.hooks.gradient or origin.hooks.before):
+        elif _torchs(origin) or (origin.hooks is not None and (origin.hooks.gradient or origin.hooks.before)):
             cause = "a hook returned it, or the sum of the gradients of its uses overflowed"
         else:
             cause = f"overflow in the sum of the gradients of its uses, in {dtype_name(gradient.dtype)}"
@@ -273,6 +291,9 @@ class _AnomalyObserver(Observer):
     def _explained(self, node: Node, position: int, kind: str, full: torch.Tensor) -> tuple[list[str], str]:
         """What came in, what was saved, and the local derivative there, which the rule gives for gradient 1."""
         incoming = self._incoming.get(node, {})
+        if _torchs(node):  # its rule and what it saved are torch's
+            came_in = [nonfinite.summary(_INCOMING, gradient) for gradient in incoming.values()]
+            return came_in, nonfinite.backward_cause(node.op, None, None, full.dtype)
         values = values_of(node)
         saved = [
             nonfinite.OpInput(name, name, value) for name, value in zip(node.plan.saved_names, values, strict=True)
@@ -334,9 +355,18 @@ def _slope(rule: Callable[[list[Any]], Any], node: Node, full: torch.Tensor, ind
 
 def _name(arg: Any) -> str | None:
     """The tensor's own name, or a variable's."""
-    if not isinstance(arg, Tensor):
+    if not isinstance(arg, TENSORS):
         return None
-    return arg.name or variable_name(lambda tensor: tensor is arg)
+    origin = known_origin(arg)
+    own = arg.name if isinstance(arg, Tensor) else origin.name if isinstance(origin, Leaf) else None
+    return own or variable_name(lambda tensor: tensor is arg)
+
+
+def _torchs(origin: Origin) -> bool:
+    """Whether torch's autograd made it, whose hooks are not known here."""
+    if isinstance(origin, Leaf):
+        return isinstance(origin.ref(), torch.Tensor)
+    return (origin.node if isinstance(origin, Output) else origin).plan is None
 
 
 def _ran(origin: Origin) -> str:

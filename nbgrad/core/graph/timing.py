@@ -63,6 +63,11 @@ class _TimedListener(Listener):
         self._stop(node)
         super().on_record(node, args, out)
 
+    def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
+        """The same of an op of torch's; a part of torch's graph that no call made has no time."""
+        self._stop(node if out is not None else None)
+        super().on_torch_record(node, args, out)
+
     def on_result(
         self, op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
     ) -> None:
@@ -94,7 +99,7 @@ class _TimedListener(Listener):
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """One of them has ended, and the next begins."""
-        if self.running is not None:
+        if self.running is not None and node.plan is not None:  # torch tells of its rules some time after they ran
             self._backward[node.seq] = self._backward.get(node.seq, 0) + perf_counter_ns() - self._began
         super().on_rule(node, position, gradient, reduced, reduction)
         self._began = perf_counter_ns()
@@ -104,7 +109,8 @@ class TimedGraph(AutogradGraph):
     """An ``AutogradGraph`` with a clock.
 
     It is the time of the host. A GPU runs on after it: what waits for the GPU, as reading a number does, then takes the
-    time of all that was waiting. An op that calls other recorded ops has no time of its own, they have.
+    time of all that was waiting. An op that calls other recorded ops has no time of its own, they have. Ops of torch's
+    own have the time of their forward.
     """
 
     _listens = _TimedListener

@@ -92,13 +92,15 @@ def _recorded(
     node = Node.__new__(Node)
     node.op = op
     node.settings = {**op.defaults, **settings} if settings else op.defaults
-    node.hooks = None
+    node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
     node.device = None
     node.edges = _edges(inputs, state)  # before the call, which may change them in place
     observers = torch_followers(state.observers)
     observer: Observer
     for observer in observers:
         observer.on_call(op, inputs)
+        if known.changes and isinstance(args[0], RawTensor):
+            observer.on_overwrite(args[0])
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
     except Exception as error:

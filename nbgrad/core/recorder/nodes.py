@@ -93,7 +93,7 @@ def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None
     node.op = unlisted(name, max(1, len(edges))) if name else _op(made.name(), len(edges), len(facts) > 1)
     node.settings = node.op.defaults
     node.edges = edges
-    node.hooks = None
+    node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
     node.place = None  # type: ignore[assignment]  # its line is not known
     node.seq = next_seq()
     node.outputs = len(facts) if len(facts) > 1 else 0

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from nbgrad.core.engine.call_site import called_by_user, user_frame, variable_name
-from nbgrad.core.engine.node import OpInfo, TensorBase, raw_of
+from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import State, Switch, current, is_grad_enabled
 from nbgrad.core.tensor.call_errors import told_of
@@ -47,6 +47,10 @@ class _Strict(Observer):
     """Looks at the shapes before an op runs, so that a huge result is never made."""
 
     __slots__ = ()
+
+    def follows_torch(self) -> bool:
+        """It looks at shapes, which torch's ops have too."""
+        return True
 
     def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:
         """Raise if ``op`` would stretch one of ``args``."""
@@ -173,7 +177,7 @@ def _ndim(value: Any) -> int:
 
 
 def _called(value: Any, position: int, kind: str, *, raw: bool = False) -> _Called:
-    name = variable_name(lambda tensor: isinstance(tensor, TensorBase) and (raw_of(tensor) if raw else tensor) is value)
+    name = variable_name(lambda tensor: (raw_of(tensor) if raw else tensor) is value)
     own = getattr(value, "name", None) if isinstance(value, TensorMethods) else None
     return _Called(name or own, f"the {_ORDINALS[position]} {kind}")
 
