@@ -99,7 +99,7 @@ def _recorded(
     observer: Observer
     for observer in observers:
         observer.on_call(op, inputs)
-        if known.changes and isinstance(args[0], RawTensor):
+        if known.changes and args and isinstance(args[0], RawTensor):
             observer.on_overwrite(args[0])
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
