@@ -1,10 +1,11 @@
 """Plain torch in a graph: the same numbers to the bit, every gradient in the graph, and torch as it was afterwards."""
 
+import copy
 import gc
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -352,6 +353,98 @@ def test_a_clock_has_the_forwards_of_torchs_ops() -> None:
     times = [graph.times[record.id] for record in graph.records if record.op]
     assert len(times) == 3
     assert all(one.forward is not None and one.forward > 0 and one.backward is None for one in times)
+
+
+def through_no_grad(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return x.relu()
+
+
+ENDS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "detach": (lambda x: x.detach(), "the result of linear is cut off by detach() at"),
+    "data": (lambda x: x.data * 2, "the result of linear is cut off by .data at"),
+    "no_grad": (through_no_grad, "used by relu inside no_grad(), at"),
+    "argmax": (lambda x: x.argmax(1, keepdim=True).float(), "used by argmax at"),
+    "item": (lambda x: torch.tensor([x.sum().item()]), "the result of linear"),
+    "behind": (lambda x: torch.cat([x.detach()]).exp(), "cut off by detach() at"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_finding_says_where_the_path_to_a_parameter_of_torchs_ends(name: str) -> None:
+    function, said = ENDS[name]
+    net = torch.nn.ModuleList([torch.nn.Linear(2, 3), torch.nn.LazyLinear(1)])
+    net[1](function(net[0](torch.ones(2, 2))))
+    with AutogradGraph() as graph:
+        net[1](function(net[0](torch.ones(2, 2)))).sum().backward()
+    unreached = graph.unreached(net)
+    assert [one.name for one in unreached] == ["0.weight", "0.bias"]
+    assert all(said in str(one) for one in unreached)
+
+
+def test_an_error_of_a_backward_has_a_note_on_the_frozen_parameters() -> None:
+    net = torch.nn.Linear(2, 1).requires_grad_(False)
+    with AutogradGraph(), pytest.raises(RuntimeError) as caught:
+        net(torch.ones(2, 2)).sum().backward()
+    assert "weight and bias are frozen" in " ".join(caught.value.__notes__)
+
+
+def backward_twice(x: torch.Tensor) -> None:
+    y = x.exp().sum()
+    y.backward()
+    y.backward()
+
+
+def changed_in_place(x: torch.Tensor) -> None:
+    y = x.exp()
+    z = y * y
+    y.add_(1)
+    z.sum().backward()
+
+
+def unused_input(x: torch.Tensor) -> None:
+    torch.autograd.grad(x.sum(), [torch.ones(1, requires_grad=True)])
+
+
+def failing_hook(x: torch.Tensor) -> None:
+    def fail(_: Any) -> None:
+        raise KeyError("mine")
+
+    y = x * 2
+    y.register_hook(fail)
+    y.sum().backward()
+
+
+ERRORS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "no gradient": lambda x: x.detach().sum().backward(),
+    "no gradient of several": lambda x: torch.autograd.backward([x.sum(), x.detach().sum()]),
+    "no gradient, asked for": lambda x: torch.autograd.grad(x.detach().sum(), x),
+    "no scalar": lambda x: (x * 2).backward(),
+    "a wrong seed": lambda x: (x * 2).backward(torch.ones(3)),
+    "twice": backward_twice,
+    "in place": changed_in_place,
+    "unused": unused_input,
+    "a hook": failing_hook,
+    "a leaf in place": lambda x: x.add_(1),
+    "numpy": lambda x: (x * 2).numpy(),
+    "shapes": lambda x: x @ torch.ones(5, 5),
+    "a copy": lambda x: copy.deepcopy(x * 2),
+    "a truth": lambda x: bool(x * 2),
+    "a name": lambda x: (x * 2).nothing,
+    "integers": lambda x: (x * 2).long().requires_grad_(),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_fails_in_torch_fails_with_the_same_words_in_a_graph(name: str) -> None:
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(Exception) as plain:  # noqa: PT011  # of any kind
+        ERRORS[name](x)
+    x = torch.ones(2, requires_grad=True)
+    with AutogradGraph(), pytest.raises(Exception) as recorded:  # noqa: PT011
+        ERRORS[name](x)
+    assert type(recorded.value) is type(plain.value)
+    assert str(recorded.value) == str(plain.value)
 
 
 def test_nothing_of_a_program_stays_alive() -> None:

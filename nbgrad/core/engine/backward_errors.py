@@ -31,14 +31,20 @@ def place_of(node: Node | Output) -> Place | None:
     return getattr(node.node if isinstance(node, Output) else node, "place", None)
 
 
+def path_ends(data: torch.Tensor) -> str:
+    """The sentence on where the paths end along which ``data`` were computed; empty where that is not known."""
+    cuts = [cut for observer in current().observers for cut in observer.path_ends(data)]
+    if not cuts:
+        return ""
+    ends, remedies = dict.fromkeys(cut.end for cut in cuts), dict.fromkeys(cut.remedy for cut in cuts)
+    return f"the path to what it was computed from ends at {', and at '.join(ends)}. {' '.join(remedies)}"
+
+
 def without_gradient(data: torch.Tensor) -> RuntimeError:
     """The error of a backward from a tensor with ``data`` that needs no gradient."""
-    observers = current().observers
-    cuts = [cut for observer in observers for cut in observer.path_ends(data)]
     text = "backward() on a tensor that needs no gradient: "
-    if cuts:
-        ends, remedies = dict.fromkeys(cut.end for cut in cuts), dict.fromkeys(cut.remedy for cut in cuts)
-        text += f"the path to what it was computed from ends at {', and at '.join(ends)}. {' '.join(remedies)}"
+    if ends := path_ends(data):
+        text += ends
     else:
         text += (
             "nothing it was computed from has requires_grad=True, or it was cut off on the way, by no_grad(), "
@@ -47,7 +53,7 @@ def without_gradient(data: torch.Tensor) -> RuntimeError:
         )
         if not differentiable(data.dtype):
             text += f" It is of type {dtype_name(data.dtype)}, which has no gradients."
-        if not observers:
+        if not current().observers:
             text += " Inside nbgrad.AutogradGraph() or a %%autograd cell this says which op cut it off on which line."
     if not torch.is_grad_enabled():
         text += " Here torch.no_grad() or torch.set_grad_enabled(False) holds, inside of which nothing is recorded."

@@ -70,10 +70,11 @@ class ModuleScope(Scope):
     module: ref[Any]
 
     def attribute(self, value: Any) -> str | None:
-        """The name of the buffer, or of any other tensor that the module keeps."""
+        """The name of the tensor that the module keeps."""
         module = self.module()
         own: dict[str, Any] = {} if module is None else vars(module)
-        held = chain(own.get("_buffers", {}).items(), own.items())  # torch keeps buffers in a dict of their own
+        # Torch keeps these in dicts of their own.
+        held = chain(own.get("_buffers", {}).items(), own.get("_parameters", {}).items(), own.items())
         return next((name for name, one in held if one is value), None)
 
 

@@ -7,12 +7,12 @@ from weakref import ref
 import torch
 
 from nbgrad.core.engine.call_site import called_by_user, user_place
-from nbgrad.core.engine.node import Leaf, OpInfo, Origin, Output, raw_of, record_id
+from nbgrad.core.engine.node import Leaf, OpInfo, Output, raw_of, record_id
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope, current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
-from nbgrad.core.engine.torch_origins import known_id
+from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, known_origin, origin_of
 from nbgrad.core.tensor.tensor import Tensor
 
 _MOST = 4096
@@ -70,15 +70,15 @@ class Uses:
         """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
         cut: Cut | None = None
         before: dict[Cut, None] = {}
-        frozen: list[Tensor] = []
+        frozen: list[Any] = []
         made = [id(result) for result in results]
         for arg in args:
-            if not isinstance(arg, Tensor) or id(raw_of(arg)) in made:
+            if not isinstance(arg, TENSORS) or id(raw_of(arg)) in made:
                 continue  # what is changed in place is no use of it
             if arg.requires_grad:
                 cut = cut or _cut(op, results, enabled=enabled)
-                self._note(arg.origin, cut)
-            elif type(arg) is not Tensor and arg.kind == "parameter":
+                self._note(arg, cut)
+            elif kind_of(arg) == "parameter":
                 frozen.append(arg)
             elif self._ends:
                 before.update(dict.fromkeys(self.ends(raw_of(arg))))
@@ -87,16 +87,16 @@ class Uses:
         if cut is not None or before:
             self._end(results, (*before,) if cut is None else (cut,))
 
-    def _frozen_use(self, op: OpInfo, frozen: list[Tensor], args: tuple[Any, ...]) -> Cut:
+    def _frozen_use(self, op: OpInfo, frozen: list[Any], args: tuple[Any, ...]) -> Cut:
         """Where the ``frozen`` parameters were used first, with buffers: a loop uses the same ones in every step."""
         known = self.frozen.get(id(frozen[0]))
         if known is not None and known[0]() is frozen[0]:
             return known[1]
-        names = dict.fromkeys([one.name or "a parameter" for one in frozen])
+        scope = current().scope
+        names = dict.fromkeys([one.name or (scope and scope.attribute(one)) or "a parameter" for one in frozen])
         self.frozen.make_room()
         use = Cut("frozen", op.name, *_where(), name=" and ".join(names))
-        scope = current().scope
-        buffers = [one for one in args if scope is not None and isinstance(one, Tensor) and scope.attribute(one)]
+        buffers = [one for one in args if scope is not None and isinstance(one, TENSORS) and scope.attribute(one)]
         self.frozen.update({id(one): (ref(one), use, scope) for one in (*frozen, *buffers)})
         return use
 
@@ -105,7 +105,7 @@ class Uses:
         if flat := [one for at, one in enumerate(results[: op.shown]) if at not in op.live]:
             self._end(flat, (_cut(op, flat, enabled=True),))
 
-    def detached(self, tensor: Tensor, detached: Tensor, what: str) -> None:
+    def detached(self, tensor: Any, detached: Any, what: str) -> None:
         """``what`` the user has called, or a function of nbgrad's, cut ``detached`` from ``tensor``."""
         if not tensor.requires_grad and tensor is not detached:
             if before := self.ends(raw_of(tensor)):
@@ -114,11 +114,11 @@ class Uses:
         cut = Cut("detached", what, *_where())
         self._end([raw_of(detached)], (cut,))
         if not cut.inside and tensor.requires_grad:
-            self._note(tensor.origin, cut)
+            self._note(tensor, cut)
 
-    def read(self, tensor: Tensor, what: str) -> None:
+    def read(self, tensor: Any, what: str) -> None:
         """The user took the values of ``tensor``, without its history; those of a leaf are looked at all the time."""
-        origin = tensor._origin
+        origin = known_origin(tensor)
         if origin is None or isinstance(origin, Leaf) or not called_by_user():
             return
         self._reads.make_room()
@@ -160,7 +160,10 @@ class Uses:
             if isinstance(result, torch.Tensor):
                 self._ends[id(result)] = (ref(result), cuts[:_TOLD])
 
-    def _note(self, origin: Origin, cut: Cut) -> None:
+    def _note(self, tensor: Any, cut: Cut) -> None:
+        origin = origin_of(tensor)
+        if origin is None:
+            return  # an op of torch's that the graph has not seen
         self._cuts.make_room()
         key = origin.node if isinstance(origin, Output) else origin
         _, known, _ = self._cuts.setdefault(record_id(origin), (ref(key), [], current().scope))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.autograd.function import _HookMixin
 
+from nbgrad.core.engine.backward_errors import path_ends
 from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin
 from nbgrad.core.engine.observer import Observer, torch_followers
@@ -345,6 +346,9 @@ def recorded(
         args: the gradients of the roots, whether to retain the graph, whether to make a graph, the inputs.
         kwargs: ``accumulate_grad``, whether leaves get a ``.grad``.
     """
+    for root in roots:
+        if isinstance(root, RawTensor) and not root.requires_grad:
+            return _refused(root, run, roots, args, kwargs)
     seeds, _, _, inputs = args[:4]
     nodes = [_edge(root)[0] for root in roots]
     begun: list[tuple[Origin, Any]] = [(_root(root, state), seed) for root, seed in zip(roots, seeds, strict=False)]
@@ -368,6 +372,17 @@ def recorded(
     for observer in walk.observers:
         observer.on_backward_end()
     return result
+
+
+def _refused(root: Any, run: Callable[..., Any], roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Torch's own error of a backward from ``root``, which needs no gradient; a note says where the path ends."""
+    ends = path_ends(root)
+    try:
+        return run(roots, *args, **kwargs)
+    except RuntimeError as error:
+        if ends:
+            error.add_note(f"nbgrad: {ends}")
+        raise
 
 
 def _root(root: Any, state: State) -> Any:

@@ -9,11 +9,15 @@ from nbgrad.core.recorder.nodes cimport origin_in
 cdef class TorchCalls:
     cpdef object _again(self, object function, tuple args, object kwargs)
 
+@cython.locals(observer=Observer, observers=list, op=OpInfo)
+cdef object _left_out(Called known, tuple args, object kwargs, object result, State state)
 @cython.locals(observer=Observer)
-cdef object _left_out(Called known, tuple args, bint records, State state)
+cdef object _unrecorded(list observers, Node node, tuple inputs, list results)
 cdef bint _any_learns(tuple args, object kwargs)
 @cython.locals(observer=Observer, observers=list, node=Node, op=OpInfo, settings=dict)
 cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
+@cython.locals(observer=Observer)
+cdef object _tell(Called known, Node node, tuple inputs, object out, State state, list observers)
 cdef list _edges(tuple inputs, State state)
 @cython.locals(metadata=dict)
 cdef bint _one(Node node, object out)

@@ -14,7 +14,7 @@ from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
-from nbgrad.core.recorder.functions import INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
+from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import adopt, origin_in
 
 RawTensor = torch.Tensor
@@ -35,19 +35,16 @@ class TorchCalls:
         if known is None:
             known = called(function)
         state = current()
-        off = known.kind == PLAIN or not state.observers
-        if not off:
-            records = _records() and not state.inference
-            if not records or not _any_learns(args, kwargs):
-                off = True
-                _left_out(known, args, records, state)
-            else:
-                off = _level() is not None  # inside torch.func tensors belong to its levels
-        if off:  # one line for all calls: a trace has its number
-            return function(*args, **kwargs) if kwargs else function(*args)
-        if known.kind == INNER:
-            return self._again(known.inner, args, kwargs)
-        return _recorded(known, function, args, kwargs, state)
+        # Inside torch.func tensors belong to its levels.
+        told = known.kind != PLAIN and bool(state.observers) and _level() is None
+        if told and known.kind < CUT and _records() and not state.inference and _any_learns(args, kwargs):
+            if known.kind == INNER:
+                return self._again(known.inner, args, kwargs)
+            return _recorded(known, function, args, kwargs, state)
+        result = function(*args, **kwargs) if kwargs else function(*args)  # one line for all: a trace has its number
+        if told:
+            _left_out(known, args, kwargs, result, state)
+        return result
 
     def _again(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """Run ``function`` and see the calls in it too."""
@@ -58,12 +55,28 @@ class TorchCalls:
             take_off()
 
 
-def _left_out(known: Called, args: tuple[Any, ...], records: bool, state: State) -> None:
-    """Tell the observers of an op on tensors that torch does not record."""
-    if args and (isinstance(args[0], RawTensor) or (isinstance(args[0], list | tuple) and tensors_in(args[0]))):
-        observer: Observer
-        for observer in state.observers:
-            observer.on_torch_left_out(known.name, records)
+def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any, state: State) -> None:
+    """Tell the observers of what torch did not record: a path of gradients may end there."""
+    observers = torch_followers(state.observers)
+    observer: Observer
+    if known.kind >= CUT:
+        if not args or not isinstance(args[0], RawTensor):
+            return
+        for observer in observers:
+            if known.kind == CUT:
+                observer.on_detach(args[0], result, known.name)
+            elif args[0].requires_grad:
+                observer.on_read(args[0], known.name)
+        return
+    results = tensors_in(result)
+    if not results or not (tensors_in(args) or tensors_in(kwargs)):
+        return
+    op: OpInfo
+    op, inputs, settings = known.arguments(args, kwargs or _NONE)
+    settings = {**op.defaults, **settings}
+    for observer in observers:
+        observer.on_torch_left_out(known.name, _records() and not state.inference)
+        observer.on_result(op, inputs, settings, tuple(results), None)
 
 
 def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
@@ -107,17 +120,38 @@ def _recorded(
         for observer in observers:
             observer.on_error(op, inputs, error)
         raise
-    out = args[0] if known.assigns else result
+    _tell(known, node, inputs, args[0] if known.assigns else result, state, observers)
+    return result
+
+
+def _tell(
+    known: Called, node: Node, inputs: tuple[Any, ...], out: Any, state: State, observers: list[Observer]
+) -> None:
+    """Make ``node`` the origin of ``out``, and tell the observers of the op, if torch recorded it."""
+    results: list[Any] = []
     if isinstance(out, RawTensor):
         if (known.changes and _through_view(node.op.name, out._base, state)) or not _one(node, out):
-            return result
+            if not out.requires_grad:
+                _unrecorded(observers, node, inputs, [out])
+            return
     else:
+        results = tensors_in(out)
         out = _several(node, out)
         if out is None:
-            return result
+            _unrecorded(observers, node, inputs, [one for one in results if not one.requires_grad])
+            return
+    observer: Observer
     for observer in observers:
         observer.on_torch_record(node, inputs, out)
-    return result
+        if len(results) > 1:
+            observer.on_result(node.op, inputs, node.settings, tuple(results), node)
+
+
+def _unrecorded(observers: list[Observer], node: Node, inputs: tuple[Any, ...], results: list[Any]) -> None:
+    """Tell the observers of an op that torch did not record, because its results have no gradient."""
+    observer: Observer
+    for observer in observers if results else ():
+        observer.on_result(node.op, inputs, node.settings, tuple(results), None)
 
 
 def _edges(inputs: tuple[Any, ...], state: State) -> list[Any]:

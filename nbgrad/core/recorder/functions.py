@@ -54,14 +54,27 @@ _NAMES = {
 _VIEWS = ("H", "T", "imag", "mH", "mT", "real")
 """The attributes of a tensor that are ops."""
 
+_CUTS = {"detach": "detach()", "detach_": "detach_()"}
+"""What gives a tensor without its history, and how a finding calls that."""
+
+_READS = {
+    "__bool__": "bool()",
+    "__float__": "float()",
+    "__int__": "int()",
+    "item": "item()",
+    "numpy": "numpy()",
+    "tolist": "tolist()",
+}
+"""What gives the values of a tensor as no tensor."""
+
 _NOT_OPS = frozenset(
     {
         *("__contains__", "__deepcopy__", "__dir__", "__format__", "__hash__", "__index__", "__len__", "__reduce_ex__"),
-        *("__bool__", "__float__", "__int__", "__repr__", "__set__", "__delete__", "_is_view", "apply_", "backward"),
+        *("__repr__", "__set__", "__delete__", "_is_view", "apply_", "backward"),
         *("contiguous_format", "data_ptr", "dim", "element_size", "get_device", "is_complex", "is_contiguous"),
-        *("is_floating_point", "is_inference", "is_set_to", "is_shared", "item", "ndimension", "nelement", "numel"),
+        *("is_floating_point", "is_inference", "is_set_to", "is_shared", "ndimension", "nelement", "numel"),
         *("register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "retain_grad", "share_memory_"),
-        *("size", "storage", "storage_offset", "stride", "tolist", "type", "untyped_storage", "grad"),
+        *("size", "storage", "storage_offset", "stride", "type", "untyped_storage", "grad"),
     }
 )
 
@@ -91,7 +104,7 @@ def unlisted(name: str, count: int, several: bool = False) -> Unlisted:
     return Unlisted(name, count, several)
 
 
-PLAIN, OP, INNER = 0, 1, 2
+PLAIN, OP, INNER, CUT, READ = 0, 1, 2, 3, 4
 
 
 class Called:
@@ -99,7 +112,8 @@ class Called:
 
     Attributes:
         kind: ``PLAIN`` for one that is no op; ``OP``; or ``INNER`` for one that torch has written in Python and that is
-            not in the table: the ops inside it are recorded.
+            not in the table: the ops inside it are recorded; ``CUT`` for one that gives a tensor without its history;
+            ``READ`` for one that gives its values.
         name: what the picture calls it.
         row: the row of the table; None where there is none.
         swapped: whether the operands stand in the other order, as those of ``2 - x`` do.
@@ -214,9 +228,13 @@ def _known(function: Any) -> Called:
     name = getattr(function, "__name__", type(function).__name__)
     if name == "__get__":  # an attribute of a tensor
         attribute = getattr(getattr(function, "__self__", None), "__name__", "")
+        if attribute == "data":
+            return Called(CUT, ".data")
         return Called(OP, attribute, OPS.get(attribute)) if attribute in _VIEWS else _PLAIN
     if name in _NOT_OPS:
         return _PLAIN
+    if name in _ENDS:
+        return _ENDS[name]
     bare, swapped = _bare(name)
     row = _row(bare)
     if row is None and isinstance(function, FunctionType) and _asks(function):
@@ -315,3 +333,7 @@ def _no(*_: Any) -> bool:
 
 
 _PLAIN = Called(PLAIN)
+_ENDS = {
+    **{name: Called(CUT, what) for name, what in _CUTS.items()},
+    **{name: Called(READ, what) for name, what in _READS.items()},
+}
