@@ -355,13 +355,13 @@ def _empty(graph: AutogradGraph) -> str:
             "A backward ran here, but no op that it went through: they ran before this graph was opened. Run the ops "
             "in the same cell to see them."
         )
+    if left_out := graph.left_out():
+        return _not_recorded(left_out)
     if not graph.nothing_ran():
         return (
             "Nothing is left to show of what ran here on tensors that need a gradient: no backward went through it, "
             "and it was inside no_grad() or its results are gone."
         )
-    if left_out := graph.left_out():
-        return _not_recorded(left_out)
     return (
         "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
         "Make one with requires_grad=True: nbgrad.tensor(..., requires_grad=True), or torch's own."

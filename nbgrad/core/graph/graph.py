@@ -329,7 +329,7 @@ class AutogradGraph(Queries):
         return self._known_paths().empty
 
     def left_out(self) -> dict[str, bool]:
-        """The first ops of torch's own that ran before any was recorded, and were not; whether gradients were on."""
+        """Where no op of torch's own was recorded, the first that ran, with whether gradients were on."""
         return self.listener.left_out.copy()
 
     def began_at_leaf(self) -> bool:

@@ -124,6 +124,8 @@ class Listener(Observer):
         """Keep the facts of an op of torch's, and its value if it is small."""
         if self.closed:
             return
+        if self.left_out:
+            self.left_out = {}
         ops, outer, edges = self.ops, self.outer, node.edges
         sources: list[Any] = []
         for position in range(len(edges)):
