@@ -97,11 +97,20 @@ def _compared(
 ) -> Any:
     comparison, before, given = _Comparison(twins), ModelState(module), Walk(copied)((args, kwargs))
     numbers = _Numbers()
-    expected, failed = _torchs(twins, comparison.theirs)
-    numbers.put_back()
+    try:
+        expected, failed = _torchs(twins, comparison.theirs)
+    finally:
+        numbers.put_back()
     token = _comparison.set(comparison)
     try:
         result = comparison.called(module, call, args, kwargs)
+    except Exception as error:
+        if failed is None:
+            before.put_back()
+            numbers.put_back()
+            why = "" if isinstance(error, NotImplementedError) else f" {_REASON}"
+            error.add_note(f"from_torch(): torch's own forward returns a result for the same inputs.{why} {_INSTEAD}")
+        raise
     finally:
         _comparison.reset(token)
     difference = None if failed is not None else first_difference(values_of(result), expected)
@@ -181,11 +190,15 @@ def _message(module: Module, comparison: _Comparison, difference: str) -> str:
     """What differs, where that began, why, and what to do."""
     return (
         f"from_torch(): the first call of {type(module).__name__} does not do what torch's own forward does with the "
-        f"same inputs: {difference}. {_where(module, comparison)} As a rule such code asks isinstance(x, torch.Tensor) "
-        "or type(x), and goes another way for a tensor of nbgrad's. "
-        f"{UNMODIFIED[0].upper()}{UNMODIFIED[1:]}; or change that line. from_torch(module, check=False) does not "
-        "compare"
+        f"same inputs: {difference}. {_where(module, comparison)} {_REASON} {_INSTEAD}, or change that line. "
+        "from_torch(module, check=False) does not compare"
     )
+
+
+_REASON = (
+    "As a rule such code asks isinstance(x, torch.Tensor) or type(x), and goes another way for a tensor of nbgrad's."
+)
+_INSTEAD = UNMODIFIED[0].upper() + UNMODIFIED[1:]
 
 
 def _where(module: Module, comparison: _Comparison) -> str:

@@ -385,6 +385,46 @@ def test_an_error_of_both_is_ours():
     assert armed(ours)
 
 
+def test_an_error_of_ours_alone_says_what_to_do_and_changes_nothing():
+    class Refuses(Deep):
+        def forward(self, x):
+            x = super().forward(x)
+            if not isinstance(x, torch.Tensor):
+                raise TypeError("x must be a tensor")
+            return x
+
+    ours = from_torch(Refuses(tnn.Tanh()))
+    before = held(ours)
+    torch.manual_seed(3)
+    drawn = torch.rand(2)
+    torch.manual_seed(3)
+    with pytest.raises(TypeError, match=r"^x must be a tensor") as caught:
+        ours(x())
+    assert any(
+        "torch's own forward returns a result" in note and "%%autograd" in note for note in caught.value.__notes__
+    )
+    assert torch.equal(torch.rand(2), drawn)
+    same(held(ours), before)
+    assert armed(ours)
+
+
+def test_an_interrupt_leaves_the_random_numbers_as_they_were():
+    def run(x):
+        torch.rand(2)
+        if isinstance(x, torch.Tensor):
+            raise KeyboardInterrupt
+        return x
+
+    ours = from_torch(Kind(run))
+    torch.manual_seed(3)
+    drawn = torch.rand(2)
+    torch.manual_seed(3)
+    with pytest.raises(KeyboardInterrupt):
+        ours(x())
+    assert torch.equal(torch.rand(2), drawn)
+    assert torch.is_grad_enabled()
+
+
 class CallsItself(tnn.Module):
     def __init__(self):
         super().__init__()
