@@ -70,6 +70,8 @@ class FirstCall:
         twins = Twins(module, args, kwargs)
         if twins.unknown is not None:  # the user has put it there: what was converted is compared by itself
             forget(module)
+            has = "is" if twins.unknown is module else f"holds a {type(twins.unknown).__name__} that is"
+            _warn(f"{type(module).__name__} {has} nbgrad's own")
             return call(module, *args, **kwargs)
         return _compared(module, call, args, kwargs, twins)
 
@@ -157,7 +159,8 @@ class _Numbers:
 
     def __init__(self) -> None:
         self.torchs = torch.get_rng_state()
-        self.devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+        devices: Any = torch.cuda
+        self.devices = devices.get_rng_state_all() if devices.is_initialized() else None
         self.pythons = random.getstate()
         self.numpys = sys.modules["numpy"].random.get_state()
 
