@@ -29,9 +29,8 @@ _SAME: dict[type, type] = {torch.nn.modules.linear.NonDynamicallyQuantizableLine
 _PRIVATE = {name for name in dir(Module) if name.startswith("_") and not name.startswith("__")} - {
     *dir(torch.nn.Module),
     *vars(torch.nn.Module()),
-    "_roles",
 }
-_PRIVATE |= {"_roles"}
+_PRIVATE |= {"_roles", "_compared"}
 """Names that our ``Module`` uses and torch's does not have: what else has one of them would take its place."""
 
 

@@ -85,8 +85,22 @@ def await_first_call(module: Module) -> None:
         module._made_hooks().first_call = FIRST_CALL
 
 
+class ComparedModes:
+    """In which modes a call of a module has been compared: in training, in evaluation, or in both."""
+
+    def __init__(self) -> None:
+        self.modes: set[bool] = set()
+
+    def turned(self, module: Module, mode: bool) -> None:
+        """The module is in this mode now; its first call in it is compared, as a forward may do something else then."""
+        if mode not in self.modes:
+            await_first_call(module)
+
+
 def forget(module: Module) -> None:
-    """The first call of ``module`` is over: what it waited for is gone, and no call costs more."""
+    """The first call of ``module`` in its mode is over: no later one costs more."""
+    compared = vars(module).setdefault("_compared", ComparedModes())
+    compared.modes.add(module.training)
     hooks = module._hooks
     if hooks is not None:
         hooks.first_call = None

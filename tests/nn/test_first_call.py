@@ -340,6 +340,31 @@ def test_copies_are_compared_too(again):
     assert not armed(again(ours))
 
 
+def test_each_mode_is_compared_once():
+    class Evaluates(tnn.Module):
+        def forward(self, x):
+            return x * 2 if not self.training and isinstance(x, torch.Tensor) else x
+
+    ours = from_torch(tnn.Sequential(tnn.Linear(3, 3), Evaluates()))
+    ours(x())
+    assert not armed(ours)
+    ours.train()
+    assert not armed(ours)
+    ours.eval()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"begins in the forward of 1 \(Evaluates\)"):
+            ours(x())
+    ours.train()
+    ours(x())
+    fine = from_torch(Deep(tnn.Tanh()))
+    for mode in (True, False, True, False):
+        fine.train(mode)
+        fine(x())
+        assert not armed(fine)
+    fine.train()
+    assert not armed(fine)
+
+
 def test_functional_call_compares_with_the_tensors_given():
     ours = from_torch(tnn.Linear(3, 2))
     weight = nbgrad.ones(2, 3, requires_grad=True) * 2
