@@ -54,7 +54,7 @@ class _Made:
         )
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _empty, (self._torch_class,), self.__getstate__()
+        return empty_of, (self._torch_class,), self.__getstate__()
 
 
 def _attribute(self: Any, name: str) -> Any:
@@ -151,7 +151,7 @@ def _class_for(kind: type) -> type[Module]:
     return converted_class(kind)
 
 
-def _empty(kind: type) -> Any:
+def empty_of(kind: type) -> Any:
     """For copies and pickles: an object of the class for ``kind``, without attributes yet."""
     return object.__new__(converted_class(kind))
 
@@ -164,7 +164,7 @@ def empty(theirs: torch.nn.Module) -> Any:
     """
     kind = type(theirs)
     try:
-        made = _empty(kind)
+        made = empty_of(kind)
     except TypeError as error:
         raise TypeError(
             f"from_torch(): {kind.__name__} cannot be converted, because it is not a module alone: {error}. "

@@ -7,11 +7,14 @@ from typing import Any
 
 import torch
 
-from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty
+from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty, empty_of
 from nbgrad.nn.first_call import await_first_call
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
 from nbgrad.nn.shared_parameter import SharedParameter
+
+_empty = empty_of
+"""Pickles of version 0.1.0 name it so."""
 
 _BASE = {*vars(torch.nn.Module()), "_compiled_call_impl"}
 """What every module of torch keeps for itself: not copied."""
