@@ -31,7 +31,7 @@ _DEEPEST = 100
 
 _keeping_version: Any = torch.autograd._unsafe_preserve_version_counter  # type: ignore[attr-defined]
 
-_OURS = {"_roles", "_hooks", "_saving_hooks", "training"}
+_OURS = {"_roles", "_hooks", "_saving_hooks", "_compared", "training"}
 
 
 def raw(value: Any) -> torch.Tensor:

@@ -30,9 +30,8 @@ _SAME: dict[type, type] = {torch.nn.modules.linear.NonDynamicallyQuantizableLine
 _PRIVATE = {name for name in dir(Module) if name.startswith("_") and not name.startswith("__")} - {
     *dir(torch.nn.Module),
     *vars(torch.nn.Module()),
-    "_roles",
 }
-_PRIVATE |= {"_roles"}
+_PRIVATE |= {"_roles", "_compared"}
 """Names that our ``Module`` uses and torch's does not have: what else has one of them would take its place."""
 
 
@@ -56,7 +55,7 @@ class _Made:
         )
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _empty, (self._torch_class,), self.__getstate__()
+        return empty_of, (self._torch_class,), self.__getstate__()
 
 
 def _attribute(self: Any, name: str) -> Any:
@@ -166,7 +165,7 @@ def _class_for(kind: type) -> type[Module]:
     return converted_class(kind)
 
 
-def _empty(kind: type) -> Any:
+def empty_of(kind: type) -> Any:
     """For copies and pickles: an object of the class for ``kind``, without attributes yet."""
     return object.__new__(converted_class(kind))
 
@@ -179,7 +178,7 @@ def empty(theirs: torch.nn.Module) -> Any:
     """
     kind = type(theirs)
     try:
-        made = _empty(kind)
+        made = empty_of(kind)
     except TypeError as error:
         raise TypeError(
             f"from_torch(): {kind.__name__} cannot be converted, because it is not a module alone: {error}. "

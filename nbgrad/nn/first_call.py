@@ -70,6 +70,8 @@ class FirstCall:
         twins = Twins(module, args, kwargs)
         if twins.unknown is not None:  # the user has put it there: what was converted is compared by itself
             forget(module)
+            has = "is" if twins.unknown is module else f"holds a {type(twins.unknown).__name__} that is"
+            _warn(f"{type(module).__name__} {has} nbgrad's own")
             return call(module, *args, **kwargs)
         return _compared(module, call, args, kwargs, twins)
 
@@ -83,8 +85,22 @@ def await_first_call(module: Module) -> None:
         module._made_hooks().first_call = FIRST_CALL
 
 
+class ComparedModes:
+    """In which modes a call of a module has been compared: in training, in evaluation, or in both."""
+
+    def __init__(self) -> None:
+        self.modes: set[bool] = set()
+
+    def turned(self, module: Module, mode: bool) -> None:
+        """The module is in this mode now; its first call in it is compared, as a forward may do something else then."""
+        if mode not in self.modes:
+            await_first_call(module)
+
+
 def forget(module: Module) -> None:
-    """The first call of ``module`` is over: what it waited for is gone, and no call costs more."""
+    """The first call of ``module`` in its mode is over: no later one costs more."""
+    compared = vars(module).setdefault("_compared", ComparedModes())
+    compared.modes.add(module.training)
     hooks = module._hooks
     if hooks is not None:
         hooks.first_call = None
@@ -97,11 +113,20 @@ def _compared(
 ) -> Any:
     comparison, before, given = _Comparison(twins), ModelState(module), Walk(copied)((args, kwargs))
     numbers = _Numbers()
-    expected, failed = _torchs(twins, comparison.theirs)
-    numbers.put_back()
+    try:
+        expected, failed = _torchs(twins, comparison.theirs)
+    finally:
+        numbers.put_back()
     token = _comparison.set(comparison)
     try:
         result = comparison.called(module, call, args, kwargs)
+    except Exception as error:
+        if failed is None:
+            before.put_back()
+            numbers.put_back()
+            why = "" if isinstance(error, NotImplementedError) else f" {_REASON}"
+            error.add_note(f"from_torch(): torch's own forward returns a result for the same inputs.{why} {_INSTEAD}")
+        raise
     finally:
         _comparison.reset(token)
     difference = None if failed is not None else first_difference(values_of(result), expected)
@@ -148,7 +173,8 @@ class _Numbers:
 
     def __init__(self) -> None:
         self.torchs = torch.get_rng_state()
-        self.devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+        devices: Any = torch.cuda
+        self.devices = devices.get_rng_state_all() if devices.is_initialized() else None
         self.pythons = random.getstate()
         self.numpys = sys.modules["numpy"].random.get_state()
 
@@ -181,11 +207,15 @@ def _message(module: Module, comparison: _Comparison, difference: str) -> str:
     """What differs, where that began, why, and what to do."""
     return (
         f"from_torch(): the first call of {type(module).__name__} does not do what torch's own forward does with the "
-        f"same inputs: {difference}. {_where(module, comparison)} As a rule such code asks isinstance(x, torch.Tensor) "
-        "or type(x), and goes another way for a tensor of nbgrad's. "
-        f"{UNMODIFIED[0].upper()}{UNMODIFIED[1:]}; or change that line. from_torch(module, check=False) does not "
-        "compare"
+        f"same inputs: {difference}. {_where(module, comparison)} {_REASON} {_INSTEAD}, or change that line. "
+        "from_torch(module, check=False) does not compare"
     )
+
+
+_REASON = (
+    "As a rule such code asks isinstance(x, torch.Tensor) or type(x), and goes another way for a tensor of nbgrad's."
+)
+_INSTEAD = UNMODIFIED[0].upper() + UNMODIFIED[1:]
 
 
 def _where(module: Module, comparison: _Comparison) -> str:

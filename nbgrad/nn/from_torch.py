@@ -7,11 +7,14 @@ from typing import Any
 
 import torch
 
-from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty
+from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty, empty_of
 from nbgrad.nn.first_call import await_first_call
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
 from nbgrad.nn.shared_parameter import SharedParameter
+
+_empty = empty_of
+"""Pickles of version 0.1.0 name it so."""
 
 _BASE = {*vars(torch.nn.Module()), "_compiled_call_impl"}
 """What every module of torch keeps for itself: not copied."""
@@ -31,9 +34,10 @@ def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
     Args:
         module: a module of torch's, in training mode or not, on any device. Of one that ``torch.compile`` made, the
             module inside is converted.
-        check: compare the first call of the result, or of a part of it, with torch's own forward. It takes as long as
-            one more forward, and changes nothing that the model or a random generator holds. Where the results differ,
-            as those of a forward that asks ``isinstance(x, torch.Tensor)``, the call is an error that says where.
+        check: compare the first call of the result, or of a part of it, with torch's own forward, once in training mode
+            and once in evaluation. It takes as long as one more forward, and changes nothing that the model or a random
+            generator holds. Where the results differ, as those of a forward that asks ``isinstance(x, torch.Tensor)``,
+            the call is an error that says where.
 
     Raises:
         TypeError: ``module`` is no module, or one compiled by torch.jit, which has no forward in Python.

@@ -323,7 +323,10 @@ def test_a_model_that_changed_since_is_compared_as_it_is():
     assert ours.calls == 6
     ours = from_torch(tnn.Sequential(Asks(), tnn.Tanh()))
     ours[1] = nn.ReLU()  # nbgrad's own block, which torch has no class for here
-    with pytest.raises(RuntimeError, match="first call of Asks"):
+    with (
+        pytest.warns(UserWarning, match="could not be compared .*: Sequential holds a ReLU that is nbgrad's own"),
+        pytest.raises(RuntimeError, match="first call of Asks"),
+    ):
         ours(x())
 
 
@@ -335,6 +338,31 @@ def test_copies_are_compared_too(again):
     ours = again(from_torch(Deep(tnn.Tanh())))
     ours(x())
     assert not armed(again(ours))
+
+
+def test_each_mode_is_compared_once():
+    class Evaluates(tnn.Module):
+        def forward(self, x):
+            return x * 2 if not self.training and isinstance(x, torch.Tensor) else x
+
+    ours = from_torch(tnn.Sequential(tnn.Linear(3, 3), Evaluates()))
+    ours(x())
+    assert not armed(ours)
+    ours.train()
+    assert not armed(ours)
+    ours.eval()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"begins in the forward of 1 \(Evaluates\)"):
+            ours(x())
+    ours.train()
+    ours(x())
+    fine = from_torch(Deep(tnn.Tanh()))
+    for mode in (True, False, True, False):
+        fine.train(mode)
+        fine(x())
+        assert not armed(fine)
+    fine.train()
+    assert not armed(fine)
 
 
 def test_functional_call_compares_with_the_tensors_given():
@@ -383,6 +411,46 @@ def test_an_error_of_both_is_ours():
     with pytest.raises(RuntimeError, match=r"^1 \(Linear\)"):
         ours(x())
     assert armed(ours)
+
+
+def test_an_error_of_ours_alone_says_what_to_do_and_changes_nothing():
+    class Refuses(Deep):
+        def forward(self, x):
+            x = super().forward(x)
+            if not isinstance(x, torch.Tensor):
+                raise TypeError("x must be a tensor")
+            return x
+
+    ours = from_torch(Refuses(tnn.Tanh()))
+    before = held(ours)
+    torch.manual_seed(3)
+    drawn = torch.rand(2)
+    torch.manual_seed(3)
+    with pytest.raises(TypeError, match=r"^x must be a tensor") as caught:
+        ours(x())
+    assert any(
+        "torch's own forward returns a result" in note and "%%autograd" in note for note in caught.value.__notes__
+    )
+    assert torch.equal(torch.rand(2), drawn)
+    same(held(ours), before)
+    assert armed(ours)
+
+
+def test_an_interrupt_leaves_the_random_numbers_as_they_were():
+    def run(x):
+        torch.rand(2)
+        if isinstance(x, torch.Tensor):
+            raise KeyboardInterrupt
+        return x
+
+    ours = from_torch(Kind(run))
+    torch.manual_seed(3)
+    drawn = torch.rand(2)
+    torch.manual_seed(3)
+    with pytest.raises(KeyboardInterrupt):
+        ours(x())
+    assert torch.equal(torch.rand(2), drawn)
+    assert torch.is_grad_enabled()
 
 
 class CallsItself(tnn.Module):

@@ -419,6 +419,8 @@ class Module:
         while waiting:
             module = waiting.pop()
             module.training = mode
+            if (compared := module.__dict__.get("_compared")) is not None:
+                compared.turned(module, mode)
             for child in module.children():
                 if getattr(child.train, "__func__", None) is Module.train:
                     waiting.append(child)

@@ -157,13 +157,13 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     nesting = Nesting(description["scopes"])
     home = {node["id"]: node["scope"] for node in description["nodes"]}
     home.update((node, calls[0]) for run in same for calls, nodes in run.repeated for node in nodes)
-    count, room = _counting(description, same), limit
+    count, room, find = _counting(description, same), limit, twins(description)
     for problem in description["problems"]:
         around = nesting.path(home.get(problem["node"] or ""))
         shut = next((depth for depth, scope in enumerate(around) if scope in folding.closed), None)
         if shut is None:
             continue
-        alike = [one for one in twins(description, around[shut]) if one in folding.closed]
+        alike = [one for one in find(around[shut]) if one in folding.closed]
         alone = _opened(folding, nesting, [around[shut:]])
         if len(alike) > 1:
             together = _opened(folding, nesting, [_same_place(nesting, around[shut:], one) for one in alike])

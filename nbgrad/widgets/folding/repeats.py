@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from heapq import heapify, heappop, heappush
 from itertools import zip_longest
 from operator import eq
@@ -80,16 +80,28 @@ def runs(description: Description) -> list[Run]:
     return found
 
 
-def twins(description: Description, call: str) -> list[str]:
-    """The calls of modules of the same class as that of ``call``, with the same inside, wired the same way; it too."""
+def twins(description: Description) -> Callable[[str], list[str]]:
+    """Finds the calls of modules of the same class as that of a call, with the same inside, wired the same way; it too.
+
+    What it was asked for it keeps.
+    """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    nesting = Nesting(description["scopes"])
-    calls = _Calls(description, scopes, nesting)
-    alike = [one for one in scopes if kind(scopes[one]) == kind(scopes[call]) and calls.size(one) == calls.size(call)]
-    if len(alike) < 2:
-        return alike
-    wanted = calls.inside(call)
-    return [one for one in alike if one == call or calls.inside(one) == wanted]
+
+    @cache
+    def calls() -> _Calls:
+        return _Calls(description, scopes, Nesting(description["scopes"]))
+
+    @cache
+    def find(call: str) -> list[str]:
+        known = calls()
+        looks = kind(scopes[call]), known.size(call)
+        alike = [one for one in scopes if one == call or (kind(scopes[one]), known.size(one)) == looks]
+        if len(alike) < 2:
+            return alike
+        wanted = known.inside(call)
+        return [one for one in alike if one == call or known.inside(one) == wanted]
+
+    return find
 
 
 def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[int, int, int]]:
