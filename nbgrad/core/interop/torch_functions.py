@@ -157,7 +157,14 @@ def _run(
     settings.pop("out", None)
     if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
         args = (_constant(args[0], function), *args[1:])
-    return ours(*args, **_translated(function, ours, settings))
+    result = ours(*args, **_translated(function, ours, settings))
+    if type(result) in (list, tuple):  # meshgrid and others give a tensor for each, of which some may be torch's
+        return type(result)(map(_as_ours, result))
+    return result
+
+
+def _as_ours(value: Any) -> Any:
+    return Tensor(value) if type(value) is torch.Tensor and not value.requires_grad else value
 
 
 def _written(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
