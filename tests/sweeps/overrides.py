@@ -74,9 +74,7 @@ def _value(random: Random) -> Any:
 
 @cache
 def _overridable() -> list[tuple[str, Any]]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = [(str(resolve_name(one) or getattr(one, "__qualname__", one)), one) for one in get_testing_overrides()]
+    found = [(str(resolve_name(one) or getattr(one, "__qualname__", one)), one) for one in get_testing_overrides()]
     return sorted((name, one) for name, one in found if "__get__" not in name and "__set__" not in name)
 
 
@@ -127,16 +125,17 @@ def _method(name: str) -> Callable[..., Any]:
 
 def check(random: Random) -> None:
     """One call, of torch's tensors and of ours."""
-    call = _sampled(random) if random.random() < 0.5 else None
-    for _ in range(30):  # made-up arguments are refused by most functions
-        call = call or _invented(random)
-        compared = call is not None and _compared(random, *call)
-        if compared:
-            return
-        call = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's functions warn of much
+        call = _sampled(random) if random.random() < 0.5 else None
+        for _ in range(30):  # made-up arguments are refused by most functions
+            call = call or _invented(random)
+            if call is not None and compared(random, *call):
+                return
+            call = None
 
 
-def _compared(random: Random, name: str, function: Callable[..., Any], args: Any, settings: Any) -> bool:
+def compared(random: Random, name: str, function: Callable[..., Any], args: Any, settings: Any) -> bool:
     """Compare one call; whether torch takes it."""
     tensors = [one for one in tree_leaves((args, settings)) if isinstance(one, torch.Tensor)]
     if not tensors or any(one.layout != torch.strided for one in tensors) or any(part in name for part in DIFFERENT):
@@ -189,9 +188,7 @@ class _Side:
 
     def run(self, function: Callable[..., Any], args: Any, settings: Any) -> list[Any]:
         torch.manual_seed(0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return tree_leaves(function(*args, **settings))
+        return tree_leaves(function(*args, **settings))
 
 
 def _check_said(name: str, error: BaseException) -> None:
