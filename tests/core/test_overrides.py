@@ -43,7 +43,7 @@ def test_another_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_result_of_torchs_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_functions, "_ours", lambda *_: lambda x: x.data.exp())
+    monkeypatch.setattr(torch_functions, "_ours", lambda *_: lambda x: x.data.exp().requires_grad_())
     with pytest.raises(AssertionError, match="for a tensor"):
         run()
 
