@@ -344,9 +344,9 @@ install("float_power_", _float_power_)
 
 def ldexp(input, other):
     """The input times 2 to the power of the other, elementwise, broadcasting; it is recorded as the product it is."""
-    kinds = getattr(input, "dtype", None), getattr(other, "dtype", None)
-    if None not in kinds and differentiable(kinds[0]) and not differentiable(kinds[1]):
-        other = other.to(kinds[0])  # the result is of the input's type
+    kind, given = getattr(input, "dtype", None), getattr(other, "dtype", None)
+    if kind is not None and given is not None and differentiable(kind) and not differentiable(given):
+        other = other.to(kind)  # the result is of the input's type
     return mul(input, pow(2.0, other))
 
 
