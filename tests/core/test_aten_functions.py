@@ -105,6 +105,13 @@ def test_every_function_is_tested_or_refused() -> None:
         torch.kl_div(w, SIGNS, 7)
 
 
+def test_a_kernel_under_the_name_of_a_function_is_not_taken_for_it() -> None:
+    """``F.max_unpool2d`` asks its input alone whether it is torch's, and calls a kernel of that name."""
+    pooled, places = torch.nn.functional.max_pool2d(torch.rand(1, 1, 4, 4), 2, return_indices=True)
+    with pytest.raises(NotImplementedError, match=r"max_unpool2d got an nbgrad tensor, but an input of torch's"):
+        torch.nn.functional.max_unpool2d(pooled, nbgrad.tensor(places), 2)
+
+
 def test_a_namesake_of_torchs_that_takes_other_arguments_is_known() -> None:
     """Of all that torch has twice: where the parameters of the one differ from those of the other, it is above."""
     functional, alike = torch.nn.functional, {"layer_norm", "group_norm", "rrelu"}  # but for what has no effect

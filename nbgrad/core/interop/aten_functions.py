@@ -136,3 +136,24 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         reduction=_NONE,
     ),
 }
+
+KERNELS = {
+    *("adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d", "fractional_max_pool3d"),
+    *("max_unpool2d", "max_unpool3d", "multi_margin_loss", "nll_loss"),
+}
+"""Functions of ``torch._C._nn`` that take other arguments than ``torch.nn.functional``'s of that name, or give more.
+
+The latter call them. They are overridden where the input itself is torch's, and another argument ours.
+"""
+
+
+def check_kernel(function: Callable[..., Any], name: str) -> None:
+    """Raise if ``function`` is one of these.
+
+    Raises:
+        NotImplementedError: it is; the message says what to do.
+    """
+    if name in KERNELS and getattr(function, "__module__", None) == "torch._C._nn":
+        raise NotImplementedError(
+            f"{name} got an nbgrad tensor, but an input of torch's: make the input nbgrad's with nbgrad.tensor(t)"
+        )

@@ -157,7 +157,18 @@ def _run(
     settings.pop("out", None)
     if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
         args = (_constant(args[0], function), *args[1:])
-    return ours(*args, **_translated(function, ours, settings))
+    result = ours(*args, **_translated(function, ours, settings))
+    return result if function.__name__ in HIDDEN else _as_ours(result)
+
+
+def _as_ours(result: Any) -> Any:
+    """A result in which no tensor is torch's: what has no gradient may be, as a mesh of a grid that is torch's."""
+    if type(result) is torch.Tensor and not result.requires_grad:
+        return Tensor(result)
+    if not isinstance(result, tuple | list) or not any(type(one) is torch.Tensor for one in result):
+        return result
+    mapped = map(_as_ours, result)
+    return type(result)(*mapped) if hasattr(result, "_fields") else type(result)(mapped)
 
 
 def _written(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
@@ -190,6 +201,7 @@ def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
         return getattr(Tensor, name) if hasattr(TensorMethods, name) else None
     if function in (torch.autograd.grad, torch.autograd.backward):
         return grad if function is torch.autograd.grad else backward
+    aten_functions.check_kernel(function, name)
     if name in aten_functions.FUNCTIONS and function is getattr(torch, name, None):
         return aten_functions.FUNCTIONS[name]
     public = str(resolve_name(function) or "")
@@ -304,7 +316,10 @@ def _dlpack(self: Tensor, **settings: Any) -> Any:
         BufferError: the tensor needs a gradient, which another library would lose.
     """
     if self.requires_grad:
-        raise BufferError("a tensor that needs a gradient would lose it in another library: export t.detach()")
+        raise BufferError(
+            "an nbgrad tensor that needs a gradient would lose it in another library, and in torch.as_tensor(t) or "
+            "torch.tensor(t): take t itself, or export t.detach()"
+        )
     return self.data.__dlpack__(**settings)
 
 

@@ -2327,6 +2327,29 @@ def group_norm(
 ) -> Tensor:
     """Brings groups of channels to mean 0 and variance 1, with torch's order of arguments: see the row group_norm."""
 
+def grouped_mm(
+    mat_a: Array,
+    mat_b: Array,
+    offs: Array | None = None,
+    bias: Array | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """One matrix product for each group.
+
+    Shapes, with G groups that end at ``offs`` (G,) along the dimension in parentheses:
+
+    - (M) x K and G x K x N: M x N, each expert on its rows;
+    - G x M x K and K x (N): M x N;
+    - M x (K) and (K) x N: G x M x N, the gradient of the weights of the first;
+    - G x M x K and G x K x N, without ``offs``: G x M x N.
+
+    What lies behind the last group is zero in the result.
+
+    Raises:
+        NotImplementedError: with ``bias``, which torch does not have either, or another ``out_dtype``.
+        RuntimeError: ``offs`` is missing or not wanted.
+    """
+
 def gru(
     input: Array,
     hx: Array,
@@ -3942,6 +3965,9 @@ def norm(
 
     Raises NotImplementedError for ``out``, and RuntimeError for another word than these two.
     """
+
+def norm_except_dim(v: Array, pow: int = 2, dim: int = 0) -> Tensor:
+    """The length of each slice of ``v`` along ``dim``, in a shape that broadcasts with ``v``; -1: of the whole."""
 
 @overload
 def normal(mean: Array, std: Operand = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
@@ -5637,7 +5663,7 @@ def unfold_copy(input: Array, *, dimension: int, size: int, step: int) -> Tensor
 def unique(
     input: Array, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The elements, or the slices along ``dim``, each once; they have no gradient.
+    """The elements, or the slices along ``dim``, each once; a backward that comes to them is an error.
 
     With ``return_inverse`` also which of them each element is, with ``return_counts`` how often each occurs.
     """

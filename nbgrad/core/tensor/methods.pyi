@@ -1325,7 +1325,7 @@ class TensorMethods(Conversions):
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:
-        """The elements, or the slices along ``dim``, each once; they have no gradient."""
+        """The elements, or the slices along ``dim``, each once; a backward that comes to them is an error."""
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:

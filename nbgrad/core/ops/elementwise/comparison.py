@@ -79,7 +79,7 @@ def isclose(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=False):
 
 def allclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Whether every number of two tensors is close to its partner, as a Python bool; see isclose."""
-    return torch.allclose(input.data, other.data, rtol, atol, equal_nan)
+    return torch.allclose(input.data, other.data, float(rtol), float(atol), equal_nan)
 
 
 def equal(input, other):

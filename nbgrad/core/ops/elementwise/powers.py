@@ -8,6 +8,7 @@ import torch
 
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import POSITIVE, Make, Sample, at, binary, pairs, points, unary
+from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.ops.elementwise.arithmetic import mul
 from nbgrad.core.ops.elementwise.rounding import flat
 from nbgrad.core.ops.elementwise.select import where
@@ -343,6 +344,9 @@ install("float_power_", _float_power_)
 
 def ldexp(input, other):
     """The input times 2 to the power of the other, elementwise, broadcasting; it is recorded as the product it is."""
+    kind, given = getattr(input, "dtype", None), getattr(other, "dtype", None)
+    if kind is not None and given is not None and differentiable(kind) and not differentiable(given):
+        other = other.to(kind)  # the result is of the input's type
     return mul(input, pow(2.0, other))
 
 

@@ -246,7 +246,7 @@ def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False)
     """The solution of a triangular system, and a copy of its matrix, as torch had it first."""
     matrix, upper_now = (transposed(A), not upper) if transpose else (A, upper)
     solution = linalg_solve_triangular(matrix, input, upper=upper_now, unitriangular=unitriangular)
-    return triangular_solution(solution, A.clone())
+    return triangular_solution(solution, A.expand(*solution.shape[:-2], *A.shape[-2:]).clone())
 
 
 install("triangular_solve", triangular_solve)

@@ -2,8 +2,10 @@
 
 import torch
 
+from nbgrad.core.dispatch.function import Function
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample, along_a_dim
+from nbgrad.core.engine.state import is_grad_enabled
 from nbgrad.core.ops.elementwise import select
 from nbgrad.core.ops.reduce.extremes import not_empty_along_a_dim, selecting
 from nbgrad.core.tensor.tensor import Tensor
@@ -222,21 +224,45 @@ def where(condition, input=None, other=None):
     return select.where(condition, input, other)
 
 
+class Unique(Function):
+    """The values that ``unique`` has found. A backward that comes to them is an error, as in torch."""
+
+    @staticmethod
+    def forward(_ctx, values, _input):
+        return values
+
+    @staticmethod
+    def backward(_ctx, _gradient):
+        raise NotImplementedError(
+            "unique() has no gradient, in torch neither: call it on x.detach(), or take the values with "
+            "x.gather(...) or x[indices], through which gradients flow"
+        )
+
+
+def _found(input, results):
+    """The results of ``unique``, of which the values depend on the input."""
+    if not isinstance(input, Tensor) or not input.requires_grad or not is_grad_enabled():
+        return _wrapped(input, results)
+    values, *others = results if isinstance(results, tuple) else (results,)
+    reached = Unique.apply(Tensor(values), input)
+    return (reached, *map(Tensor, others)) if others else reached
+
+
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The elements, or the slices along ``dim``, each once; they have no gradient.
+    """The elements, or the slices along ``dim``, each once; a backward that comes to them is an error.
 
     With ``return_inverse`` also which of them each element is, with ``return_counts`` how often each occurs.
     """
-    return _wrapped(
-        input, torch.unique(input.data, sorted, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
-    )
+    raw = input.data if isinstance(input, Tensor) else input
+    settings = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
+    return _found(input, torch.unique(raw, sorted, **settings))
 
 
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
     """The elements, or the slices along ``dim``, each once where it follows itself; with the settings of ``unique``."""
-    return _wrapped(
-        input, torch.unique_consecutive(input.data, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
-    )
+    raw = input.data if isinstance(input, Tensor) else input
+    settings = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
+    return _found(input, torch.unique_consecutive(raw, **settings))
 
 
 for _function in (nonzero, argwhere, unique, unique_consecutive):

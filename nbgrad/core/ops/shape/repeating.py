@@ -4,6 +4,8 @@ import torch
 
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.tensor.tensor import Tensor
 
 
 def _repeats(make: Make):
@@ -82,7 +84,8 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
 
 
 def _indices(repeats, output_size):
-    return torch.repeat_interleave(getattr(repeats, "data", repeats), output_size=output_size)
+    places = torch.repeat_interleave(raw_of(repeats), output_size=output_size)
+    return Tensor(places) if isinstance(repeats, Tensor) else places
 
 
 def _flips(make: Make):
