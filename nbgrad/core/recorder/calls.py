@@ -22,6 +22,8 @@ _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
 _push = torch._C._push_on_torch_function_stack
 _NONE: dict[str, Any] = {}
+NESTED = torch.nested._internal.nested_tensor.NestedTensor
+"""Its lengths are no numbers. So its ops are known as those of C++ are, by the nodes of torch's graph."""
 
 
 class TorchCalls:
@@ -37,7 +39,7 @@ class TorchCalls:
         state = current()
         off = known.kind == PLAIN or not state.observers or not _records() or state.inference
         # Inside torch.func tensors belong to its levels. There is one line for all calls: a trace has its number.
-        if off or not _any_learns(args, kwargs) or _level() is not None:
+        if off or not _any_learns(args, kwargs) or _level() is not None or NESTED in types:
             return function(*args, **kwargs) if kwargs else function(*args)
         if known.kind == INNER:
             return self._again(known.inner, args, kwargs)
