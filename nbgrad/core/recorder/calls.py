@@ -140,7 +140,7 @@ def _through_view(name: str, base: Any, state: State) -> bool:
     """Whether what was changed in place is a view of ``base``. Then torch has recorded that ``base`` was changed.
 
     The op ``name`` is drawn as one of ``base``, and what the view is from now on as a view of the changed ``base``. Not
-    so where ``base`` was made inside of another op, as the result of ``einsum`` is a view: that the user has never seen.
+    so where ``base`` was made inside of another op, as that of which the result of ``einsum`` is a view.
     """
     made = None if base is None else base.grad_fn
     if made is None or KEY in made.metadata or not made.name().endswith("CopySlices"):
