@@ -12,6 +12,8 @@ SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+# An environment beside it with other people's packages. It sees what .venv has.
+MODELS := .venv-models
 TOUR := notebooks/01_tour.ipynb
 VIEW := nbgrad/widgets
 BUILD := build
@@ -33,7 +35,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit write images wheels opdb sweep bench test whole minimum tools lint types unit frontend notebooks save browser clean
+.PHONY: help setup compile lab demo kit write images wheels opdb sweep bench models models-small test whole minimum tools lint types unit frontend notebooks save browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,9 +95,18 @@ bench: setup ## time nbgrad next to torch and other engines, as ratios: build/be
 		|| echo "not every peer installs here: the table names those that are missing"
 	@$(PY) -m benchmarks $(BENCH_FLAGS)
 
+models: setup compile $(MODELS)/.all ## run programs of other people's packages, recorded and converted: docs/models.md, build/models (MODELS_FLAGS=... names packages)
+	@$(MODELS)/bin/python -m tests.models --write --pictures $(BUILD)/models $(MODELS_FLAGS)
+
+$(MODELS)/.all: tests/models/all.txt
+$(MODELS)/.small $(MODELS)/.all: tests/models/small.txt tests/models/install.py constraints.txt | setup
+	@echo "installing other people's packages into $(MODELS)"
+	@$(PY) -m tests.models.install $(MODELS) $(@F:.%=%)
+	@touch $@
+
 # -------------------------------------------------------------------------------------------------- check
 
-test: tools setup lint types frontend unit minimum notebooks browser ## run every check, in the order of how fast it fails
+test: tools setup lint types frontend unit minimum models-small notebooks browser ## run every check, in the order of how fast it fails
 	@echo "all checks passed"
 
 tools: # says what the tests lack on this machine before anything is installed
@@ -144,6 +155,9 @@ minimum: setup ## the tests of what other packages do, with the oldest versions 
 
 OLDEST ?= tests/core/test_torch_functions.py tests/core/test_graph.py tests/test_export.py tests/test_reprs.py tests/test_magics.py \
 	tests/widgets/test_describe.py tests/widgets/test_positions.py tests/widgets/test_svg.py tests/widgets/test_view.py
+
+models-small: setup compile $(MODELS)/.small ## some small ones of those programs
+	$(call step,models,$(MODELS)/bin/python -m tests.models --small --quick --jobs $(JOBS))
 
 frontend: setup $(VIEW)/node_modules/.package-lock.json ## types of the TypeScript, and the bundle is that of the sources
 	$(call step,front-end types,npm --prefix $(VIEW) run --silent check)

@@ -10,8 +10,12 @@ from torch import nn
 from tests.models.package import Package, Step
 
 package = Package("torch")
-X = torch.linspace(-1, 1, 6).reshape(3, 2)
 KEPT: list[Any] = []
+
+
+def x() -> torch.Tensor:
+    """What goes into the networks."""
+    return torch.linspace(-1, 1, 6).reshape(3, 2)
 
 
 def recorded() -> bool:
@@ -21,7 +25,7 @@ def recorded() -> bool:
 
 @package.step
 def right() -> Step:
-    return nn.Linear(2, 2), lambda net: net(X).tanh().square().sum()
+    return nn.Linear(2, 2), lambda net: net(x()).tanh().square().sum()
 
 
 @package.step
@@ -31,7 +35,7 @@ def another_gradient() -> Step:
 
     def loss(net: Any) -> Any:
         net.bias.register_hook(lambda gradient: gradient * factor)
-        return net(X).square().sum()
+        return net(x()).square().sum()
 
     return nn.Linear(2, 2), loss
 
@@ -39,7 +43,7 @@ def another_gradient() -> Step:
 @package.step
 def random_itself() -> Step:
     noise = torch.tensor(time.perf_counter() % 1)
-    return nn.Linear(2, 2), lambda net: net(X).square().sum() * noise
+    return nn.Linear(2, 2), lambda net: net(x()).square().sum() * noise
 
 
 @package.step
@@ -47,14 +51,14 @@ def kept_alive() -> Step:
     net = nn.Linear(2, 2)
     if recorded():
         KEPT.append(net)
-    return net, lambda net: net(X).square().sum()
+    return net, lambda net: net(x()).square().sum()
 
 
 @package.step
 def replaced() -> Step:
     if recorded():
         torch.nn.functional.elu_ = lambda x: x  # type: ignore[assignment]
-    return nn.Linear(2, 2), lambda net: net(X).square().sum()
+    return nn.Linear(2, 2), lambda net: net(x()).square().sum()
 
 
 @package.step
@@ -63,7 +67,7 @@ def hidden() -> Step:
 
     def loss(net: Any) -> Any:
         net.bias.grad = torch.ones(2)
-        return (X @ net.weight).square().sum()
+        return (x() @ net.weight).square().sum()
 
     return nn.Linear(2, 2), loss
 
@@ -78,7 +82,7 @@ class Asks(nn.Linear):
 
 @package.step
 def another_branch() -> Step:
-    return Asks(2, 2), lambda net: net(X).square().sum()
+    return Asks(2, 2), lambda net: net(x()).square().sum()
 
 
 class Fails(nn.Linear):
@@ -93,7 +97,7 @@ class Fails(nn.Linear):
 
 @package.step
 def unnamed_error() -> Step:
-    return Fails(2, 2), lambda net: net(X).square().sum()
+    return Fails(2, 2), lambda net: net(x()).square().sum()
 
 
 @package.step
@@ -105,7 +109,7 @@ def fails() -> Step:
 def fails_recorded() -> Step:
     if recorded():
         raise RuntimeError("out of order")
-    return nn.Linear(2, 2), lambda net: net(X).square().sum()
+    return nn.Linear(2, 2), lambda net: net(x()).square().sum()
 
 
 @package.step
@@ -117,11 +121,11 @@ def dies() -> Step:
 def trains() -> nn.Module:
     net = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(net.parameters(), 0.1 if recorded() else 0.2)
-    net(X).square().sum().backward()
+    net(x()).square().sum().backward()
     optimizer.step()
     return net
 
 
 @package.step
 def last() -> Step:
-    return nn.Linear(2, 2), lambda net: net(X).square().sum()
+    return nn.Linear(2, 2), lambda net: net(x()).square().sum()

@@ -188,6 +188,16 @@ def test_a_change_of_a_view_is_drawn_as_one_of_what_it_is_a_view_of() -> None:
     assert [one.reduction for one in changed.inputs] == [None, None]
 
 
+def test_a_result_that_is_a_view_inside_of_its_op_is_changed_like_any_other() -> None:
+    x, b = torch.randn(2, 3, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = torch.einsum("btc,tu->buc", x, torch.randn(3, 5))
+        y += b
+        y.square().sum().backward()
+    assert [record.op.name for record in graph.records if record.op is not None] == ["einsum", "add_", "square", "sum"]
+    assert all(record.gradient is not None for record in graph.records if record.kind == "leaf")
+
+
 def test_each_broadcast_has_its_reduction_with_the_terms_of_the_sum() -> None:
     x, b, s = torch.randn(4, 3), torch.randn(3, requires_grad=True), torch.randn((), requires_grad=True)
     with AutogradGraph() as graph:

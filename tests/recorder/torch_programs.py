@@ -181,6 +181,34 @@ def traced() -> Gradients:
     return [x.grad]
 
 
+@cache
+def _scripted() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.script(torch.nn.GELU())  # type: ignore[no-untyped-call]
+
+
+def scripted_part() -> Gradients:
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), _scripted())
+    net(torch.randn(2, 3)).square().sum().backward()
+    return of(net)
+
+
+def nested() -> Gradients:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 3))
+    x = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)], layout=torch.jagged)
+    net(x).values().square().mean().backward()
+    return of(net)
+
+
+def freed() -> Gradients:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    net(torch.randn(2, 4)).sum().backward()
+    net[0].weight.untyped_storage().resize_(0)  # as FSDP does with what it has gathered
+    net[1](torch.randn(2, 4)).sum().backward()
+    return of(net)
+
+
 def training() -> Gradients:
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(net.parameters(), 0.01)
@@ -208,4 +236,5 @@ PROGRAMS: list[Program] = [
         hooks,
     ),
     *(convolutions, recurrent, transformer, half_precision, reentrant_checkpoint, plain_checkpoint, traced, training),
+    *(scripted_part, nested, freed),
 ]

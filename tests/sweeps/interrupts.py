@@ -4,11 +4,13 @@ import warnings
 from random import Random
 from time import perf_counter
 
+import torch
+
 import nbgrad
 from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
 from nbgrad.core.recorder.switches import unfollow_to
-from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, check_untouched, switched
+from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, check_untouched, switched, torchs
 
 CASES = 8
 
@@ -43,6 +45,8 @@ def check(random: Random) -> None:
             if make in BLOCKS and not nbgrad.compiled():
                 state.set_state(state.unwound(begun))  # as at the end of a cell
                 unfollow_to(0)
+            if make is torchs and not traced:
+                torch.set_grad_enabled(True)  # torch's optimizers may leave it off, also where no graph is open
             where = f"{make.__name__} at {stop.hit}" if isinstance(stop, Instants) else f"{make.__name__} by a signal"
             check_untouched(before, where)
             assert interrupted or not traced or stop.hit is None  # one run may take fewer instructions than another

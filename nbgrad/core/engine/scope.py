@@ -162,8 +162,8 @@ class _Placed:
         self.above = above
         self.label = _label(module, None if above is None else above())
         self.kind = _kind(type(module))
-        forward: Callable[..., Any] = type(module).forward
-        self.forward = forward if is_own(forward) and not module._runs_functions else None
+        forward: Callable[..., Any] | None = getattr(type(module), "forward", None)  # that of a ScriptModule has none
+        self.forward = forward if forward is not None and is_own(forward) and not module._runs_functions else None
 
 
 _known: dict[int, _Placed] = {}

@@ -34,11 +34,11 @@ def check_device(device: torch.device | str | int) -> torch.device:
 def memory_of(data: torch.Tensor) -> int:
     """The address of the memory behind ``data``, which it shares with its views.
 
-    A sparse tensor has none to share, nor has a parameter that waits for its shape.
+    A sparse tensor has none to share, nor has a nested one, nor a parameter that waits for its shape.
     """
     try:
         return data.untyped_storage().data_ptr()
-    except (NotImplementedError, ValueError):
+    except (NotImplementedError, ValueError, RuntimeError):
         return -id(data)
 
 

@@ -226,7 +226,7 @@ class Kept:
                 if size + _OBJECT > self._room:
                     self._keep_norm(id, position, _elements(data), receiver, tuple(data.shape))
                     return
-                data = data.to_dense()
+                data = data.values() if data.layout is torch.jagged else data.to_dense()
             if self._counted is None and size + _OBJECT <= self._room:
                 self._room -= size + _OBJECT
             elif not self._fits(data, size + _OBJECT):

@@ -223,8 +223,17 @@ def _histograms(tables: Iterable[torch.Tensor], spreads: list[_Spread]) -> list[
 
 
 def countable(data: torch.Tensor) -> bool:
-    """Whether each of the elements is there as a number: those of a sparse tensor and on the meta device are not."""
-    return data.layout is torch.strided and not data.is_meta
+    """Whether each of the elements is there as a number.
+
+    Those of a sparse tensor and on the meta device are not. Nor are those whose memory was freed: torch's FSDP gathers
+    a parameter for one use, and to read it later ends the process.
+    """
+    if data.layout is not torch.strided or data.is_meta:
+        return False
+    try:
+        return data.data_ptr() != 0 or not data.numel()
+    except RuntimeError:  # of a class without memory of its own
+        return False
 
 
 Norm = float | torch.Tensor

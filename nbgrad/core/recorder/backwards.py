@@ -295,7 +295,9 @@ def _hooked(leaf: Leaf) -> bool:
 
 
 def _reduced(gradient: Any, shape: Any) -> Any:
-    return gradient if gradient.shape == shape else sum_to(gradient, gradient.shape, shape)
+    if gradient.is_nested or gradient.shape == shape:  # of a nested one no broadcast is known
+        return gradient
+    return sum_to(gradient, gradient.shape, shape)
 
 
 class Inside:

@@ -15,13 +15,15 @@ from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
-from nbgrad.core.recorder.nodes import adopt, origin_in
+from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 
 RawTensor = torch.Tensor
 _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
 _push = torch._C._push_on_torch_function_stack
 _NONE: dict[str, Any] = {}
+NESTED = torch.nested._internal.nested_tensor.NestedTensor
+"""Its lengths are no numbers. So its ops are known as those of C++ are, by the nodes of torch's graph."""
 
 
 class TorchCalls:
@@ -36,7 +38,7 @@ class TorchCalls:
             known = called(function)
         state = current()
         # Inside torch.func tensors belong to its levels.
-        told = known.kind != PLAIN and bool(state.observers) and _level() is None
+        told = known.kind != PLAIN and bool(state.observers) and _level() is None and NESTED not in types
         if told and known.kind < CUT and _records() and not state.inference and _any_learns(args, kwargs):
             if known.kind == INNER:
                 return self._again(known.inner, args, kwargs)
@@ -183,11 +185,16 @@ def _one(node: Node, out: Any) -> bool:
 def _through_view(name: str, base: Any, state: State) -> bool:
     """Whether what was changed in place is a view of ``base``. Then torch has recorded that ``base`` was changed.
 
-    The op ``name`` is drawn as one of ``base``, and what the view is from now on as a view of the changed ``base``.
+    The op ``name`` is drawn as one of ``base``, and what the view is from now on as a view of the changed ``base``. Not
+    so where ``base`` was made inside of another op, as that of which the result of ``einsum`` is a view.
     """
-    if base is None or base.grad_fn is None or KEY in base.grad_fn.metadata:
+    made = None if base is None else base.grad_fn
+    if made is None or KEY in made.metadata or not made.name().endswith("CopySlices"):
         return False
-    adopt(base.grad_fn, state, name, base)
+    before, _ = made.next_functions[0]
+    if before is not None and type(before) is not ACCUMULATES and KEY not in before.metadata:
+        return False
+    adopt(made, state, name, base)
     return True
 
 

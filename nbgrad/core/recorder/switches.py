@@ -260,7 +260,7 @@ def _handle(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -
     if not lift():
         return _torch.handle(public_api, relevant_args, *args, **kwargs)
     try:
-        return _CALLS.__torch_function__(public_api, (), args, kwargs)
+        return _CALLS.__torch_function__(public_api, tuple([type(one) for one in relevant_args]), args, kwargs)
     finally:
         put_back()
 

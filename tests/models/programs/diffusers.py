@@ -77,7 +77,7 @@ def unet_of_sound() -> Step:
         sample_size=32,
         block_out_channels=(32, 64),
         layers_per_block=1,
-        extra_in_channels=16,
+        extra_in_channels=64,
         down_block_types=("DownBlock1DNoSkip", "AttnDownBlock1D"),
         up_block_types=("AttnUpBlock1D", "UpBlock1DNoSkip"),
     )
