@@ -40,7 +40,7 @@ def raw(value: Any) -> torch.Tensor:
     return found
 
 
-class Walk:
+class StructureCopy:
     """Copies structures, with ``leaf(tensor)`` in the place of each tensor; what cannot be copied is shared.
 
     Args:
@@ -124,7 +124,7 @@ class Walk:
 
 def values_of(value: Any) -> Any:
     """A structure with torch tensors without history in the place of its tensors, ours or torch's."""
-    return Walk(lambda one: raw(one).detach())(value)
+    return StructureCopy(lambda one: raw(one).detach())(value)
 
 
 def copied(value: Any) -> torch.Tensor:
@@ -139,11 +139,11 @@ def copied(value: Any) -> torch.Tensor:
 def holds_meta(value: Any) -> bool:
     """Whether a tensor in it has no numbers."""
     found: list[bool] = []
-    Walk(lambda one: found.append(raw(one).is_meta))(value)
+    StructureCopy(lambda one: found.append(raw(one).is_meta))(value)
     return any(found)
 
 
-class Twins(Walk):
+class Twins(StructureCopy):
     """A module of torch's for a converted one, and its arguments, for one call.
 
     Args:

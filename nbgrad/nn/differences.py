@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.engine.tensor_data import dtype_name
-from nbgrad.nn.back_to_torch import Walk, raw
+from nbgrad.nn.back_to_torch import StructureCopy, raw
 
 _TOLERANCES = {torch.float64: 1e-8, torch.complex128: 1e-8, torch.float32: 1e-3, torch.complex64: 1e-3}
 """How far numbers may be apart, as a part of the largest: kernels add up in other orders. Less precise types: 0.05."""
@@ -27,7 +27,7 @@ class Digest(NamedTuple):
 
 def digest(value: Any) -> Any:
     """A structure with a ``Digest`` in the place of each tensor, ours or torch's."""
-    return Walk(_digested)(value)
+    return StructureCopy(_digested)(value)
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.state import Switch, current, recording
-from nbgrad.nn.back_to_torch import ModelState, Twins, Walk, copied, holds_meta, values_of
+from nbgrad.nn.back_to_torch import ModelState, StructureCopy, Twins, copied, holds_meta, values_of
 from nbgrad.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList
 from nbgrad.nn.converted_class import UNMODIFIED
 from nbgrad.nn.differences import digest, first_difference
@@ -111,8 +111,8 @@ def forget(module: Module) -> None:
 def _compared(
     module: Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], twins: Twins
 ) -> Any:
-    comparison, before, given = _Comparison(twins), ModelState(module), Walk(copied)((args, kwargs))
-    numbers = _Numbers()
+    comparison, before, given = _Comparison(twins), ModelState(module), StructureCopy(copied)((args, kwargs))
+    numbers = _RandomState()
     try:
         expected, failed = _torchs(twins, comparison.theirs)
     finally:
@@ -134,7 +134,7 @@ def _compared(
         return _finished(comparison, result, f"torch's own forward raised {type(failed).__name__}: {failed}")
     if failed is None and difference is None:
         return _finished(comparison, result)
-    after, drawn = ModelState(module), _Numbers()
+    after, drawn = ModelState(module), _RandomState()
     before.put_back()
     numbers.put_back()
     repeated, _ = _torchs(Twins(module, *given), [])
@@ -168,7 +168,7 @@ def _torchs(twins: Twins, log: Log) -> tuple[Any, Exception | None]:
         torch._C._set_grad_enabled(records)
 
 
-class _Numbers:
+class _RandomState:
     """The states of what draws random numbers: torch, Python and numpy."""
 
     def __init__(self) -> None:

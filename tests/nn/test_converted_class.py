@@ -297,6 +297,14 @@ class Steps(tnn.Sequential):
         return reversed([*super().__iter__()])
 
 
+def test_parts_of_containers_are_of_both_classes():
+    theirs = tnn.Sequential(tnn.Linear(3, 3), tnn.Tanh(), tnn.Linear(3, 2)).double()
+    ours = from_torch(theirs)
+    assert type(ours[1:]) is type(ours)
+    assert torch.equal(ours[:2](nbgrad.tensor(X)).data, theirs[:2](X))
+    assert isinstance(from_torch(tnn.ModuleList([tnn.Tanh(), tnn.ReLU()]))[:1], tnn.ModuleList)
+
+
 def test_methods_above_torchs_containers():
     both(Stack([tnn.Linear(3, 3), tnn.Tanh()]))
     both(Steps(tnn.Linear(3, 3), tnn.Tanh(), tnn.Linear(3, 3)))

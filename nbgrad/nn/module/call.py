@@ -46,7 +46,7 @@ class CalledModule(Protocol):
     def _misfit(self, _input: Tensor, /) -> str | None: ...
 
 
-class FirstCall(Protocol):
+class ComparedCall(Protocol):
     """What ``from_torch`` has the first call of a module do."""
 
     def run(self, module: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any: ...
@@ -60,7 +60,7 @@ class ModuleHooks:
     """
 
     def __init__(self) -> None:
-        self.first_call: FirstCall | None = None
+        self.first_call: ComparedCall | None = None
         self.before: OrderedDict[int, Hook] = OrderedDict()
         self.after: OrderedDict[int, Hook] = OrderedDict()
         self.backward_before: OrderedDict[int, Hook] = OrderedDict()
