@@ -65,8 +65,8 @@ class AnomalyError(RuntimeError):
 class detect_anomaly(Switch):  # noqa: N801  # torch's name
     """Inside it the first op that makes a NaN or an Inf raises, in the forward and in the backward.
 
-    Ops that are not recorded are checked as well; of plain torch those that an open graph records. An Inf in a constant
-    or a number, as in a mask of -inf, may pass through ops; a NaN may not, and an input that holds one is named. Works
+    Ops that are not recorded are checked as well; those of plain torch while a graph is open. An Inf in a constant or a
+    number, as in a mask of -inf, may pass through ops; a NaN may not, and an input that holds one is named. Works
     as ``with detect_anomaly():`` and ``@detect_anomaly()``. It is for debugging: every result is read once more, and on
     a GPU waited for.
 
