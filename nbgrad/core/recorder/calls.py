@@ -16,6 +16,7 @@ from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.functions import INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import origin_in
+from nbgrad.core.tensor.filled import Filled, fillings
 
 RawTensor = torch.Tensor
 _records = torch.is_grad_enabled
@@ -36,6 +37,7 @@ class TorchCalls:
             known = called(function)
         state = current()
         off = known.kind == PLAIN or not state.observers or not _records() or state.inference
+        off = off or (fillings.any and Filled in types)  # it runs ops of ours
         # Inside torch.func tensors belong to its levels. There is one line for all calls: a trace has its number.
         if off or not _any_learns(args, kwargs) or _level() is not None:
             return function(*args, **kwargs) if kwargs else function(*args)
