@@ -233,6 +233,26 @@ def test_a_converted_model_that_fills_zeros_is_torchs() -> None:
         torch.testing.assert_close(mine.grad.data, yours.grad)
 
 
+class Filling(tnn.Module):
+    def forward(self, x: Any) -> Any:
+        out = torch.zeros(3, dtype=KIND)
+        out[1:] = x * 2
+        return out
+
+
+@pytest.mark.parametrize("convert", [False, True])
+def test_a_graph_shows_the_ops_and_records_none_of_torchs(convert: bool) -> None:
+    module = nbgrad.from_torch(Filling()) if convert else Filling()
+    x = nbgrad.tensor([1.0, 2.0], dtype=KIND, requires_grad=True)
+    with nbgrad.AutogradGraph() as graph:
+        out = module(x)
+        (torch.exp(out) * out).sum().backward()
+        ops = [record.op.name for record in graph.records if record.op is not None]
+    assert ops == ["mul", "setitem_", "exp", "mul", "sum"]
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad.data, 2 * torch.exp(x.data * 2) * (1 + x.data * 2))
+
+
 def test_nothing_is_left() -> None:
     with garbage() as found:
         x, out = nbgrad.tensor([1.0, 2.0], requires_grad=True), torch.zeros(2)

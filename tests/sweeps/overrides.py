@@ -41,7 +41,11 @@ DIFFERENT = {
 }
 """Parts of names of what may differ, and why."""
 
-CONSTANT = ("binomial", "floor_divide", "floordiv", "heaviside")
+CONSTANT = (
+    *("binomial", "floor_divide", "floordiv", "heaviside"),
+    *(f"Tensor.{one}_" for one in ("eq", "ge", "greater", "greater_equal", "gt")),  # where the other broadcasts
+    *(f"Tensor.{one}_" for one in ("le", "less", "less_equal", "lt", "ne", "not_equal")),
+)
 """What needs no gradient here, where torch's backward raises."""
 
 SAID = ("nbgrad", "'Tensor' object", "a 'Tensor'", "positional argument")

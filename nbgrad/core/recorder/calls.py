@@ -16,6 +16,7 @@ from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
+from nbgrad.core.tensor.filled import Filled
 
 RawTensor = torch.Tensor
 _records = torch.is_grad_enabled
@@ -37,8 +38,9 @@ class TorchCalls:
         if known is None:
             known = called(function)
         state = current()
-        # Inside torch.func tensors belong to its levels.
-        told = known.kind != PLAIN and bool(state.observers) and _level() is None and NESTED not in types
+        # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
+        told = known.kind != PLAIN and bool(state.observers) and _level() is None
+        told = told and NESTED not in types and Filled not in types
         if told and known.kind < CUT and _records() and not state.inference and _any_learns(args, kwargs):
             if known.kind == INNER:
                 return self._again(known.inner, args, kwargs)

@@ -23,6 +23,7 @@ from nbgrad.core.recorder.calls import TorchCalls
 from nbgrad.core.recorder.compiled_regions import Regions
 from nbgrad.core.recorder.functions import tensors_in
 from nbgrad.core.recorder.nodes import origin_in
+from nbgrad.core.tensor.filled import Filled
 
 _length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack
@@ -248,7 +249,7 @@ def _run_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _know(result: Any) -> None:
     for one in tensors_in(result):
-        if one.requires_grad:
+        if one.requires_grad and not isinstance(one, Filled):
             origin_in(one, current())
 
 

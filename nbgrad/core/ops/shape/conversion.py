@@ -51,6 +51,8 @@ def _move(
     Raises:
         RuntimeError: a CUDA device where there is none.
     """
+    if args and isinstance(args[0], bool):
+        args = (torch.bool, *args[1:])  # as torch, which takes a truth value first for its element type
     switches = [arg for arg in args if isinstance(arg, bool)]
     non_blocking = switches[0] if switches else non_blocking
     copy = switches[1] if len(switches) > 1 else copy
