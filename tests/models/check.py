@@ -30,7 +30,7 @@ a hundredth of it relative to the largest number in all gradients of the model."
 CLOSER = 1e-10
 """The same in double precision."""
 
-SECONDS = 1.0
+SECONDS = 0.2
 """For how long the steps of one program are timed."""
 
 
