@@ -106,7 +106,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="measure neither time nor memory")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes; times are right with one alone")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write the graph of each program as SVG")
-    parser.add_argument("--write", action="store_true", help="write docs/models.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/models.md, with the rows of the packages that run"
+    )
     options = parser.parse_args(arguments)
     if options.pictures:
         options.pictures.mkdir(parents=True, exist_ok=True)
@@ -121,12 +123,12 @@ def main(arguments: list[str]) -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         for ran in pool.map(work, modules):
             rans.append(ran)
+            if options.write:
+                TABLE.write_text(page(rans, known), encoding="utf-8")
             for result in ran.results:
                 found = faults(ran.package, result, known)
                 wrong += found
                 print(f"{'!!' if found else '  '} {ran.package} {ran.version} {result}", flush=True)
-    if options.write:
-        TABLE.write_text(page(rans), encoding="utf-8")
     print(*wrong, f"{sum(len(ran.results) for ran in rans)} programs, {len(wrong)} faults", sep="\n")
     return bool(wrong)
 

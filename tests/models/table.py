@@ -39,38 +39,41 @@ def faults(package: str, result: Result, known: str) -> list[str]:
     return found
 
 
+def rows_of(page: str) -> list[list[str]]:
+    """The rows of the table in the page."""
+    rows = [
+        [cell.strip() for cell in line[1:].rstrip("|").split(" |")] for line in page.splitlines() if line[:1] == "|"
+    ]
+    return [row for row in rows if len(row) == len(HEAD) and row[0] not in {"package", "---"}]
+
+
 def written(page: str) -> dict[tuple[str, str], str]:
     """What the page says of every converted program, by package and program."""
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in page.splitlines() if line[:1] == "|"]
-    rows = [row for row in rows if len(row) == len(HEAD) and row[0] not in {"package", "---"}]
-    return {(row[0], row[2]): row[7] for row in rows if row[7]}
+    return {(row[0], row[2]): row[7] for row in rows_of(page) if row[7]}
 
 
-def page(rans: Iterable[Any]) -> str:
-    """``docs/models.md``."""
-    rans = sorted(rans, key=lambda ran: ran.package.lower())
-    results = [result for ran in rans for result in ran.results]
-    equal = sum(result.recorded == "equal" for result in results)
-    counts = Counter(result.converted for result in results if result.converted)
-    said = ", ".join(
-        f"{counts[kind]} {kind}"
-        for kind in ("equal to the bit", "close", "refused", "error", "different")
-        if counts[kind]
-    )
-    times = sorted(result.time for result in results if result.time is not None)
-    rows = [row(ran, result) for ran in rans for result in ran.results]
+def page(rans: Iterable[Any], known: str = "") -> str:
+    """``docs/models.md``; the rows of packages that have not run stay as ``known`` has them."""
+    ran_now = {ran.package for ran in rans}
+    rows = [cells for cells in rows_of(known) if cells[0] not in ran_now]
+    rows += [row(ran, result) for ran in rans for result in ran.results]
+    rows.sort(key=lambda cells: cells[0].lower())
+    equal = sum(cells[4].startswith("equal") for cells in rows)
+    counts = Counter(cells[7] for cells in rows)
+    kinds = ("equal to the bit", "close", "refused", "error", "different")
+    times = sorted(float(cells[5]) for cells in rows if cells[5])
+    middle = f"{times[len(times) // 2]:.2f}" if times else ""
     parts = [
         "# Other people's models",
         "`make models` runs programs of public packages three times: plain, recorded as they are, and converted with "
         "`nbgrad.from_torch`. The models are tiny and have random weights. It compares the loss and every gradient, "
         "and writes this page.",
-        f"- {len(results)} programs of {len(rans)} packages, with torch {torch.__version__}.\n"
-        f"- Recorded: {equal} of {len(results)} are equal to the plain run to the bit.\n"
-        f"- Converted: {said}.\n"
+        f"- {len(rows)} programs of {len({cells[0] for cells in rows})} packages, with torch {torch.__version__}.\n"
+        f"- Recorded: {equal} of {len(rows)} are equal to the plain run to the bit.\n"
+        f"- Converted: {', '.join(f'{counts[kind]} {kind}' for kind in kinds if counts[kind])}.\n"
         + (
-            f"- Time of a recorded step: {times[len(times) // 2]:.2f} times that of a plain step in the middle of all."
-            if times
-            else ""
+            f"- A recorded step takes {middle} times as long as a plain one: half of the programs are below."
+            * bool(times)
         ),
         "## What the columns say",
         COLUMNS,
@@ -80,7 +83,7 @@ def page(rans: Iterable[Any]) -> str:
         "## The programs",
         table(HEAD, rows),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
 COLUMNS = """\

@@ -113,6 +113,15 @@ def hooks() -> Gradients:
     return [x.grad]
 
 
+def hooks_of_nodes() -> Gradients:
+    x = torch.randn(3, requires_grad=True)
+    y = x * 3
+    assert y.grad_fn is not None
+    y.grad_fn.register_hook(lambda inputs, _: tuple(None if one is None else one * 5 for one in inputs))
+    y.sum().backward()
+    return [x.grad]
+
+
 def convolutions() -> Gradients:
     net = torch.nn.Sequential(
         torch.nn.Conv2d(1, 4, 3),
@@ -236,5 +245,5 @@ PROGRAMS: list[Program] = [
         hooks,
     ),
     *(convolutions, recurrent, transformer, half_precision, reentrant_checkpoint, plain_checkpoint, traced, training),
-    *(scripted_part, nested, freed),
+    *(scripted_part, nested, freed, hooks_of_nodes),
 ]

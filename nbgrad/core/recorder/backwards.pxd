@@ -24,11 +24,11 @@ cdef class Target:
 cdef class Passing:
     cdef public object made
     cdef public object outputs
-    cdef public dict table
+    cdef public object table
     cdef public Target target
     cdef public TorchBackward walk
 
-@cython.locals(table=dict, ours=Passing)
+@cython.locals(ours=Passing)
 cpdef tuple register(object hooks, object hook)
 
 @cython.final

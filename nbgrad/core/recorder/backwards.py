@@ -63,7 +63,7 @@ class Passing:
     made: Any
     outputs: Any
     target: Target | None
-    table: dict[Any, Any] | None
+    table: Any
 
     def __call__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         walk = self.walk
@@ -85,11 +85,11 @@ class Passing:
             target = target.after
 
 
-def register(hooks: dict[Any, Any] | None, hook: Any) -> tuple[dict[Any, Any], Any]:
+def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
     """Torch's ``_register_hook``, quicker for ours: torch's handle of a hook takes as long as the rest of it."""
     if type(hook) is not Passing:
         return torchs_register(hooks, hook)  # type: ignore[no-any-return]
-    table: dict[Any, Any] = {} if hooks is None else hooks
+    table: Any = {} if hooks is None else hooks  # an OrderedDict where the user has a hook too
     table[hook] = hook
     ours: Passing = hook
     ours.table = table
