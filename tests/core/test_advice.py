@@ -460,7 +460,7 @@ b, raw, array = tensor(torch.ones(2)), torch.ones(2, 2), np.ones((2, 2))
 
 NAMED: dict[str, tuple[Callable[[], Any], str]] = {
     "raw first": (lambda: raw + b, "the first operand of shape (2, 2) and b of shape (2,) would stretch b to"),
-    "raw second": (lambda: b + raw, "b of shape (2,) and the second operand of shape (2, 2) would stretch b to"),
+    "raw second": (lambda: b + raw, "b of shape (2,) and raw of shape (2, 2) would stretch b to"),
     "an array": (lambda: array + b, "the first operand of shape (2, 2) and b of shape (2,) would stretch b to"),
     "an expression": (lambda: raw + b * 1, "write .expand(2, 2) on the second operand."),
     "a parameter": (lambda: Scaled()(tensor(raw)), "mul of b of shape (2, 2) and scale of shape (2,) would stretch"),

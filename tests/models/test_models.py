@@ -33,7 +33,7 @@ RECORDED = {
 }
 
 CONVERTED = {
-    "another_branch": ("different", "loss is off by 0.8 and 2 more"),
+    "another_branch": ("different", "loss is off by 0.5 and 2 more"),
     "unnamed_error": ("error", "ValueError: no tensor"),
     "right": ("equal to the bit", ""),
 }
