@@ -230,7 +230,7 @@ class ModelState:
             value.clear()
             value.extend(content) if isinstance(value, list) else value.update(content)
         for data, before in self._values:
-            if not torch.equal(data, before):
+            if not data.is_meta and not torch.equal(data, before):  # on the meta device there are no numbers
                 with torch.no_grad(), _keeping_version(data):
                     data.copy_(before)
 

@@ -283,8 +283,13 @@ def _converted(program: Program) -> Run:
 
 
 def named(error: BaseException) -> bool:
-    """Whether the message of ``error`` says that it is nbgrad that does not do this."""
-    return any(word in str(error) for word in ("nbgrad", "from_torch"))
+    """Whether ``error``, or a note on it, says that it is nbgrad that does not do this."""
+    return any(word in said(error) for word in ("nbgrad", "from_torch"))
+
+
+def said(error: BaseException) -> str:
+    """What Python prints of ``error``: its message and its notes."""
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def _raw(tensor: Any) -> torch.Tensor | None:
@@ -392,7 +397,7 @@ def peak(run: Callable[[], Any], around: Callable[[], Any]) -> int:
 
 def one_line(error: BaseException) -> str:
     """An error in a line."""
-    text = " ".join(str(error).split())
+    text = " ".join(said(error).split())
     return f"{type(error).__name__}: {text}"[:300]
 
 

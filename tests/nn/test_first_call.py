@@ -471,3 +471,19 @@ def test_a_call_of_the_users_own():
         from_torch(CallsItself())(x())
     with pytest.raises(RuntimeError, match="first call of Sequential "):
         from_torch(tnn.Sequential(CallsItself(), tnn.Tanh()))(x())
+
+
+def test_an_error_is_its_own_where_a_part_is_on_the_meta_device():
+    class Fails(tnn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = tnn.BatchNorm1d(3, device="meta")
+
+        def forward(self, x):
+            if not isinstance(x, torch.Tensor):
+                raise KeyError("mine")
+            return x
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        from_torch(Fails())(x())
+    assert "torch's own forward" in " ".join(caught.value.__notes__)
