@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import nullcontext
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import rustworkx
@@ -98,6 +99,68 @@ RECORDED_TRAINING.contenders = {
     WITHOUT: partial(training, torch, watch=None),
     "a graph that keeps no tensor": partial(training, torch, watch=False),
     "as in a %%autograd cell": partial(training, torch, watch=True),
+}
+
+IMAGES, SIDE, PASSES = 8, 64, 4
+
+
+class Residual(torch.nn.Module):
+    """The block of a ResNet-18: two convolutions of 3 x 3 and a way around them."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        conv, norm = torch.nn.Conv2d, torch.nn.BatchNorm2d
+        self.conv1, self.bn1 = conv(before, after, 3, stride, 1, bias=False), norm(after)
+        self.conv2, self.bn2 = conv(after, after, 3, 1, 1, bias=False), norm(after)
+        around = (conv(before, after, 1, stride, bias=False), norm(after)) if before != after else ()
+        self.around = torch.nn.Sequential(*around)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The images ``x``, (N, C, H, W)."""
+        through = torch.relu(self.bn1(self.conv1(x)))
+        return torch.relu(self.bn2(self.conv2(through)) + self.around(x))
+
+
+def resnet18() -> torch.nn.Module:
+    """A ResNet-18 of torch's for ten classes."""
+    widths = (64, 64, 64, 128, 128, 256, 256, 512, 512)
+    blocks = [Residual(before, after, 2 if before != after else 1) for before, after in pairwise(widths)]
+    stem = (torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(64), torch.nn.ReLU())
+    head = (torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(512, 10))
+    return torch.nn.Sequential(*stem, torch.nn.MaxPool2d(3, 2, 1), *blocks, *head)
+
+
+def images(*, watch: bool | None) -> Parted:
+    """A ResNet-18 that learns from ``IMAGES`` images of ``SIDE`` x ``SIDE`` by SGD."""
+    torch.manual_seed(0)
+    net = resnet18()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    x, y = torch.randn(IMAGES, 3, SIDE, SIDE), torch.randint(0, 10, (IMAGES,))
+
+    def loop() -> Generator[None, None, Any]:
+        with nullcontext() if watch is None else AutogradGraph(watch=watch):
+            for _ in range(PASSES):
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(net(x), y)
+                torch.autograd.backward(loss)
+                optimizer.step()
+                yield
+        return loss.detach()
+
+    return Parted(loop)
+
+
+RECORDED_RESNET = Case(
+    "recorded-resnet",
+    f"a step of a ResNet-18 in plain torch, {IMAGES} images of {SIDE} x {SIDE}",
+    ops=PASSES,
+    per="step",
+    reference=WITHOUT,
+)
+RECORDED_RESNET.contenders = {
+    WITHOUT: partial(images, watch=None),
+    "a graph that keeps no tensor": partial(images, watch=False),
+    "as in a %%autograd cell": partial(images, watch=True),
 }
 
 # Facts about an op
