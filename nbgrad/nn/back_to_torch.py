@@ -89,9 +89,20 @@ class StructureCopy:
             named = {key: self(one) for key, one in value.keywords.items()}
             return partial(self(value.func), *map(self, value.args), **named)
         if isinstance(value, tuple | set | frozenset):
-            parts = [self(one) for one in value]
-            return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
+            return self._group(value)
         return self._object(value)
+
+    def _group(self, value: Any) -> Any:
+        """A tuple or a set, which cannot change; one of a class of the user's, which may be made of something else."""
+        parts = [self(one) for one in value]
+        if all(made is one for made, one in zip(parts, value, strict=True)):
+            return value
+        if not isinstance(value, tuple) or type(value).__module__ == "torch.return_types":
+            return type(value)(parts)
+        made: Any = tuple.__new__(type(value), parts)
+        if hasattr(value, "__dict__"):
+            vars(made).update(vars(value))
+        return made
 
     def _object(self, value: Any) -> Any:
         """A list, a dict or any object."""

@@ -487,3 +487,25 @@ def test_an_error_is_its_own_where_a_part_is_on_the_meta_device():
     with pytest.raises(KeyError, match="mine") as caught:
         from_torch(Fails())(x())
     assert "torch's own forward" in " ".join(caught.value.__notes__)
+
+
+class Pair(tuple):
+    """A tuple that is made of two arguments, as libraries have them for what they compute with."""
+
+    __slots__ = ()
+
+    def __new__(cls, first, second):
+        return super().__new__(cls, (first, second))
+
+
+def test_a_tuple_of_a_class_of_its_own_is_copied_without_its_constructor():
+    class Holds(tnn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pair = Pair(1, Pair([2.0], torch.ones(3)))
+
+        def forward(self, x):
+            assert type(self.pair[1]) is Pair
+            return x * self.pair[0] * self.pair[1][0][0] + self.pair[1][1]
+
+    assert torch.equal(from_torch(Holds())(x()).data, X * 2 + 1)
