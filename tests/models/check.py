@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -252,6 +252,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def convert(program: Program, plain: Run) -> tuple[str, str]:
     """What became of the converted model, and the message or what is different."""
+    plain = _inside(plain)
     try:
         converted = _converted(program)
     except Exception as error:
@@ -262,7 +263,7 @@ def convert(program: Program, plain: Run) -> tuple[str, str]:
         # The gradient of what a normalization removes is rounding alone: in double precision it is seen.
         torch.set_default_dtype(torch.float64)
         try:
-            far = distances(_plain(program), _converted(program), CLOSER) and far
+            far = distances(_inside(_plain(program)), _converted(program), CLOSER) and far
         except Exception as error:
             return "different", f"{far[0]}; {one_line(error)}"
         finally:
@@ -270,6 +271,11 @@ def convert(program: Program, plain: Run) -> tuple[str, str]:
     if far:
         return "different", far[0] + (f" and {len(far) - 1} more" if far[1:] else "")
     return "close", ""
+
+
+def _inside(run: Run) -> Run:
+    """The same under the names of the module inside of one that ``torch.compile`` made: that is what is converted."""
+    return replace(run, values={name.replace("_orig_mod.", ""): one for name, one in run.values.items()})
 
 
 def _converted(program: Program) -> Run:
