@@ -155,11 +155,16 @@ def _check(theirs: Any) -> None:
     if not isinstance(theirs, torch.nn.Module):
         raise TypeError(f"from_torch takes a torch.nn.Module, not {torch.typename(theirs)}")
     if isinstance(theirs, torch.jit.ScriptModule):
-        raise TypeError(f"{name} was compiled by torch.jit and has no forward in Python: pass the module it came from")
+        raise TypeError(
+            f"from_torch(): {name} was compiled by torch.jit and has no forward in Python: pass the module it came from"
+        )
     if any(is_lazy(one) for one in (*theirs._parameters.values(), *theirs._buffers.values())):
         raise RuntimeError(f"{name} does not know its shapes yet: call it once on an input before from_torch")
     if theirs._backward_hooks or theirs._backward_pre_hooks:
-        raise NotImplementedError(f"{name} has backward hooks of torch's engine: register them on the result instead")
+        raise NotImplementedError(
+            f"from_torch(): {name} has backward hooks of torch's engine: register them on the result instead, or "
+            f"{UNMODIFIED}"
+        )
     _check_place(theirs, name)
     if isinstance(theirs, torch.fx.GraphModule) and any(_is_kernel(node.target) for node in theirs.graph.nodes):
         raise NotImplementedError(
