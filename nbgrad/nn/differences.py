@@ -18,7 +18,7 @@ _SAMPLE = 1000
 
 
 class Digest(NamedTuple):
-    """What is kept of a tensor that a module was given or returned: some of its numbers."""
+    """Some numbers of a tensor that a module was given or returned."""
 
     dtype: torch.dtype
     shape: torch.Size

@@ -260,7 +260,7 @@ def test_the_second_run_is_under_the_autocast_of_the_first() -> None:
     assert not torch.is_autocast_enabled("cpu")
 
 
-# What goes wrong.
+# Errors.
 
 
 def test_an_argument_changed_in_place_is_an_error() -> None:

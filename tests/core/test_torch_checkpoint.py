@@ -271,7 +271,7 @@ def test_a_policy_keeps_what_it_names() -> None:
     assert torch.equal(kept.data, again.data)
 
 
-# What goes wrong.
+# Errors.
 
 
 def changing(second: Callable[[Any], Any], lib: Library = OURS, **settings: Any) -> None:

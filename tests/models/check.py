@@ -303,7 +303,7 @@ def _raw(tensor: Any) -> torch.Tensor | None:
 
 
 def distances(plain: Run, other: Run, close: float) -> list[str]:
-    """What is further off than rounding, ``close`` of the largest number in it, with how far."""
+    """The names of numbers that are further off than ``close`` of the largest one, each with how far."""
     pairs = {"loss": (plain.loss, other.loss)}
     pairs |= {name: (plain.values.get(name), other.values.get(name)) for name in plain.values | other.values}
     floor = close / 100 * max((largest(one) for one in plain.values.values()), default=0.0)

@@ -14,7 +14,7 @@ KEPT: list[Any] = []
 
 
 def x() -> torch.Tensor:
-    """What goes into the networks."""
+    """The input of the networks."""
     return torch.linspace(-1, 1, 6).reshape(3, 2)
 
 

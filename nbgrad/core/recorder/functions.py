@@ -54,19 +54,6 @@ _NAMES = {
 _VIEWS = ("H", "T", "imag", "mH", "mT", "real")
 """The attributes of a tensor that are ops."""
 
-_CUTS = {"detach": "detach()", "detach_": "detach_()"}
-"""What gives a tensor without its history, and how a finding calls that."""
-
-_READS = {
-    "__bool__": "bool()",
-    "__float__": "float()",
-    "__int__": "int()",
-    "item": "item()",
-    "numpy": "numpy()",
-    "tolist": "tolist()",
-}
-"""What gives the values of a tensor as no tensor."""
-
 _NOT_OPS = frozenset(
     {
         *("__contains__", "__deepcopy__", "__dir__", "__format__", "__hash__", "__index__", "__len__", "__reduce_ex__"),
@@ -334,6 +321,13 @@ def _no(*_: Any) -> bool:
 
 _PLAIN = Called(PLAIN)
 _ENDS = {
-    **{name: Called(CUT, what) for name, what in _CUTS.items()},
-    **{name: Called(READ, what) for name, what in _READS.items()},
+    "__bool__": Called(READ, "bool()"),
+    "__float__": Called(READ, "float()"),
+    "__int__": Called(READ, "int()"),
+    "detach": Called(CUT, "detach()"),
+    "detach_": Called(CUT, "detach_()"),
+    "item": Called(READ, "item()"),
+    "numpy": Called(READ, "numpy()"),
+    "tolist": Called(READ, "tolist()"),
 }
+"""Functions whose result has no history, under the names that findings give them."""

@@ -237,13 +237,7 @@ def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _run_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run it, and know its results, as those of a compiled one, while its scope is there."""
     result = _torch.call(module, *args, **kwargs)
-    if lift():  # a look at a tensor comes by the mode too
-        try:
-            _know(result)
-        finally:
-            put_back()
-    else:
-        _know(result)
+    unheard(_know, result)  # a look at a tensor comes by the mode too
     return result
 
 

@@ -21,7 +21,7 @@ _OPEN = 2  # so many repetitions of a run are left open at most, for something t
 _FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
 _LARGE = 10  # a module of more nodes is folded itself where the one around it is unfolded
 _NESTED = 64  # boxes in more boxes than this are never left open: they cannot be seen at once
-_TWINS = 3  # so many equal modules stay folded together where not all can be open; of more, one may be open alone
+_TWINS = 3  # up to so many equal modules are open or folded together; of more, one may be open alone
 _RAISED = ("failed", "inplace")  # the kinds of problems of ops that raised
 _GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide something
 

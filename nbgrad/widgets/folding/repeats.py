@@ -83,7 +83,7 @@ def runs(description: Description) -> list[Run]:
 def twins(description: Description) -> Callable[[str], list[str]]:
     """Finds the calls of modules of the same class as that of a call, with the same inside, wired the same way; it too.
 
-    What it was asked for it keeps.
+    It keeps its answers.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
 
@@ -271,7 +271,7 @@ class _Calls:
         return self._many[call]
 
     def inside(self, call: str) -> object:
-        """What is in a call: its nodes, and the modules that it calls."""
+        """The nodes of a call, and the modules that it calls."""
         called = [self._scopes[scope]["label"] for scope in self._nesting.inside(call) if scope != call]
         return called, self._signature(call)
 
