@@ -197,6 +197,7 @@ def test_what_has_changed_is_traced_again_with_a_reason() -> None:
     opt.param_groups[0]["momentum"] = 0.0
     assert "momentum" in run()
     opt.param_groups[0]["momentum"] = 0.9
+    run()
     opt.load_state_dict(opt.state_dict())
     assert "momentum_buffer" in run()
     net[3].p = 0.9
