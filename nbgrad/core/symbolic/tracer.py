@@ -237,10 +237,15 @@ class Tracer(TorchFunctionMode):
             )
         return value
 
-    def states(self) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
-        """The tensors in the states of the optimizers that were stepped: the dict, the key, the tensor."""
-        held = [state for optimizer, _ in self._optimizers.values() for state in optimizer.state.values()]
-        return [(state, key, one) for state in held for key, one in state.items() if isinstance(one, torch.Tensor)]
+    def states(self) -> list[tuple[Any, Any, str, torch.Tensor]]:
+        """The tensors in the states of the optimizers that were stepped: optimizer, parameter, key, tensor."""
+        return [
+            (optimizer, param, key, one)
+            for optimizer, _ in self._optimizers.values()
+            for param, held in optimizer.state.items()
+            for key, one in held.items()
+            if isinstance(one, torch.Tensor)
+        ]
 
     # ---------------------------------------------------------------------------------------------- rows
 
