@@ -26,7 +26,7 @@ NEEDS_NUMBERS = (DataDependentOutputException, DynamicOutputShapeException)
 _SEEDED = torch.Tag.nondeterministic_seeded
 
 
-class Ran(NamedTuple):
+class FakeRun(NamedTuple):
     """What a call of torch gave.
 
     Attributes:
@@ -80,7 +80,7 @@ def storage_of(data: torch.Tensor) -> int:
         return -id(data)
 
 
-class Memory:
+class FakeMemory:
     """The memory of a fake tensor, which has an address to compare and nothing in it."""
 
     def __init__(self, data: torch.Tensor) -> None:
@@ -114,7 +114,7 @@ class Fakes:
             fake: torch.Tensor = self.mode.from_tensor(data.detach())
         return fake
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ran:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeRun:
         """Call ``function`` on fake tensors."""
         key = _key(function, args, kwargs)
         if key is not None and (known := self._known.get(key)) is not None:
@@ -123,7 +123,7 @@ class Fakes:
                 FakeTensor(self.mode, torch.empty_strided(shape, stride, dtype=dtype, device="meta"), device)
                 for shape, stride, dtype, device in kinds
             ]
-            return Ran(made[0] if alone else tuple(made), (), random)
+            return FakeRun(made[0] if alone else tuple(made), (), random)
         witness = _Witness()
         with warnings.catch_warnings(), self.mode, witness:
             warnings.simplefilter("ignore")
@@ -132,7 +132,7 @@ class Fakes:
         writes = tuple(one for one in given if storage_of(one) in witness.written)
         if key is not None and not writes:
             self._keep(key, result, given, witness.random)
-        return Ran(result, writes, witness.random)
+        return FakeRun(result, writes, witness.random)
 
     def _keep(self, key: Hashable, result: Any, given: list[torch.Tensor], random: bool) -> None:
         """Remember a result whose tensors have memory of their own."""

@@ -16,7 +16,7 @@ from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import current, outwards
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, error_at
-from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, Fakes, Memory, is_fake, storage_of
+from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, FakeMemory, Fakes, is_fake, storage_of
 from nbgrad.core.symbolic.ir import Phase, RowCall, Step, Value, name_of
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
@@ -72,7 +72,7 @@ class Tracer(TorchFunctionMode):
         self.guards: list[tuple[str, Callable[[], Any], Any]] = []
         self.found_gradients: list[tuple[TensorBase, torch.Tensor | None]] = []
         self.phase: Phase | None = None
-        self.watch = Watch(self)
+        self.watch = TraceObserver(self)
         self._numbers = count()
         self._values: dict[int, Value] = {}
         self._held: list[torch.Tensor] = []  # an id belongs to one tensor as long as that lives
@@ -211,7 +211,7 @@ class Tracer(TorchFunctionMode):
         """Write down the update of an optimizer as one step, which runs the optimizer itself."""
         self.adopt_all(params)
         values = [self.value(param._data) for param in params]
-        update = Update(optimizer, params, group)
+        update = OptimizerUpdate(optimizer, params, group)
         args = ([self.value(grad) for grad in grads],)
         self.steps.append(Step(update, args, {}, None, tuple(values), False, "update", None, user_place()))
 
@@ -300,7 +300,7 @@ class Tracer(TorchFunctionMode):
                 return type(ours).__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
         name = name_of(func)
         if name == "untyped_storage" and is_fake(args[0]) and args[0].layout is torch.strided:
-            return Memory(args[0])
+            return FakeMemory(args[0])
         if name in _QUIET:
             return func(*args, **kwargs)
         if name == "data_ptr":  # tells whether two tensors share memory
@@ -352,7 +352,7 @@ class Tracer(TorchFunctionMode):
         )
 
 
-class Watch(Observer):
+class TraceObserver(Observer):
     """Hears from the engine what each step is for."""
 
     __slots__ = ("_first", "_freed", "_tracer")
@@ -416,7 +416,7 @@ def _entry(group: dict[str, Any], key: str, place: int) -> float:
     return value
 
 
-class Update:
+class OptimizerUpdate:
     """A step of a program that runs an optimizer as it is.
 
     Attributes:
