@@ -129,7 +129,8 @@ class Step:
     def results(self) -> list[Value]:
         """The values that it makes."""
         given = {id(one) for one in self.inputs()}
-        return [one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given]
+        made = {id(one): one for one in leaves(self.result) if isinstance(one, Value)}  # one may come back twice
+        return [one for key, one in made.items() if key not in given]
 
     def replaced(self, change: Callable[[Any], Any]) -> "Step":
         """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
