@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from nbgrad.core import ops as _ops  # noqa: F401  # it fills the table
+from nbgrad.core.dispatch.formula import formula_with as formula_with
 from nbgrad.core.dispatch.op import op as op
 from nbgrad.core.dispatch.samples import (
     NONZERO as NONZERO,

@@ -13,7 +13,10 @@ class Declaration:
     """The declaration of an op, apart from the forward and the rules.
 
     Attributes:
-        formula: LaTeX of the forward, in the names of the inputs.
+        formula: LaTeX of the forward, in the symbols of the inputs.
+        symbols: the symbols by which the formulas call inputs, settings, results and their gradients (``g_out``), where
+            these are not their own letters, nor those of ``formula.LETTERS``: ``{"input": "u"}``. With them
+            ``formula_with`` writes the formula with other names.
         name: the op's name; default: that of the function.
         samples: yields the inputs that the tests run the row on.
         kernel: torch's function, where the forward does no more than to hand its inputs on to it, and its settings
@@ -45,6 +48,7 @@ class Declaration:
     """
 
     formula: str
+    symbols: dict[str, str] = field(default_factory=dict)
     name: str | None = None
     samples: Samples
     kernel: Callable[..., Any] | None = None

@@ -75,6 +75,7 @@ class Op(OpInfo):
             the ranks that the first of these have.
         reference: torch's own function, if it has another name than this row.
         unvaried: settings that all samples leave at one value, each with the reason.
+        symbols: the symbols of arguments and results in the formulas that ``formula.symbols`` would not find by itself.
         plan: how it makes plans.
     """
 
@@ -106,7 +107,7 @@ class Op(OpInfo):
         self.view = declared.view
         self._in_place: Twin | None = None
         self.domain, self.samples, self.ranks = declared.domain, declared.samples, declared.ranks
-        self.reference, self.unvaried = declared.reference, declared.unvaried
+        self.reference, self.unvaried, self.symbols = declared.reference, declared.unvaried, declared.symbols
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
         self._rows: dict[int, Op] = {}

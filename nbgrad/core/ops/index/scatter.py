@@ -376,6 +376,7 @@ def _edges(index):
 
 @op(
     formula=r"\operatorname{reduce}(x, s \text{ at } i)",
+    symbols={"reduce": r"\operatorname{reduce}"},
     name="scatter_reduce",
     no_gradient=("index",),
     method=False,
@@ -444,6 +445,7 @@ def _slice_reductions(make: Make):
 
 @op(
     formula=r"\operatorname{reduce}(x, s \text{ at } i)",
+    symbols={"reduce": r"\operatorname{reduce}"},
     name="index_reduce",
     no_gradient=("index",),
     method=False,

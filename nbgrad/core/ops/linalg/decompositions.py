@@ -64,7 +64,8 @@ def _symmetric(make: Make):
 
 
 @op(
-    formula=r"\Lambda, V \text{ of } A = V \Lambda V^{\top}",
+    formula=r"\lambda, V \text{ of } A = V \operatorname{diag}(\lambda) V^{\top}",
+    symbols={"eigenvalues": r"\lambda", "eigenvectors": "V"},
     samples=_symmetric,
     ranks=range(2, 6),
     outputs=("eigenvalues", "eigenvectors"),
@@ -132,7 +133,8 @@ def _with_any_phase(A, any_phase=False):
 
 
 @op(
-    formula=r"\Lambda, V \text{ of } A = V \Lambda V^{-1}",
+    formula=r"\lambda, V \text{ of } A = V \operatorname{diag}(\lambda) V^{-1}",
+    symbols={"eigenvalues": r"\lambda", "eigenvectors": "V"},
     samples=_any_square,
     ranks=range(2, 6),
     outputs=("eigenvalues", "eigenvectors"),
@@ -190,7 +192,8 @@ def _matrices(make: Make):
 
 
 @op(
-    formula=r"U, S, V^{\top} \text{ of } A = U S V^{\top}",
+    formula=r"U, s, V_h \text{ of } A = U \operatorname{diag}(s) V_h",
+    symbols={"S": "s", "Vh": "V_h"},
     samples=_matrices,
     ranks=range(2, 6),
     outputs=("U", "S", "Vh"),
@@ -211,8 +214,8 @@ def linalg_svd(A, *, full_matrices=True, driver=None):
 
 @linalg_svd.rule(
     "A",
-    r"U \left(\operatorname{diag}(\bar{s}) + \frac{\operatorname{skew}(U^{\top} \bar{U}) S "
-    r"+ S \operatorname{skew}(V^{\top} \bar{V})}{s_j^2 - s_i^2}\right) V^{\top} + \ldots",
+    r"U \left(\operatorname{diag}(\bar{s}) + \frac{\operatorname{skew}(U^{\top} \bar{U}) \operatorname{diag}(s) "
+    r"+ \operatorname{diag}(s) \operatorname{skew}(V_h \bar{V_h}^{\top})}{s_j^2 - s_i^2}\right) V_h + \ldots",
 )
 def _(g_U, g_S, g_Vh, U, S, Vh):
     count, rows, columns = S.shape[-1], U.shape[-2], Vh.shape[-1]
@@ -433,6 +436,7 @@ def _product(A, tau):
 
 @op(
     formula=r"\prod_i (I - \tau_i v_i v_i^{\top})",
+    symbols={"A": "v"},
     kernel=torch.linalg.householder_product,
     samples=_reflections,
     ranks=range(2, 6),
@@ -497,6 +501,7 @@ def _applied(make: Make):
 
 @op(
     formula=r"\prod_i (I - \tau_i v_i v_i^{\top})\,B",
+    symbols={"input": "v", "other": "B"},
     kernel=torch.ormqr,
     samples=_applied,
     ranks=range(2, 6),

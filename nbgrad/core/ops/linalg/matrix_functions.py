@@ -366,6 +366,7 @@ def _minors(A, n):
 
 @op(
     formula=r"\operatorname{sgn}(\det A), \ln |\det A|",
+    symbols={"g_logabsdet": r"\bar{y}"},
     samples=square,
     ranks=range(2, 6),
     outputs=("sign", "logabsdet"),

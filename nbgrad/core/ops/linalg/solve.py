@@ -177,12 +177,12 @@ def linalg_solve(A, B, *, left=True):
     return result, factors, pivots
 
 
-@linalg_solve.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, B_shape, out, factors, pivots, left):
     return _of_system(g, needed, A, B_shape, out, factors, pivots, left)
 
 
-@linalg_solve_ex.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve_ex.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, B_shape, result, factors, pivots, left):
     return _of_system(g, needed, A, B_shape, result, factors, pivots, left)
 
@@ -229,7 +229,7 @@ def linalg_solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     return _linalg.solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular)
 
 
-@linalg_solve_triangular.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top} \text{, its half}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve_triangular.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top} \text{, its half}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, out, upper, left, unitriangular):
     solved = linalg_solve_triangular(transposed(A), g, upper=not upper, left=left, unitriangular=unitriangular)
     to_a = None

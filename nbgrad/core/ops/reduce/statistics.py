@@ -102,7 +102,8 @@ def _with_mean(spread, g_mean, shape, dim, keepdim):
 
 
 @op(
-    formula=r"(\sigma^2, \mu)",
+    formula=r"\sigma^2 = \frac{1}{n - c} \sum_i (x_i - \mu)^2, \; \mu = \frac{1}{n} \sum_i x_i",
+    symbols={"var": r"\sigma^2", "mean": r"\mu"},
     outputs=("var", "mean"),
     holomorphic=False,
     samples=_spreads,
@@ -125,7 +126,8 @@ def _(g_var, g_mean, input, dim, unbiased, keepdim, correction):
 
 
 @op(
-    formula=r"(\sigma, \mu)",
+    formula=r"\sigma = \sqrt{\frac{1}{n - c} \sum_i (x_i - \mu)^2}, \; \mu = \frac{1}{n} \sum_i x_i",
+    symbols={"std": r"\sigma", "mean": r"\mu"},
     outputs=("std", "mean"),
     holomorphic=False,
     samples=_spreads,

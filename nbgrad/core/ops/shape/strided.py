@@ -28,6 +28,7 @@ def _windows(make: Make):
 
 @op(
     formula=r"x_{s i + j}",
+    symbols={"step": "s"},
     samples=_windows,
     reference=lambda x, dimension, size, step: x.unfold(dimension, size, step),
     view=True,
@@ -60,7 +61,7 @@ def _folded(g, input_sizes, dimension, size, step):
     return torch.ops.aten.unfold_backward(g, input_sizes, dimension, size, step)
 
 
-@op(formula=r"\sum_{s i + j = k} g_{ij}", samples=_folds, ranks=range(1, 6), reference=_folded)
+@op(formula=r"\sum_{s i + j = k} g_{ij}", symbols={"step": "s"}, samples=_folds, ranks=range(1, 6), reference=_folded)
 def unfold_backward(g, *, input_sizes, dimension, size, step):
     """The gradient of ``unfold``: each element gets the sum of the gradients of the windows that it is in.
 
@@ -94,6 +95,7 @@ def _stride_(raw, *, size, stride, storage_offset, geometry):
 @op(
     name="as_strided",
     formula=r"x \text{ with strides } s",
+    symbols={"stride": "s"},
     samples=_strided,
     reference=_reference,
     view=True,
