@@ -74,7 +74,7 @@ class RowCall:
     Attributes:
         op: the row.
         args, settings: those of the call, with a ``Value`` for each tensor.
-        results: the values of its results.
+        results: the values of its results; after those that its caller gets, those that its rules alone take.
         scope: the labels of the modules around it, outermost first.
         place: the user's line.
         steps: how many steps it took.
@@ -103,6 +103,7 @@ class Step:
         phase: which part of a training step it belongs to.
         row: the row of the op table that made it; None for a call of torch outside of any row.
         place: the user's line.
+        scope: the labels of the modules around it, outermost first; none outside of the forward.
     """
 
     function: Callable[..., Any]
@@ -114,6 +115,7 @@ class Step:
     phase: Phase = "forward"
     row: RowCall | None = None
     place: Place | None = None
+    scope: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -127,10 +129,10 @@ class Step:
                 yield one
 
     def results(self) -> list[Value]:
-        """The values that it makes."""
+        """The values that it makes, each once: a kernel may return one tensor in two places."""
         given = {id(one) for one in self.inputs()}
-        made = {id(one): one for one in leaves(self.result) if isinstance(one, Value)}  # one may come back twice
-        return [one for key, one in made.items() if key not in given]
+        made = (one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given)
+        return list(dict.fromkeys(made))
 
     def replaced(self, change: Callable[[Any], Any]) -> "Step":
         """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
@@ -141,7 +143,7 @@ class Step:
         )
         row = self.row if same else None
         result = mapped(change, self.result)
-        return Step(self.function, args, kwargs, result, writes, self.random, self.phase, row, self.place)
+        return replace(self, args=args, kwargs=kwargs, result=result, writes=writes, row=row)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -213,7 +215,8 @@ class Listing:
         outputs = mapped(change, self.outputs)
         gradients = [(owner, None if value is None else change(value)) for owner, value in self.gradients]
         used |= {id(one) for one in leaves(outputs)} | {id(value) for _, value in gradients}
-        captured = [one for one in self.captured if id(one) in used]
+        owners = {id(owner) for owner, _ in gradients}
+        captured = [one for one in self.captured if id(one) in used or id(one.owner) in owners]
         return replace(self, steps=steps, captured=captured, outputs=outputs, gradients=gradients)
 
     def rows(self) -> list[RowCall]:

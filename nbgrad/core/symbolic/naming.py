@@ -3,21 +3,44 @@
 import keyword
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
+import torch
+
+from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.symbolic.ir import Listing, name_of
 
-_TAKEN = frozenset(("torch", "ops", "nbgrad", *keyword.kwlist))
+_TAKEN = frozenset(("torch", "F", "aten", "ops", "nbgrad", "slice", "complex", *keyword.kwlist))
+"""What the source of a program names beside its values."""
 
 
-def name_values(program: Listing, modules: Iterable[Any]) -> None:
-    """Give every value a name that is a Python identifier, and is used once."""
+def name_values(
+    program: Listing,
+    modules: Iterable[Any],
+    variables: dict[int, str],
+    states: dict[int, tuple[Any, str]],
+) -> None:
+    """Give every value a name that is a Python identifier, and is used once.
+
+    Args:
+        program: whose values get names.
+        modules: whose parameters and buffers have names.
+        variables: the names of other tensors, by their ids.
+        states: for the tensors in the states of optimizers the parameter and the key, by their ids.
+    """
     names = Names()
     for value in program.inputs:
         value.name = names.fresh(value.name or "input")
-    paths = _parameter_paths(modules)
+    paths = {**variables, **_parameter_paths(modules)}
+
+    def told(tensor: Any, data: Any) -> str | None:
+        return paths.get(id(tensor)) or getattr(tensor, "name", None) or paths.get(id(data))
+
     for value in program.captured:
-        known = paths.get(id(value.owner)) or getattr(value.owner, "name", None)
+        known = told(value.owner, value.data)
+        if known is None and (state := states.get(id(value.data))) is not None:
+            known = f"{state[1]}_{told(state[0], state[0]._data) or 'parameter'}"
         value.name = names.fresh(known or "constant")
     for step in program.steps:
         for position, value in enumerate(step.results()):
@@ -52,6 +75,18 @@ class Names:
             name = f"{base}_{self._used[base]}"
         self._used[name] = 1
         return name
+
+
+def variables_of(function: Any) -> dict[int, str]:
+    """The names of the tensors that a function uses as variables from around it, by the ids of the tensors."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {}
+    around = {name: function.__globals__.get(name) for name in code.co_names}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a cell that is empty yet
+            around[name] = cell.cell_contents
+    return {id(one): name for name, one in around.items() if isinstance(one, TensorBase | torch.Tensor)}
 
 
 def _parameter_paths(modules: Iterable[Any]) -> dict[int, str]:

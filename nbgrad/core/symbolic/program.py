@@ -13,9 +13,11 @@ from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.symbolic.ir import Listing, Value
+from nbgrad.core.symbolic.lines import Level
 from nbgrad.core.symbolic.passes.optimize import EXACT, apply
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.replay import Run, replay
+from nbgrad.core.symbolic.source import Source
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
 from nbgrad.core.tensor.tensor import Tensor
@@ -153,6 +155,28 @@ class Program(Listing):
 
     def _beside(self, before: "Program | None") -> tuple[tuple[str, "Program"], ...]:
         return (("", self),) if before is None else (("before", before), ("after", self))
+
+    def source(self, level: Level = "ops") -> str:
+        """The program as Python code: a module with one function, which computes the same to the last digit.
+
+        The function takes torch tensors: the inputs in order, then by name what ``source_arguments`` has, then the
+        settings of optimizers, which have their values as defaults. It changes parameters, buffers and the state of
+        optimizers as the program does, and sets ``.grad`` of the torch tensors that it gets.
+
+        Args:
+            level: "ops" calls rows of the op table where a row is whole, "torch" calls torch alone.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        return Source(self, level).text
+
+    def source_arguments(self, level: Level = "ops") -> dict[str, Any]:
+        """What the function in ``source(level)`` takes beside its inputs, by name: the captured torch tensors.
+
+        A function or an object that has no text, such as an optimizer that runs as it is, is there too.
+        """
+        return Source(self, level).arguments
 
     def _differentiable(self) -> list[Any]:
         flat = [one for one in leaves(self.examples) if hasattr(one, "requires_grad")]

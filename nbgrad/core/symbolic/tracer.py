@@ -82,6 +82,7 @@ class Tracer(TorchFunctionMode):
         self._optimizers: dict[int, tuple[Any, dict[Any, dict[str, Any]]]] = {}
         self._depth = 0
         self._mark = 0
+        self._made: tuple[Any, ...] = ()
 
     # ---------------------------------------------------------------------------------------------- values
 
@@ -195,12 +196,14 @@ class Tracer(TorchFunctionMode):
         """The groups of an optimizer, with settings that the program reads anew in each run."""
         if not self.sees_into(optimizer):
             return list(optimizer.param_groups)
-        name = type(optimizer).__name__
         if id(optimizer) not in self._optimizers:
             self._optimizers[id(optimizer)] = (
                 optimizer,
                 {param: dict(held) for param, held in optimizer.state.items()},
             )
+        alike = [key for key, (one, _) in self._optimizers.items() if type(one) is type(optimizer)]
+        number = alike.index(id(optimizer)) + 1  # two optimizers of one kind have settings of two names
+        name = type(optimizer).__name__ + (f"_{number}" if number > 1 else "")
         return [
             {key: self._setting(f"{name}.param_groups[{place}]", group, key) for key in group}
             | _kernels(optimizer, group)
@@ -237,6 +240,16 @@ class Tracer(TorchFunctionMode):
             )
         return value
 
+    def state_names(self) -> dict[int, tuple[TensorBase, str]]:
+        """For the tensors in the states of the optimizers the parameter and the key, by the id of the tensor."""
+        return {
+            id(one._data if isinstance(one, TensorBase) else one): (param, key)
+            for optimizer, _ in self._optimizers.values()
+            for param, state in optimizer.state.items()
+            for key, one in state.items()
+            if isinstance(one, TensorBase | torch.Tensor)
+        }
+
     def states(self) -> list[tuple[Any, Any, str, torch.Tensor]]:
         """The tensors in the states of the optimizers that were stepped: optimizer, parameter, key, tensor."""
         return [
@@ -253,8 +266,13 @@ class Tracer(TorchFunctionMode):
         """A row of the op table is about to run on ``args``."""
         self.adopt_all(args)
         if not self._depth:
-            self._mark = len(self.steps)
+            self._mark, self._made = len(self.steps), ()
         self._depth += 1
+
+    def heard(self, results: tuple[Any, ...]) -> None:
+        """A row gave these results, those for its rules alone too."""
+        if self._depth == 1:
+            self._made = results
 
     def leave(self, op: Any, args: tuple[Any, ...], settings: dict[str, Any], result: Any) -> None:
         """It ran; ``result`` is None if it raised."""
@@ -270,7 +288,7 @@ class Tracer(TorchFunctionMode):
             op,
             mapped(self._told, args),
             mapped(self._told, settings),
-            tuple(self._told(one) for one in leaves(result)),
+            tuple(self._told(one) for one in self._made or leaves(result)),
             () if scope is None else scope.path(),
             steps[0].place,
             len(steps),
@@ -342,6 +360,7 @@ class Tracer(TorchFunctionMode):
                 self._now(),
                 None,
                 user_place(),
+                () if (scope := current().scope) is None else scope.path(),
             )
             self.steps.append(step)
         del asked
@@ -370,6 +389,7 @@ class TraceObserver(Observer):
         results: tuple[Any, ...],
         node: Node | None,
     ) -> None:
+        self._tracer.heard(results)
         if node is not None:
             self._first[node] = results[0]
 
