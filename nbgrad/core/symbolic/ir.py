@@ -103,6 +103,7 @@ class Step:
         phase: which part of a training step it belongs to.
         row: the row of the op table that made it; None for a call of torch outside of any row.
         place: the user's line.
+        checks: whether it only looks at numbers to raise an error: it runs although nothing reads a result of it.
     """
 
     function: Callable[..., Any]
@@ -114,11 +115,17 @@ class Step:
     phase: Phase = "forward"
     row: RowCall | None = None
     place: Place | None = None
+    checks: bool = False
 
     @property
     def name(self) -> str:
         """The name of the function."""
         return name_of(self.function)
+
+    @property
+    def opaque(self) -> bool:
+        """Whether it calls a function of nbgrad that looks at numbers, and no function of torch."""
+        return hasattr(self.function, "like")
 
     def inputs(self) -> Iterator[Value]:
         """The values that it reads, each as often as it stands in the arguments."""
@@ -140,7 +147,7 @@ class Step:
         )
         row = self.row if same else None
         result = mapped(change, self.result)
-        return Step(self.function, args, kwargs, result, writes, self.random, self.phase, row, self.place)
+        return Step(self.function, args, kwargs, result, writes, self.random, self.phase, row, self.place, self.checks)
 
 
 def name_of(function: Callable[..., Any]) -> str:
