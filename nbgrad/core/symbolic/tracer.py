@@ -327,7 +327,7 @@ class Tracer(TorchFunctionMode):
             raise _needs_numbers(name, _READS_NUMBERS[name])
         fake_args, fake_kwargs = mapped(self._fake, args), mapped(self._fake, kwargs)
         try:
-            ran = self.fakes.run(func, fake_args, fake_kwargs)
+            ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # of an opaque function
         except NEEDS_NUMBERS:
             raise _needs_numbers(name, "the shape or the value of its result") from None
         return self._write(func, fake_args, fake_kwargs, ran, kwargs)
@@ -345,7 +345,8 @@ class Tracer(TorchFunctionMode):
         """Write the call down, and return what its caller gets."""
         made = [one for one in leaves(ran.result) if isinstance(one, torch.Tensor)]
         fresh = [one for one in made if id(one) not in self._values]
-        if fresh or ran.writes or ran.random:
+        checks = getattr(func, "checks", False)
+        if fresh or ran.writes or ran.random or checks:
             settings = {key: value for key, value in kwargs.items() if not (key == "out" and value is None)}
             for one in fresh:
                 if id(one) not in self._values:
@@ -361,6 +362,7 @@ class Tracer(TorchFunctionMode):
                 None,
                 user_place(),
                 () if (scope := current().scope) is None else scope.path(),
+                checks,
             )
             self.steps.append(step)
         del asked
