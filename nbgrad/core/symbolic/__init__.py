@@ -1,0 +1,1 @@
+"""Programs that are traced before they run; imports everything below it in the core."""
