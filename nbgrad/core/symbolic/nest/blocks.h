@@ -52,6 +52,7 @@ static void VECTOR(gather)(const Instruction *i, const int64_t *words, float *co
 
 static void VECTOR(accumulate)(const Instruction *i, const Accumulator *into, const int64_t *words,
                                float *const *place, double *doubles, float *partial, const Span *at) {
+  float *columns = partial + into->partial;
   const float *from = place[i->a];
   double *total = doubles + into->place;
   long n = at->columns;
@@ -61,14 +62,15 @@ static void VECTOR(accumulate)(const Instruction *i, const Accumulator *into, co
       for (long r = 0; r < at->rows; r++) for (long j = 0; j < n; j++)
         total[at->column + j] = VECTOR(larger)(total[at->column + j], (double)from[r * n + j]);
     else if (at->rows == 1) for (long j = 0; j < n; j++) total[at->column + j] += (double)from[j];
-    else {
-      memcpy(partial, from, (size_t)n * sizeof(float));
-      for (long r = 1; r < at->rows; r++) {
+    else for (long top = 0; top < at->rows; top += TALLEST) {
+      long end = at->rows - top < TALLEST ? at->rows : top + TALLEST;
+      memcpy(columns, from + top * n, (size_t)n * sizeof(float));
+      for (long r = top + 1; r < end; r++) {
         long j = 0;
-        for (; j + WIDTH <= n; j += WIDTH) VECTOR(store)(partial + j, VECTOR(load)(partial + j) + VECTOR(load)(from + r * n + j));
-        for (; j < n; j++) partial[j] += from[r * n + j];
+        for (; j + WIDTH <= n; j += WIDTH) VECTOR(store)(columns + j, VECTOR(load)(columns + j) + VECTOR(load)(from + r * n + j));
+        for (; j < n; j++) columns[j] += from[r * n + j];
       }
-      for (long j = 0; j < n; j++) total[at->column + j] += (double)partial[j];
+      for (long j = 0; j < n; j++) total[at->column + j] += (double)columns[j];
     }
     return;
   }

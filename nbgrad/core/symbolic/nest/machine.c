@@ -10,8 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Sums of so many numbers at most are taken in float32. */
-#define PIECE 1024
+/* Sums of so many numbers at most are taken in float32, sixteen partial sums side by side. */
+#define PIECE 512
+/* So many rows at most are added up in float32 where the columns stay. */
+#define TALLEST 16
 /* So many steps of one number at least are worth giving other threads their turn: about 50 microseconds. */
 #define LONG_ENOUGH 400000
 /* Scratch memory of so many bytes at most stays with the program between calls. */
@@ -47,7 +49,7 @@ typedef struct {
   uint8_t a_step, b_step, c_step; /* from one row to the next: 0, 1, or 2 for as many as there are columns */
 } Instruction;
 typedef struct {
-  int64_t place, count, columns, table, largest; /* table: strides of the rows in the result, 0 for none */
+  int64_t place, count, columns, table, largest, partial; /* table: strides of the rows in the result, 0 for none */
   Place result;
 } Accumulator;
 typedef struct {
@@ -68,6 +70,7 @@ typedef struct {
   char *kept;
   int busy;
   PyObject *templates; /* a tensor of the shape of each output */
+  void (*compiled)(float **, double *, float *); /* runs instead of the nests, where they were compiled as C */
   vectorcallfunc call;
 } Program;
 static inline const int64_t *words_of(const Program *program) { return program->words; }
@@ -137,9 +140,10 @@ static int read_nest(Program *self, Nest *nest, Reader *from) {
   for (int64_t k = 0; k < nest->accumulated; k++) {
     Accumulator *one = nest->accumulators + k;
     one->place = next(from), one->count = next(from), one->columns = next(from), one->table = next(from);
-    one->largest = next(from), one->result = read_place(from);
+    one->largest = next(from), one->partial = next(from), one->result = read_place(from);
     if (!inside(one->result.base, bases) || one->place < 0 || one->count < 1 || one->place + one->count > self->doubles ||
-        !inside(one->table, from->length))
+        !inside(one->table, from->length) || one->partial < -1 ||
+        (one->partial >= 0 && one->partial + one->count > self->partial))
       return 0;
   }
   for (int64_t k = 0; k < nest->count; k++) {
@@ -164,12 +168,14 @@ static PyObject *program_call(PyObject *, PyObject *const *, size_t, PyObject *)
 
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   Py_buffer words, constants;
-  PyObject *templates;
+  PyObject *templates, *address;
   if (keywords && PyDict_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "Program() takes no keywords");
-  if (!PyArg_ParseTuple(args, "y*y*O!:Program", &words, &constants, &PyTuple_Type, &templates)) return NULL;
+  if (!PyArg_ParseTuple(args, "y*y*O!O!:Program", &words, &constants, &PyTuple_Type, &templates,
+                        &PyLong_Type, &address)) return NULL;
   Program *self = (Program *)type->tp_alloc(type, 0);
   if (!self) goto done;
   self->call = program_call;
+  self->compiled = (void (*)(float **, double *, float *))(uintptr_t)PyLong_AsVoidPtr(address);
   self->templates = Py_NewRef(templates);
   self->length = words.len / (Py_ssize_t)sizeof(int64_t);
   self->constants = constants.len / (Py_ssize_t)sizeof(float);
@@ -242,7 +248,8 @@ static void execute(const Program *self, float **bases, char *memory) {
   float *scratch = (float *)(at += rounded(self->most_registers * 8));
   memcpy(scratch + self->constants_at, self->values, (size_t)self->constants * 4);
   bases[self->inputs + self->outputs] = scratch;
-  run_nests(self, bases, doubles, partial, place);
+  if (self->compiled) self->compiled(bases, doubles, partial);
+  else run_nests(self, bases, doubles, partial, place);
 }
 
 /* The outputs as a list. The caller answers for shapes, types and contiguity of the inputs. */
@@ -294,7 +301,7 @@ failed:
 static PyTypeObject program_type = {
   PyVarObject_HEAD_INIT(NULL, 0)
   .tp_name = "nbgrad.core.symbolic.nest.machine.Program",
-  .tp_doc = PyDoc_STR("Loop nests, ready to run: Program(words, constants, templates)(*inputs) is a list of tensors."),
+  .tp_doc = PyDoc_STR("Loop nests, ready to run: Program(words, constants, templates, address)(*inputs) is a list of tensors."),
   .tp_basicsize = sizeof(Program),
   .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
   .tp_vectorcall_offset = offsetof(Program, call),

@@ -17,7 +17,7 @@ from enum import IntEnum
 
 from nbgrad.core.symbolic.nest.ir import POINTWISE, Kernel, Shape
 
-PIECE = 1024
+PIECE = 512
 """So many numbers at most are added up in float32."""
 
 LONGEST_ROW = 4096
@@ -29,7 +29,7 @@ CACHE = 6144
 SMALLEST, LARGEST = 512, 1024
 """The limits of a block: below, the steps cost more than the arithmetic; above, nothing is gained."""
 
-TALLEST = 64
+TALLEST = 16
 """So many rows at most are added up in float32 where the columns stay."""
 
 
@@ -139,11 +139,6 @@ class Nest:
     registers: tuple[Register, ...]
     steps: tuple[Step, ...]
     accumulators: tuple[Accumulator, ...]
-
-    @property
-    def piece(self) -> int:
-        """So many columns are added up in float32 at a time."""
-        return PIECE if self.block_columns == self.columns else self.block_columns
 
 
 @dataclass(frozen=True)
@@ -678,9 +673,8 @@ class _NestWriter:
         values = self.slots[Kind.FULL] + len(memory)
         elements = min(max(CACHE // max(values, 1), SMALLEST), LARGEST)
         if self.whole or self.columns <= 2 * elements:
-            tallest = TALLEST if any(one.columns for one in self.accumulators) else self.rows
-            return min(max(elements // self.columns, 1), tallest, self.rows), self.columns
-        return 1, elements // 16 * 16
+            return min(max(elements // self.columns, 1), self.rows), self.columns
+        return 1, PIECE  # as many as are added up at a time: then the blocks make no difference to a sum
 
     def _settled(self, kind: Kind, place: Place | _Slot, kept: bool, full: int, by_row: int) -> Register:
         """A register whose place in the scratch memory is known."""

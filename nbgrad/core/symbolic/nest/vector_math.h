@@ -37,6 +37,12 @@ INLINE FLOATS VECTOR(load_part)(const float *from, long n) {
   for (long k = 0; k < n; k++) x.one[k] = from[k];
   return x.whole;
 }
+/* The first n numbers of a vector, with 0 in the place of the others. */
+INLINE FLOATS VECTOR(first)(FLOATS x, long n) {
+  VECTOR(pieces) held = {x};
+  for (long k = n; k < WIDTH; k++) held.one[k] = 0.0f;
+  return held.whole;
+}
 INLINE void VECTOR(store_part)(float *to, FLOATS x, long n) {
   VECTOR(pieces) held = {x};
   for (long k = 0; k < n; k++) to[k] = held.one[k];
@@ -68,7 +74,7 @@ INLINE FLOATS VECTOR(neg)(FLOATS a) { return -a; }
 INLINE FLOATS VECTOR(square)(FLOATS a) { return a * a; }
 INLINE FLOATS VECTOR(reciprocal)(FLOATS a) { return 1.0f / a; }
 INLINE FLOATS VECTOR(abs)(FLOATS a) { return (FLOATS)((INTS)a & 0x7fffffff); }
-INLINE FLOATS VECTOR(sign)(FLOATS a) { return VECTOR(choose)(a != a, a, TRUTH(a > 0.0f) - TRUTH(a < 0.0f)); }
+INLINE FLOATS VECTOR(sign)(FLOATS a) { return TRUTH(a > 0.0f) - TRUTH(a < 0.0f); }
 INLINE FLOATS VECTOR(relu)(FLOATS a) { return VECTOR(choose)((a > 0.0f) | (a != a), a, VECTOR(spread)(0.0f)); }
 INLINE FLOATS VECTOR(sqrt)(FLOATS a) {
   VECTOR(pieces) x = {a};
