@@ -65,6 +65,8 @@ from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_saf
 from nbgrad.recording import record as record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from nbgrad.watching import Watch
@@ -93,13 +95,59 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
     return Watch(model, every=every, **options)
 
 
+def trace(  # type: ignore[no-redef]
+    function: "Callable[..., Any] | Tensor", *examples: Any
+) -> Any:
+    """Trace ``function`` as a program; or give the sum of the diagonal of a matrix, as ``torch.trace``.
+
+    A traced function computes nothing: it runs once on tensors without numbers, and what it does is written down. See
+    ``nbgrad.symbolic.trace``.
+
+    Args:
+        function: takes tensors, and nested lists, tuples and dicts of them; or a matrix.
+        examples: its arguments, or a ``nbgrad.symbolic.Spec`` in the place of a tensor.
+
+    Returns:
+        A ``nbgrad.symbolic.Program``; the sum of the diagonal for a matrix.
+
+    Raises:
+        nbgrad.symbolic.TraceError: the function does what a program cannot do.
+    """
+    if not callable(function):
+        from nbgrad.core.ops.linalg.diagonals import trace as sum_of_diagonal
+
+        return sum_of_diagonal(function, *examples)
+    from nbgrad.core.symbolic import program
+
+    return program.trace(function, *examples)
+
+
+def compile(function: "Callable[..., Any] | None" = None, *, backend: str = "auto") -> Any:  # torch's name
+    """Run a loss function or a training step as a program: see ``nbgrad.symbolic.compile``.
+
+    Args:
+        function: what is compiled; without it this is a decorator.
+        backend: what runs the program.
+
+    Returns:
+        A function with the same arguments.
+    """
+    from nbgrad.core.symbolic import compiled as compiling
+
+    return compiling.compile(function, backend=backend)
+
+
 _register_renderer(_GraphRenderer())
 
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is here
 
     def __getattr__(name: str) -> Any:
-        """What there is instead of a name that torch has."""
+        """A module that is loaded when it is asked for, or what there is instead of a name that torch has."""
+        if name == "symbolic":
+            from importlib import import_module
+
+            return import_module("nbgrad.symbolic")
         import torch
 
         hint = {

@@ -149,11 +149,15 @@ class Optimizer(torch.optim.Optimizer):
             with enable_grad():
                 loss = closure()
         self.cleared = 0
-        for group in self.param_groups:
+        tracer = current().tracer
+        for group in self.param_groups if tracer is None else tracer.groups(self):
             held = [(param, grad._data) for param in group["params"] if (grad := param._grad) is not None]
             if held:
                 idle = False
                 params, grads = [param for param, _ in held], [grad for _, grad in held]
+                if tracer is not None and not tracer.sees_into(self):
+                    tracer.write_update(self, params, grads, group)
+                    continue
                 self._observed(params, partial(self.update, params, self._dense(grads), group))
         for observer in current().observers if idle else ():
             observer.on_idle_step(params_of(self), self._event)

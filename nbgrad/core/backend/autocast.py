@@ -102,6 +102,10 @@ class Settings:
         self._cache = torch.is_autocast_cache_enabled()
         self._modes = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _KINDS]
 
+    def key(self) -> tuple[Any, ...]:
+        """The settings as something to compare."""
+        return (self._cache, *self._modes)
+
     def set(self) -> None:
         """Set autocast to these settings."""
         torch.set_autocast_cache_enabled(self._cache)

@@ -98,6 +98,8 @@ class InPlace:
         row = self.row
         target: Tensor = args[0]
         state = current()
+        if state.tracer is not None:
+            state.tracer.adopt_all(args)
         values: list[Any] = list(args)
         edges: list[Any] = [None] * len(args)
         enabled = recording(state)

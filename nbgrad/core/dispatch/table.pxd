@@ -20,6 +20,7 @@ cdef class Op(OpInfo):
     cpdef object call(self, tuple args, dict settings)
     @cython.locals(state=State)
     cpdef object run(self, tuple args, dict settings)
+    cpdef object _traced(self, tuple args, dict settings, State state)
     @cython.locals(observer=Observer, values=list, edges=list, recorded=bint)
     cdef object _run(self, tuple args, dict settings, State state)
     cpdef list _versions(self, tuple saved)

@@ -263,12 +263,24 @@ class Op(OpInfo):
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
         """Run the op on all its inputs, in order, and on settings under the row's own names."""
         state = current()
+        if state.tracer is not None:
+            return self._traced(args, settings, state)
         if state.observers and lift():
             try:
                 return self._run(args, settings, state)
             finally:
                 put_back()
         return self._run(args, settings, state)
+
+    def _traced(self, args: tuple[Any, ...], settings: dict[str, Any], state: State) -> Any:
+        """Run the op while a tracer writes down the calls of torch that it makes."""
+        tracer, result = state.tracer, None
+        tracer.enter(args)
+        try:
+            result = self._run(args, settings, state)
+            return result
+        finally:
+            tracer.leave(self, args, settings, result)
 
     def _run(self, args: tuple[Any, ...], settings: dict[str, Any], state: State) -> Any:
         values: list[Any] = list(args)

@@ -17,6 +17,7 @@ cdef class State:
     cdef readonly State outer
     cdef public Scope scope
     cdef readonly object thread
+    cdef readonly object tracer
     cdef readonly object walking
 
 cpdef bint recording(State state)

@@ -60,10 +60,14 @@ class State:
 
     ``walking``: the backward that runs; ``computed``: the values of parametrized tensors inside
     ``parametrize.cached()``, by the id of their parametrizations; ``outer``: the state before the innermost block, and
-    again after it; ``thread``: the thread that made the state.
+    again after it; ``thread``: the thread that made the state; ``tracer``: what writes the ops down as a program, in
+    place of running them.
     """
 
-    __slots__ = ("computed", "device", "grad_enabled", "inference", "observers", "outer", "scope", "thread", "walking")
+    __slots__ = (
+        *("computed", "device", "grad_enabled", "inference", "observers", "outer", "scope", "thread", "tracer"),
+        "walking",
+    )
 
     def __init__(
         self,
@@ -75,6 +79,7 @@ class State:
         observers: tuple[Observer, ...] = (),
         computed: dict[int, Any] | None = None,
         outer: "State | None" = None,
+        tracer: Any = None,
     ) -> None:
         self.grad_enabled = grad_enabled
         self.walking = walking
@@ -84,6 +89,7 @@ class State:
         self.observers = observers
         self.computed = computed
         self.outer = outer
+        self.tracer = tracer
         self.thread = get_ident()
 
     def __eq__(self, other: object) -> bool:
@@ -108,6 +114,7 @@ class State:
             get("observers", self.observers),
             get("computed", self.computed),
             get("outer", self.outer),
+            get("tracer", self.tracer),
         )
 
 

@@ -1,1 +1,4 @@
-"""Programs that are traced before they run; imports everything below it in the core."""
+"""Programs: functions traced without numbers, their gradients, passes over them, and what runs them.
+
+A module here may import every other part of the core. Nothing in the core imports this folder.
+"""

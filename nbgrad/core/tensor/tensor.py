@@ -158,6 +158,8 @@ class Tensor(TensorBase, Contents, TensorMethods):
                 f"{told('a gradient', value.data)} on {value.device} cannot be assigned to "
                 f"{told('a tensor', self.data)} on {self.device}: both must be the same"
             )
+        if (tracer := current().tracer) is not None:
+            tracer.adopt(self, reads_grad=False)
         self._grad = value
 
     @property

@@ -9,6 +9,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.torch_guards import check_asker
+from nbgrad.core.engine.module_changes import module_changes
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import current
@@ -158,6 +159,7 @@ class Module:
     # Registration.
 
     def __setattr__(self, name: str, value: Any) -> None:
+        module_changes.count += 1
         if isinstance(value, Parameter):
             self._register(name, value, "parameter", replace=True)
         elif isinstance(value, Module):
@@ -172,6 +174,7 @@ class Module:
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
+        module_changes.count += 1
         if name in self.__dict__.get("_roles", {}):
             self._discard(name)
         else:

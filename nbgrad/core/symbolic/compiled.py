@@ -1,0 +1,331 @@
+"""``compile``: a function that is traced at its first call, and runs as a program from then on."""
+
+from collections.abc import Callable
+from functools import update_wrapper
+from inspect import signature
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from nbgrad.core.backend.autocast import Settings, any_enabled
+from nbgrad.core.backend.below_autograd import below_autograd
+from nbgrad.core.dispatch.function import Function
+from nbgrad.core.engine.module_changes import module_changes
+from nbgrad.core.engine.node import TensorBase, raw_of
+from nbgrad.core.engine.state import current, recording
+from nbgrad.core.symbolic.backends import BACKENDS, Backend
+from nbgrad.core.symbolic.errors import ColdOptimizer
+from nbgrad.core.symbolic.ir import Listing, Value
+from nbgrad.core.symbolic.joint import partitioned, with_seeds
+from nbgrad.core.symbolic.program import Program
+from nbgrad.core.symbolic.structure import leaves, mapped
+from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
+from nbgrad.core.tensor.tensor import Tensor
+
+
+def compile(function: Callable[..., Any] | None = None, *, backend: str = "auto") -> Any:  # torch's name
+    """Run ``function`` as a program: traced at its first call, and again where the program would no longer hold.
+
+    The function is a loss, whose result has a ``backward()`` as before, or a whole training step with its optimizer. It
+    is traced once for each kind of arguments. It is also traced again if a module has changed its mode or a setting, a
+    parameter was replaced or frozen, or an optimizer has got other settings that decide what it does. A learning rate
+    and the numbers in parameters are read anew in each call.
+
+    Args:
+        function: as for ``trace``. Without it this is a decorator: ``@nbgrad.compile(backend="replay")``.
+        backend: what runs the program: "auto", "replay", or another name in ``nbgrad.symbolic.BACKENDS``.
+
+    Returns:
+        A function with the same arguments. Its ``reasons`` say why each trace was made.
+
+    Raises:
+        ValueError: there is no such backend.
+    """
+    if function is None:
+        return lambda one: Compiled(one, backend)
+    if not callable(function):
+        raise TypeError(f"compile() takes a function, a module or a training step, got {type(function).__name__}")
+    return Compiled(function, backend)
+
+
+class Compiled:
+    """A compiled function.
+
+    Attributes:
+        function: what was compiled.
+        reasons: a line for each trace: why it was made, and how long it took.
+    """
+
+    def __init__(self, function: Callable[..., Any], backend: str) -> None:
+        if backend not in BACKENDS:
+            raise ValueError(f"compile(backend={backend!r}): there is no such backend, only {', '.join(BACKENDS)}")
+        self.function = function
+        self.reasons: list[str] = []
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self._backend = BACKENDS[backend]
+        self._variants: dict[Any, list[Variant]] = {}
+        self._takes_names = _takes_names(function)
+        update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args = self._in_order(args, kwargs)
+        if current().tracer is not None:
+            return self.function(*args)
+        key = _key(args)
+        known = self._variants.get(key)
+        whys = []
+        for place, variant in enumerate(known or ()):
+            why = variant.why_not()
+            if why is None:
+                if place and known:  # the last one that ran comes first
+                    known.insert(0, known.pop(place))
+                return variant.run(args)
+            whys.append(why)
+        return self._traced(key, args, whys[0] if whys else None)
+
+    def _in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if self._takes_names is None:
+            raise TypeError(
+                f"{self.__name__} is compiled and takes its arguments in order: {', '.join(kwargs)} has a name"
+            )
+        given = self._takes_names.bind(*args, **kwargs)
+        given.apply_defaults()
+        if given.kwargs:
+            raise TypeError(f"{self.__name__} is compiled: arguments that can only be given by name are not supported")
+        ordered: tuple[Any, ...] = given.args
+        return ordered
+
+    def _traced(self, key: Any, args: tuple[Any, ...], why: str | None) -> Any:
+        """Trace the function for these arguments, and run the program."""
+        reason = why or ("first call" if not self._variants else f"arguments of another kind: {_told(args)}")
+        begin = perf_counter()
+        try:
+            variant = _variant(self.function, args, self._backend)
+        except ColdOptimizer as cold:
+            self.reasons.append(f"{reason}: ran without a program, because {str(cold).partition(',')[0]}")
+            return self.function(*args)
+        self._variants.setdefault(key, []).insert(0, variant)
+        del self._variants[key][_KEPT:]
+        self.reasons.append(f"{reason}: traced in {(perf_counter() - begin) * 1e3:.0f} ms, {len(variant)} steps")
+        return variant.run(args)
+
+    @property
+    def program(self) -> Program:
+        """The program of the last trace.
+
+        Raises:
+            RuntimeError: the function was not traced yet.
+        """
+        for variants in reversed(self._variants.values()):
+            return variants[0].program
+        raise RuntimeError(f"{self.__name__} has no program yet: call it once")
+
+
+_KEPT = 8
+"""How many programs are kept for one kind of arguments."""
+
+
+class Variant:
+    """One program, and what has to stay as it was for the program to hold."""
+
+    def __init__(self, program: Program, trace: Trace) -> None:
+        self.program = program
+        self._trace = trace
+        self._changes = module_changes.count
+        self._modules = [module for outer in trace.modules for module in outer.modules()]
+        self._settings = self._read_settings()
+
+    def __len__(self) -> int:
+        return len(self.program)
+
+    def why_not(self) -> str | None:
+        """Why the program does not hold for a call now; None if it does."""
+        trace = self._trace
+        for owner, data, needs_grad in trace.tensors:
+            if owner._data is not data or owner._needs_grad is not needs_grad:
+                return self._replaced(owner, data)
+        for owner, grad in trace.gradients:
+            held = owner._grad
+            if grad is not (None if held is None else held._data):
+                return f"a parameter of shape {list(owner.shape)} has another .grad"
+        return self._optimizer_change() or self._module_change()
+
+    def _optimizer_change(self) -> str | None:
+        trace = self._trace
+        for optimizer, param, key, data in trace.states:
+            if optimizer.state[param].get(key) is not data:
+                return f"the optimizer has another {key}"
+        for text, repeat, outcome in trace.guards:
+            if repeat() != outcome:
+                return f"{text} is {not outcome} now"
+        return None
+
+    def _module_change(self) -> str | None:
+        if self._changes != module_changes.count:
+            settings = self._read_settings()
+            if settings != self._settings:
+                return self._changed(settings)
+            self._changes = module_changes.count
+        return None
+
+    def _replaced(self, owner: Any, data: torch.Tensor) -> str:
+        name = next((one.name for one in self.program.captured if one.owner is owner), "a parameter")
+        return f"{name} has " + ("other data" if owner._data is not data else f"requires_grad={owner._needs_grad}")
+
+    def _read_settings(self) -> list[dict[str, Any]]:
+        return [{key: one for key, one in vars(module).items() if isinstance(one, _PLAIN)} for module in self._modules]
+
+    def _changed(self, settings: list[dict[str, Any]]) -> str:
+        for module, before, now in zip(self._modules, self._settings, settings, strict=True):
+            for key in {*before, *now}:
+                if before.get(key) != now.get(key):
+                    return f"{type(module).__name__}.{key} is {now.get(key)!r}, was {before.get(key)!r}"
+        return "a module has changed"
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        """Run the program on the arguments of a call."""
+        raise NotImplementedError
+
+
+_PLAIN = (bool, int, float, str, tuple, type(None))
+"""The attributes of modules that are settings."""
+
+
+class _Step(Variant):
+    """A program whose results need no gradient."""
+
+    def __init__(self, program: Program, trace: Trace, backend: Backend) -> None:
+        super().__init__(program, trace)
+        self._run = backend(program)
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        program = self.program
+        made = below_autograd(self._run, _tensors(args), program.captured_data())
+        return program.delivered(made)
+
+
+class _Loss(Variant):
+    """A program whose results have a backward."""
+
+    def __init__(self, program: Program, trace: Trace, joint: Listing, owners: list[Any], backend: Backend) -> None:
+        super().__init__(program, trace)
+        seeds = sum(trace.differentiable)
+        parts = partitioned(joint, seeds)
+        self._forward, self._backward = _shaped(parts.forward, program), _shaped(parts.backward, program)
+        self._runs = backend(self._forward), backend(self._backward)
+        self._saved, self._owners = len(parts.saved), owners
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        tensors = [one for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
+        results = _Joint.apply(self, len(tensors), *tensors, *self._owners)
+        made = iter(results)
+        return mapped(lambda one: next(made) if isinstance(one, Value) else one, self.program.outputs)
+
+    def forward(self, data: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The results, and the values that the backward needs."""
+        made = below_autograd(self._runs[0], data, self._forward.captured_data())
+        count = len(made) - self._saved
+        return made[:count], made[count:]
+
+    def backward(self, seeds: list[torch.Tensor], saved: list[torch.Tensor]) -> Any:
+        """The gradient of each tensor argument and of each parameter; None where there is none."""
+        made = iter(below_autograd(self._runs[1], [*seeds, *saved], []))
+        return [next(made) if isinstance(one, Value) else None for one in self._backward.outputs]
+
+
+class _Joint(Function):
+    """One call of a compiled loss, recorded as one op."""
+
+    @staticmethod
+    def forward(ctx: Any, variant: Any, count: int, *tensors: Any) -> Any:
+        results, saved = variant.forward([raw_of(one) for one in tensors[:count]])
+        ctx.variant, ctx.count = variant, count
+        ctx.save_for_backward(*map(Tensor, saved))
+        made = tuple(map(Tensor, results))
+        constant = [one for one, needed in zip(made, variant._trace.differentiable, strict=True) if not needed]
+        ctx.mark_non_differentiable(*constant)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        variant = ctx.variant
+        if recording(current()):
+            raise NotImplementedError(
+                f"the gradient of the compiled {variant.program.name} cannot be differentiated again: "
+                "take program.grad(order=2), or call the function without compile()"
+            )
+        seeds = [raw_of(g) for g, needed in zip(grad_outputs, variant._trace.differentiable, strict=True) if needed]
+        found = variant.backward(seeds, [raw_of(one) for one in ctx.saved_tensors])
+        return (None, None, *(None if one is None else Tensor(one) for one in found))
+
+
+def _variant(function: Callable[..., Any], args: tuple[Any, ...], backend: Backend) -> Variant:
+    """Trace a function for these arguments."""
+    trace = traced(function, args)
+    program = Program(**vars(trace.listing), function=function, examples=mapped(spec_of, args))
+    if not any(trace.differentiable):
+        return _Step(program.optimize(), trace, backend)
+    flat = [one for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
+    places = [place for place, one in enumerate(flat) if isinstance(one, TensorBase)]
+    owners = [owner for owner, _, needs_grad in trace.tensors if needs_grad]
+    ours = {place: number for number, place in enumerate(places)}
+    wanted = [place for place, one in enumerate(flat) if isinstance(one, TensorBase) and one._needs_grad]
+    values = [one for one in leaves(trace.listing.outputs) if isinstance(one, Value)]
+    seeds = [
+        Spec(one.shape, one.dtype, one.device)
+        for one, needed in zip(values, trace.differentiable, strict=True)
+        if needed
+    ]
+    joint_function = with_seeds(function, [*(ours[place] for place in wanted), *owners], trace.differentiable)
+    joint = traced(joint_function, (seeds, *args)).listing
+    found, gradients = joint.outputs
+    by_place = dict(zip(wanted, gradients, strict=False))
+    in_order = [by_place.get(place) for place in range(len(flat))] + list(gradients[len(wanted) :])
+    joint.outputs = (found, in_order)
+    return _Loss(program, trace, _shaped(joint, program).optimize(), owners, backend)
+
+
+def _shaped(listing: Listing, program: Program) -> Program:
+    """A listing as a program."""
+    return Program(**{name: getattr(listing, name) for name in Listing.__dataclass_fields__}, function=program.function)
+
+
+def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
+    return [raw_of(one) for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
+
+
+def _key(args: tuple[Any, ...]) -> Any:
+    """The kind of a call: the shapes and types of its tensors, its other arguments, and the modes around it."""
+    state = current()
+    casts = Settings().key() if any_enabled() else None
+    return (_part(args), recording(state), state.inference, casts, torch.get_default_dtype())
+
+
+def _part(given: Any) -> Any:
+    if isinstance(given, TensorBase):
+        data = given._data
+        return (data.shape, data.stride(), data.dtype, data.device, given._needs_grad)
+    if isinstance(given, torch.Tensor):
+        return (given.shape, given.stride(), given.dtype, given.device)
+    if isinstance(given, list | tuple):
+        return (type(given), *map(_part, given))
+    if isinstance(given, dict):
+        return (dict, *((key, _part(one)) for key, one in given.items()))
+    return (type(given), given)
+
+
+def _told(args: tuple[Any, ...]) -> str:
+    return ", ".join(map(_shape, leaves(args)))
+
+
+def _shape(given: Any) -> str:
+    return str(list(raw_of(given).shape)) if isinstance(given, TensorBase | torch.Tensor) else repr(given)
+
+
+def _takes_names(function: Callable[..., Any]) -> Any:
+    try:
+        return signature(function)
+    except (TypeError, ValueError):
+        return None

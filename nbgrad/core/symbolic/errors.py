@@ -1,0 +1,16 @@
+"""What tracing refuses, each error with the line, the reason and the remedy."""
+
+from nbgrad.core.engine.place import Place
+
+
+class TraceError(RuntimeError):
+    """A function does what a program cannot do; the message says where, why, and what to do instead."""
+
+
+class ColdOptimizer(TraceError):
+    """An optimizer has no state yet, which its first step would make."""
+
+
+def error_at(place: Place, reason: str, remedy: str) -> TraceError:
+    """The error for a line of the user's code."""
+    return TraceError(f"{place}: {reason}. {remedy}")

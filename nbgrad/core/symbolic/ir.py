@@ -1,0 +1,240 @@
+"""``Listing``: what a traced function computes, as a list of calls of torch in the order in which they run.
+
+A listing has two levels. Its **steps** are calls of torch functions. The steps that one row of the op table made hang
+together through their ``row``: a ``RowCall``, which has the name, the formula and the user's line.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+import torch
+
+from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.place import Place
+from nbgrad.core.symbolic.structure import leaves, mapped
+
+Kind = Literal["input", "captured", "result"]
+Phase = Literal["forward", "backward", "update"]
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One tensor of a program, without numbers.
+
+    Attributes:
+        number: identifies it in its program.
+        shape, stride, dtype, device: those of the tensor. ``stride`` is None for a sparse tensor.
+        storage: identifies its memory, which it shares with its views and with what is changed in place.
+        kind: an argument of the function, a tensor that the function found outside of itself, or the result of a step.
+        name: the name that the program gives it; empty until it has one.
+        data: the tensor that a captured value stands for.
+        owner: the tensor of nbgrad whose data a captured value is; None for a tensor of torch.
+        gradient_of: the value whose gradient it is; None if it is no gradient.
+    """
+
+    number: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | None
+    dtype: torch.dtype
+    device: torch.device
+    storage: int
+    kind: Kind = "result"
+    name: str = ""
+    data: torch.Tensor | None = None
+    owner: Any = None
+    gradient_of: "Value | None" = None
+
+    def like(self, kind: Kind) -> "Value":
+        """A value of the same name, shape and memory in another program, where it is of another kind."""
+        return replace(self, kind=kind)
+
+    @property
+    def numel(self) -> int:
+        """The number of elements."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return self.numel * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return self.name or f"%{self.number}"
+
+
+@dataclass(eq=False, slots=True)
+class RowCall:
+    """One run of a row of the op table.
+
+    Attributes:
+        op: the row.
+        args, settings: those of the call, with a ``Value`` for each tensor.
+        results: the values of its results.
+        scope: the labels of the modules around it, outermost first.
+        place: the user's line.
+        steps: how many steps it took.
+    """
+
+    op: Op
+    args: tuple[Any, ...]
+    settings: dict[str, Any]
+    results: tuple[Any, ...] = ()
+    scope: tuple[str, ...] = ()
+    place: Place | None = None
+    steps: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """One call of a torch function.
+
+    Attributes:
+        function: what is called.
+        args, kwargs: its arguments, with a ``Value`` for each tensor.
+        result: the structure that it returns, with a ``Value`` for each new tensor, and None for anything else. An
+            argument that comes back is the same ``Value`` again.
+        writes: the values whose memory it changes.
+        random: whether it draws random numbers.
+        phase: which part of a training step it belongs to.
+        row: the row of the op table that made it; None for a call of torch outside of any row.
+        place: the user's line.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    writes: tuple[Value, ...] = ()
+    random: bool = False
+    phase: Phase = "forward"
+    row: RowCall | None = None
+    place: Place | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return name_of(self.function)
+
+    def inputs(self) -> Iterator[Value]:
+        """The values that it reads, each as often as it stands in the arguments."""
+        for one in leaves((self.args, self.kwargs)):
+            if isinstance(one, Value):
+                yield one
+
+    def results(self) -> list[Value]:
+        """The values that it makes."""
+        given = {id(one) for one in self.inputs()}
+        return [one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given]
+
+    def replaced(self, change: Callable[[Any], Any]) -> "Step":
+        """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
+        args, kwargs = mapped(change, self.args), mapped(change, self.kwargs)
+        writes = tuple(change(one) for one in self.writes)
+        same = all(
+            one is other for one, other in zip(leaves((args, kwargs)), leaves((self.args, self.kwargs)), strict=True)
+        )
+        row = self.row if same else None
+        result = mapped(change, self.result)
+        return Step(self.function, args, kwargs, result, writes, self.random, self.phase, row, self.place)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name of a torch function without its overload: ``add``, ``threshold_backward``."""
+    name = getattr(function, "__name__", None) or str(function)
+    if name in ("__get__", "__set__"):  # of a property, as ``Tensor.T``
+        return str(getattr(getattr(function, "__self__", None), "__name__", name))
+    packet = getattr(function, "_overloadpacket", None)
+    if packet is not None:
+        name = packet.__name__
+    return name.partition(".")[0]
+
+
+@dataclass(eq=False)
+class Listing:
+    """A traced function.
+
+    Attributes:
+        name: of the function.
+        inputs: the values of its tensor arguments, in order.
+        captured: the tensors that it found outside of itself: parameters, buffers, optimizer state, constants. It reads
+            and changes these very tensors.
+        steps: what it does, in order.
+        outputs: what it returns, a structure with a ``Value`` for each tensor.
+        gradients: tensors of nbgrad, each with the value that becomes its ``.grad`` at the end.
+        arguments: the arguments of the function, with a ``Value`` for each tensor.
+    """
+
+    name: str
+    inputs: list[Value]
+    captured: list[Value]
+    steps: list[Step]
+    outputs: Any
+    gradients: list[tuple[Any, Value | None]] = field(default_factory=list)
+    arguments: tuple[Any, ...] = ()
+
+    def leaving(self) -> list[Value]:
+        """The values that leave the program: what it returns, and gradients."""
+        kept = [one for one in leaves(self.outputs) if isinstance(one, Value)]
+        return kept + [value for _, value in self.gradients if value is not None]
+
+    def external(self) -> set[int]:
+        """The storages of inputs and captured tensors, whose changes are seen outside."""
+        return {one.storage for one in (*self.inputs, *self.captured)}
+
+    def check(self) -> Self:
+        """Raise an error where the steps do not hang together; each pass is checked with it.
+
+        Raises:
+            ValueError: a step reads a value that no earlier step made, or a value is made twice.
+        """
+        known = {id(one) for one in (*self.inputs, *self.captured)}
+        for position, step in enumerate(self.steps):
+            for value in (*step.inputs(), *step.writes):
+                if id(value) not in known:
+                    raise ValueError(f"step {position} ({step.name}) reads {value!r}, which no earlier step made")
+            for value in step.results():
+                if id(value) in known:
+                    raise ValueError(f"step {position} ({step.name}) makes {value!r}, which there is already")
+                known.add(id(value))
+        for value in self.leaving():
+            if id(value) not in known:
+                raise ValueError(f"the program returns {value!r}, which no step made")
+        return self
+
+    def with_steps(self, steps: list[Step], change: Callable[[Any], Any] = lambda one: one) -> Self:
+        """The same with other steps; ``change`` gives the value that stands for another one now."""
+        used = {id(value) for step in steps for value in (*step.inputs(), *step.writes)}
+        outputs = mapped(change, self.outputs)
+        gradients = [(owner, None if value is None else change(value)) for owner, value in self.gradients]
+        used |= {id(one) for one in leaves(outputs)} | {id(value) for _, value in gradients}
+        captured = [one for one in self.captured if id(one) in used]
+        return replace(self, steps=steps, captured=captured, outputs=outputs, gradients=gradients)
+
+    def rows(self) -> list[RowCall]:
+        """The runs of rows of the op table that are whole: no pass has changed one of their steps."""
+        counts: Counter[int] = Counter()
+        found: dict[int, RowCall] = {}
+        for step in self.steps:
+            if step.row is not None:
+                counts[id(step.row)] += 1
+                found[id(step.row)] = step.row
+        return [row for key, row in found.items() if counts[key] == row.steps]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __str__(self) -> str:
+        lines = [f"program {self.name}: {len(self.inputs)} inputs, {len(self.captured)} captured, {len(self)} steps"]
+        for step in self.steps:
+            made = ", ".join(f"{one!r}: {list(one.shape)}" for one in step.results()) or ", ".join(
+                map(repr, step.writes)
+            )
+            settings = "".join(f", {key}={value!r}" for key, value in step.kwargs.items())
+            lines.append(f"  {made} = {step.name}({', '.join(map(repr, step.args))}{settings})")
+        lines.append(f"  return {self.outputs!r}")
+        return "\n".join(lines)

@@ -1,0 +1,64 @@
+"""The names of the values of a program: those of arguments, parameters, ops and gradients."""
+
+import keyword
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from nbgrad.core.symbolic.ir import Listing, name_of
+
+_TAKEN = frozenset(("torch", "ops", "nbgrad", *keyword.kwlist))
+
+
+def name_values(program: Listing, modules: Iterable[Any]) -> None:
+    """Give every value a name that is a Python identifier, and is used once."""
+    names = Names()
+    for value in program.inputs:
+        value.name = names.fresh(value.name or "input")
+    paths = _parameter_paths(modules)
+    for value in program.captured:
+        known = paths.get(id(value.owner)) or getattr(value.owner, "name", None)
+        value.name = names.fresh(known or "constant")
+    for step in program.steps:
+        for position, value in enumerate(step.results()):
+            row = step.row
+            if value.gradient_of is not None:
+                base = f"d_{value.gradient_of.name or value.gradient_of.number}"
+            elif row is not None and any(value is one for one in row.results):
+                place = next(place for place, one in enumerate(row.results) if one is value)
+                part = row.op.results[place] if place and place < len(row.op.results) else ""
+                base = f"{row.op.name}_{part}" if part else row.op.name
+            else:
+                base = name_of(step.function) + (f"_{position}" if position else "")
+            value.name = names.fresh(base)
+
+
+class Names:
+    """Names that are used once."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, int] = {}
+
+    def fresh(self, wanted: str) -> str:
+        """``wanted`` as an identifier, with a number from the second use on."""
+        base = re.sub(r"\W", "_", wanted).strip("_") or "value"
+        if base[0].isdigit():
+            base = f"v{base}"
+        if base in _TAKEN:
+            base += "_"
+        name = base
+        while name in self._used:
+            self._used[base] = self._used.get(base, 1) + 1
+            name = f"{base}_{self._used[base]}"
+        self._used[name] = 1
+        return name
+
+
+def _parameter_paths(modules: Iterable[Any]) -> dict[int, str]:
+    """For the parameters and buffers of modules the path, by the id of the tensor."""
+    paths: dict[int, str] = {}
+    for module in modules:
+        for path, one in (*module.named_parameters(), *module.named_buffers()):
+            name = path.replace(".", "_")
+            paths.setdefault(id(one), name if not name[0].isdigit() else f"w{name}")
+    return paths

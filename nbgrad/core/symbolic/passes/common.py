@@ -1,0 +1,71 @@
+"""Common subexpressions: steps that compute what an earlier one has computed."""
+
+from nbgrad.core.symbolic.ir import Step, Value
+from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, key_of, note, storages
+
+_COMMUTATIVE = frozenset(
+    ("add", "mul", "maximum", "minimum", "logaddexp", "__add__", "__mul__", "__radd__", "__rmul__")
+)
+_ONE_NAME = {
+    "__add__": "add",
+    "__radd__": "add",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "multiply": "mul",
+    "__sub__": "sub",
+    "subtract": "sub",
+    "__neg__": "neg",
+    "negative": "neg",
+    "__truediv__": "div",
+    "true_divide": "div",
+    "divide": "div",
+    "__matmul__": "matmul",
+    "__pow__": "pow",
+}
+"""Functions that compute the same under several names."""
+
+
+def merge_common(listing: L) -> Passed[L]:
+    """Compute once what several steps compute.
+
+    The order of the operands of a sum or a product does not matter. Two steps are never merged if they draw random
+    numbers, if one of them changes memory or makes memory that is changed later, or if the memory that they read is
+    changed between them.
+    """
+    memory, stands = Memory(listing), Replacement()
+    seen: dict[object, list[Value]] = {}
+    steps, notes = [], list[Note]()
+    for given in listing.steps:
+        step = given.replaced(stands) if stands else given
+        made = step.results()
+        read = storages(step.inputs())
+        fresh = [value for value in made if value.storage not in read]
+        if step.random or step.writes or not made or any(value.storage in memory.written for value in fresh):
+            memory.pass_step(step)
+            steps.append(step)
+            continue
+        try:
+            key = _key(step, memory)
+        except TypeError:
+            steps.append(step)
+            continue
+        known = seen.get(key)
+        if known is None:
+            seen[key] = made
+            steps.append(step)
+            continue
+        for value, other in zip(made, known, strict=True):
+            stands.add(value, other)
+        notes.append(note("common subexpression", step, ", ".join(map(repr, known))))
+    if not notes:
+        return Passed(listing, [])
+    return Passed(listing.with_steps(steps, stands), notes)
+
+
+def _key(step: Step, memory: Memory) -> object:
+    name = _ONE_NAME.get(step.name, step.name)
+    args = [key_of(one, lambda value: ("value", id(value), memory.epoch(value))) for one in step.args]
+    if step.name in _COMMUTATIVE and len(args) == 2 and not step.kwargs:
+        args.sort(key=repr)
+    named = name if name in _ONE_NAME.values() else step.function
+    return (named, *args, key_of(step.kwargs, lambda value: ("value", id(value), memory.epoch(value))))

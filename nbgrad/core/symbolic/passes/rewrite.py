@@ -1,0 +1,129 @@
+"""What passes share: the note of what one did, and what a step's memory allows."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.numbers import Number
+from nbgrad.core.symbolic.structure import leaves
+
+L = TypeVar("L", bound=Listing)
+
+
+@dataclass(frozen=True)
+class Note:
+    """One rewrite.
+
+    Attributes:
+        rule: its name.
+        before, after: the steps as text, before and after.
+        place: the user's line.
+        nodes: how many steps fewer there are.
+        nbytes: how many bytes of results fewer there are.
+    """
+
+    rule: str
+    before: str
+    after: str
+    place: str
+    nodes: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.before} -> {self.after or 'nothing'}  ({self.place})"
+
+
+@dataclass(frozen=True)
+class Passed(Generic[L]):
+    """What a pass gives: the listing after it, and a note for each rewrite."""
+
+    listing: L
+    notes: list[Note]
+
+
+def described(step: Step) -> str:
+    """A step as text, for a note."""
+    made = ", ".join(map(repr, step.results())) or ", ".join(map(repr, step.writes))
+    settings = "".join(f", {key}={value!r}" for key, value in step.kwargs.items())
+    return f"{made} = {step.name}({', '.join(map(repr, step.args))}{settings})"
+
+
+def note(rule: str, step: Step, after: str, nodes: int = 1) -> Note:
+    """The note of a rewrite of ``step``."""
+    nbytes = sum(value.nbytes for value in step.results())
+    return Note(rule, described(step), after, str(step.place) if step.place else "", nodes, nbytes)
+
+
+class Memory:
+    """Which memory a listing writes, and how often before each step.
+
+    A step that reads memory computes the same as another only if nothing has written that memory in between.
+    """
+
+    def __init__(self, listing: Listing) -> None:
+        self._epochs: dict[int, int] = {}
+        self.written = {value.storage for step in listing.steps for value in step.writes}
+
+    def pass_step(self, step: Step) -> None:
+        """Go past ``step``."""
+        for storage in {value.storage for value in step.writes}:
+            self._epochs[storage] = self._epochs.get(storage, 0) + 1
+
+    def epoch(self, value: Value) -> int:
+        """How often the memory of ``value`` was written so far."""
+        return self._epochs.get(value.storage, 0)
+
+
+class Replacement:
+    """Which value stands for which."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Value] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def add(self, value: Value, other: Value) -> None:
+        """Let ``other`` stand for ``value``."""
+        self._of[id(value)] = other
+
+    def __call__(self, given: Any) -> Any:
+        while isinstance(given, Value) and id(given) in self._of:
+            given = self._of[id(given)]
+        return given
+
+
+_PLAIN = (bool, int, str, type(None), torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def key_of(given: Any, of_value: Callable[[Value], Any]) -> Any:  # noqa: PLR0911  # a case for each type
+    """An argument as a hashable key.
+
+    Raises:
+        TypeError: it cannot be compared.
+    """
+    if isinstance(given, Value):
+        return of_value(given)
+    if isinstance(given, Number):
+        return ("number", given.text)
+    if isinstance(given, list | tuple) and not isinstance(given, torch.Size):
+        return (type(given).__name__, *(key_of(one, of_value) for one in given))
+    if isinstance(given, dict):
+        return ("dict", *((name, key_of(one, of_value)) for name, one in given.items()))
+    if isinstance(given, slice):
+        return ("slice", *(key_of(one, of_value) for one in leaves(given)))
+    if isinstance(given, float):
+        return ("float", repr(given))
+    if isinstance(given, _PLAIN):
+        return (type(given).__name__, given)
+    if given is Ellipsis:
+        return "..."
+    raise TypeError(type(given))
+
+
+def storages(values: Iterable[Value]) -> set[int]:
+    """The memory of several values."""
+    return {value.storage for value in values}

@@ -1,0 +1,185 @@
+"""``Program``: a traced function that can be read, transformed, differentiated and run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+import torch
+
+from nbgrad.core.backend.below_autograd import below_autograd
+from nbgrad.core.engine.node import TensorBase, raw_of
+from nbgrad.core.symbolic.ir import Listing, Value
+from nbgrad.core.symbolic.passes.optimize import EXACT, apply
+from nbgrad.core.symbolic.passes.rewrite import Note
+from nbgrad.core.symbolic.replay import Run, replay
+from nbgrad.core.symbolic.structure import leaves, mapped
+from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
+from nbgrad.core.tensor.tensor import Tensor
+
+
+@dataclass(eq=False)
+class Program(Listing):
+    """A traced function: see ``trace``.
+
+    Attributes:
+        function, examples: what was traced, and what its arguments are like.
+        notes: what the passes did, in order.
+    """
+
+    function: Callable[..., Any] | None = None
+    examples: tuple[Any, ...] = field(default=())
+    notes: list[Note] = field(default_factory=list)
+
+    @cached_property
+    def run(self) -> Run:
+        """The function that runs it on raw tensors: the inputs, then the captured ones."""
+        return replay(self)
+
+    def __call__(self, *args: Any) -> Any:
+        """Run it.
+
+        Args:
+            args: as those of the traced function. Each tensor has the shape and type of the example.
+
+        Returns:
+            What the function returns, with tensors that need no gradient.
+
+        Raises:
+            TypeError, ValueError: an argument is not like the example.
+        """
+        made = below_autograd(self.run, self._given(args), self.captured_data())
+        return self.delivered(made)
+
+    def delivered(self, made: list[Any]) -> Any:
+        """What the function returns, from the raw values that leave the program. Sets the gradients that it set."""
+        raw = {id(value): data for value, data in zip(self.leaving(), made, strict=True)}
+        for owner, value in self.gradients:
+            owner._grad = None if value is None else Tensor(raw[id(value)])
+        return mapped(lambda one: Tensor(raw[id(one)]) if isinstance(one, Value) else one, self.outputs)
+
+    def captured_data(self) -> list[torch.Tensor]:
+        """The data of the captured tensors as they are now.
+
+        Raises:
+            ValueError: a parameter has got another shape or type since the trace.
+        """
+        found = []
+        for value in self.captured:
+            data = value.data if value.owner is None else value.owner._data
+            assert data is not None
+            if data is not value.data and (tuple(data.shape), data.dtype, data.device) != _kind(value):
+                raise ValueError(
+                    f"{value.name} was traced as {list(value.shape)} of {value.dtype} on {value.device}, and is now "
+                    f"{list(data.shape)} of {data.dtype} on {data.device}: trace the function again"
+                )
+            found.append(data)
+        return found
+
+    def _given(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
+        given, asked = list(leaves(args)), list(leaves(self.arguments))
+        if len(given) != len(asked):
+            raise TypeError(f"{self.name} takes {len(asked)} arguments as traced, got {len(given)}")
+        found = []
+        for one, value in zip(given, asked, strict=True):
+            if not isinstance(value, Value):
+                if one is not value and one != value:
+                    raise ValueError(f"{self.name} was traced with the constant {value!r}, got {one!r}: trace it again")
+                continue
+            if not isinstance(one, TensorBase | torch.Tensor):
+                raise TypeError(f"{self.name}: {value.name} must be a tensor, got {type(one).__name__}")
+            data = raw_of(one)
+            if (tuple(data.shape), data.dtype, data.device) != _kind(value):
+                raise ValueError(
+                    f"{self.name}: {value.name} was traced as {list(value.shape)} of {value.dtype} on {value.device}, "
+                    f"got {list(data.shape)} of {data.dtype} on {data.device}: trace it again for that shape"
+                )
+            found.append(data)
+        return found
+
+    def grad(self, wrt: Sequence[Any] | None = None, order: int = 1) -> "Program":
+        """The program that returns what this one does, and its gradients.
+
+        Args:
+            wrt: with respect to what: positions of tensor arguments, tensors that the function uses, or names of this
+                program's values; default: every argument and captured tensor that requires a gradient.
+            order: how often to differentiate. Orders above 1 return the gradients of each order; that of order n is the
+                gradient of the sum of the gradients of order n - 1.
+
+        Returns:
+            A program that returns ``(result, gradients)``, or ``(result, gradients, gradients of order 2, ...)``.
+        """
+        if self.function is None:
+            raise RuntimeError(
+                f"program {self.name!r} was loaded or transformed: take the gradient of the traced program"
+            )
+        chosen = self._differentiable() if wrt is None else [self._named(one) for one in wrt]
+        if not chosen:
+            raise RuntimeError(f"no tensor that {self.name} uses requires a gradient: give wrt, or requires_grad=True")
+        with_gradients = gradient(self.function, chosen, order)
+        with_gradients.__name__ = f"{self.name}_gradient"
+        examples = _requiring(self.examples, {one for one in chosen if isinstance(one, int)})
+        return _program(with_gradients, examples)
+
+    def optimize(self) -> "Program":
+        """The program after all passes, up to a fixed point. ``notes`` say what each has done."""
+        passed = apply(self, EXACT)
+        return replace(passed.listing, notes=[*self.notes, *passed.notes])
+
+    def _differentiable(self) -> list[Any]:
+        flat = [one for one in leaves(self.examples) if hasattr(one, "requires_grad")]
+        asked: list[Any] = [place for place, one in enumerate(flat) if one.requires_grad]
+        return asked + [one.owner for one in self.captured if one.owner is not None and one.owner._needs_grad]
+
+    def _named(self, wanted: Any) -> Any:
+        if not isinstance(wanted, str):
+            return wanted
+        for place, value in enumerate(self.inputs):
+            if value.name == wanted:
+                return place
+        for value in self.captured:
+            if value.name == wanted and value.owner is not None:
+                return value.owner
+        known = ", ".join(value.name for value in (*self.inputs, *self.captured))
+        raise ValueError(f"program {self.name!r} has no tensor {wanted!r} to differentiate by: it has {known}")
+
+
+def trace(function: Callable[..., Any], *examples: Any) -> Program:
+    """Trace ``function``: write down what it computes, without computing it.
+
+    The function runs once, on tensors without numbers. So it may not ask for numbers: ``if x.sum() > 0``, ``x[x > 0]``
+    and ``x.item()`` raise a ``TraceError``. Parameters, buffers and the state of optimizers that it uses are captured:
+    the program reads and changes these very tensors. Random ops stay random.
+
+    Args:
+        function: takes tensors, and nested lists, tuples and dicts of them; other arguments are constants.
+        examples: its arguments: tensors, of nbgrad or of torch, or a ``Spec`` in the place of a tensor.
+
+    Returns:
+        The program: call it with tensors of the same shapes.
+
+    Raises:
+        TraceError: the function does what a program cannot do.
+    """
+    return _program(function, examples)
+
+
+def _program(function: Callable[..., Any], examples: tuple[Any, ...]) -> Program:
+    listing = traced(function, examples).listing
+    return Program(**vars(listing), function=function, examples=mapped(spec_of, examples))
+
+
+def _kind(value: Value) -> tuple[Any, ...]:
+    return value.shape, value.dtype, value.device
+
+
+def _requiring(examples: tuple[Any, ...], places: set[int]) -> tuple[Any, ...]:
+    """The examples, of which the tensors at ``places`` require a gradient."""
+    numbers = count()
+
+    def change(one: Any) -> Any:
+        return replace(one, requires_grad=True) if hasattr(one, "requires_grad") and next(numbers) in places else one
+
+    changed: tuple[Any, ...] = mapped(change, examples)
+    return changed

@@ -1,0 +1,459 @@
+"""``Tracer``: watches a function run on tensors without numbers, and writes its steps down."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from nbgrad.core.backend.below_autograd import outside
+from nbgrad.core.engine.backward import reachable
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, TensorBase
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import current, outwards
+from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, error_at
+from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, Fakes, Memory, is_fake, storage_of
+from nbgrad.core.symbolic.ir import Phase, RowCall, Step, Value, name_of
+from nbgrad.core.symbolic.numbers import Number
+from nbgrad.core.symbolic.structure import leaves, mapped
+
+_READS_NUMBERS = {
+    **dict.fromkeys(("item", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero"), "a number"),
+    **dict.fromkeys(("tolist", "numpy", "__array__", "__contains__"), "the numbers"),
+    **dict.fromkeys(("nonzero", "unique", "unique_consecutive", "masked_select", "argwhere"), "a size"),
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), "the numbers"),
+}
+"""Functions that need numbers, and what they would give."""
+
+_QUIET = frozenset(
+    (
+        *("size", "dim", "ndim", "stride", "numel", "nelement", "is_contiguous", "storage_offset", "element_size"),
+        *("is_floating_point", "is_complex", "is_conj", "is_neg", "is_inference", "is_pinned", "is_same_size"),
+        *("__len__", "untyped_storage", "shape", "dtype", "device", "layout", "is_cuda", "is_cpu", "is_sparse"),
+        *("is_meta", "is_quantized", "requires_grad", "_version", "_base", "is_leaf", "grad_fn", "names", "nbytes"),
+        *(
+            "itemsize",
+            "get_device",
+            "is_nested",
+            "is_mkldnn",
+            "is_mps",
+            "is_xla",
+            "is_signed",
+            "_is_view",
+            "result_type",
+        ),
+        *("__hash__", "is_tensor", "can_cast", "promote_types", "get_default_dtype", "is_same_size", "grad", "type"),
+    )
+)
+"""Functions and attributes that tell facts, which the trace knows too. None of them makes a tensor."""
+
+
+class Tracer(TorchFunctionMode):
+    """One trace.
+
+    Attributes:
+        inputs, captured, steps: those of the program.
+        modules: the outermost modules that were called, by their ids.
+        guards: the comparisons of settings of optimizers that decided what was traced.
+        found_gradients: tensors with the ``.grad`` that they had before the function touched it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fakes = Fakes()
+        self.inputs: list[Value] = []
+        self.captured: list[Value] = []
+        self.steps: list[Step] = []
+        self.modules: dict[int, Any] = {}
+        self.guards: list[tuple[str, Callable[[], Any], Any]] = []
+        self.found_gradients: list[tuple[TensorBase, torch.Tensor | None]] = []
+        self.phase: Phase | None = None
+        self.watch = Watch(self)
+        self._numbers = count()
+        self._values: dict[int, Value] = {}
+        self._held: list[torch.Tensor] = []  # an id belongs to one tensor as long as that lives
+        self._twins: dict[int, torch.Tensor] = {}
+        self._originals: dict[int, torch.Tensor] = {}
+        self._adopted: dict[int, tuple[TensorBase, torch.Tensor, Any]] = {}
+        self._optimizers: dict[int, tuple[Any, dict[Any, dict[str, Any]]]] = {}
+        self._depth = 0
+        self._mark = 0
+
+    # ---------------------------------------------------------------------------------------------- values
+
+    def input(self, data: torch.Tensor, name: str) -> torch.Tensor:
+        """A fake tensor for an argument of the function."""
+        fake = self.fakes.of(data)
+        value = self._register(fake, "input")
+        value.name = name
+        self.inputs.append(value)
+        return fake
+
+    def value(self, data: torch.Tensor) -> Value:
+        """The value that stands for a tensor in the program; a tensor from outside of the function is captured."""
+        known = self._values.get(id(data))
+        if known is None:
+            if is_fake(data):
+                raise error_at(
+                    user_place(),
+                    f"a tensor of shape {tuple(data.shape)} comes from a function that the trace does not see",
+                    "Write that part with functions of torch or of nbgrad",
+                )
+            known = self._values[id(self._twin(data))]
+        return known
+
+    def _register(self, data: torch.Tensor, kind: Any) -> Value:
+        stride = tuple(data.stride()) if data.layout is torch.strided else None
+        value = Value(next(self._numbers), tuple(data.shape), stride, data.dtype, data.device, storage_of(data), kind)
+        self._values[id(data)] = value
+        self._held.append(data)
+        return value
+
+    def _twin(self, data: torch.Tensor) -> torch.Tensor:
+        """The fake tensor that stands for a tensor with numbers, which the program captures."""
+        twin = self._twins.get(id(data))
+        if twin is None:
+            if data.requires_grad:
+                raise error_at(
+                    user_place(),
+                    f"a torch tensor of shape {tuple(data.shape)} requires a gradient, and a program differentiates "
+                    "nbgrad's tensors",
+                    "Convert the module with nbgrad.nn.from_torch(...), or the tensor with nbgrad.tensor(...)",
+                )
+            twin = self._twins[id(data)] = self.fakes.of(data)
+            self._originals[id(twin)] = data
+            self._held.append(data)
+            value = self._register(twin, "captured")
+            value.data = data
+            self._values[id(data)] = value
+            self.captured.append(value)
+        return twin
+
+    def adopt(self, tensor: TensorBase, reads_grad: bool = True) -> None:
+        """Let a tensor of nbgrad from outside of the function have a fake tensor as data, until the trace ends.
+
+        Args:
+            tensor: any tensor; one that the trace has made or adopted stays as it is.
+            reads_grad: whether a backward may read the ``.grad`` that it has now.
+        """
+        data = tensor._data
+        if is_fake(data) or id(tensor) in self._adopted:
+            return
+        if isinstance(tensor._origin, Node | Output) and tensor._needs_grad:
+            raise error_at(
+                user_place(),
+                f"a tensor of shape {tuple(data.shape)} was computed outside of the traced function and requires grad",
+                "Compute it inside, or pass tensor.detach()",
+            )
+        twin = self._twin(data)
+        self._values[id(twin)].owner = tensor
+        self._adopted[id(tensor)] = (tensor, data, tensor._grad)
+        if reads_grad:
+            self.found_gradients.append((tensor, None if tensor._grad is None else tensor._grad._data))
+        tensor._data = twin
+
+    def adopt_all(self, args: Any) -> None:
+        """Adopt every tensor among the arguments of a call."""
+        for one in leaves(args):
+            if isinstance(one, TensorBase):
+                self.adopt(one)
+
+    def release(self) -> list[tuple[TensorBase, Value | None]]:
+        """Give all adopted tensors their data back.
+
+        Returns:
+            The tensors whose ``.grad`` the function has replaced, with the value of the new one.
+        """
+        gradients = []
+        for tensor, data, grad in self._adopted.values():
+            replaced = tensor._grad
+            if replaced is not grad:
+                gradients.append((tensor, None if replaced is None else self.value(replaced._data)))
+            tensor._data, tensor._grad = data, grad
+        for optimizer, state in self._optimizers.values():
+            for param in list(optimizer.state):
+                if param in state:
+                    optimizer.state[param].clear()
+                    optimizer.state[param].update(state[param])
+                else:
+                    del optimizer.state[param]
+        return gradients
+
+    # ---------------------------------------------------------------------------------------------- optimizers
+
+    def sees_into(self, optimizer: Any) -> bool:
+        """Whether the arithmetic of an optimizer is traced. Others read their count of steps: they run as they are."""
+        name = type(optimizer).__name__
+        adam = name in _ADAM and all(_may_fuse(group) for group in optimizer.param_groups)
+        return name == "SGD" or adam
+
+    def groups(self, optimizer: Any) -> list[dict[str, Any]]:
+        """The groups of an optimizer, with settings that the program reads anew in each run."""
+        if not self.sees_into(optimizer):
+            return list(optimizer.param_groups)
+        name = type(optimizer).__name__
+        if id(optimizer) not in self._optimizers:
+            self._optimizers[id(optimizer)] = (
+                optimizer,
+                {param: dict(held) for param, held in optimizer.state.items()},
+            )
+        return [
+            {key: self._setting(f"{name}.param_groups[{place}]", group, key) for key in group}
+            | _kernels(optimizer, group)
+            for place, group in enumerate(optimizer.param_groups)
+        ]
+
+    def write_update(self, optimizer: Any, params: list[Any], grads: list[torch.Tensor], group: dict[str, Any]) -> None:
+        """Write down the update of an optimizer as one step, which runs the optimizer itself."""
+        self.adopt_all(params)
+        values = [self.value(param._data) for param in params]
+        update = Update(optimizer, params, group)
+        args = ([self.value(grad) for grad in grads],)
+        self.steps.append(Step(update, args, {}, None, tuple(values), False, "update", None, user_place()))
+
+    def check_warm(self) -> None:
+        """Raise an error if a step has made state of an optimizer, or changed a number in it."""
+        for optimizer, before in self._optimizers.values():
+            for param, held in optimizer.state.items():
+                known = before.get(param, {})
+                if any(known.get(key) is not one for key, one in held.items() if isinstance(one, torch.Tensor)):
+                    raise ColdOptimizer(
+                        f"{type(optimizer).__name__} has no state yet, and its first step is another program than the "
+                        "later ones: run one step without tracing first. nbgrad.compile(...) does that by itself"
+                    )
+
+    def _setting(self, name: str, group: dict[str, Any], key: str) -> Any:
+        value = group[key]
+        if type(value) is float:
+            return Number(value, f"{name}[{key!r}]", lambda: group[key], self.guards)
+        if type(value) is tuple and value and all(type(one) is float for one in value):
+            return tuple(
+                Number(one, f"{name}[{key!r}][{place}]", partial(_entry, group, key, place), self.guards)
+                for place, one in enumerate(value)
+            )
+        return value
+
+    def states(self) -> list[tuple[Any, Any, str, torch.Tensor]]:
+        """The tensors in the states of the optimizers that were stepped: optimizer, parameter, key, tensor."""
+        return [
+            (optimizer, param, key, one)
+            for optimizer, _ in self._optimizers.values()
+            for param, held in optimizer.state.items()
+            for key, one in held.items()
+            if isinstance(one, torch.Tensor)
+        ]
+
+    # ---------------------------------------------------------------------------------------------- rows
+
+    def enter(self, args: tuple[Any, ...]) -> None:
+        """A row of the op table is about to run on ``args``."""
+        self.adopt_all(args)
+        if not self._depth:
+            self._mark = len(self.steps)
+        self._depth += 1
+
+    def leave(self, op: Any, args: tuple[Any, ...], settings: dict[str, Any], result: Any) -> None:
+        """It ran; ``result`` is None if it raised."""
+        self._depth -= 1
+        if self._depth or result is None or len(self.steps) == self._mark:
+            return
+        scope = current().scope
+        outer = [one for one in outwards(scope) if isinstance(one, ModuleScope)]
+        if outer and (module := outer[-1].module()) is not None:
+            self.modules.setdefault(id(module), module)
+        steps = self.steps[self._mark :]
+        call = RowCall(
+            op,
+            mapped(self._told, args),
+            mapped(self._told, settings),
+            tuple(self._told(one) for one in leaves(result)),
+            () if scope is None else scope.path(),
+            steps[0].place,
+            len(steps),
+        )
+        for step in steps:
+            step.row = call
+
+    def _told(self, given: Any) -> Any:
+        if isinstance(given, TensorBase):
+            return self.value(given._data)
+        return self.value(given) if isinstance(given, torch.Tensor) else given
+
+    def _now(self) -> Phase:
+        if self.phase is not None:
+            return self.phase
+        return "forward" if current().walking is None else "backward"
+
+    # ---------------------------------------------------------------------------------------------- calls of torch
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        ours = next((one for one in leaves((args, kwargs)) if isinstance(one, TensorBase)), None)
+        if ours is not None:  # a function of torch on a tensor of nbgrad runs rows, which call torch again
+            with self:
+                return type(ours).__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
+        name = name_of(func)
+        if name == "untyped_storage" and is_fake(args[0]) and args[0].layout is torch.strided:
+            return Memory(args[0])
+        if name in _QUIET:
+            return func(*args, **kwargs)
+        if name == "data_ptr":  # tells whether two tensors share memory
+            return storage_of(args[0])
+        if name in _READS_NUMBERS and any(isinstance(one, torch.Tensor) for one in leaves((args, kwargs))):
+            raise _needs_numbers(name, _READS_NUMBERS[name])
+        fake_args, fake_kwargs = mapped(self._fake, args), mapped(self._fake, kwargs)
+        try:
+            ran = self.fakes.run(func, fake_args, fake_kwargs)
+        except NEEDS_NUMBERS:
+            raise _needs_numbers(name, "the shape or the value of its result") from None
+        return self._write(func, fake_args, fake_kwargs, ran, kwargs)
+
+    def _fake(self, given: Any) -> Any:
+        if isinstance(given, torch.Tensor):
+            if not is_fake(given):
+                return self._twin(given)
+            self.value(given)
+        return given
+
+    def _write(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ran: Any, asked: dict[str, Any]
+    ) -> Any:
+        """Write the call down, and return what its caller gets."""
+        made = [one for one in leaves(ran.result) if isinstance(one, torch.Tensor)]
+        fresh = [one for one in made if id(one) not in self._values]
+        if fresh or ran.writes or ran.random:
+            settings = {key: value for key, value in kwargs.items() if not (key == "out" and value is None)}
+            for one in fresh:
+                if id(one) not in self._values:
+                    self._register(one, "result")
+            step = Step(
+                func,
+                mapped(self._told, args),
+                mapped(self._told, settings),
+                mapped(lambda one: self.value(one) if isinstance(one, torch.Tensor) else None, ran.result),
+                tuple(self.value(one) for one in ran.writes),
+                ran.random,
+                self._now(),
+                None,
+                user_place(),
+            )
+            self.steps.append(step)
+        del asked
+        if not made:
+            return ran.result
+        return mapped(
+            lambda one: self._originals.get(id(one), one) if isinstance(one, torch.Tensor) else one, ran.result
+        )
+
+
+class Watch(Observer):
+    """Hears from the engine what each step is for."""
+
+    __slots__ = ("_first", "_freed", "_tracer")
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._freed: list[Any] = []
+        self._first: dict[Any, torch.Tensor] = {}
+
+    def on_result(
+        self,
+        op: OpInfo,  # noqa: ARG002
+        args: tuple[Any, ...],  # noqa: ARG002
+        settings: dict[str, Any],  # noqa: ARG002
+        results: tuple[Any, ...],
+        node: Node | None,
+    ) -> None:
+        if node is not None:
+            self._first[node] = results[0]
+
+    def on_backward_begin(self, roots: list[tuple[Any, Any]]) -> None:
+        walk: Any = current().walking
+        if not walk.retain_graph:
+            self._freed += [origin for origin, _ in roots]
+
+    def has_backward(self, tensor: TensorBase) -> bool:
+        """Whether a backward can start at a tensor: it needs a gradient, and no backward has freed its graph."""
+        return tensor._needs_grad and (not self._freed or tensor.origin not in set(reachable(self._freed)))
+
+    def on_gradient(self, origin: Any, gradient: Any, lone: bool) -> None:  # noqa: ARG002
+        raw = gradient._data if isinstance(gradient, TensorBase) else gradient
+        if isinstance(origin, Leaf):
+            tensor = origin.ref()
+            of = None if tensor is None else tensor._data
+        else:
+            of = self._first.get(origin.node if isinstance(origin, Output) else origin)
+        if of is not None and isinstance(raw, torch.Tensor):
+            value = self._tracer.value(raw)
+            if value.gradient_of is None and value.kind == "result":
+                value.gradient_of = self._tracer.value(of)
+
+    def on_step_begin(self, params: Sequence[Any], evaluates: bool = False) -> None:
+        if evaluates:
+            raise error_at(
+                user_place(),
+                "the optimizer runs forward and backward itself, as often as the numbers ask",
+                "Compile the loss alone, and call the optimizer outside",
+            )
+        for param in params:
+            self._tracer.adopt(param)
+        self._tracer.phase = "update"
+
+    def on_step_end(self, params: Sequence[Any], what: str) -> None:  # noqa: ARG002
+        self._tracer.phase = None
+        self._tracer.check_warm()
+
+
+def _entry(group: dict[str, Any], key: str, place: int) -> float:
+    """A number of a setting that has several."""
+    value: float = group[key][place]
+    return value
+
+
+class Update:
+    """A step of a program that runs an optimizer as it is.
+
+    Attributes:
+        optimizer, params, group: the optimizer, the parameters of one of its groups, and the group.
+    """
+
+    def __init__(self, optimizer: Any, params: list[Any], group: dict[str, Any]) -> None:
+        self.optimizer, self.params, self.group = optimizer, params, group
+        self.__name__ = f"{type(optimizer).__name__}_update"
+
+    def __call__(self, grads: list[torch.Tensor]) -> None:
+        """Change the parameters by their gradients."""
+        outside(self.optimizer.update, self.params, grads, self.group)
+
+
+_ADAM = frozenset(("Adam", "AdamW"))
+"""The optimizers of which torch has a fused kernel that does not read the count of steps."""
+
+
+def _may_fuse(group: dict[str, Any]) -> bool:
+    """Whether the fused kernel does what a group of Adam asks for, and no other kernel was chosen."""
+    if group.get("fused") or group.get("capturable"):
+        return True
+    unchosen = group.get("fused") is None and group.get("foreach") is None and not group.get("differentiable")
+    return unchosen and not isinstance(group.get("lr"), torch.Tensor)
+
+
+def _kernels(optimizer: Any, group: dict[str, Any]) -> dict[str, Any]:
+    """The kernel that a program takes where none was chosen."""
+    chosen = group.get("fused") or group.get("capturable") or type(optimizer).__name__ not in _ADAM
+    return {} if chosen else {"fused": True}
+
+
+def _needs_numbers(name: str, what: str) -> TraceError:
+    return error_at(
+        user_place(),
+        f"{name} asks for {what} of a tensor, and a traced tensor has no numbers",
+        "Use nbgrad.where(...) in place of a choice by numbers, a mask multiplied in place of x[mask], and return the "
+        "tensor to print or log it outside of the function",
+    )

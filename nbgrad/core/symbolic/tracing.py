@@ -1,0 +1,168 @@
+"""Run a function under a ``Tracer``, and let go of all that the trace had changed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any
+
+import torch
+
+from nbgrad.core.backend.function_mode import put_back, take_off
+from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.engine.state import Switch, current, restoring
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.symbolic.ir import Listing, Value
+from nbgrad.core.symbolic.naming import name_values
+from nbgrad.core.symbolic.structure import leaves, mapped
+from nbgrad.core.symbolic.tracer import Tracer
+from nbgrad.core.tensor.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a tensor argument is like, for ``trace``, which needs no numbers.
+
+    Attributes:
+        shape: the size of each dimension.
+        dtype, device: as of a tensor.
+        requires_grad: whether gradients with respect to it can be asked for.
+    """
+
+    shape: Sequence[int]
+    dtype: torch.dtype = torch.float32
+    device: torch.device | str = "cpu"
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A listing, and what must stay as it was for it to hold.
+
+    Attributes:
+        listing: what the function does.
+        tensors: each tensor of nbgrad that it found, with the data that it had and whether it needed a gradient.
+        gradients: tensors with the data of their ``.grad`` before the call; None where there was none.
+        guards: comparisons of settings: the text, the function that repeats it, the outcome.
+        modules: the outermost modules that it called.
+        states: the tensors in the states of the optimizers that it steps: optimizer, parameter, key, tensor.
+        differentiable: for each tensor that it returns, whether the result needs a gradient.
+    """
+
+    listing: Listing
+    tensors: list[tuple[Any, torch.Tensor, bool]]
+    gradients: list[tuple[Any, torch.Tensor | None]]
+    guards: list[tuple[str, Callable[[], Any], Any]]
+    modules: list[Any]
+    states: list[tuple[Any, Any, str, torch.Tensor]]
+    differentiable: list[bool]
+
+
+def gradient(function: Callable[..., Any], wrt: Sequence[Any], order: int) -> Callable[..., Any]:
+    """The function that returns the result of ``function`` and its gradients, of order 1 or higher."""
+
+    @wraps(function)
+    def with_gradients(*args: Any) -> Any:
+        found = function(*args)
+        outputs = [one for one in leaves(found) if isinstance(one, Tensor)]
+        if not outputs or not outputs[0].requires_grad:
+            raise RuntimeError("the first result of the program needs no gradient: nothing in it depends on wrt")
+        parts: list[Any] = [found]
+        of: Any = outputs[0]
+        for step in range(1, order + 1):
+            if step > 1:
+                of = sum(one.sum() for one in parts[-1] if one.requires_grad)
+            parts.append(grad(of, _chosen(wrt, args), create_graph=step < order))
+        return tuple(parts)
+
+    return with_gradients
+
+
+def _chosen(wrt: Sequence[Any], args: tuple[Any, ...]) -> list[Any]:
+    flat = [one for one in leaves(args) if isinstance(one, Tensor)]
+    return [flat[one] if isinstance(one, int) else one for one in wrt]
+
+
+@restoring
+def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
+    """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens."""
+    tracer = Tracer()
+    if current().tracer is not None:
+        raise RuntimeError("trace() inside of a function that is being traced: trace it outside")
+    names = iter(_argument_names(function, examples))
+    args = mapped(lambda one: _argument(tracer, one, names), examples)
+    gradients: list[tuple[Any, Value | None]] = []
+    recorded = take_off()
+    try:
+        with Switch(tracer=tracer, observers=(tracer.watch,)), tracer:
+            found = function(*args)
+            outputs = mapped(lambda one: _value(tracer, one), found)
+    finally:
+        gradients = tracer.release()
+        if recorded:
+            put_back()
+    name = getattr(function, "__name__", type(function).__name__)
+    arguments = mapped(lambda one: _value(tracer, one), args)
+    listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments)
+    modules = list(tracer.modules.values())
+    name_values(listing, modules)
+    held = [
+        (one.owner, one.data, one.owner._needs_grad)
+        for one in tracer.captured
+        if one.owner is not None and one.data is not None
+    ]
+    needing = [
+        isinstance(one, TensorBase) and tracer.watch.has_backward(one) for one in leaves(found) if _is_tensor(one)
+    ]
+    return Trace(listing.check(), held, tracer.found_gradients, tracer.guards, modules, tracer.states(), needing)
+
+
+def _is_tensor(given: Any) -> bool:
+    return isinstance(given, TensorBase | torch.Tensor)
+
+
+def _argument(tracer: Tracer, given: Any, names: Any) -> Any:
+    """What the function is traced with in the place of one of its arguments."""
+    if isinstance(given, Spec):
+        data = torch.empty(tuple(given.shape), dtype=given.dtype, device=given.device)
+        return Tensor(tracer.input(data, next(names)), given.requires_grad)
+    if isinstance(given, TensorBase):
+        return Tensor(tracer.input(given._data, next(names)), given._needs_grad)
+    if isinstance(given, torch.Tensor):
+        return tracer.input(given, next(names))
+    return given
+
+
+def spec_of(given: Any) -> Any:
+    """What is kept of an argument: no numbers of a tensor."""
+    if isinstance(given, TensorBase):
+        return Spec(tuple(given._data.shape), given._data.dtype, given._data.device, given._needs_grad)
+    if isinstance(given, torch.Tensor):
+        return Spec(tuple(given.shape), given.dtype, given.device)
+    return given
+
+
+def _value(tracer: Tracer, given: Any) -> Any:
+    if isinstance(given, TensorBase):
+        tracer.adopt(given)
+        return tracer.value(given._data)
+    return tracer.value(given) if isinstance(given, torch.Tensor) else given
+
+
+def _argument_names(function: Callable[..., Any], examples: tuple[Any, ...]) -> list[str]:
+    """A name for each tensor among the arguments: that of its parameter."""
+    try:
+        parameters = list(signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for position, example in enumerate(examples):
+        several = position < len(parameters) and parameters[position].kind is Parameter.VAR_POSITIONAL
+        if position < len(parameters) and not several:
+            name = parameters[position].name
+        else:
+            name = f"{parameters[-1].name if parameters else 'input'}_{position}"
+        tensors = [one for one in leaves(example) if isinstance(one, Spec | TensorBase | torch.Tensor)]
+        alone = len(tensors) == 1 and tensors[0] is example
+        names += [name] if alone else [f"{name}_{number}" for number in range(len(tensors))]
+    return names

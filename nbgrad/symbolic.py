@@ -1,0 +1,26 @@
+"""Programs: what ``nbgrad.trace`` and ``nbgrad.compile`` give, and what there is to say about them.
+
+They are loaded when they are asked for: torch's fake tensors, which they need, take a while to import.
+"""
+
+from nbgrad.core.symbolic.backends import BACKENDS
+from nbgrad.core.symbolic.compiled import Compiled, compile  # torch's name
+from nbgrad.core.symbolic.errors import TraceError
+from nbgrad.core.symbolic.ir import RowCall, Step, Value
+from nbgrad.core.symbolic.passes.rewrite import Note
+from nbgrad.core.symbolic.program import Program, trace
+from nbgrad.core.symbolic.tracing import Spec
+
+__all__ = (
+    "BACKENDS",
+    "Compiled",
+    "Note",
+    "Program",
+    "RowCall",
+    "Spec",
+    "Step",
+    "TraceError",
+    "Value",
+    "compile",
+    "trace",
+)

@@ -1,0 +1,218 @@
+"""``nbgrad.compile``: losses and training steps run as programs and stay what they are without it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+
+X, Y = torch.randn(16, 6), torch.randint(0, 3, (16,))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))
+
+
+def trained(optimizer: str, settings: dict[str, Any], kind: str) -> tuple[list[float], nn.Module, list[str]]:
+    """The losses of 14 steps, with another learning rate, another mode and another batch size on the way."""
+    net = network()
+    opt = getattr(nbgrad.optim, optimizer)(net.parameters(), lr=0.05, **settings)
+    schedule = nbgrad.optim.lr_scheduler.StepLR(opt, 3, gamma=0.5)
+    loss: Callable[..., Any] = lambda x, y: nn.functional.cross_entropy(net(x), y)  # noqa: E731
+    reasons: list[str] = []
+    if kind == "loss":
+        loss = nbgrad.compile(loss)
+        reasons = loss.reasons  # type: ignore[attr-defined]
+
+    def step(x: Any, y: Any) -> Any:
+        found = loss(x, y)
+        found.backward()
+        opt.step()
+        opt.zero_grad()
+        return found
+
+    if kind == "step":
+        step = nbgrad.compile(step)
+        reasons = step.reasons  # type: ignore[attr-defined]
+    torch.manual_seed(1)
+    losses = []
+    for number in range(14):
+        net.train(number not in (8, 9))
+        size = 10 if number == 5 else 16
+        losses.append(float(step(nbgrad.tensor(X[:size]), nbgrad.tensor(Y[:size]))))
+        schedule.step()
+    return losses, net, reasons
+
+
+@pytest.mark.parametrize("kind", ["loss", "step"])
+@pytest.mark.parametrize(
+    ("optimizer", "settings"),
+    [
+        ("SGD", {}),
+        ("SGD", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+        ("SGD", {"momentum": 0.9, "dampening": 0.1}),
+        ("Adam", {"fused": True}),
+        ("Adam", {"fused": True, "amsgrad": True, "weight_decay": 0.1}),
+        ("AdamW", {"fused": True, "maximize": True}),
+        ("AdamW", {"foreach": True}),
+        ("RMSprop", {}),
+        ("Adagrad", {}),
+        ("NAdam", {}),
+        ("Rprop", {}),
+    ],
+)
+def test_training_is_the_same_to_the_bit(optimizer: str, settings: dict[str, Any], kind: str) -> None:
+    expected, plain, _ = trained(optimizer, settings, "eager")
+    found, compiled, reasons = trained(optimizer, settings, kind)
+    assert found == expected
+    for one, other in zip(plain.state_dict().values(), compiled.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+    traces = [reason for reason in reasons if "traced" in reason]
+    assert len(traces) == 3, reasons  # one each for training, the small batch and evaluation
+    assert any("training is False, was True" in reason for reason in traces)
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "AdamW"])
+def test_adam_takes_the_fused_kernel_where_none_was_chosen(optimizer: str) -> None:
+    def losses(compiled: bool) -> list[float]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+        opt = getattr(nbgrad.optim, optimizer)(net.parameters(), lr=0.05)
+
+        def step(x: Any, y: Any) -> Any:
+            found = nn.functional.cross_entropy(net(x), y)
+            found.backward()
+            opt.step()
+            opt.zero_grad()
+            return found
+
+        run = nbgrad.compile(step) if compiled else step
+        made = [float(run(nbgrad.tensor(X), nbgrad.tensor(Y))) for _ in range(10)]
+        names = [one.name for one in run.program.steps] if compiled else ["_fused_adam_"]
+        assert any(name.startswith("_fused_adam") for name in names)
+        return made
+
+    assert losses(True) == pytest.approx(losses(False), rel=1e-5)
+
+
+def test_a_loss_gives_the_gradients_of_its_arguments_too() -> None:
+    net = network().eval()
+    x, y = nbgrad.tensor(X, requires_grad=True), nbgrad.tensor(Y)
+    loss = nbgrad.compile(lambda x, y: nn.functional.cross_entropy(net(x), y))
+    (loss(x, y) * 3).backward()
+    found = x.grad.data.clone()
+    x.grad = None
+    (nn.functional.cross_entropy(net(x), y) * 3).backward()
+    assert torch.equal(found, x.grad.data)
+
+
+def test_several_results_and_keyword_arguments() -> None:
+    x = nbgrad.tensor(X, requires_grad=True)
+
+    @nbgrad.compile(backend="replay")
+    def function(x: Any, scale: float = 2.0) -> Any:
+        return {"a": x * scale, "b": [x.detach().sum(), 7]}
+
+    found = function(x, scale=3.0)
+    assert found["b"][1] == 7
+    assert not found["b"][0].requires_grad
+    found["a"].sum().backward()
+    assert torch.equal(x.grad.data, torch.full_like(X, 3.0))
+    assert len(function.reasons) == 1
+    function(x)
+    assert "arguments of another kind" in function.reasons[1]
+
+
+def test_the_gradient_cannot_be_differentiated_again_and_says_so() -> None:
+    x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    y = nbgrad.compile(lambda x: (x**3).sum())(x)
+    with pytest.raises(NotImplementedError, match=r"grad\(order=2\)"):
+        nbgrad.grad(y, x, create_graph=True)
+
+
+def test_accumulated_gradients() -> None:
+    def grads(compiled: bool) -> list[torch.Tensor]:
+        net = network().eval()
+        loss: Any = lambda x, y: nn.functional.cross_entropy(net(x), y)  # noqa: E731
+
+        def step(x: Any, y: Any) -> Any:
+            found = loss(x, y)
+            found.backward()
+            return found
+
+        run = nbgrad.compile(step) if compiled else step
+        for _ in range(3):
+            run(nbgrad.tensor(X), nbgrad.tensor(Y))
+        return [one.grad.data for one in net.parameters()]
+
+    assert all(map(torch.equal, grads(True), grads(False)))
+
+
+def test_zero_grad_first_leaves_the_gradients() -> None:
+    net = network().eval()
+    opt = nbgrad.optim.SGD(net.parameters(), lr=0.1)
+
+    @nbgrad.compile
+    def step(x: Any, y: Any) -> Any:
+        opt.zero_grad()
+        found = nn.functional.cross_entropy(net(x), y)
+        found.backward()
+        opt.step()
+        return found
+
+    for _ in range(3):
+        step(nbgrad.tensor(X), nbgrad.tensor(Y))
+    assert all(one.grad is not None for one in net.parameters())
+    assert len(step.reasons) == 1
+
+
+def test_what_has_changed_is_traced_again_with_a_reason() -> None:
+    net = network().eval()
+    opt = nbgrad.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+    @nbgrad.compile
+    def step(x: Any, y: Any) -> Any:
+        found = nn.functional.cross_entropy(net(x), y)
+        found.backward()
+        opt.step()
+        opt.zero_grad()
+        return found
+
+    def run() -> str:
+        step(nbgrad.tensor(X), nbgrad.tensor(Y))
+        return str(step.reasons[-1])
+
+    run()
+    run()
+    net[0].weight.requires_grad_(False)
+    assert "0_weight has requires_grad=False" in run()
+    net[0].weight.requires_grad_(True)
+    run()
+    net[4].weight.data = net[4].weight.data.clone()
+    assert "4_weight has other data" in run()
+    opt.param_groups[0]["momentum"] = 0.0
+    assert "momentum" in run()
+    opt.param_groups[0]["momentum"] = 0.9
+    run()
+    opt.load_state_dict(opt.state_dict())
+    assert "momentum_buffer" in run()
+    net[3].p = 0.9
+    net.train()
+    assert "Dropout.p" in run() or "training" in run()
+
+
+def test_bad_calls() -> None:
+    with pytest.raises(ValueError, match="no such backend, only auto"):
+        nbgrad.compile(lambda x: x, backend="magic")
+    with pytest.raises(TypeError, match="takes a function"):
+        nbgrad.compile(3)
+    with pytest.raises(RuntimeError, match="call it once"):
+        _ = nbgrad.compile(lambda x: x).program
+
+
+def test_a_matrix_still_has_a_trace() -> None:
+    assert float(nbgrad.trace(nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]]))) == 5.0
