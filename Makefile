@@ -21,6 +21,7 @@ CORE := nbgrad/core
 # Written last where the core is compiled in place.
 COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*/*.pxd)
+WRITTEN_IN_C := $(wildcard $(CORE)/*/*/*.[ch])
 # In how many processes the core is compiled and the tests run.
 JOBS ?= 2
 # In how many the tests in a browser run: they wait half of their time, for a kernel or for a page.
@@ -47,7 +48,7 @@ setup: $(STAMP) ## make .venv and install nbgrad into it (PYTHON=... picks the i
 compile: $(COMPILED) ## compile the core in place, if there is a C compiler
 
 # Without a compiler this file is not made: then there is nothing that it could be about.
-$(COMPILED): setup.py $(CORE)/compilation.py $(DECLARED) $(DECLARED:.pxd=.py) | setup
+$(COMPILED): setup.py $(CORE)/compilation.py $(DECLARED) $(DECLARED:.pxd=.py) $(WRITTEN_IN_C) | setup
 	$(call step,compile,$(PY) setup.py --quiet build_ext --inplace --force --parallel $(JOBS))
 
 lab: setup ## open JupyterLab on the tour
@@ -187,5 +188,5 @@ browser: setup ## the notebooks in JupyterLab and headless Chromium, without hal
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)
 
 clean: ## remove what was built, but not .venv
-	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*.pyd
+	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*/*.so $(CORE)/*/*.pyd $(CORE)/*/*/*.pyd
 	@rm -rf $(BUILD) dist *.egg-info $(VIEW)/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
