@@ -4,6 +4,7 @@ Fake tensors are private to torch. This file alone uses them, and ``tests/core/s
 needs of them.
 """
 
+import logging
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from nbgrad.core.symbolic.structure import leaves, mapped
 NEEDS_NUMBERS = (DataDependentOutputException, DynamicOutputShapeException)
 """What torch raises where a result depends on the numbers of a tensor."""
 
+_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 _SEEDED = torch.Tag.nondeterministic_seeded
 
 
@@ -124,10 +126,14 @@ class Fakes:
                 for shape, stride, dtype, device in kinds
             ]
             return FakeRun(made[0] if alone else tuple(made), (), random)
-        witness = _Witness()
-        with warnings.catch_warnings(), self.mode, witness:
-            warnings.simplefilter("ignore")
-            result = function(*args, **kwargs)
+        witness, logs = _Witness(), not _LOG.disabled
+        _LOG.disabled = True  # torch writes the traceback of every error, also of one that is caught
+        try:
+            with warnings.catch_warnings(), self.mode, witness:
+                warnings.simplefilter("ignore")
+                result = function(*args, **kwargs)
+        finally:
+            _LOG.disabled = not logs
         given = [one for one in leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         writes = tuple(one for one in given if storage_of(one) in witness.written)
         if key is not None and not writes:

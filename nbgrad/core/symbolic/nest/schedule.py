@@ -402,7 +402,9 @@ class _Scheduler:
             return False
         (cut,) = cuts
         key, rows = _stripped(task.space), tuple(range(cut))
-        fits = len(key) <= len(plan.shape) and all(a in {1, b} for a, b in zip(key[::-1], plan.shape[::-1], strict=False))
+        fits = len(key) <= len(plan.shape) and all(
+            a in {1, b} for a, b in zip(key[::-1], plan.shape[::-1], strict=False)
+        )
         return fits and plan.mask(key) == rows and all(plan.mask(view.natural) == rows for view in here)
 
     def _put_by_row(self, task: _Task, number: int, plan: _Plan) -> None:
@@ -669,7 +671,11 @@ class _NestWriter:
 
     def _block(self) -> tuple[int, int]:
         """How many rows and columns fit the cache together."""
-        memory = {(place.base, place.offset) for kind, place, _ in self.registers if kind is Kind.FULL and isinstance(place, Place)}
+        memory = {
+            (place.base, place.offset)
+            for kind, place, _ in self.registers
+            if kind is Kind.FULL and isinstance(place, Place)
+        }
         values = self.slots[Kind.FULL] + len(memory)
         elements = min(max(CACHE // max(values, 1), SMALLEST), LARGEST)
         if self.whole or self.columns <= 2 * elements:
