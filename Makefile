@@ -59,12 +59,14 @@ demo: setup ## run the tour without a screen and write one self-contained HTML p
 kit: setup ## write build/kit, all that computers without a network need: docs/teaching.md
 	@$(PY) -m tools.kit $(BUILD)/kit
 
-# The stamp is younger than the two files that say what to install: then there is nothing to do.
+# The stamp is younger than the two files that say what to install: then there is nothing to do. pip would write the
+# bytecode of 11,000 modules one by one, and that of tests which nobody runs. A template that is no Python has none.
 $(STAMP): pyproject.toml constraints.txt
 	@python=$$(tools/find_python.sh) || exit 1; \
 	[ -x $(PY) ] || { echo "making $(VENV) with $$("$$python" -V)"; "$$python" -m venv $(VENV); } || exit 1; \
 	echo "installing nbgrad and what it needs into $(VENV) (torch is large: this takes minutes)"; \
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[lab,test]"
+	$(PY) -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e ".[lab,test]" || exit 1; \
+	$(PY) -m compileall -qq -j $(JOBS) -x '/tests/' $(VENV)/lib || true
 	@touch $@
 
 # ------------------------------------------------------------------------------------------------- write
