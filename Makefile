@@ -135,7 +135,7 @@ unit: setup compile ## the tests that need no browser: on the compiled core; som
 	$(call step,unit (plain core and older processor),NBGRAD_COMPILED=0 $(OLDER) $(UNIT) -m $(AGAIN) $(SOME))
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) $(SOME) $(KERNELS))
 
-whole: tools setup compile ## the same with every case each time, the declared minima and the browser: an hour and a half
+whole: tools setup compile ## the same with every case each time, the declared minima and the browser: more than an hour
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser")
 	$(call step,unit (plain core),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN))
 	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN))
