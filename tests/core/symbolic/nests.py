@@ -7,7 +7,7 @@ import torch
 
 from nbgrad.core.symbolic.nest import c_library, interpreter
 from nbgrad.core.symbolic.nest.interpreter import Run
-from nbgrad.core.symbolic.nest.ir import COMPARISONS, REDUCTIONS, Builder, Kernel, KernelError, Operation, Shape
+from nbgrad.core.symbolic.nest.ir import COMPARISONS, FULL, REDUCTIONS, Builder, Kernel, KernelError, Operation, Shape
 
 EXACT = ("add", "sub", "mul", "div", "maximum", "minimum", "neg", "abs", "sign", "square", "reciprocal", "relu", "copy")
 """Operations that are rounded once, if at all: every bit is torch's. (So is ``sqrt``, but not all of torch's.)"""
@@ -37,6 +37,8 @@ def evaluated(kernel: Kernel, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
 def applied(operation: Operation, arguments: list[torch.Tensor | float]) -> torch.Tensor:
     """One operation, by torch."""
     first = arguments[0]
+    if operation.name == FULL:
+        return torch.full(operation.shape, first)
     dtype = next(one.dtype for one in arguments if isinstance(one, torch.Tensor))
     given = [one if isinstance(one, torch.Tensor) else torch.tensor(one, dtype=dtype) for one in arguments]
     name = operation.name
@@ -70,7 +72,7 @@ def shapes(random: Random) -> tuple[Shape, list[Shape]]:
     return space, inputs
 
 
-def random_kernel(random: Random, *, whole: bool, length: int = 14) -> tuple[Kernel, list[torch.Tensor]]:
+def random_kernel(random: Random, *, whole: bool, length: int = 30) -> tuple[Kernel, list[torch.Tensor]]:
     """A kernel and its inputs.
 
     With ``whole`` all numbers are small whole ones, so that every sum is exact and the order of additions matters not.
@@ -101,7 +103,9 @@ def _append(
 ) -> None:
     kind = random.random()
     value = random.choice(values)
-    if kind < 0.2:
+    if kind < 0.03:
+        made = builder.full(random.choice((space, ())), random.choice((-1.0, 0.5)))
+    elif kind < 0.2:
         rank = len(builder.shape(value))
         dims = [dim for dim in range(rank) if random.random() < 0.6]
         made = (builder.sum if random.random() < 0.7 else builder.max)(value, dims)

@@ -269,9 +269,9 @@ def test_numbers_that_are_no_program_are_refused() -> None:
     from nbgrad.core.symbolic.nest import machine
 
     with pytest.raises(ValueError, match="no program of loop nests"):
-        machine.Program(b"\xff" * 800, b"", (), 0)
+        machine.Program(b"\xff" * 800, b"", ())
     with pytest.raises(ValueError, match="no program of loop nests"):
-        machine.Program(b"", b"", (torch.ones(1),), 0)
+        machine.Program(b"", b"", (torch.ones(1),))
 
 
 def test_blocks_are_cut_where_sums_are() -> None:
