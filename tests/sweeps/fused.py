@@ -80,23 +80,19 @@ def made(plan: list[int], *, gradients: bool) -> Callable[..., Any]:
 def step(random: Random, values: list[Any]) -> Any:
     """One op on values that were there before."""
     a, b = random.choice(values), random.choice(values)
-    kind = random.randrange(14)
-    if kind < 4:
-        return random.choice((lambda: a + b, lambda: a - b, lambda: a * b, lambda: a * 2 - b))()
-    if kind < 6:
-        return random.choice((lambda: -a, a.relu, a.abs, lambda: a**2, lambda: a + 1))()
-    if kind == 6:
-        return nbgrad.where(a > b, a, b - 1)
-    if kind == 7 and a.ndim:
-        return a.sum(random.randrange(a.ndim), keepdim=True)
-    if kind == 8:
-        return values[0] * 0 + a
-    if kind == 9 and a.ndim == 2:
-        return a.T.T + b
-    if kind == 10 and a.ndim == 2:
-        return (a.reshape(-1) * 3).reshape(a.shape)
-    if kind == 11:
-        return a.expand(values[0].shape) if a.ndim <= 2 else a
-    if kind == 12 and a.ndim == 2:
-        return (a @ a.T).clamp(-3, 3).sum() + b
-    return nbgrad.maximum(a, b)
+    makers: list[Callable[[], Any]] = [
+        *(lambda: a + b, lambda: a - b, lambda: a * b, lambda: a * 2 - b, lambda: nbgrad.maximum(a, b)),
+        *(lambda: -a, a.relu, a.abs, lambda: a**2, lambda: a + 1, lambda: 3 - a),
+        *(lambda: nbgrad.where(a > b, a, b - 1), lambda: values[0] * 0 + a, lambda: a.sum() + b),
+    ]
+    if a.ndim:
+        dim = random.randrange(a.ndim)
+        makers += [lambda: a.sum(dim, keepdim=True), lambda: a.amax(dim, keepdim=True)]
+    if a.ndim == 2:
+        makers += [
+            lambda: a.T.T + b,
+            lambda: (a.reshape(-1) * 3).reshape(a.shape),
+            lambda: a.expand(values[0].shape),
+            lambda: (a @ a.T).clamp(-3, 3).sum() + b,
+        ]
+    return random.choice(makers)()

@@ -16,7 +16,20 @@ Rule = Callable[..., Any]
 _RULES: dict[str, Rule] = {}
 
 VIEWS = frozenset(
-    ("expand", "expand_as", "broadcast_to", "reshape", "view", "view_as", "unsqueeze", "squeeze", "flatten", "unflatten", "detach", "alias")
+    (
+        "expand",
+        "expand_as",
+        "broadcast_to",
+        "reshape",
+        "view",
+        "view_as",
+        "unsqueeze",
+        "squeeze",
+        "flatten",
+        "unflatten",
+        "detach",
+        "alias",
+    )
 )
 """Functions whose result shares the memory of their argument, where it can."""
 
@@ -143,7 +156,7 @@ def _tensor(low: Lowering, one: Any) -> int:
 # ---------------------------------------------------------------------------------------------------------- pointwise
 
 _SAME = {
-    **{name: name for name in UNARY if name not in ("copy",)},
+    **{name: name for name in UNARY if name != "copy"},
     **{name: name for name in ("div", "maximum", "minimum", *COMPARISONS)},
     "negative": "neg", "__neg__": "neg", "mul": "mul", "multiply": "mul", "__mul__": "mul", "__rmul__": "mul",
     "divide": "div", "true_divide": "div", "__truediv__": "div", "absolute": "abs", "sgn": "sign",
@@ -268,7 +281,9 @@ def _(_: Lowering, step: Step, x: Any, **settings: Any) -> float:
 
 
 def _constant(step: Step, x: Any, settings: dict[str, Any], number: float) -> float:
-    if not isinstance(x, _Of) or any(value for key, value in settings.items() if key in ("pin_memory", "requires_grad")):
+    if not isinstance(x, _Of) or any(
+        value for key, value in settings.items() if key in ("pin_memory", "requires_grad")
+    ):
         raise KernelError(f"{step.name} with settings")
     return number
 
@@ -300,14 +315,14 @@ def _dims(x: _Of, dim: Any) -> list[int]:
 
 
 @_rule("sum")
-def _(low: Lowering, _: Step, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> int:
+def _(low: Lowering, _: Step, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> int:  # noqa: ARG001  # the result says it
     if dtype not in (None, torch.float32):
         raise KernelError(f"a sum in {dtype}")
     return low.builder.sum(_tensor(low, x), _dims(x, dim))
 
 
 @_rule("mean")
-def _(low: Lowering, _: Step, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> int | float:
+def _(low: Lowering, _: Step, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> int | float:  # noqa: ARG001  # as above
     if dtype not in (None, torch.float32):
         raise KernelError(f"a mean in {dtype}")
     dims = _dims(x, dim)
@@ -316,7 +331,7 @@ def _(low: Lowering, _: Step, x: Any, dim: Any = None, keepdim: bool = False, *,
 
 
 @_rule("amax")
-def _(low: Lowering, _: Step, x: Any, dim: Any = (), keepdim: bool = False) -> int:
+def _(low: Lowering, _: Step, x: Any, dim: Any = (), keepdim: bool = False) -> int:  # noqa: ARG001  # as above
     return low.builder.max(_tensor(low, x), _dims(x, dim))
 
 

@@ -95,7 +95,9 @@ class _NestText:
         lines = [f"static void nest_{self.number}(float **bases, double *doubles, float *partial) {{"]
         lines += ["  (void)doubles; (void)partial;", *self._places(), *self._zeros()]
         lines.append(f"  for (long first = 0; first < {nest.rows}; first += {nest.block_rows}) {{")
-        lines.append(f"  const long last = first + {nest.block_rows} < {nest.rows} ? first + {nest.block_rows} : {nest.rows};")
+        lines.append(
+            f"  const long last = first + {nest.block_rows} < {nest.rows} ? first + {nest.block_rows} : {nest.rows};"
+        )
         lines.append("  for (long r = first; r < last; r++) {")
         lines += self._row_values()
         for order, phase in enumerate(self.phases):
@@ -197,7 +199,7 @@ class _NestText:
         body = [line for step in phase.steps for line in self._body(order, step, "WIDTH")]
         tail = [line for step in phase.steps for line in self._body(order, step, "n")]
         lines.append("    for (; j + 16 <= end; j += 16)")
-        lines.append("    _Pragma(\"GCC unroll 4\") for (int g = 0; g < 16 / WIDTH; g++) {")
+        lines.append('    _Pragma("GCC unroll 4") for (int g = 0; g < 16 / WIDTH; g++) {')
         lines += ["      const long k = j + g * WIDTH; (void)k;", *body, "    }"]
         if columns % 16:
             lines.append("    for (int g = 0; j < end; j += WIDTH, g++) {")
@@ -298,7 +300,8 @@ class _NestText:
         return f"v_load_part({address}, n)" if part else f"v_load({address})"
 
     def _gather(self, step: Step, *, part: bool) -> Iterator[str]:
-        assert step.to is not None and step.strides is not None
+        assert step.to is not None
+        assert step.strides is not None
         to, columns = step.to, step.strides.columns
         if not columns:
             yield f"      const v_floats x{to} = v_spread(*g{to});"

@@ -140,4 +140,3 @@ class _Writer:
         at = self.begin + len(self.tables)
         self.tables += [len(dims), *(number for dim in dims for number in dim)]
         return at
-

@@ -405,7 +405,9 @@ class _Scheduler:
             return False
         (cut,) = cuts
         key, rows = _stripped(task.space), tuple(range(cut))
-        fits = len(key) <= len(plan.shape) and all(a in {1, b} for a, b in zip(key[::-1], plan.shape[::-1], strict=False))
+        fits = len(key) <= len(plan.shape) and all(
+            a in {1, b} for a, b in zip(key[::-1], plan.shape[::-1], strict=False)
+        )
         return fits and plan.mask(key) == rows and all(plan.mask(view.natural) == rows for view in here)
 
     def _put_by_row(self, task: _Task, number: int, plan: _Plan) -> None:
@@ -420,21 +422,20 @@ class _Scheduler:
 
     def _memory(self) -> int:
         """Give a place to the constants and to what one nest leaves for another; return how much that is."""
-        for plan in self.plans:
-            for task in plan.tasks:
-                for one in task.arguments:
-                    if not isinstance(one, _View) and one.hex() not in self.constants:
-                        self.constants[one.hex()] = len(self.values)
-                        self.values.append(one)
-        at = _rounded(len(self.values))
+        for one in (one for plan in self.plans for task in plan.tasks for one in task.arguments):
+            if not isinstance(one, _View) and one.hex() not in self.constants:
+                self.constants[one.hex()] = len(self.values)
+                self.values.append(one)
         for number, root in enumerate(self.outputs):
             self.where[root] = (self.inputs + number, 0)
-        last: dict[int, int] = {}
-        for number, plan in enumerate(self.plans):
-            for task in plan.tasks:
-                for view in task.views():
-                    if self.nest_of.get(view.root, number) != number:
-                        last[view.root] = number
+        return self._between(_rounded(len(self.values)))
+
+    def _between(self, at: int) -> int:
+        """Give a place behind ``at`` to what one nest leaves for another; after the last that reads it it is free."""
+        used = (
+            (view, number) for number, plan in enumerate(self.plans) for task in plan.tasks for view in task.views()
+        )
+        last = {view.root: number for view, number in used if self.nest_of.get(view.root, number) != number}
         free: dict[int, list[int]] = {}
         ending: dict[int, list[tuple[int, int]]] = {}
         for number, plan in enumerate(self.plans):
@@ -672,7 +673,11 @@ class _NestWriter:
 
     def _block(self) -> tuple[int, int]:
         """How many rows and columns fit the cache together."""
-        memory = {(place.base, place.offset) for kind, place, _ in self.registers if kind is Kind.FULL and isinstance(place, Place)}
+        memory = {
+            (place.base, place.offset)
+            for kind, place, _ in self.registers
+            if kind is Kind.FULL and isinstance(place, Place)
+        }
         values = self.slots[Kind.FULL] + len(memory)
         elements = min(max(CACHE // max(values, 1), SMALLEST), LARGEST)
         if self.whole or self.columns <= 2 * elements:
