@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+from nbgrad.core.symbolic.fusion import compiled, interpreted
 from nbgrad.core.symbolic.ir import Listing
 from nbgrad.core.symbolic.replay import Run, replay
 
 Backend = Callable[[Listing], Run]
 
-BACKENDS: dict[str, Backend] = {"auto": replay, "replay": replay}
+BACKENDS: dict[str, Backend] = {"auto": replay, "replay": replay, "fused": interpreted, "c": compiled}
 """By name."""
