@@ -32,6 +32,7 @@ from nbgrad.core.engine.node import Node as Node, OpInfo as OpInfo
 from nbgrad.core.engine.observer import Observer as Observer
 from nbgrad.core.engine.state import State, Switch
 
+
 class _Rows:
     """The rows of the op table as attributes."""
 

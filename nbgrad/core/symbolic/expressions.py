@@ -17,10 +17,11 @@ _BINARY = {
     **{f"__{name}__": sign for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("matmul", "@"))},
     **{f"__{name}__": sign for name, sign in (("truediv", "/"), ("div", "/"), ("floordiv", "//"), ("mod", "%"))},
     **{f"__{name}__": sign for name, sign in (("pow", "**"), ("and", "&"), ("or", "|"), ("xor", "^"))},
-    **{f"__{name}__": sign for name, sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<=")) },
+    **{f"__{name}__": sign for name, sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="))},
     **{f"__{name}__": sign for name, sign in (("gt", ">"), ("ge", ">="), ("lshift", "<<"), ("rshift", ">>"))},
 }
 _SWAPPED = {f"__r{name[2:]}": sign for name, sign in _BINARY.items()}
+_SWAPPED["rsub"] = "-"
 _UNARY = {"neg": "-", "__neg__": "-", "__invert__": "~"}
 
 _WIDTH = 110
@@ -78,7 +79,15 @@ class Expressions:
         """A call of a function of torch, as a statement or as what is assigned."""
         return self.operator(step) or self._plain(step)
 
-    def operator(self, step: Step) -> str | None:
+    def of_row(self, step: Step, args: Sequence[Any]) -> str | None:
+        """The operator or the index that does what a row with these arguments does, whose one step is ``step``."""
+        name = name_of(step.function)
+        taken = step.args[:1] if name == "__getitem__" else step.args[::-1] if name in _SWAPPED else step.args
+        known = name in OPERATORS or name in _BINARY or name in _SWAPPED or name in _UNARY or name == "__getitem__"
+        same = len(args) == len(taken) and all(one is other for one, other in zip(args, taken, strict=True))
+        return self.operator(step) if known and same else None
+
+    def operator(self, step: Step) -> str | None:  # noqa: PLR0911  # a case for each form
         """A call as an operator or an index; None if it is neither."""
         name, args = name_of(step.function), step.args
         if step.kwargs or not args or not isinstance(args[0], Value):
@@ -103,7 +112,8 @@ class Expressions:
 
     def _operand(self, given: Any) -> str:
         text = self.literal(given)
-        return text if text.isidentifier() or not text.startswith("-") and not isinstance(given, Number) else f"({text})"
+        alone = text.isidentifier() or not (text.startswith("-") or isinstance(given, Number))
+        return text if alone else f"({text})"
 
     def _index(self, given: Any) -> str:
         if type(given) is tuple and given:
@@ -122,7 +132,12 @@ class Expressions:
         text = _text_of(step.function)
         if text is None:
             text = self._object(step.function, name_of(step.function))
-        elif text.startswith("torch.Tensor.") and step.args and isinstance(step.args[0], Value) and parts[0].isidentifier():
+        elif (
+            text.startswith("torch.Tensor.")
+            and step.args
+            and isinstance(step.args[0], Value)
+            and parts[0].isidentifier()
+        ):
             return _call(f"{parts[0]}.{text.removeprefix('torch.Tensor.')}", parts[1:])
         return _call(self._shortened(text), parts)
 
@@ -150,7 +165,7 @@ class Expressions:
         if isinstance(given, tuple):
             return f"({', '.join(self.literal(one, strict) for one in given)}{',' if len(given) == 1 else ''})"
         if isinstance(given, dict):
-            return "{" + ", ".join(f"{key!r}: {self.literal(one, strict)}" for key, one in given.items()) + "}"
+            return "{" + ", ".join(f"{plain(key)}: {self.literal(one, strict)}" for key, one in given.items()) + "}"
         if type(given) is slice:
             return f"slice({', '.join(self.literal(one, strict) for one in (given.start, given.stop, given.step))})"
         if (text := plain(given)) is not None:
@@ -171,12 +186,16 @@ class Expressions:
         for setting, value in sorted(given.settings.items(), key=lambda one: -len(one[0])):
             name = self._settings.get(setting)
             if name is None:
-                found = _SETTING.search(setting)
-                wanted = "_".join(part for part in found.groups() if part) if found else "setting"
-                name = self._settings[setting] = self._names.fresh(wanted)
+                name = self._settings[setting] = self._names.fresh(name_of_setting(setting))
                 self.settings[name] = (setting, value)
             text = text.replace(setting, name)
         return re.sub(r"(?<![\w.])(inf|nan)\b", r"torch.\1", text)
+
+
+def name_of_setting(text: str) -> str:
+    """A name for a setting of an optimizer: ``lr`` of ``Adam.param_groups[0]['lr']``."""
+    found = _SETTING.search(text)
+    return "_".join(part for part in found.groups() if part) if found else "setting"
 
 
 _SHORT = (
@@ -186,7 +205,7 @@ _SHORT = (
 """Long names, the short ones that stand for them, and the statements that make these."""
 
 
-def plain(given: Any) -> str | None:
+def plain(given: Any) -> str | None:  # noqa: PLR0911  # a case for each type
     """A constant as Python text; None if it has none."""
     if given is None or type(given) in (bool, int):
         return repr(given)
@@ -244,12 +263,20 @@ def _text_of(function: Callable[..., Any]) -> str | None:
     if isinstance(function, torch._ops.OpOverload):
         return f"torch.ops.{function}"
     if isinstance(function, torch._ops.OpOverloadPacket):
-        return f"torch.ops.{str(function)}"
+        return f"torch.ops.{function!s}"
     known = _public().get(id(function))
     if known is not None and known[1] is function:
         return known[0]
     name = getattr(function, "__name__", "")
-    for path in ("torch.Tensor", "torch", "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._VF"):
+    for path in (
+        "torch.Tensor",
+        "torch",
+        "torch._C._nn",
+        "torch._C._linalg",
+        "torch._C._fft",
+        "torch._C._special",
+        "torch._VF",
+    ):
         if _at(f"{path}.{name}") is function:
             return f"{path}.{name}"
     path = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
