@@ -21,6 +21,7 @@ CORE := nbgrad/core
 # Written last where the core is compiled in place.
 COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*/*.pxd)
+WRITTEN_IN_C := $(wildcard $(CORE)/*/*/*.[ch])
 # In how many processes the core is compiled and the tests run.
 JOBS ?= 2
 # In how many the tests in a browser run: they wait half of their time, for a kernel or for a page.
@@ -47,7 +48,7 @@ setup: $(STAMP) ## make .venv and install nbgrad into it (PYTHON=... picks the i
 compile: $(COMPILED) ## compile the core in place, if there is a C compiler
 
 # Without a compiler this file is not made: then there is nothing that it could be about.
-$(COMPILED): setup.py $(CORE)/compilation.py $(DECLARED) $(DECLARED:.pxd=.py) | setup
+$(COMPILED): setup.py $(CORE)/compilation.py $(DECLARED) $(DECLARED:.pxd=.py) $(WRITTEN_IN_C) | setup
 	$(call step,compile,$(PY) setup.py --quiet build_ext --inplace --force --parallel $(JOBS))
 
 lab: setup ## open JupyterLab on the tour
@@ -119,20 +120,20 @@ lint: setup ## ruff, and the direction of imports
 types: setup ## mypy --strict
 	$(call step,types,$(PY) -m mypy)
 
-# Of the tests marked `sampled` some of the cases run. What a second run of the tests could find is less: it takes some
-# cases of each test. Which ones the commit says: tests/sampling.py. `make whole` takes them all.
-unit: setup compile ## the tests that need no browser: on the compiled core, some on the plain one, some as other processors run them
+# Of the tests marked `sampled` or `rotated` a part runs. What a second run of the tests could find is less: it takes some
+# cases of each test. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a time.
+unit: setup compile ## the tests that need no browser: on the compiled core; some on the plain one and as other processors run them
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled)
-	$(call step,unit (plain core),$(if $(filter 1,$(FIRST)),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN) --sample 24,echo "   it ran on the plain core"))
-	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
+	$(call step,unit (plain core and older processor),NBGRAD_COMPILED=0 $(OLDER) $(UNIT) -m $(AGAIN) --sample 24)
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
 
-whole: setup compile ## the same with every case each time, and the declared minima: an hour
+whole: tools setup compile ## the same with every case each time, the declared minima and the browser: an hour and a half
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser")
 	$(call step,unit (plain core),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN))
 	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN))
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN))
 	@$(MAKE) --no-print-directory minimum OLDEST=tests
+	$(call step,browser,$(UNIT) -n $(WAITING) -m browser)
 
 # nbval is for the notebooks, and takes seconds to import in every process.
 UNIT = $(PY) -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
@@ -183,9 +184,9 @@ save: setup ## run the notebooks and save them with their outputs, as the notebo
 		--NotebookClient.store_widget_state=False --NotebookClient.record_timing=False \
 		--NotebookClient.extra_arguments=--log-level=ERROR notebooks/*.ipynb)
 
-browser: setup ## the notebooks in JupyterLab and headless Chromium; screenshots in build/screenshots
-	$(call step,browser,$(UNIT) -n $(WAITING) -m browser)
+browser: setup ## the notebooks in JupyterLab and headless Chromium, without half of the long tests; screenshots in build/screenshots
+	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)
 
 clean: ## remove what was built, but not .venv
-	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*.pyd
+	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*/*.so $(CORE)/*/*.pyd $(CORE)/*/*/*.pyd
 	@rm -rf $(BUILD) dist *.egg-info $(VIEW)/node_modules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

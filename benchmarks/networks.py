@@ -43,7 +43,7 @@ class Step:
             numbers = torch.empty(held.shape, device="cpu").uniform_(-0.1, 0.1, generator=random)
             (held if isinstance(held, torch.Tensor) else held.data).copy_(numbers)
         self.model = model
-        self._loss = loss
+        self.loss = loss
         self._optimizer = (optimizer or partial(library.optim.SGD, lr=RATE))(model.parameters())
 
     def zero_grad(self) -> None:
@@ -52,13 +52,21 @@ class Step:
 
     def forward(self) -> Any:
         """The loss, and all that its backward needs."""
-        return self._loss(self.model)
+        return self.loss(self.model)
 
     def __call__(self) -> Any:
         self.zero_grad()
         loss = self.forward()
         loss.backward()
         self._optimizer.step()
+        return loss
+
+    def cleared_after(self) -> Any:
+        """A step that drops its gradients at the end, so that a program need not keep them."""
+        loss = self.forward()
+        loss.backward()
+        self._optimizer.step()
+        self.zero_grad()
         return loss
 
 

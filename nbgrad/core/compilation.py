@@ -1,8 +1,9 @@
 """The choice between the compiled core and its Python sources: no compiled file older than its source is used.
 
-The modules below ``nbgrad/core`` that have a ``.pxd`` file beside them can be compiled. They know each other's memory
-layout, so either all of them run compiled or none. The compilation writes a file beside them with a fingerprint of
-every source. This module knows nothing of the rest of nbgrad, because the build uses it too.
+The modules below ``nbgrad/core`` that have a ``.pxd`` file beside them can be compiled, and those that are written in C
+have to be. They know each other's memory layout, so either all of them run compiled or none: without a compiler there
+is no module that is written in C. The compilation writes a file beside them with a fingerprint of every source. This
+module knows nothing of the rest of nbgrad, because the build uses it too.
 
 The environment variable ``NBGRAD_COMPILED`` overrides the choice: 0 runs the Python sources, 1 is an error where the
 compiled ones cannot run.
@@ -84,14 +85,22 @@ def sign(sources: Path, folder: Path) -> None:
 def fingerprint(core: Path, module: str) -> str:
     """What changes when a source changes: a digest of the module and of its declarations."""
     digest = hashlib.sha256()
-    for suffix in (".py", ".pxd"):
-        digest.update(_file(core, module, suffix).read_bytes().replace(b"\r\n", b"\n"))
+    for path in sources(core, module):
+        digest.update(path.read_bytes().replace(b"\r\n", b"\n"))
     return digest.hexdigest()
+
+
+def sources(core: Path, module: str) -> list[Path]:
+    """The files that a module is compiled from: its own first."""
+    if (path := _file(core, module, ".c")).exists():
+        return [path, *sorted(path.parent.glob("*.h"))]
+    return [_file(core, module, ".py"), _file(core, module, ".pxd")]
 
 
 def modules(core: Path) -> list[str]:
     """The modules that can be compiled, by their names below ``nbgrad.core``, as ``engine.node``."""
-    return sorted(".".join(path.relative_to(core).with_suffix("").parts) for path in core.rglob("*.pxd"))
+    paths = (path for suffix in ("*.pxd", "*.c") for path in core.rglob(suffix))
+    return sorted(".".join(path.relative_to(core).with_suffix("").parts) for path in paths)
 
 
 def _extension(core: Path, module: str) -> Path | None:
@@ -118,5 +127,7 @@ class _PlainSources(MetaPathFinder):
         """The source of a module of the core; nothing for any other."""
         name = fullname.removeprefix("nbgrad.core.")
         if name != fullname and _extension(CORE, name) is not None:
-            return spec_from_file_location(fullname, _file(CORE, name, ".py"))
+            if not (source := _file(CORE, name, ".py")).exists():
+                raise ImportError(f"{fullname} is written in C, and nbgrad runs as plain Python: {_why_not}")
+            return spec_from_file_location(fullname, source)
         return None

@@ -131,7 +131,7 @@ def test_other_letters_and_back_give_the_formula_itself(row: Op) -> None:
 def test_names_with_scripts_give_latex_that_converts(row: Op) -> None:
     found = symbols(row)
     unusual = ["h_{1}", "W^{(2)}", "w4_weight", "x + 1", "2 x", "-3", "0.5", r"\frac{a}{b}", "fc1.bias", "d_relu_2"]
-    for first in range(len(unusual)):
+    for first in range(0, len(unusual), 3):
         names = {name: unusual[(first + place) % len(unusual)] for place, name in enumerate(found)}
         for rule in rules(row):
             latex = formula_with(row, names, rule=rule)

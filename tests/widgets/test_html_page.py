@@ -215,6 +215,7 @@ def test_hostile_names_are_text(opened: Any, hostile: Description) -> None:
     assert tab.evaluate("window.hacked") is None
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.browser
 @pytest.mark.parametrize(
     "markup",
@@ -294,6 +295,7 @@ def test_the_live_view_hides_the_static_one_and_gives_it_back(opened: Any, small
     assert tab.evaluate("window.listeners.size") == 0
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.browser
 def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None:
     first, later = lay_out(graphs.trained(1, 1)), lay_out(graphs.trained(3, 1))
@@ -347,6 +349,7 @@ INSIDE = """e => {
 }"""
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.browser
 @pytest.mark.parametrize("direction", ["TB", "LR"])
 @pytest.mark.parametrize("screen", [(1366, 768), (1920, 1080)])
@@ -389,6 +392,7 @@ def test_two_taps_on_a_screen_raise_nothing(browser: Browser, small: Description
     assert errors == []
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.browser
 def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> None:
     for direction in ("TB", "LR"):
@@ -405,6 +409,7 @@ def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> N
         tab.close()
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.browser
 @pytest.mark.parametrize("font", ["DejaVu Sans", "Liberation Sans"])
 def test_letters_of_any_font_stay_in_their_boxes(opened: Any, font: str) -> None:
@@ -423,6 +428,7 @@ def test_letters_of_any_font_stay_in_their_boxes(opened: Any, font: str) -> None
         tab.close()
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.browser
 def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -> None:
     picture = lay_out(stack(250), folding=Folding())
@@ -433,6 +439,7 @@ def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -
     expect(node(tab, "n0")).to_be_in_viewport()
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.browser
 def test_the_picture_takes_what_is_left_of_the_window(opened: Any, stack: Any) -> None:
     description = stack(70)

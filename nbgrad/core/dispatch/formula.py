@@ -112,14 +112,12 @@ class _Written(NamedTuple):
     """A name as it stands in a formula.
 
     Attributes:
-        latex: its LaTeX.
         kind: whether it is one symbol, a product, or a sum, a relation or a sequence.
         scripts: the scripts, ``_`` and ``^``, that it ends in; both where it can take none.
         token: whether it is one token.
         number: whether it is a number.
     """
 
-    latex: str
     kind: int
     scripts: frozenset[str]
     token: bool
@@ -370,18 +368,24 @@ def _fitted(text: str, texts: tuple[str, ...], start: int, stop: int, bars: dict
     after = next((i for i in range(stop, len(texts)) if texts[i] not in _SPACES), len(texts))
     if before >= 0 and texts[before] in _TAKES_ONE:
         return text if written.token else f"{{{text}}}"
-    left = _side(texts, before, bars, -1)
-    right = _side(texts, after, bars, 1)
+    beside = {texts[i] for i in (before, after) if 0 <= i < len(texts)}
+    if beside & _BARS & set(_texts(text)):
+        return f"({text})"  # two bars in a row are one of another kind
     if written.number:
-        digits = after < len(texts) and _NUMBER.fullmatch(texts[after])
-        return f"({text})" if digits or re.search(r"\d(?:\\,|\s)*$", "".join(out)) else text
-    if written.kind == _TERM and "odot" in (left, right):
-        left, right = (side.replace("odot", "sum") for side in (left, right))
-    if written.kind == _TERM and {left, right} <= {"sum", "minus", "apart"}:
-        return text
-    if written.kind == _SUM and left in {"sum", "apart"} and right in {"sum", "minus", "apart"}:
-        return text if _starts_unsigned(text) or left == "apart" else f"({text})"
-    return text if written.kind == _ATOM else f"({text})"
+        digits = any(map(_NUMBER.fullmatch, texts[after : after + 1])) or re.search(r"\d(?:\\,|\s)*$", "".join(out))
+        return f"({text})" if digits else text
+    left, right = _side(texts, before, bars, -1), _side(texts, after, bars, 1)
+    return text if _stands_alone(text, written.kind, left, right) else f"({text})"
+
+
+def _stands_alone(text: str, kind: int, left: str, right: str) -> bool:
+    """Whether a name of that kind needs no brackets between what stands on its left and on its right."""
+    if kind == _TERM:
+        return {left, right} <= {"sum", "minus", "apart", "odot"}
+    if kind == _SUM:
+        unsigned = _texts(text)[0] not in _PLUS
+        return right in {"sum", "minus", "apart"} and (left == "apart" or (left == "sum" and unsigned))
+    return True
 
 
 def _side(texts: tuple[str, ...], place: int, bars: dict[int, int], direction: int) -> str:
@@ -448,7 +452,7 @@ def _written(text: str) -> _Written:
     else:
         outside = _outside(texts)
         kind = _SUM if any(one in _PLUS or one in _APART or one.startswith(r"\text") for one in outside) else _TERM
-    return _Written(text, kind, scripts if can_have else frozenset("_^"), len(texts) == 1, number)
+    return _Written(kind, scripts if can_have else frozenset("_^"), len(texts) == 1, number)
 
 
 def _atom_end(texts: tuple[str, ...]) -> tuple[int, bool]:
@@ -480,10 +484,6 @@ def _outside(texts: tuple[str, ...]) -> list[str]:
         if not depth:
             found.append(text)
     return found
-
-
-def _starts_unsigned(text: str) -> bool:
-    return _texts(text)[0] not in _PLUS
 
 
 def _is_narrow(text: str) -> bool:

@@ -154,8 +154,8 @@ class Variant:
 
     def _optimizer_change(self) -> str | None:
         trace = self._trace
-        for state, key, data in trace.states:
-            if state.get(key) is not data:
+        for optimizer, param, key, data in trace.states:
+            if optimizer.state[param].get(key) is not data:
                 return f"the optimizer has another {key}"
         for text, repeat, outcome in trace.guards:
             if repeat() != outcome:
@@ -317,10 +317,11 @@ def _part(given: Any) -> Any:
 
 
 def _told(args: tuple[Any, ...]) -> str:
-    return ", ".join(
-        str(list(raw_of(one).shape)) if isinstance(one, TensorBase | torch.Tensor) else repr(one)
-        for one in leaves(args)
-    )
+    return ", ".join(map(_shape, leaves(args)))
+
+
+def _shape(given: Any) -> str:
+    return str(list(raw_of(given).shape)) if isinstance(given, TensorBase | torch.Tensor) else repr(given)
 
 
 def _takes_names(function: Callable[..., Any]) -> Any:

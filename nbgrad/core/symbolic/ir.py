@@ -106,6 +106,7 @@ class Step:
         row: the row of the op table that made it; None for a call of torch outside of any row.
         place: the user's line.
         scope: the labels of the modules around it, outermost first; none outside of the forward.
+        checks: whether it only looks at numbers to raise an error: it runs although nothing reads a result of it.
     """
 
     function: Callable[..., Any]
@@ -118,11 +119,17 @@ class Step:
     row: RowCall | None = None
     place: Place | None = None
     scope: tuple[str, ...] = ()
+    checks: bool = False
 
     @property
     def name(self) -> str:
         """The name of the function."""
         return name_of(self.function)
+
+    @property
+    def opaque(self) -> bool:
+        """Whether it calls a function of nbgrad that looks at numbers, and no function of torch."""
+        return hasattr(self.function, "like")
 
     def inputs(self) -> Iterator[Value]:
         """The values that it reads, each as often as it stands in the arguments."""

@@ -4,12 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
+from os import PathLike
 from typing import Any
 
 import torch
 
 from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.engine.node import TensorBase, raw_of
+from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.symbolic.explanation import explanation
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.latex import Formulas
@@ -131,6 +133,31 @@ class Program(Listing):
         """The program after all passes, up to a fixed point. ``notes`` say what each has done."""
         passed = apply(self, EXACT)
         return replace(passed.listing, notes=[*self.notes, *passed.notes])
+
+    def draw(self, path: "str | PathLike[str]", *, before: "Program | None" = None) -> None:
+        """Write a picture of the program to a file, of a kind that ``AutogradGraph.save`` knows.
+
+        Forward, gradient and optimizer are boxes, with the modules in them.
+
+        Args:
+            path: where to write it.
+            before: the program before a pass, which is drawn beside this one.
+        """
+        registered_renderer().save_programs(path, *self._beside(before))
+
+    def view(self, *, before: "Program | None" = None) -> None:
+        """Show the program as the output of a notebook cell.
+
+        Args:
+            before: the program before a pass, which is drawn beside this one.
+        """
+        registered_renderer().show_programs(*self._beside(before))
+
+    def _ipython_display_(self) -> None:
+        self.view()
+
+    def _beside(self, before: "Program | None") -> tuple[tuple[str, "Program"], ...]:
+        return (("", self),) if before is None else (("before", before), ("after", self))
 
     def source(self, level: Level = "ops") -> str:
         """The program as Python code: a module with one function, which computes the same to the last digit.

@@ -16,7 +16,7 @@ from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import current, outwards
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, error_at
-from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, Fakes, Memory, is_fake, storage_of
+from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, FakeMemory, Fakes, is_fake, storage_of
 from nbgrad.core.symbolic.ir import Phase, RowCall, Step, Value, name_of
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
@@ -72,7 +72,7 @@ class Tracer(TorchFunctionMode):
         self.guards: list[tuple[str, Callable[[], Any], Any]] = []
         self.found_gradients: list[tuple[TensorBase, torch.Tensor | None]] = []
         self.phase: Phase | None = None
-        self.watch = Watch(self)
+        self.watch = TraceObserver(self)
         self._numbers = count()
         self._values: dict[int, Value] = {}
         self._held: list[torch.Tensor] = []  # an id belongs to one tensor as long as that lives
@@ -214,7 +214,7 @@ class Tracer(TorchFunctionMode):
         """Write down the update of an optimizer as one step, which runs the optimizer itself."""
         self.adopt_all(params)
         values = [self.value(param._data) for param in params]
-        update = Update(optimizer, params, group)
+        update = OptimizerUpdate(optimizer, params, group)
         args = ([self.value(grad) for grad in grads],)
         self.steps.append(Step(update, args, {}, None, tuple(values), False, "update", None, user_place()))
 
@@ -250,10 +250,15 @@ class Tracer(TorchFunctionMode):
             if isinstance(one, TensorBase | torch.Tensor)
         }
 
-    def states(self) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
-        """The tensors in the states of the optimizers that were stepped: the dict, the key, the tensor."""
-        held = [state for optimizer, _ in self._optimizers.values() for state in optimizer.state.values()]
-        return [(state, key, one) for state in held for key, one in state.items() if isinstance(one, torch.Tensor)]
+    def states(self) -> list[tuple[Any, Any, str, torch.Tensor]]:
+        """The tensors in the states of the optimizers that were stepped: optimizer, parameter, key, tensor."""
+        return [
+            (optimizer, param, key, one)
+            for optimizer, _ in self._optimizers.values()
+            for param, held in optimizer.state.items()
+            for key, one in held.items()
+            if isinstance(one, torch.Tensor)
+        ]
 
     # ---------------------------------------------------------------------------------------------- rows
 
@@ -313,7 +318,7 @@ class Tracer(TorchFunctionMode):
                 return type(ours).__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
         name = name_of(func)
         if name == "untyped_storage" and is_fake(args[0]) and args[0].layout is torch.strided:
-            return Memory(args[0])
+            return FakeMemory(args[0])
         if name in _QUIET:
             return func(*args, **kwargs)
         if name == "data_ptr":  # tells whether two tensors share memory
@@ -322,7 +327,7 @@ class Tracer(TorchFunctionMode):
             raise _needs_numbers(name, _READS_NUMBERS[name])
         fake_args, fake_kwargs = mapped(self._fake, args), mapped(self._fake, kwargs)
         try:
-            ran = self.fakes.run(func, fake_args, fake_kwargs)
+            ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # of an opaque function
         except NEEDS_NUMBERS:
             raise _needs_numbers(name, "the shape or the value of its result") from None
         return self._write(func, fake_args, fake_kwargs, ran, kwargs)
@@ -340,7 +345,8 @@ class Tracer(TorchFunctionMode):
         """Write the call down, and return what its caller gets."""
         made = [one for one in leaves(ran.result) if isinstance(one, torch.Tensor)]
         fresh = [one for one in made if id(one) not in self._values]
-        if fresh or ran.writes or ran.random:
+        checks = getattr(func, "checks", False)
+        if fresh or ran.writes or ran.random or checks:
             settings = {key: value for key, value in kwargs.items() if not (key == "out" and value is None)}
             for one in fresh:
                 if id(one) not in self._values:
@@ -356,6 +362,7 @@ class Tracer(TorchFunctionMode):
                 None,
                 user_place(),
                 () if (scope := current().scope) is None else scope.path(),
+                checks,
             )
             self.steps.append(step)
         del asked
@@ -366,7 +373,7 @@ class Tracer(TorchFunctionMode):
         )
 
 
-class Watch(Observer):
+class TraceObserver(Observer):
     """Hears from the engine what each step is for."""
 
     __slots__ = ("_freed", "_results", "_tracer")
@@ -435,7 +442,7 @@ def _entry(group: dict[str, Any], key: str, place: int) -> float:
     return value
 
 
-class Update:
+class OptimizerUpdate:
     """A step of a program that runs an optimizer as it is.
 
     Attributes:

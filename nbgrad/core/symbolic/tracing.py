@@ -45,7 +45,7 @@ class Trace:
         gradients: tensors with the data of their ``.grad`` before the call; None where there was none.
         guards: comparisons of settings: the text, the function that repeats it, the outcome.
         modules: the outermost modules that it called.
-        states: the tensors in the states of the optimizers that it steps, each with the dict and the key where it is.
+        states: the tensors in the states of the optimizers that it steps: optimizer, parameter, key, tensor.
         differentiable: for each tensor that it returns, whether the result needs a gradient.
     """
 
@@ -54,7 +54,7 @@ class Trace:
     gradients: list[tuple[Any, torch.Tensor | None]]
     guards: list[tuple[str, Callable[[], Any], Any]]
     modules: list[Any]
-    states: list[tuple[dict[str, Any], str, torch.Tensor]]
+    states: list[tuple[Any, Any, str, torch.Tensor]]
     differentiable: list[bool]
 
 

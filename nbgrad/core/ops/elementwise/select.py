@@ -47,6 +47,17 @@ def _(g, condition):
     return where(condition, 0.0, g)
 
 
+def either(condition, when, otherwise, *inputs):
+    """``when(*inputs)`` if the condition holds, else ``otherwise(*inputs)``: for rules that have no numbers to look at.
+
+    Both are computed. Each has ones for inputs where the other one counts, so that no NaN of it, nor of its gradient,
+    gets into the result. But a gradient of 0 flows back to every input: further back it makes NaN of infinite numbers.
+    """
+    chosen = when(*(where(condition, one, 1.0) for one in inputs))
+    other = otherwise(*(where(condition, 1.0, one) for one in inputs))
+    return where(condition, chosen, other)
+
+
 def _where(self, condition, other):
     """Elements of this tensor where the condition holds, of ``other`` elsewhere, in the order of torch's method."""
     return where(condition, self, other)

@@ -130,12 +130,13 @@ def as_strided(input, size, stride, storage_offset=None):
 def _within(size, stride, storage_offset, geometry):
     """Whether a tensor so seen has no element that the one it was made of has not."""
     lowest = min(storage_offset, geometry[2])
-    places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
-    seen, there = (
-        places.as_strided(sizes, strides, offset - lowest).reshape(-1)
-        for sizes, strides, offset in ((size, stride, storage_offset), geometry)
-    )
-    return bool(torch.isin(seen, there).all())
+    with torch._C.DisableTorchFunction():  # it is no part of what the user computes
+        places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
+        seen, there = (
+            places.as_strided(sizes, strides, offset - lowest).reshape(-1)
+            for sizes, strides, offset in ((size, stride, storage_offset), geometry)
+        )
+        return bool(torch.isin(seen, there).all())
 
 
 def _seen(input, size, stride, storage_offset):

@@ -1,0 +1,85 @@
+"""Random kernels of loop nests: every engine gives what torch gives one operation after the other."""
+
+from random import Random
+
+import torch
+
+from nbgrad.core.symbolic.nest.ir import COMPARISONS, Kernel, Operation
+from nbgrad.core.symbolic.nest.schedule import PIECE
+from tests.core.symbolic.nests import EXACT, applied, build, engines, evaluated, random_kernel, ulps
+
+CASES = 250
+COMPILED = 0.02
+"""The share of the cases that the C compiler has to do with: it takes half a second for each."""
+
+
+ADDED = PIECE / 16 + 4 + 1
+"""So many float32 numbers are added one after the other, at most."""
+
+
+def check(random: Random) -> None:
+    """Compare one kernel, of whole numbers or of others."""
+    whole = random.random() < 0.6
+    kernel, inputs = random_kernel(random, whole=whole)
+    names = [name for name in engines() if name != "c" or random.random() < COMPILED]
+    if not whole:
+        kernel = everything(kernel)
+    results = {name: build(name, kernel)(*inputs) for name in names}
+    for name, found in results.items():
+        if whole:
+            values = evaluated(kernel, inputs)
+            for number, one in zip(kernel.outputs, found, strict=True):
+                assert one.shape == values[number].shape, (name, kernel)
+                assert torch.equal(one, values[number]), (name, number, kernel)
+        else:
+            compare(kernel, inputs, found)
+    same = list(results.values())
+    for others in same[1:]:
+        assert all(map(identical, same[0], others)), (f"{names} differ", kernel)
+
+
+def everything(kernel: Kernel) -> Kernel:
+    """The same kernel with every value as an output, but those of comparisons and of views."""
+    count = len(kernel.inputs)
+    truths: set[int] = set()
+    for number, one in enumerate(kernel.operations, count):
+        views = one.name in {"reshape", "expand", "copy"}
+        if one.name in COMPARISONS or (views and one.arguments[0] in truths):
+            truths.add(number)
+    wanted = [number for number in range(count, count + len(kernel.operations)) if number not in truths]
+    return Kernel(kernel.inputs, kernel.operations, tuple(wanted) or kernel.outputs)
+
+
+def identical(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Whether two tensors have the same bits, any NaN being the same as any other."""
+    return torch.equal(one.nan_to_num(12.5), two.nan_to_num(12.5)) and torch.equal(one.isnan(), two.isnan())
+
+
+def compare(kernel: Kernel, inputs: list[torch.Tensor], found: list[torch.Tensor]) -> None:
+    """Hold each operation to what torch makes of the same arguments."""
+    known = dict(enumerate(inputs)) | dict(zip(kernel.outputs, found, strict=True))
+    for number, one in enumerate(kernel.operations, len(kernel.inputs)):
+        arguments = [known[a] if type(a) is int else a for a in one.arguments]
+        if number not in known:  # a comparison
+            known[number] = applied(one, arguments)
+            continue
+        assert known[number].shape == one.shape
+        held(one, arguments, known[number])
+
+
+def held(one: Operation, arguments: list[torch.Tensor | float], found: torch.Tensor) -> None:
+    """One operation: to the bit, to 2 ulp, or a sum to the error that adding in float64 and rounding once has, and some."""
+    exact = applied(one, arguments)
+    if one.name in EXACT or one.name in {"where", "max", "reshape", "expand"}:
+        assert identical(found, exact), one
+        return
+    wide = [a.double() if isinstance(a, torch.Tensor) else a for a in arguments]
+    right = applied(one, wide)
+    if one.name == "sum":
+        (x,) = wide
+        assert isinstance(x, torch.Tensor)
+        bound = ADDED * 2.0**-24 * x.abs().sum(one.dims, keepdim=True) if one.dims else torch.zeros(())
+        near = ((found.double() - right).abs() <= bound) | ~right.float().isfinite() | (right.abs() > 3e38)
+        assert bool(near.all()), (one, (found - right).abs().max())
+        return
+    assert float(ulps(found, right).max()) <= 2, one
