@@ -1,8 +1,10 @@
 """Python text of what a program calls and of its arguments, such that it means the same in a file of its own."""
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from inspect import unwrap
 from math import isfinite
 from typing import Any
 
@@ -131,7 +133,7 @@ class Expressions:
         parts += [f"{key}={self.literal(one)}" for key, one in step.kwargs.items()]
         text = _text_of(step.function)
         if text is None:
-            text = self._object(step.function, name_of(step.function))
+            text = self._imported(step.function) or self._object(step.function, name_of(step.function))
         elif (
             text.startswith("torch.Tensor.")
             and step.args
@@ -140,6 +142,19 @@ class Expressions:
         ):
             return _call(f"{parts[0]}.{text.removeprefix('torch.Tensor.')}", parts[1:])
         return _call(self._shortened(text), parts)
+
+    def _imported(self, function: Callable[..., Any]) -> str | None:
+        """The name of a function of nbgrad that a rule calls, which the text imports; None if no module has it."""
+        known = self._objects.get(id(function))
+        if known is not None:
+            return known
+        module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+        found = getattr(sys.modules.get(module), name, None)
+        if not module.startswith("nbgrad.") or found is None or unwrap(found) is not unwrap(function):
+            return None
+        known = self._objects[id(function)] = self._names.fresh(name)
+        self.imports.add(f"from {module} import {name}" + (f" as {known}" if known != name else ""))
+        return known
 
     def _shortened(self, text: str) -> str:
         for prefix, short, statement in _SHORT:

@@ -112,7 +112,8 @@ def _readers(listing: Listing) -> dict[int, set[int]]:
     reads: dict[int, set[int]] = {id(value): {_OUTSIDE} for value in listing.leaving()}
     for step in listing.steps:
         reader = id(step if step.row is None else step.row)
-        for value in (*step.inputs(), *step.writes):
+        given = () if step.row is None else leaves((step.row.args, step.row.settings))  # no step may read some of them
+        for value in (*step.inputs(), *step.writes, *given):
             reads.setdefault(id(value), set()).add(reader)
     return reads
 

@@ -48,6 +48,9 @@ class Source:
         self._listing = listing
         self._needed = {id(one) for step in listing.steps for one in (*step.inputs(), *step.writes)}
         self._needed |= {id(one) for one in listing.leaving()}
+        self.lines = lines_of(listing, level)
+        for row in (line.row for line in self.lines if line.row is not None):
+            self._needed |= {id(one) for one in leaves((row.args, row.settings))}
         function = self._names.fresh(listing.name)
         inputs = [self._text.name(value) for value in listing.inputs]
         captured = self._captured()
@@ -55,7 +58,7 @@ class Source:
             for value in step.results():
                 self._text.name(value)
         self.returned = self._text.literal(listing.outputs)
-        body = [*self._body(level), *self._gradients(), f"    return {self.returned}"]
+        body = [*self._body(), *self._gradients(), f"    return {self.returned}"]
         self.arguments: dict[str, Any] = {name: _data(value) for name, value in captured} | self._text.objects
         head = self._head(function, list(zip(inputs, listing.inputs, strict=True)), captured)
         self.text = "\n".join([*self._preamble(level), *head, *body]) + "\n"
@@ -101,8 +104,7 @@ class Source:
         given = [f"    {name},  # {kind(value)}" for name, value in inputs]
         return [f"def {function}(", *given, *(["    *,", *named] if named else []), "):"]
 
-    def _body(self, level: Level) -> list[str]:
-        self.lines = lines_of(self._listing, level)
+    def _body(self) -> list[str]:
         roots = roots_of(self.lines)
         text: list[str] = []
         phase, place = "", ""

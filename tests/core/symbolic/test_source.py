@@ -129,6 +129,14 @@ def test_the_source_of_torch_needs_no_nbgrad(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)  # our own Python
 
 
+def test_a_part_of_a_rule_that_looks_at_numbers_is_imported(tmp_path: Path) -> None:
+    x = nbgrad.tensor([2.0, 0.0, 3.0], requires_grad=True)
+    program = trace(lambda x: x.prod(), x).grad()
+    text = program.source("torch")
+    assert "from nbgrad.core.ops.reduce.reductions import _slope_of_prod\n" in text
+    compare(program, (x,), tmp_path, "torch")
+
+
 def test_settings_of_an_optimizer_are_arguments(tmp_path: Path) -> None:
     function, args = sgd()
     program = trace(function, *args)
