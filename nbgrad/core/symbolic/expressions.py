@@ -1,8 +1,10 @@
 """Python text of what a program calls and of its arguments, such that it means the same in a file of its own."""
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from inspect import unwrap
 from math import isfinite
 from typing import Any
 
@@ -21,6 +23,7 @@ _BINARY = {
     **{f"__{name}__": sign for name, sign in (("gt", ">"), ("ge", ">="), ("lshift", "<<"), ("rshift", ">>"))},
 }
 _SWAPPED = {f"__r{name[2:]}": sign for name, sign in _BINARY.items()}
+_SWAPPED["rsub"] = "-"
 _UNARY = {"neg": "-", "__neg__": "-", "__invert__": "~"}
 
 _WIDTH = 110
@@ -78,7 +81,15 @@ class Expressions:
         """A call of a function of torch, as a statement or as what is assigned."""
         return self.operator(step) or self._plain(step)
 
-    def operator(self, step: Step) -> str | None:
+    def of_row(self, step: Step, args: Sequence[Any]) -> str | None:
+        """The operator or the index that does what a row with these arguments does, whose one step is ``step``."""
+        name = name_of(step.function)
+        taken = step.args[:1] if name == "__getitem__" else step.args[::-1] if name in _SWAPPED else step.args
+        known = name in OPERATORS or name in _BINARY or name in _SWAPPED or name in _UNARY or name == "__getitem__"
+        same = len(args) == len(taken) and all(one is other for one, other in zip(args, taken, strict=True))
+        return self.operator(step) if known and same else None
+
+    def operator(self, step: Step) -> str | None:  # noqa: PLR0911  # a case for each form
         """A call as an operator or an index; None if it is neither."""
         name, args = name_of(step.function), step.args
         if step.kwargs or not args or not isinstance(args[0], Value):
@@ -103,9 +114,8 @@ class Expressions:
 
     def _operand(self, given: Any) -> str:
         text = self.literal(given)
-        return (
-            text if text.isidentifier() or (not text.startswith("-") and not isinstance(given, Number)) else f"({text})"
-        )
+        alone = text.isidentifier() or not (text.startswith("-") or isinstance(given, Number))
+        return text if alone else f"({text})"
 
     def _index(self, given: Any) -> str:
         if type(given) is tuple and given:
@@ -123,7 +133,7 @@ class Expressions:
         parts += [f"{key}={self.literal(one)}" for key, one in step.kwargs.items()]
         text = _text_of(step.function)
         if text is None:
-            text = self._object(step.function, name_of(step.function))
+            text = self._imported(step.function) or self._object(step.function, name_of(step.function))
         elif (
             text.startswith("torch.Tensor.")
             and step.args
@@ -132,6 +142,19 @@ class Expressions:
         ):
             return _call(f"{parts[0]}.{text.removeprefix('torch.Tensor.')}", parts[1:])
         return _call(self._shortened(text), parts)
+
+    def _imported(self, function: Callable[..., Any]) -> str | None:
+        """The name of a function of nbgrad that a rule calls, which the text imports; None if no module has it."""
+        known = self._objects.get(id(function))
+        if known is not None:
+            return known
+        module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+        found = getattr(sys.modules.get(module), name, None)
+        if not module.startswith("nbgrad.") or found is None or unwrap(found) is not unwrap(function):
+            return None
+        known = self._objects[id(function)] = self._names.fresh(name)
+        self.imports.add(f"from {module} import {name}" + (f" as {known}" if known != name else ""))
+        return known
 
     def _shortened(self, text: str) -> str:
         for prefix, short, statement in _SHORT:
@@ -157,7 +180,7 @@ class Expressions:
         if isinstance(given, tuple):
             return f"({', '.join(self.literal(one, strict) for one in given)}{',' if len(given) == 1 else ''})"
         if isinstance(given, dict):
-            return "{" + ", ".join(f"{key!r}: {self.literal(one, strict)}" for key, one in given.items()) + "}"
+            return "{" + ", ".join(f"{plain(key)}: {self.literal(one, strict)}" for key, one in given.items()) + "}"
         if type(given) is slice:
             return f"slice({', '.join(self.literal(one, strict) for one in (given.start, given.stop, given.step))})"
         if (text := plain(given)) is not None:
@@ -178,12 +201,16 @@ class Expressions:
         for setting, value in sorted(given.settings.items(), key=lambda one: -len(one[0])):
             name = self._settings.get(setting)
             if name is None:
-                found = _SETTING.search(setting)
-                wanted = "_".join(part for part in found.groups() if part) if found else "setting"
-                name = self._settings[setting] = self._names.fresh(wanted)
+                name = self._settings[setting] = self._names.fresh(name_of_setting(setting))
                 self.settings[name] = (setting, value)
             text = text.replace(setting, name)
         return re.sub(r"(?<![\w.])(inf|nan)\b", r"torch.\1", text)
+
+
+def name_of_setting(text: str) -> str:
+    """A name for a setting of an optimizer: ``lr`` of ``Adam.param_groups[0]['lr']``."""
+    found = _SETTING.search(text)
+    return "_".join(part for part in found.groups() if part) if found else "setting"
 
 
 _SHORT = (
@@ -193,7 +220,7 @@ _SHORT = (
 """Long names, the short ones that stand for them, and the statements that make these."""
 
 
-def plain(given: Any) -> str | None:
+def plain(given: Any) -> str | None:  # noqa: PLR0911  # a case for each type
     """A constant as Python text; None if it has none."""
     if given is None or type(given) in (bool, int):
         return repr(given)

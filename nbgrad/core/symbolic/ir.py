@@ -32,6 +32,7 @@ class Value:
         data: the tensor that a captured value stands for.
         owner: the tensor of nbgrad whose data a captured value is; None for a tensor of torch.
         gradient_of: the value whose gradient it is; None if it is no gradient.
+        gradient: its own gradient, which may be that of another value too; None if none was computed.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Value:
     data: torch.Tensor | None = None
     owner: Any = None
     gradient_of: "Value | None" = None
+    gradient: "Value | None" = None
 
     def like(self, kind: Kind) -> "Value":
         """A value of the same name, shape and memory in another program, where it is of another kind."""

@@ -1,5 +1,6 @@
 """The lines of a program as a reader sees them: whole rows of the op table, and the calls of torch outside of rows."""
 
+from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -53,11 +54,18 @@ class Line:
         return [one for one in handed(self.row, self.hidden) if isinstance(one, Value) and id(one) not in given]
 
 
-def lines_of(listing: Listing, level: Level) -> list[Line]:
-    """The lines of a listing in order. At the level "torch" each step is one."""
+def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Line]:
+    """The lines of a listing in order.
+
+    Args:
+        listing: what is written.
+        level: at "torch" each step is a line.
+        called: whether a row must be one that a call of it can replace; otherwise it may have results of which only
+            its own steps know.
+    """
     scopes = _Scopes()
     found = []
-    groups = _grouped(listing) if level == "ops" else (((step,), None, False) for step in listing.steps)
+    groups = _grouped(listing, called) if level == "ops" else (((step,), None, False) for step in listing.steps)
     for steps, row, hidden in groups:
         found.append(Line(steps, row, hidden, scopes.of(steps)))
     return found
@@ -68,21 +76,26 @@ def handed(row: RowCall, hidden: bool) -> tuple[Any, ...]:
     return row.results if hidden or row.op.many else row.results[: row.op.shown]
 
 
-def _grouped(listing: Listing) -> Iterator[tuple[tuple[Step, ...], RowCall | None, bool]]:
-    """The steps in groups: those of a row that can be called in their place, or single ones."""
-    whole = {id(row) for row in listing.rows()}
+def _grouped(listing: Listing, called: bool) -> Iterator[tuple[tuple[Step, ...], RowCall | None, bool]]:
+    """The steps in groups: those of a row that can be called in their place, or single ones.
+
+    A row of which a pass has left out steps that nothing needs can be called as well.
+    """
+    counts = Counter(id(step.row) for step in listing.steps if step.row is not None)
     reads = _readers(listing)
     known = {id(value) for value in (*listing.inputs, *listing.captured)}
     place = 0
     while place < len(listing.steps):
         step = listing.steps[place]
         row = step.row
-        if row is not None and id(row) in whole:
-            steps = tuple(listing.steps[place : place + row.steps])
+        if row is not None:
+            steps = tuple(listing.steps[place : place + counts[id(row)]])
             how = _callable(row, steps, known, reads)
+            if not called and len(steps) == row.steps and all(one.row is row for one in steps):
+                how = bool(how)
             if how is not None:
                 yield steps, row, how
-                known |= {id(one) for one in row.results if isinstance(one, Value)}
+                known |= {id(one) for step in steps for one in step.results()}
                 place += len(steps)
                 continue
         yield (step,), None, False
@@ -99,12 +112,15 @@ def _readers(listing: Listing) -> dict[int, set[int]]:
     reads: dict[int, set[int]] = {id(value): {_OUTSIDE} for value in listing.leaving()}
     for step in listing.steps:
         reader = id(step if step.row is None else step.row)
-        for value in (*step.inputs(), *step.writes):
+        given = () if step.row is None else leaves((step.row.args, step.row.settings))  # no step may read some of them
+        for value in (*step.inputs(), *step.writes, *given):
             reads.setdefault(id(value), set()).add(reader)
     return reads
 
 
-def _callable(row: RowCall, steps: tuple[Step, ...], known: Container[int], reads: dict[int, set[int]]) -> bool | None:
+def _callable(  # noqa: PLR0911  # a reason each
+    row: RowCall, steps: tuple[Step, ...], known: Container[int], reads: dict[int, set[int]]
+) -> bool | None:
     """Whether the results for the rules are needed of a row; None if a call of the row cannot replace the steps."""
     if any(step.row is not row for step in steps):
         return None
@@ -113,6 +129,9 @@ def _callable(row: RowCall, steps: tuple[Step, ...], known: Container[int], read
     if any(isinstance(one, Value) and id(one) not in known for one in leaves((row.args, row.settings))):
         return None
     made = {id(value) for step in steps for value in step.results()}
+    given = {id(one) for one in leaves((row.args, row.settings))} | made
+    if any(id(one) not in given and one.kind == "result" for step in steps for one in step.inputs()):
+        return None  # a step was put in the place of one of them
     foreign = {value.storage for step in steps for value in step.inputs() if id(value) not in made}
     if any(value.storage in foreign for step in steps for value in step.writes):
         return None  # it changes memory of others

@@ -2,8 +2,10 @@
 
 import keyword
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from inspect import unwrap
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -79,14 +81,30 @@ class Names:
 
 def variables_of(function: Any) -> dict[int, str]:
     """The names of the tensors that a function uses as variables from around it, by the ids of the tensors."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return {}
-    around = {name: function.__globals__.get(name) for name in code.co_names}
+    found: dict[int, str] = {}
+    start = unwrap(function)
+    waiting, seen = [start] if isinstance(start, FunctionType) else [], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or one.__module__.partition(".")[0] in ("torch", "nbgrad"):
+            continue
+        seen.add(id(one))
+        for name, held in _variables_around(one):
+            if isinstance(held, TensorBase | torch.Tensor):
+                found.setdefault(id(held), name)
+            elif isinstance(held, FunctionType):
+                waiting.append(unwrap(held))
+    return found
+
+
+def _variables_around(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The global variables and those of outer functions that a function names."""
+    code = function.__code__
+    for name in code.co_names:
+        yield name, function.__globals__.get(name)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # a cell that is empty yet
-            around[name] = cell.cell_contents
-    return {id(one): name for name, one in around.items() if isinstance(one, TensorBase | torch.Tensor)}
+            yield name, cell.cell_contents
 
 
 def _parameter_paths(modules: Iterable[Any]) -> dict[int, str]:
@@ -95,5 +113,7 @@ def _parameter_paths(modules: Iterable[Any]) -> dict[int, str]:
     for module in modules:
         for path, one in (*module.named_parameters(), *module.named_buffers()):
             name = path.replace(".", "_")
-            paths.setdefault(id(one), name if not name[0].isdigit() else f"w{name}")
+            name = f"w{name}" if name[0].isdigit() else name
+            paths.setdefault(id(one), name)
+            paths.setdefault(id(one._data), name)  # some buffers are used as torch's tensors
     return paths

@@ -12,8 +12,11 @@ import torch
 from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.symbolic.explanation import explanation
 from nbgrad.core.symbolic.ir import Listing, Value
+from nbgrad.core.symbolic.latex import Formulas
 from nbgrad.core.symbolic.lines import Level
+from nbgrad.core.symbolic.outline import outline
 from nbgrad.core.symbolic.passes.optimize import EXACT, apply
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.replay import Run, replay
@@ -23,7 +26,7 @@ from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
 from nbgrad.core.tensor.tensor import Tensor
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Program(Listing):
     """A traced function: see ``trace``.
 
@@ -177,6 +180,23 @@ class Program(Listing):
         A function or an object that has no text, such as an optimizer that runs as it is, is there too.
         """
         return Source(self, level).arguments
+
+    def latex(self) -> str:
+        r"""The formula of each line with the program's names, as an ``aligned`` environment.
+
+        A gradient has the formula of the rule of its op, and a bar over the name of what it is the gradient of.
+        """
+        return Formulas(self).text
+
+    def explain(self) -> str:
+        """Sentences about the program: its steps, what the gradient needs, what passes left out, what a run changes."""
+        return explanation(self, self.notes)
+
+    def __str__(self) -> str:
+        return outline(self)
+
+    def __repr__(self) -> str:
+        return f"<Program {self.name}: {len(self.inputs)} inputs, {len(self.captured)} captured, {len(self)} steps>"
 
     def _differentiable(self) -> list[Any]:
         flat = [one for one in leaves(self.examples) if hasattr(one, "requires_grad")]

@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from nbgrad.core.symbolic.expressions import Expressions, NoText, plain
-from nbgrad.core.symbolic.ir import Listing, RowCall, Step, Value, name_of
+from nbgrad.core.symbolic.ir import Listing, RowCall, Step, Value
 from nbgrad.core.symbolic.lines import Level, Line, handed, lines_of
 from nbgrad.core.symbolic.naming import Names
-from nbgrad.core.symbolic.replay import OPERATORS
 from nbgrad.core.symbolic.structure import leaves
 
 _SMALL = 4
@@ -19,11 +18,25 @@ _SMALL = 4
 LEVELS = ("ops", "torch")
 
 
+class Statement(NamedTuple):
+    """A line of Python: what is assigned to, the call, and a comment."""
+
+    target: str
+    call: str
+    comment: str
+
+    def __str__(self) -> str:
+        text = f"{self.target} = {self.call}" if self.target else self.call
+        return f"{text}  # {self.comment}" if self.comment else text
+
+
 class Source:
     """The Python source of a listing.
 
     Attributes:
         text: the source.
+        lines: the lines of the listing.
+        returned: what the function returns, as text.
         arguments: what the function takes beside the inputs, by name: captured tensors, and objects without a text.
     """
 
@@ -35,13 +48,17 @@ class Source:
         self._listing = listing
         self._needed = {id(one) for step in listing.steps for one in (*step.inputs(), *step.writes)}
         self._needed |= {id(one) for one in listing.leaving()}
+        self.lines = lines_of(listing, level)
+        for row in (line.row for line in self.lines if line.row is not None):
+            self._needed |= {id(one) for one in leaves((row.args, row.settings))}
         function = self._names.fresh(listing.name)
         inputs = [self._text.name(value) for value in listing.inputs]
         captured = self._captured()
         for step in listing.steps:  # each value under its own name, also where an earlier line needs a new one
             for value in step.results():
                 self._text.name(value)
-        body = [*self._body(level), *self._gradients(), self._return()]
+        self.returned = self._text.literal(listing.outputs)
+        body = [*self._body(), *self._gradients(), f"    return {self.returned}"]
         self.arguments: dict[str, Any] = {name: _data(value) for name, value in captured} | self._text.objects
         head = self._head(function, list(zip(inputs, listing.inputs, strict=True)), captured)
         self.text = "\n".join([*self._preamble(level), *head, *body]) + "\n"
@@ -87,12 +104,12 @@ class Source:
         given = [f"    {name},  # {kind(value)}" for name, value in inputs]
         return [f"def {function}(", *given, *(["    *,", *named] if named else []), "):"]
 
-    def _body(self, level: Level) -> list[str]:
-        lines = lines_of(self._listing, level)
-        roots = {line.scope[0] for line in lines if line.scope}
+    def _body(self) -> list[str]:
+        roots = roots_of(self.lines)
         text: list[str] = []
-        phase, scope, place = None, (), ""
-        for line in lines:
+        phase, place = "", ""
+        scope: tuple[str, ...] = ()
+        for line in self.lines:
             if line.phase != phase:
                 phase, scope = line.phase, ()
                 text += [""] * bool(text) + [f"    # {'-' * 20} {phase}"]
@@ -104,10 +121,11 @@ class Source:
                 scope = line.scope
                 if scope:
                     text.append(f"    # {titled(scope, roots)}")
-            text += self._statements(line)
+            text += [f"    {one}" for one in self.statements(line)]
         return text
 
-    def _statements(self, line: Line) -> list[str]:
+    def statements(self, line: Line) -> list[Statement]:
+        """What is written for a line: one call of a row, or the steps."""
         if line.row is not None:
             try:
                 return [self._row(line, line.row)]
@@ -115,42 +133,25 @@ class Source:
                 pass
         return [self._step(step) for step in line.steps]
 
-    def _row(self, line: Line, row: RowCall) -> str:
-        target, call = self.row_call(line, row)
-        return self._commented(f"{target} = {call}", line.results(), line.random)
-
-    def row_call(self, line: Line, row: RowCall) -> tuple[str, str]:
-        """What is assigned to, and the call."""
+    def _row(self, line: Line, row: RowCall) -> Statement:
         op, results = row.op, handed(row, line.hidden)
         single = not op.many and (len(op.results) == 1 if line.hidden else op.shown == 1)
         given = {id(one) for one in leaves((row.args, row.settings))}
         target = self._target(results[0] if single else tuple(results), given)
-        if len(line.steps) == 1 and line.steps[0].function is not None and (sign := self._sign(line.steps[0], row)):
-            return target, sign
-        args = list(row.args)
-        while args and args[-1] is None and len(args) > len(op.inputs) - op.optional:
-            args.pop()
-        if line.hidden:
+        call = self._text.of_row(line.steps[0], row.args) if len(line.steps) == 1 else None
+        if call is None:
             args = list(row.args)
-        settings = {key: one for key, one in row.settings.items() if not _same(one, op.defaults.get(key, _Absent))}
-        return target, self._text.row(op.name, args, settings, line.hidden)
+            while not line.hidden and args and args[-1] is None and len(args) > len(op.inputs) - op.optional:
+                args.pop()
+            settings = {key: one for key, one in row.settings.items() if not _same(one, op.defaults.get(key, _Absent))}
+            call = self._text.row(op.name, args, settings, line.hidden)
+        return Statement(target, call, self._notes(line.results(), line.random))
 
-    def _sign(self, step: Step, row: RowCall) -> str | None:
-        """The operator that does what a row does that is one call."""
-        name = name_of(step.function)
-        if name not in OPERATORS and name != "neg":
-            return None
-        if len(row.args) != len(step.args) or any(one is not two for one, two in zip(row.args, step.args, strict=True)):
-            return None
-        return self._text.operator(step)
-
-    def _step(self, step: Step) -> str:
+    def _step(self, step: Step) -> Statement:
         call = self._text.step(step)
         made = step.results()
-        if not made:
-            return self._commented(call, [], step.random)
-        given = {id(value) for value in step.inputs()}
-        return self._commented(f"{self._target(step.result, given)} = {call}", made, step.random)
+        target = self._target(step.result, {id(value) for value in step.inputs()}) if made else ""
+        return Statement(target, call, self._notes(made, step.random))
 
     def _target(self, result: Any, given: set[int]) -> str:
         if isinstance(result, Value):
@@ -162,9 +163,8 @@ class Source:
             return f"{', '.join(f'({one})' if ', ' in one else one for one in parts)}{',' if len(parts) == 1 else ''}"
         return "_"
 
-    def _commented(self, statement: str, made: list[Value], random: bool) -> str:
-        notes = [kind(value) for value in made if id(value) in self._needed] + ["random"] * random
-        return f"    {statement}" + (f"  # {', '.join(notes)}" if notes else "")
+    def _notes(self, made: list[Value], random: bool) -> str:
+        return ", ".join([*(kind(value) for value in made if id(value) in self._needed), *["random"] * random])
 
     def _gradients(self) -> list[str]:
         names = {id(value.owner): value for value in self._listing.captured if value.owner is not None}
@@ -175,9 +175,6 @@ class Source:
                 text.append(f"    {self._text.name(names[id(owner)])}.grad = {self._text.literal(grad)}")
         return ["", *text] if text else []
 
-    def _return(self) -> str:
-        return f"    return {self._text.literal(self._listing.outputs)}"
-
 
 class _Absent:
     """No setting."""
@@ -187,6 +184,11 @@ def kind(value: Value) -> str:
     """The shape of a value, and its type if it is not that of most."""
     usual = value.dtype is torch.get_default_dtype()
     return f"{list(value.shape)}" + ("" if usual else f" {str(value.dtype).removeprefix('torch.')}")
+
+
+def roots_of(lines: Iterable[Line]) -> set[str]:
+    """The outermost modules of lines."""
+    return {line.scope[0] for line in lines if line.scope}
 
 
 def titled(scope: Iterable[str], roots: set[str]) -> str:

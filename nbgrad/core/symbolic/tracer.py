@@ -376,12 +376,12 @@ class Tracer(TorchFunctionMode):
 class TraceObserver(Observer):
     """Hears from the engine what each step is for."""
 
-    __slots__ = ("_first", "_freed", "_tracer")
+    __slots__ = ("_freed", "_results", "_tracer")
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._freed: list[Any] = []
-        self._first: dict[Any, torch.Tensor] = {}
+        self._results: dict[Any, tuple[torch.Tensor, ...]] = {}
 
     def on_result(
         self,
@@ -393,7 +393,7 @@ class TraceObserver(Observer):
     ) -> None:
         self._tracer.heard(results)
         if node is not None:
-            self._first[node] = results[0]
+            self._results[node] = results
 
     def on_backward_begin(self, roots: list[tuple[Any, Any]]) -> None:
         walk: Any = current().walking
@@ -410,11 +410,15 @@ class TraceObserver(Observer):
             tensor = origin.ref()
             of = None if tensor is None else tensor._data
         else:
-            of = self._first.get(origin.node if isinstance(origin, Output) else origin)
+            node, place = (origin.node, origin.index) if isinstance(origin, Output) else (origin, 0)
+            results = self._results.get(node)
+            of = None if results is None else results[place if node.op.many else node.op.live[place]]
         if of is not None and isinstance(raw, torch.Tensor):
-            value = self._tracer.value(raw)
+            value, source = self._tracer.value(raw), self._tracer.value(of)
+            if source.gradient is None:
+                source.gradient = value
             if value.gradient_of is None and value.kind == "result":
-                value.gradient_of = self._tracer.value(of)
+                value.gradient_of = source
 
     def on_step_begin(self, params: Sequence[Any], evaluates: bool = False) -> None:
         if evaluates:

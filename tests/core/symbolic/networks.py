@@ -7,7 +7,6 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.nn import functional as F
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -22,7 +21,7 @@ def _classes(*shape: int, below: int = 3) -> nbgrad.Tensor:
 
 def _loss(net: nn.Module, of: Callable[[Any], Any] = lambda found: found) -> Callable[[Any, Any], Any]:
     def loss(x: Any, y: Any) -> Any:
-        return F.cross_entropy(of(net(x)), y)
+        return nn.functional.cross_entropy(of(net(x)), y)
 
     return loss
 
