@@ -5,7 +5,7 @@ together through their ``row``: a ``RowCall``, which has the name, the formula a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -32,6 +32,7 @@ class Value:
         data: the tensor that a captured value stands for.
         owner: the tensor of nbgrad whose data a captured value is; None for a tensor of torch.
         gradient_of: the value whose gradient it is; None if it is no gradient.
+        constant: whether a pass has computed its data, which is the same in each run.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Value:
     data: torch.Tensor | None = None
     owner: Any = None
     gradient_of: "Value | None" = None
+    constant: bool = False
 
     def like(self, kind: Kind) -> "Value":
         """A value of the same name, shape and memory in another program, where it is of another kind."""
@@ -114,25 +116,45 @@ class Step:
     phase: Phase = "forward"
     row: RowCall | None = None
     place: Place | None = None
+    _inputs: tuple[Value, ...] | None = field(default=None, init=False, repr=False)
+    _results: list[Value] | None = field(default=None, init=False, repr=False)
+    _name: str | None = field(default=None, init=False, repr=False)
+    _family: int | None = field(default=None, init=False, repr=False)
 
     @property
     def name(self) -> str:
         """The name of the function."""
-        return name_of(self.function)
+        if self._name is None:
+            self._name = name_of(self.function)
+        return self._name
 
-    def inputs(self) -> Iterator[Value]:
+    def inputs(self) -> tuple[Value, ...]:
         """The values that it reads, each as often as it stands in the arguments."""
-        for one in leaves((self.args, self.kwargs)):
-            if isinstance(one, Value):
-                yield one
+        if self._inputs is None:  # every pass asks for them, and the arguments of a step do not change
+            self._inputs = tuple(one for one in leaves((self.args, self.kwargs)) if isinstance(one, Value))
+        return self._inputs
 
     def results(self) -> list[Value]:
         """The values that it makes."""
-        given = {id(one) for one in self.inputs()}
-        return [one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given]
+        if self._results is None:
+            if (
+                isinstance(self.result, Value)
+                and not self.writes
+                and not any(self.result is one for one in self.inputs())
+            ):
+                self._results = [self.result]
+                return self._results
+            given = {id(one) for one in self.inputs()}
+            self._results = [one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given]
+        return self._results
 
     def replaced(self, change: Callable[[Any], Any]) -> "Step":
         """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
+        for one in (*self.inputs(), *self.writes):
+            if change(one) is not one:
+                break
+        else:
+            return self
         args, kwargs = mapped(change, self.args), mapped(change, self.kwargs)
         writes = tuple(change(one) for one in self.writes)
         same = all(
