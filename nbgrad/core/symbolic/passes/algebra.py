@@ -81,7 +81,7 @@ class _Algebra:
         for value in (*self._listing.inputs, *self._listing.captured):
             self._see(value)
         for given in self._listing.steps:
-            step = given.replaced(self._stands) if self._stands else given
+            step = self._stands.step(given)
             other = self._value_of(step)
             if other is not None:
                 self._stands.add(step.result, other)

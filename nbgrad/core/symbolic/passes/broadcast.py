@@ -1,16 +1,17 @@
 """Broadcast sinking: compute on the numbers that there are, and repeat them as late as possible."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, Step, Value, name_of
 from nbgrad.core.symbolic.passes.algebra import identity
 from nbgrad.core.symbolic.passes.constants import number_of
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import (
     ELEMENTWISE,
+    ONE_NAME,
     ROUNDED,
     Sum,
     broadcast,
@@ -58,6 +59,7 @@ class _Sinking:
         self._small: dict[int, Value] = {}
         self._numbers: dict[int, Value] = {}
         self._steps: list[tuple[Step, Note | None, bool]] = []
+        self._expanded: set[int] = set()
         self._whole = self._needed_whole()
 
     def passed(self) -> Passed[Any]:
@@ -88,7 +90,7 @@ class _Sinking:
     def _needed_whole(self) -> set[int]:
         """The values that a step must read as they are: to compute them twice, small and whole, costs more."""
         shapes: dict[int, tuple[int, ...]] = {}
-        repeats: set[int] = set()
+        repeats: dict[int, Step] = {}
         for step in self._listing.steps:
             if not self._fits(step):
                 continue
@@ -102,17 +104,31 @@ class _Sinking:
                 shape = broadcast(found)
                 if _count(shape) < result.numel:
                     shapes[id(result)] = shape
-                    repeats.add(id(result))
+                    repeats[id(result)] = step
+            elif self._reassociate and (of := sum_of(step)) is not None and id(of.of) in shapes:
+                shape = _summed(shapes[id(of.of)], of)
+                if _count(shape) < result.numel:
+                    shapes[id(result)] = shape
+        whole = self._read_whole(shapes)
+        for key, step in repeats.items():  # what leaves at the end of a chain is expanded there, and not at its begin
+            if key in whole and any(id(one) in repeats and id(one) not in whole for one in step.inputs()):
+                self._expanded.add(key)
+        for key in reversed(repeats):
+            if key in whole and key not in self._expanded:
+                whole.update(id(value) for value in repeats[key].inputs())
+        return whole
+
+    def _read_whole(self, shapes: dict[int, tuple[int, ...]]) -> set[int]:
+        """The values that are returned, or read by a step that cannot read a smaller value for them."""
         whole = {id(value) for value in self._listing.leaving()}
         for step in reversed(self._listing.steps):
             if self._fits(step):
-                expands = step.name in _EXPANDS and isinstance(step.args[0], Value)
-                elementwise = not expands and is_elementwise(step, self._names)
-                if (expands or elementwise) and id(step.result) not in whole:
+                if step.name in _EXPANDS and isinstance(step.args[0], Value):
+                    if id(step.result) not in whole:
+                        continue
+                elif is_elementwise(step, self._names):
                     continue
-                if elementwise and id(step.result) not in repeats:
-                    continue
-                if self._reassociate and (of := sum_of(step)) is not None and id(of.of) in shapes:
+                elif self._reassociate and (of := sum_of(step)) is not None and id(of.of) in shapes:
                     continue
             whole.update(id(value) for value in step.inputs())
         return whole
@@ -156,17 +172,8 @@ class _Sinking:
         result = step.result
         smalls = tuple(self._smallest(one) if isinstance(one, Value) else one for one in step.args)
         shape = broadcast(one.shape for one in smalls if isinstance(one, Value))
-        if _count(shape) < result.numel and id(result) not in self._whole:
-            same = identity(step, self._reassociate)
-            if same is not None and _count(self._smallest(same).shape) <= _count(shape):
-                self._small[id(result)] = self._smallest(same)
-                self._keep(step, optional=True)
-                return
-            made = self._editor.call(step.function, smalls, step)
-            if made is not None and made.result.dtype is result.dtype:
-                self._small[id(result)] = made.result
-                self._keep(made, note("elementwise before expand", step, described(made), 0), optional=True)
-            self._keep(step, optional=True)
+        if _count(shape) < result.numel and (id(result) not in self._whole or id(result) in self._expanded):
+            self._small_elementwise(step, smalls, shape)
             return
         if any(one is not other for one, other in zip(smalls, step.args, strict=True)):
             made = self._editor.call(step.function, smalls, step, result=result)
@@ -175,6 +182,32 @@ class _Sinking:
                 self._keep(made, note("read before expand", step, described(made), 0) if gain else None)
                 return
         self._keep(step)
+
+    def _small_elementwise(self, step: Step, smalls: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+        """A step whose result repeats a smaller value."""
+        result = step.result
+        whole: list[Step] = [step]
+        same = identity(step, self._reassociate)
+        if same is not None and _count(self._smallest(same).shape) <= _count(shape):
+            self._small[id(result)] = self._smallest(same)
+        else:
+            made = self._editor.call(step.function, smalls, step)
+            if made is not None and made.result.dtype is result.dtype:
+                self._small[id(result)] = made.result
+                self._keep(made, note("elementwise before expand", step, described(made), 0), optional=True)
+        if id(result) in self._expanded and id(result) in self._small:
+            whole = self._written_out(step, self._small[id(result)]) or whole
+        for one in whole:
+            self._keep(one, optional=True)
+
+    def _written_out(self, step: Step, small: Value) -> list[Step] | None:
+        """The steps that expand a smaller value, and write it to the result of a step; None for unusual strides."""
+        expand = self._editor.call(torch.Tensor.expand, (small, step.result.shape), step, view_of=small)
+        if expand is None:
+            return None
+        settings = {"memory_format": torch.contiguous_format}
+        clone = self._editor.call(torch.clone, (expand.result,), step, settings, result=step.result)
+        return None if clone is None else [expand, clone]
 
     def _sum(self, step: Step, of: Sum) -> None:
         """A sum of repeated numbers is a product."""
@@ -203,19 +236,12 @@ class _Sinking:
             if size != value.shape:
                 made.append(self._editor.call(torch.reshape, (value, size), step, view_of=value))
                 value = _result(made, value)
-        result = step.result
-        wide = value
-        if value.shape != result.shape:
-            made.append(self._editor.call(torch.Tensor.expand, (value, result.shape), step, view_of=value))
-            wide = _result(made, value)
-        made.append(
-            self._editor.call(torch.clone, (wide,), step, {"memory_format": torch.contiguous_format}, result=result)
-        )
-        if any(one is None for one in made):
+        written = self._written_out(step, value)
+        if written is None or any(one is None for one in made):
             self._keep(step)
             return
-        self._small[id(result)] = value
-        steps = [one for one in made if one is not None]
+        self._small[id(step.result)] = value
+        steps = [*(one for one in made if one is not None), *written]
         told = note("sum of expand", step, "; ".join(map(described, steps)), 0)
         for place, one in enumerate(steps):
             self._keep(one, told if place == 0 else None, optional=True)
@@ -224,6 +250,15 @@ class _Sinking:
 def _result(made: list[Step | None], other: Value) -> Value:
     last = made[-1]
     return other if last is None else last.result
+
+
+def _summed(small: tuple[int, ...], of: Sum) -> tuple[int, ...]:
+    """The shape of a sum of a value of shape ``small`` that was expanded."""
+    lead = len(of.of.shape) - len(small)
+    kept = (1 if lead + place in of.dims else size for place, size in enumerate(small))
+    if of.keepdim:
+        return tuple(kept)
+    return tuple(size for place, size in enumerate(small) if lead + place not in of.dims)
 
 
 def _count(shape: Any) -> int:
@@ -236,57 +271,112 @@ def _count(shape: Any) -> int:
 def merge_sums(listing: L) -> Passed[L]:
     """``sum(x) + sum(y) = sum(x + y)``, and the same for differences, where each sum is read once.
 
-    For sums of up to 64 KiB, which are in the cache: a sum reads its numbers once, and an addition moves three times as
-    many. The last digits change.
+    Also in a chain: ``(c + sum(x)) + sum(y) = c + sum(x + y)``. For sums of up to 64 KiB, which are in the cache: a sum
+    reads its numbers once, and an addition moves three times as many. The last digits change.
     """
-    written = Memory(listing).written
-    uses = _uses(listing)
-    editor = Editor(listing)
-    sums: dict[int, tuple[Step, Sum]] = {}
-    dropped: set[int] = set()
-    steps, notes = list[Step](), list[Note]()
-    for step in listing.steps:
-        of = sum_of(step)
-        if of is not None and step.result.storage not in written and of.of.storage not in written:
-            sums[id(step.result)] = (step, of)
-        made = _merged(step, sums, uses, editor) if canonical(step) in ("add", "sub") else None
-        if made is None:
-            steps.append(step)
-            continue
-        dropped.update(id(one) for one in step.inputs())
-        inner, outer = made
-        steps += made
-        sums[id(step.result)] = (outer, Sum(inner.result, sums[id(step.args[0])][1].dims, outer.args[2]))
-        uses[id(inner.result)] = 1
-        notes.append(note("sum of sums", step, f"{described(inner)}; {described(outer)}", 0))
-    if not notes:
-        return Passed(listing, [])
-    steps = [step for step in steps if not (isinstance(step.result, Value) and id(step.result) in dropped)]
-    return Passed(listing.with_steps(steps), notes)
+    return _Merging(listing).passed()
+
+
+class _Term(NamedTuple):
+    """The sum at the end of a chain of additions.
+
+    Attributes:
+        rest: what it is added to; None if it stands alone.
+        function: the addition or subtraction.
+        of, value: the sum, and its result.
+    """
+
+    rest: Value | None
+    function: Any
+    of: Sum
+    value: Value
+
+
+class _Merging:
+    """One pass of ``merge_sums``."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._listing = listing
+        self._written = Memory(listing).written
+        self._uses = _uses(listing)
+        self._editor = Editor(listing)
+        self._ends: dict[int, _Term] = {}
+        self._dropped: set[int] = set()
+
+    def passed(self) -> Passed[Any]:
+        """What the pass gives."""
+        steps, notes = list[Step](), list[Note]()
+        for step in self._listing.steps:
+            of = sum_of(step)
+            if of is not None:
+                if not {step.result.storage, of.of.storage} & self._written and of.dims and of.of.nbytes <= CACHED:
+                    self._ends[id(step.result)] = _Term(None, None, of, step.result)
+                steps.append(step)
+                continue
+            plain = canonical(step) in ("add", "sub") and len(step.inputs()) == len(step.args) == _OPERANDS
+            made = self._merged(step) if plain and is_elementwise(step, ROUNDED) else None
+            if made is None:
+                steps.append(step)
+                continue
+            steps += made
+            notes.append(note("sum of sums", step, "; ".join(map(described, made)), 0))
+        if not notes:
+            return Passed(self._listing, [])
+        kept = [one for one in steps if not (isinstance(one.result, Value) and id(one.result) in self._dropped)]
+        return Passed(self._listing.with_steps(kept), notes)
+
+    def _merged(self, step: Step) -> list[Step] | None:
+        """The steps that stand for an addition of sums."""
+        first, second = step.args
+        before, after = self._end(first), self._end(second)
+        if after is None or after.rest is not None:
+            return None
+        if before is None:
+            self._ends[id(step.result)] = _Term(first, step.function, after.of, second)
+            return None
+        one, other = before.of, after.of
+        if (one.dims, one.keepdim, form_of(one.of)) != (other.dims, other.keepdim, form_of(other.of)):
+            return None
+        function = step.function
+        if before.rest is not None and _sign(before.function) != "add":  # c - sum(x) + sum(y) = c - sum(x - y)
+            function = torch.sub if _sign(step.function) == "add" else torch.add
+        inner = self._editor.call(function, (one.of, other.of), step)
+        if inner is None:
+            return None
+        made = inner.result
+        alone = step.result if before.rest is None else None
+        outer = self._editor.call(torch.sum, (made, one.dims, one.keepdim), step, result=alone)
+        if outer is None:
+            return None
+        steps = [inner, outer]
+        if before.rest is not None:
+            chained = self._editor.call(before.function, (before.rest, outer.result), step, result=step.result)
+            if chained is None:
+                return None
+            steps.append(chained)
+            self._dropped.add(id(before.value))
+        self._dropped.update((id(first), id(second)))
+        self._ends[id(step.result)] = _Term(before.rest, before.function, Sum(made, *one[1:]), outer.result)
+        return steps
+
+    def _end(self, value: Value) -> _Term | None:
+        """The sum at the end of a chain that this addition alone reads."""
+        found = self._ends.get(id(value))
+        return found if found is not None and self._uses[id(value)] == 1 else None
+
+
+_OPERANDS = 2
+
+
+def _sign(function: Any) -> str:
+    name = name_of(function)
+    return ONE_NAME.get(name, name)
 
 
 def _uses(listing: Listing) -> Counter[int]:
     uses = Counter(id(value) for step in listing.steps for value in step.inputs())
     uses.update(id(value) for value in listing.leaving())
     return uses
-
-
-def _merged(
-    step: Step, sums: dict[int, tuple[Step, Sum]], uses: Counter[int], editor: Editor
-) -> tuple[Step, Step] | None:
-    """The addition, and the sum of it."""
-    if not is_elementwise(step, ROUNDED) or any(id(one) not in sums or uses[id(one)] != 1 for one in step.args):
-        return None
-    one, other = (sums[id(value)][1] for value in step.args)
-    if one.dims != other.dims or one.keepdim is not other.keepdim or form_of(one.of) != form_of(other.of):
-        return None
-    if one.of.nbytes > CACHED or not one.dims:
-        return None
-    inner = editor.call(step.function, (one.of, other.of), step)
-    if inner is None:
-        return None
-    outer = editor.call(torch.sum, (inner.result, one.dims, one.keepdim), step, result=step.result)
-    return None if outer is None else (inner, outer)
 
 
 def factor_out(listing: L) -> Passed[L]:

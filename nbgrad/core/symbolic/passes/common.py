@@ -17,10 +17,11 @@ def merge_common(listing: L) -> Passed[L]:
     changed between them.
     """
     memory, stands = Memory(listing), Replacement()
+    leaving = storages(listing.leaving())
     seen: dict[object, list[Value]] = {}
     steps, notes = [], list[Note]()
     for given in listing.steps:
-        step = given.replaced(stands) if stands else given
+        step = stands.step(given)
         made = step.results()
         read = storages(step.inputs())
         fresh = [value for value in made if value.storage not in read]
@@ -34,8 +35,9 @@ def merge_common(listing: L) -> Passed[L]:
             steps.append(step)
             continue
         known = seen.get(key)
-        if known is None:
-            seen[key] = made
+        both = known is not None and any(value.storage in leaving for value in fresh) and storages(known) & leaving
+        if known is None or both:  # two results that leave the program do not share memory
+            seen.setdefault(key, made)
             steps.append(step)
             continue
         for value, other in zip(made, known, strict=True):

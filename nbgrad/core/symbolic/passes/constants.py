@@ -36,7 +36,7 @@ def fold_constants(listing: L) -> Passed[L]:
     kept, notes = list[Step](), list[Note]()
     folded: list[Value] = []
     for given in listing.steps:
-        step = given.replaced(stands) if stands else given
+        step = stands.step(given)
         made = _numbers(step) if _foldable(step, fixed) else None
         if made is None:
             kept.append(step)

@@ -1,8 +1,6 @@
 """Changes in place, made and unmade: passes work on values that keep their numbers, and kernels run faster in place."""
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,15 +10,6 @@ from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import COMPARISONS, ELEMENTWISE, canonical, form_of, is_elementwise
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, described, note, storages
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f"{name}_": getattr(torch, name)
-    for name in (
-        *("add", "sub", "mul", "div", "neg", "abs", "sqrt", "square", "reciprocal", "relu", "sign", "floor", "ceil"),
-        *("trunc", "exp", "log", "tanh", "sigmoid", "sin", "cos", "rsqrt"),
-    )
-}
-"""What each method in place computes."""
-
 _IN_PLACE: dict[str, Callable[..., Any]] = {
     name: getattr(torch.Tensor, f"{name}_")
     for name in sorted(ELEMENTWISE - COMPARISONS)
@@ -28,44 +17,54 @@ _IN_PLACE: dict[str, Callable[..., Any]] = {
 }
 """The method in place of each elementwise function that has one."""
 
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f"{name}_": function for name in _IN_PLACE for function in [getattr(torch, name, None)] if function is not None
+}
+"""What each method in place computes."""
+
 _COMMUTE = frozenset(("add", "mul"))
 
 
 def undo_in_place(listing: L) -> Passed[L]:
     """Give the result of a change in place to a new value, so that the other passes can work with it.
 
-    It does so for memory that the program has made itself and that has no views. ``work_in_place`` does the contrary,
-    last. No digit changes.
+    It does so for memory that the program has made itself, up to the first view of it. ``work_in_place`` does the
+    contrary, last. No digit changes.
     """
     if not any(step.writes for step in listing.steps):
         return Passed(listing, [])
     external = listing.external()
-    owners = Counter(value.storage for step in listing.steps for value in step.results())
+    whole: dict[int, Value] = {}
+    viewed: set[int] = set()
     editor, stands = Editor(listing), Replacement()
     steps, notes = list[Step](), list[Note]()
     for given in listing.steps:
-        step = given.replaced(stands) if stands else given
-        target, function = given.result, _FUNCTIONS.get(given.name)
+        for value in given.results():
+            if value.storage in whole:
+                viewed.add(value.storage)
+            else:
+                whole[value.storage] = value
+        step = stands.step(given)
+        target = given.result
+        function = _FUNCTIONS.get(given.name)
         if (
             function is None
             or not isinstance(target, Value)
             or [id(one) for one in given.writes] != [id(target)]
             or given.args[0] is not target
+            or whole.get(target.storage) is not target
             or target.storage in external
-            or owners[target.storage] != 1
+            or target.storage in viewed
             or any(value.dtype is not target.dtype for value in given.inputs())
+            or editor.forms.of(function, step.args, step.kwargs) != form_of(target)
         ):
-            steps.append(step)
-            continue
-        form = editor.forms.of(function, step.args, step.kwargs)
-        if form != form_of(target):
             steps.append(step)
             continue
         made = Step(
             function,
             step.args,
             step.kwargs,
-            editor.value(form, target),
+            editor.value(form_of(target), target),
             (),
             False,
             step.phase,
@@ -90,10 +89,7 @@ def work_in_place(listing: L) -> Passed[L]:
     stands = Replacement()
     steps, notes = list[Step](), list[Note]()
     for position, given in enumerate(listing.steps):
-        for value in given.results():
-            if value.storage in memory.same:  # a view of a result that was moved into other memory
-                stands.add(value, replace(value, storage=memory.same[value.storage]))
-        step = given.replaced(stands) if stands else given
+        step = stands.step(given)
         operand = _free_operand(step, position, memory)
         if operand is None:
             steps.append(step)
@@ -110,14 +106,9 @@ def work_in_place(listing: L) -> Passed[L]:
 
 
 class _Lifetimes:
-    """When memory is used last.
-
-    Attributes:
-        same: for memory that is no longer needed, the memory that stands for it.
-    """
+    """When memory is used last."""
 
     def __init__(self, listing: Listing) -> None:
-        self.same: dict[int, int] = {}
         self._external = listing.external()
         self._kept = storages(listing.leaving())
         self._last: dict[int, int] = {}
@@ -147,7 +138,6 @@ class _Lifetimes:
 
     def move(self, result: Value, operand: Value) -> None:
         """Let the memory of an operand stand for that of a result."""
-        self.same[result.storage] = operand.storage
         self._last[operand.storage] = self._last[result.storage]
         if result.storage in self._kept:
             self._kept.add(operand.storage)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from nbgrad.core.symbolic.ir import Listing, Step, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, is_elementwise
+from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.passes.peak import Life, lives, profile
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, described, note, storages
 from nbgrad.core.symbolic.structure import mapped
@@ -27,7 +28,8 @@ def rematerialize(listing: L, budget: int) -> Passed[L]:
     anyway. Random steps never run twice, and nothing is computed again from memory that was written in between. No
     digit changes. Where no cheap value is left the peak stays above the budget.
     """
-    notes: list[Note] = []
+    undone = undo_in_place(listing)  # memory that is written cannot be computed again
+    listing, notes = undone.listing, undone.notes
     tried: set[int] = set()
     while True:
         levels = profile(listing)
@@ -38,7 +40,10 @@ def rematerialize(listing: L, budget: int) -> Passed[L]:
         if changed is None:
             break
         listing = changed.listing.check()
-        notes += changed.notes
+        notes = notes + changed.notes
+    if undone.notes:
+        again = work_in_place(listing)
+        listing, notes = again.listing.check(), notes + again.notes
     return Passed(listing, notes)
 
 
