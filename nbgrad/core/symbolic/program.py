@@ -17,7 +17,9 @@ from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.latex import Formulas
 from nbgrad.core.symbolic.lines import Level
 from nbgrad.core.symbolic.outline import outline
-from nbgrad.core.symbolic.passes.optimize import EXACT, apply
+from nbgrad.core.symbolic.passes.optimize import optimized
+from nbgrad.core.symbolic.passes.peak import peak_memory
+from nbgrad.core.symbolic.passes.rematerialize import rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
@@ -129,9 +131,42 @@ class Program(Listing):
         examples = _requiring(self.examples, {one for one in chosen if isinstance(one, int)})
         return _program(with_gradients, examples)
 
-    def optimize(self) -> "Program":
-        """The program after all passes, up to a fixed point. ``notes`` say what each has done."""
-        passed = apply(self, EXACT)
+    def optimize(self, level: str = "exact") -> "Program":
+        """The program after all passes, up to a fixed point. ``notes`` say what each has done.
+
+        Args:
+            level: "exact" changes no digit of any result. "reassociate" also sums in another order, which changes the
+                last digits: ``sum(expand x) = n x``, ``sum(x) + sum(y) = sum(x + y)``, factors out of sums, ``x + 0``.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        passed = optimized(self, level)
+        return replace(passed.listing, notes=[*self.notes, *passed.notes])
+
+    def peak_memory(self) -> int:
+        """The most bytes that the results of its steps take at the same time, as a run frees each at its last use.
+
+        Arguments, captured tensors and the memory that kernels need inside are not counted.
+        """
+        return peak_memory(self)
+
+    def rematerialize(self, budget: float) -> "Program":
+        """The program that computes cheap values again where they are read late, and so keeps fewer of them.
+
+        Call it after ``optimize``, which would merge what is computed twice. No digit changes. ``notes`` say what it
+        has done; where no cheap value is left the peak stays above the budget.
+
+        Args:
+            budget: what ``peak_memory`` is to be at most: bytes, or up to 1.0 a part of the present peak.
+
+        Raises:
+            ValueError: the budget is not positive.
+        """
+        if budget <= 0:
+            raise ValueError(f"rematerialize(budget={budget}): expected bytes, or a part of the peak up to 1.0")
+        nbytes = int(budget * self.peak_memory()) if isinstance(budget, float) and budget <= 1 else int(budget)
+        passed = rematerialize(self, nbytes)
         return replace(passed.listing, notes=[*self.notes, *passed.notes])
 
     def draw(self, path: "str | PathLike[str]", *, before: "Program | None" = None) -> None:
