@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.ir import Listing, Step, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import mapped
@@ -85,8 +86,9 @@ def _call(graph: fx.Graph, function: Callable[..., Any], args: Any, kwargs: Any)
         return graph.call_function(setattr, (args[0], _attribute(function), args[1]))
     if name in _OPERATORS:
         return graph.call_function(_OPERATORS[name], args, kwargs)
-    if getattr(torch.Tensor, name, None) is function:
-        return graph.call_method(name, args, kwargs)
+    path = path_of(function) or ""
+    if path.startswith("torch.Tensor."):
+        return graph.call_method(path.rpartition(".")[2], args, kwargs)
     return graph.call_function(function, args, kwargs)
 
 

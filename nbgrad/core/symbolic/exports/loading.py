@@ -1,7 +1,7 @@
 """Read a program from a file by ``saving``. Nothing in the file is run, imported or evaluated.
 
 Each function is looked up among those that a program may call. Then the steps are followed on tensors without numbers,
-and must give the shapes, the types and the shared memory that the file says. So a file that was damaged or made to do
+and must give the shapes and the types that the file says. So a file that was damaged or made to do
 harm is refused, before a kernel gets sizes that do not fit.
 """
 
@@ -94,6 +94,15 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, dict[str, torch.Tensor]]:
     if KEY not in metadata:
         raise ValueError(f"{os.fspath(path)} holds tensors and no program: it was not written by Program.save")
     return metadata[KEY], tensors
+
+
+class Shown(str):
+    """A setting of a row that a file shows and does not hold."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class _Reading:
@@ -231,6 +240,7 @@ class _Reading:
         "layout": lambda self, given: _torch(given["layout"], torch.layout),  # noqa: ARG005
         "memory_format": lambda self, given: _torch(given["memory_format"], torch.memory_format),  # noqa: ARG005
         "device": lambda self, given: torch.device(given["device"]),  # noqa: ARG005
+        "shown": lambda self, given: Shown(_line(given["shown"])),  # noqa: ARG005
         "tuple": _tuple,
         "dict": lambda self, given: {self._part(key): self._part(one) for key, one in given["dict"]},
     }
@@ -255,12 +265,12 @@ class _Expression:
 
 
 def _follow(program: Program) -> None:
-    """Follow the steps on tensors without numbers, and compare with the file.
+    """Follow the steps on tensors without numbers, compare with the file, and see which values share memory.
 
     Raises:
         ValueError: a step gives something else than the file says.
     """
-    fakes, known, memory = Fakes(), {}, _Pairs()
+    fakes, known = Fakes(), dict[int, Any]()
     for value in (*program.inputs, *program.captured):
         data = value.data
         if data is None:
@@ -268,36 +278,23 @@ def _follow(program: Program) -> None:
             made = torch.empty if stride is None else lambda size, **kind: torch.empty_strided(size, stride, **kind)  # noqa: B023
             data = made(shape, dtype=value.dtype, device=value.device)
         known[id(value)] = fakes.of(data)
-        memory.add(value.storage, storage_of(known[id(value)]), value.name)
+        value.storage = storage_of(known[id(value)])
     for step in program.steps:
         args, kwargs = mapped(lambda one: known.get(id(one), one), (step.args, step.kwargs))
         ran = fakes.run(step.function, args, kwargs)
-        _bind(step.result, ran.result, known, memory, step.name)
+        _bind(step.result, ran.result, known, step.name)
         written = {id(one) for one in ran.writes}
         if written != {id(known[id(value)]) for value in step.writes} or ran.random != step.random:
             raise ValueError(f"the step {step.name} changes other memory than the file says")
 
 
-class _Pairs:
-    """Which memory of the file is which one in the run: each is exactly one."""
-
-    def __init__(self) -> None:
-        self._there: dict[int, int] = {}
-        self._back: dict[int, int] = {}
-
-    def add(self, one: int, other: int, name: str) -> None:
-        """Remember two that are the same."""
-        if self._there.setdefault(one, other) != other or self._back.setdefault(other, one) != one:
-            raise ValueError(f"{name} shares its memory with other tensors than the file says")
-
-
-def _bind(told: Any, made: Any, known: dict[int, Any], memory: _Pairs, name: str) -> None:
+def _bind(told: Any, made: Any, known: dict[int, Any], name: str) -> None:
     if isinstance(told, list | tuple):
         parts = list(made) if isinstance(made, list | tuple) else []
         if len(parts) != len(told):
             raise ValueError(f"the step {name} gives {len(parts)} results, and the file says {len(told)}")
         for one, other in zip(told, parts, strict=True):
-            _bind(one, other, known, memory, name)
+            _bind(one, other, known, name)
     elif isinstance(told, Value):
         if not isinstance(made, torch.Tensor):
             raise ValueError(f"the step {name} gives no tensor for {told.name}")
@@ -308,7 +305,7 @@ def _bind(told: Any, made: Any, known: dict[int, Any], memory: _Pairs, name: str
             )
         if id(told) not in known:
             known[id(told)] = made
-        memory.add(told.storage, storage_of(known[id(told)]), told.name)
+            told.storage = storage_of(made)
 
 
 def _value(number: int, one: dict[str, Any], kind: Any) -> Value:
@@ -319,7 +316,7 @@ def _value(number: int, one: dict[str, Any], kind: Any) -> Value:
     if stride is not None and len(stride) != len(shape):
         raise ValueError(f"{one['name']} has the shape {list(shape)} and the strides {list(stride)}")
     dtype, device = _torch(one["dtype"], torch.dtype), torch.device(one["device"])
-    return Value(number, shape, stride, dtype, device, _count(one["storage"]), kind, one["name"])
+    return Value(number, shape, stride, dtype, device, -1, kind, one["name"])  # its memory: see _follow
 
 
 def _count(given: Any) -> int:

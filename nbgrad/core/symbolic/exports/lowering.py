@@ -71,7 +71,7 @@ def lowered(listing: Listing, what: str) -> Lowered:
     for step in listing.steps:
         if step.random:
             raise untranslated(
-                what, step, "it draws random numbers, which differ there. Call eval() on the module first"
+                what, step, "it draws random numbers, which would differ. Call eval() on the module first"
             )
         if any(isinstance(one, Number) for one in leaves((step.args, step.kwargs))):
             raise untranslated(

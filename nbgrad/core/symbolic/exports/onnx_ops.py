@@ -201,13 +201,17 @@ def _log1p(g: Model, x: fx.Node) -> Any:
 
 @_translates("expm1")
 def _expm1(g: Model, x: fx.Node) -> Any:
-    """2 t / (1 - t), where t = tanh(x / 2), for small x."""
-    kind = g.result.dtype
-    given, one = g.of(x, kind), g.number(1, kind)
+    return _grown(g, g.of(x, g.result.dtype), g.result.dtype)
+
+
+def _grown(g: Model, given: str, kind: torch.dtype) -> str:
+    """exp(x) - 1: for small x 2 t / (1 - t), where t = tanh(x / 2)."""
+    one = g.number(1, kind)
     t = g.op("Tanh", g.op("Mul", given, g.number(0.5, kind)))
     small = g.op("Less", g.op("Abs", given), g.number(0.5, kind))
     near = g.op("Div", g.op("Add", t, t), g.op("Where", small, g.op("Sub", one, t), one))
-    return g.op("Where", small, near, g.op("Sub", g.op("Exp", given), one))
+    made: str = g.op("Where", small, near, g.op("Sub", g.op("Exp", given), one))
+    return made
 
 
 @_translates("log2")
@@ -361,15 +365,20 @@ def _clamp(g: Model, x: fx.Node, low: Any = None, high: Any = None) -> Any:
 
 
 @_translates("leaky_relu")
-def _leaky_relu(g: Model, x: fx.Node, slope: float) -> Any:
-    return g.op("LeakyRelu", g.name(x), alpha=float(slope))
+def _leaky_relu(g: Model, x: fx.Node, slope: float = 0.01) -> Any:
+    """Not ONNX's own, whose slope has the precision of float32 only."""
+    kind, given = g.result.dtype, g.name(x)
+    positive = g.op("Greater", given, g.number(0, kind))
+    return g.op("Where", positive, given, g.op("Mul", given, g.number(slope, kind)))
 
 
 @_translates("elu")
-def _elu(g: Model, x: fx.Node, alpha: float, scale: float, input_scale: float) -> Any:
-    if (scale, input_scale) != (1, 1):
-        raise Untranslated("an elu with a scale has no translation")
-    return g.op("Elu", g.name(x), alpha=float(alpha))
+def _elu(g: Model, x: fx.Node, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    kind, given = g.result.dtype, g.name(x)
+    positive = g.op("Greater", given, g.number(0, kind))
+    below = _grown(g, g.op("Mul", g.op("Min", given, g.number(0, kind)), g.number(input_scale, kind)), kind)
+    below = g.op("Mul", below, g.number(alpha * scale, kind))
+    return g.op("Where", positive, g.op("Mul", given, g.number(scale, kind)), below)
 
 
 @_translates("gelu")
@@ -702,6 +711,29 @@ def _select(g: Model, x: fx.Node, dim: int, index: int) -> Any:
     return g.op("Gather", g.name(x), g.number(index, torch.int64), axis=dim)
 
 
+@_translates("slice_scatter")
+def _slice_scatter(
+    g: Model, x: fx.Node, source: fx.Node, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    return _placed(g, x, g.name(source), dim, range(*slice(start, end, step).indices(_example(x).shape[dim])))
+
+
+@_translates("select_scatter")
+def _select_scatter(g: Model, x: fx.Node, source: fx.Node, dim: int, index: int) -> Any:
+    return _placed(g, x, g.op("Unsqueeze", g.name(source), g.shape([dim])), dim, [index % _example(x).shape[dim]])
+
+
+def _placed(g: Model, x: fx.Node, source: str, dim: int, places: Any) -> Any:
+    """``x`` with ``source`` at some places along a dimension."""
+    shape = list(_example(x).shape)
+    axis = dim % len(shape)
+    shape[axis] = len(places)
+    wide = [1] * len(shape)
+    wide[axis] = len(places)
+    index = torch.tensor(list(places), dtype=torch.int64).view(wide).expand(shape)
+    return g.op("ScatterElements", g.name(x), g.constant(index), source, axis=axis)
+
+
 @_translates("split_with_sizes", "split")
 def _split(g: Model, x: fx.Node, sizes: Any, dim: int = 0) -> Any:
     given = [one.shape[dim] for one in g.result]
@@ -741,10 +773,11 @@ def _filled(value: Callable[..., Any]) -> Callable[..., Any]:
 
 
 OPS.update(
-    full=_filled(lambda shape, value, *_: value),
-    full_like=_filled(lambda like, value, *_: value),
+    full=_filled(lambda _, value, *__: value),
+    full_like=_filled(lambda _, value, *__: value),
     scalar_tensor=_filled(lambda value, *_: value),
     **{name: _filled(lambda *_: 0) for name in ("zeros", "zeros_like", "new_zeros")},
+    **{name: _filled(lambda *_: 0) for name in ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty")},
     **{name: _filled(lambda *_: 1) for name in ("ones", "ones_like")},
 )
 
@@ -859,4 +892,37 @@ def _avg_pool(
         strides=_each(stride, 2) if stride else sizes,
         pads=_each(padding, 2) * 2,
         count_include_pad=int(count_include_pad),
+    )
+
+
+@_translates("avg_pool2d_backward")
+def _avg_pool_backward(
+    g: Model,
+    grad: fx.Node,
+    x: fx.Node,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: Any,
+) -> Any:
+    """Each gradient is spread over its window: a transposed convolution of each channel by itself."""
+    sizes, pads, given = _each(kernel, 2), _each(padding, 2), _example(x)
+    if divisor is not None or ceil_mode or given.dim() != 4 or (any(pads) and not count_include_pad):
+        raise Untranslated("the gradient of this average pool has no translation")
+    strides, grown = _each(stride, 2) if stride else sizes, _example(grad)
+    lost = [
+        given.shape[2 + axis] - ((grown.shape[2 + axis] - 1) * strides[axis] - 2 * pads[axis] + sizes[axis])
+        for axis in range(2)
+    ]
+    weight = torch.full((given.shape[1], 1, *sizes), 1 / prod(sizes), dtype=given.dtype)
+    return g.op(
+        "ConvTranspose",
+        g.name(grad),
+        g.constant(weight),
+        strides=strides,
+        pads=pads * 2,
+        output_padding=lost,
+        group=given.shape[1],
     )

@@ -24,6 +24,9 @@ KEY = "nbgrad.program"
 VERSION = 1
 """The version of the format."""
 
+_ROW = "the row "
+"""What an error calls the run of a row, whose arguments are there to be read and not to be run."""
+
 _NAMED = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 
 _STORED = frozenset(
@@ -62,7 +65,6 @@ class _Written:
         self.settings: dict[str, float] = {}
         self._listing = listing
         self._values: dict[int, int] = {}
-        self._storages: dict[int, int] = {}
         self._rows: dict[int, int] = {}
         self._whole = {id(row) for row in listing.rows()}
 
@@ -73,7 +75,6 @@ class _Written:
         every = [*listing.inputs, *captured, *(value for step in listing.steps for value in step.results())]
         for value in every:
             self._values[id(value)] = len(self._values)
-            self._storages.setdefault(value.storage, len(self._storages))
         rows = {id(step.row): step.row for step in listing.steps if step.row is not None}
         self._rows = {key: number for number, key in enumerate(rows)}
         places = {id(value.owner): number for number, value in enumerate(captured) if value.owner is not None}
@@ -103,7 +104,6 @@ class _Written:
             "stride": None if value.stride is None else list(value.stride),
             "dtype": _plain(value.dtype),
             "device": str(value.device),
-            "storage": self._storages[value.storage],
             "gradient_of": None if of is None else self._values.get(id(of)),
         }
 
@@ -127,7 +127,7 @@ class _Written:
         return found
 
     def _row(self, row: RowCall) -> dict[str, Any]:
-        at = f"the row {row.op.name}"
+        at = f"{_ROW}{row.op.name}"
         args, settings, results = (row.args, row.settings, row.results) if id(row) in self._whole else ((), {}, ())
         return {
             "op": row.op.name,
@@ -158,7 +158,7 @@ class _Written:
             "place": _place(step.place),
         }
 
-    def _part(self, given: Any, at: str) -> Any:  # noqa: C901, PLR0911  # a case for each type
+    def _part(self, given: Any, at: str) -> Any:  # noqa: C901, PLR0911, PLR0912  # a case for each type
         if given is None or type(given) in (bool, int, str):
             return given
         if isinstance(given, Value):
@@ -184,6 +184,8 @@ class _Written:
             return self._tuple(given, at)
         if isinstance(given, dict):
             return {"dict": [[self._part(key, at), self._part(one, at)] for key, one in given.items()]}
+        if at.startswith(_ROW):
+            return {"shown": _shown(repr(given))}
         raise ValueError(f"{at}: a file cannot hold its argument {given!r} of type {type(given).__name__}")
 
     def _tuple(self, given: tuple[Any, ...], at: str) -> dict[str, Any]:
