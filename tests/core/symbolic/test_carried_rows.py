@@ -18,6 +18,8 @@ def same(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.filterwarnings(r"ignore:index_reduce\(\) is in beta")
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_a_row_is_the_same_after_a_journey(name: str, tmp_path: Path) -> None:
     row = OPS[name]
