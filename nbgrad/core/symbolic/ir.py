@@ -13,6 +13,7 @@ import torch
 
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.place import Place
+from nbgrad.core.symbolic.places import SavedPlace
 from nbgrad.core.symbolic.structure import leaves, mapped
 
 Kind = Literal["input", "captured", "result"]
@@ -89,7 +90,7 @@ class RowCall:
     settings: dict[str, Any]
     results: tuple[Any, ...] = ()
     scope: tuple[str, ...] = ()
-    place: Place | None = None
+    place: Place | SavedPlace | None = None
     steps: int = 0
 
 
@@ -119,7 +120,7 @@ class Step:
     random: bool = False
     phase: Phase = "forward"
     row: RowCall | None = None
-    place: Place | None = None
+    place: Place | SavedPlace | None = None
     scope: tuple[str, ...] = ()
     checks: bool = False
     _inputs: tuple[Value, ...] | None = field(default=None, init=False, repr=False)

@@ -126,7 +126,9 @@ class _Sinking:
                 if step.name in _EXPANDS and isinstance(step.args[0], Value):
                     if id(step.result) not in whole:
                         continue
-                elif is_elementwise(step, self._names) or (self._reassociate and (of := sum_of(step)) is not None and id(of.of) in shapes):
+                elif is_elementwise(step, self._names) or (
+                    self._reassociate and (of := sum_of(step)) is not None and id(of.of) in shapes
+                ):
                     continue
             whole.update(id(value) for value in step.inputs())
         return whole
