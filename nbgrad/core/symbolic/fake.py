@@ -67,10 +67,11 @@ class _Witness(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's h
 def _moved(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
     """The memory of the running statistics that a normalization moves, of which torch's schemas do not tell."""
     names = [argument.name for argument in schema.arguments]
-    if "running_mean" not in names or "backward" in schema.name:
+    if "running_mean" not in names or schema.name.endswith(("backward", "functional", "no_update", "no_training")):
         return set()
     given = dict(zip(names, args, strict=False)) | kwargs
-    if not any(given.get(name) for name in ("training", "train", "use_input_stats")):
+    modes = [name for name in ("training", "train", "use_input_stats") if name in names]
+    if modes and not any(given.get(name) for name in modes):
         return set()
     return {storage_of(given[name]) for name in ("running_mean", "running_var") if given.get(name) is not None}
 
