@@ -1,5 +1,7 @@
 """What a trace sees, what it refuses, and that it leaves everything as it was."""
 
+import copy
+
 import pytest
 import torch
 
@@ -205,3 +207,21 @@ def test_dropout_is_kept_and_drawn_in_order() -> None:
     program: Program = trace(function, X).optimize()
     torch.manual_seed(3)
     assert torch.equal(program(X).data, expected.data)
+
+
+def test_running_statistics_move_as_often_as_the_layer_runs() -> None:
+    torch.manual_seed(0)
+    x = nbgrad.tensor(torch.randn(5, 4, 2))
+    for layer in (nbgrad.nn.BatchNorm1d(4), nbgrad.nn.InstanceNorm1d(4, track_running_stats=True)):
+        twin = copy.deepcopy(layer)
+
+        def function(x: nbgrad.Tensor, layer: nbgrad.nn.Module = layer) -> nbgrad.Tensor:
+            layer(x * 3)  # nothing reads it, but it moves the statistics
+            return layer(x) + layer(x)
+
+        program: Program = trace(function, x).optimize()
+        assert torch.equal(program(x).data, function(x, twin).data)
+        assert torch.equal(layer.running_mean.data, twin.running_mean.data)
+        assert torch.equal(layer.running_var.data, twin.running_var.data)
+        layer.eval()
+        assert not any(step.writes for step in trace(function, x).steps)
