@@ -279,7 +279,7 @@ class _Fusion:
             elements = max(one.numel for one in (*part.inputs, *part.results))
             theirs, own = PRICES.get(name_in_place(part.step), CHEAP)
             torchs += CALL + elements * theirs * 1e-9 / max(1, min(self.threads, elements // GRAIN))
-            rows = part.results[0].numel // part.results[0].shape[-1] if "softmax" in part.step.name else 0
+            rows = _rows(part.results[0]) if "softmax" in part.step.name else 0
             ours += (elements * own + rows * ROW) * 1e-9
         return ours < 0.9 * torchs
 
@@ -309,3 +309,8 @@ def _plain(value: Value) -> bool:
             return False
         step *= size
     return True
+
+
+def _rows(value: Value) -> int:
+    """How many rows a value has."""
+    return value.numel // value.shape[-1] if value.shape else 1
