@@ -121,7 +121,7 @@ def step_as_program(make: Callable[[Any], networks.Step], backend: str) -> Conte
 def torch_step_compiled(make: Callable[[Any], networks.Step]) -> Contender:
     """A training step whose loss torch compiles."""
     step = make(torch)
-    step.loss = torch.compile(step.loss)  # type: ignore[method-assign]
+    step.loss = torch.compile(step.loss)
     return Contender(lambda _: step())
 
 

@@ -26,6 +26,22 @@ class GraphRenderer:
 
         save(graph, path, **options)
 
+    def show_programs(self, *parts: tuple[str, Any]) -> None:
+        """Draw programs as the output of a notebook cell, with the options that the user has set."""
+        from nbgrad.options import Options
+        from nbgrad.widgets.describe_program import describe_program
+        from nbgrad.widgets.notebook_output import show
+
+        configured = Options()
+        show(describe_program(*parts), depth=configured.depth, direction=configured.direction)
+
+    def save_programs(self, path: str | PathLike[str], *parts: tuple[str, Any]) -> None:
+        """Write the picture of programs, as ``nbgrad.export.write`` does."""
+        from nbgrad.export import write
+        from nbgrad.widgets.describe_program import describe_program
+
+        write(describe_program(*parts), path)
+
     def findings(self, graph: AutogradGraph) -> list[Finding]:
         """Look for what is wrong in ``graph``, or probably not meant."""
         from nbgrad.widgets.findings.collect import findings

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from nbgrad.core import ops as _ops  # noqa: F401  # it fills the table
+from nbgrad.core.dispatch.formula import formula_with as formula_with
 from nbgrad.core.dispatch.op import op as op
 from nbgrad.core.dispatch.samples import (
     NONZERO as NONZERO,
@@ -30,6 +31,22 @@ from nbgrad.core.dispatch.table import OPS as _OPS, Op as Op
 from nbgrad.core.engine.node import Node as Node, OpInfo as OpInfo
 from nbgrad.core.engine.observer import Observer as Observer
 from nbgrad.core.engine.state import State, Switch
+
+
+class _Rows:
+    """The rows of the op table as attributes."""
+
+    def __getattr__(self, name: str) -> Op:
+        if name not in _OPS:
+            raise AttributeError(f"the op table has no row {name!r}", name=name, obj=self)
+        return _OPS[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted(_OPS)
+
+
+ops = _Rows()
+"""The rows of the op table as attributes: ``ops.relu`` is ``OPS["relu"]``. The source of a program calls them."""
 
 OPS: Mapping[str, Op] = MappingProxyType(_OPS)
 """The op table, to read: every row by its name, those declared with ``op`` too."""

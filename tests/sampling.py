@@ -16,6 +16,16 @@ def chosen(function: str, cases: int, one_in: int, turn: int) -> set[int]:
     return {0} | {position for position in positions if position < cases}
 
 
+def rotated(group: str, tests: int, one_in: int, turn: int) -> set[int]:
+    """The same for a group of long tests, of which none runs always.
+
+    The tests are cut into groups of ``one_in``, and one of each group runs. ``one_in`` turns that follow each other run
+    each test once.
+    """
+    positions = {start + (turn + crc32(f"{group} {start}".encode())) % one_in for start in range(0, tests, one_in)}
+    return {position for position in positions if position < tests}
+
+
 def turn_of_commit(root: Path) -> int:
     """A number that is the same in every run of a commit, and most often another one for the next commit.
 

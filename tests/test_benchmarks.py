@@ -144,6 +144,7 @@ def test_as_many_edges_are_poured_as_rustworkx_is_given_alone() -> None:
     assert watching.pouring(nodes=100).once() == watching.bare(nodes=100).once() == 200
 
 
+@pytest.mark.rotated(2)
 def test_the_parts_of_a_start_are_timed() -> None:
     times = imports.times(2)
     assert imports.REFERENCE in times
@@ -302,6 +303,7 @@ def test_a_call_that_takes_too_long_is_interrupted() -> None:
         time.sleep(10)
 
 
+@pytest.mark.rotated(2)
 def test_the_command_writes_tables_and_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["facts", "--rounds", "2", "--threads", "1", "--output", str(tmp_path)]) == 0
     written = (tmp_path / "bench.md").read_text()

@@ -29,6 +29,15 @@ def test_each(case):
 @pytest.mark.sampled(5)
 def test_one():
     pass
+
+@pytest.mark.rotated(3)
+@pytest.mark.parametrize("case", range(2))
+def test_long(case):
+    pass
+
+@pytest.mark.rotated(3)
+def test_longer():
+    pass
 """
 
 
@@ -38,6 +47,15 @@ def test_the_first_case_runs_each_time_and_each_other_once_in_so_many_turns(case
     runs = [sampling.chosen("tests/test_a.py::test_a", cases, one_in, turn) for turn in range(100, 100 + one_in)]
     times = [sum(position in run for run in runs) for position in range(cases)]
     assert times == [one_in, *[1] * (cases - 1)]
+
+
+@pytest.mark.parametrize("tests", [1, 2, 3, 13])
+@pytest.mark.parametrize("one_in", [1, 2, 3, 50])
+def test_each_rotated_test_runs_once_in_so_many_turns(tests: int, one_in: int) -> None:
+    runs = [sampling.rotated("tests/test_a.py", tests, one_in, turn) for turn in range(100, 100 + one_in)]
+    assert [sum(position in run for run in runs) for position in range(tests)] == [1] * tests
+    full, rest = divmod(tests, one_in)
+    assert all(full <= len(run) <= full + (rest > 0) for run in runs)
 
 
 def test_a_sample_is_spread_over_all_cases_and_alternates_with_no_parameter() -> None:
@@ -94,7 +112,11 @@ def ran(folder: Path, *options: str) -> tuple[dict[str, set[int]], str]:
 @pytest.mark.parametrize("processes", [0, 2])
 def test_sampled_leaves_out_cases_of_the_marked_tests_alone(tmp_path: Path, processes: int) -> None:
     cases, said = ran(tmp_path, "--sampled", "--turn", "3", "-n", str(processes))
-    assert cases.keys() == {"test_many", "test_each", "test_one"}
+    long = [("test_long", 0), ("test_long", 1), ("test_longer", 0)]
+    assert cases.keys() - {"test_long", "test_longer"} == {"test_many", "test_each", "test_one"}
+    run = sampling.rotated("test_cases.py 3", 3, 3, 3)
+    assert [place for place, (name, case) in enumerate(long) if case in cases.get(name, ())] == sorted(run)
+    assert len(run) == 1
     assert cases["test_many"] == sampling.chosen("test_cases.py::test_many", 21, 5, 3)
     assert cases["test_each"] == {*range(21)}
     assert "--turn 3 picks the same ones again" in said
@@ -106,13 +128,24 @@ def test_sample_leaves_out_cases_of_all_tests_and_without_it_all_run(tmp_path: P
         assert cases[name] == sampling.chosen(f"test_cases.py::{name}", 21, 10, 3)
     assert cases["test_one"] == {0}
     cases, said = ran(tmp_path)
-    assert cases == {"test_many": {*range(21)}, "test_each": {*range(21)}, "test_one": {0}}
+    every = {"test_many": {*range(21)}, "test_each": {*range(21)}, "test_one": {0}}
+    assert cases == {**every, "test_long": {0, 1}, "test_longer": {0}}
     assert "picks the same" not in said
+
+
+def test_functions_leaves_out_whole_test_functions_and_two_turns_run_all(tmp_path: Path) -> None:
+    first, second = (ran(tmp_path, "--functions", "2", "--sample", "10", "--turn", str(turn))[0] for turn in (3, 4))
+    names = ["test_many", "test_each", "test_one"]
+    run = sampling.rotated("test_cases.py", 3, 2, 3)
+    assert {name for name in first if "long" not in name} == {names[position] for position in run}
+    assert {name for name in second if "long" not in name} == {*names} - first.keys()
+    for name in first.keys() & {"test_many", "test_each"}:
+        assert first[name] == sampling.chosen(f"test_cases.py::{name}", 21, 10, 3)
 
 
 def test_every_row_is_compared_with_torch_each_time() -> None:
     compared = test_rows.test_value_gradient_and_second_order_gradient_equal_torchs
     marks = {mark.name: mark for mark in compared.pytestmark}
-    assert "sampled" not in marks
+    assert not {"sampled", "rotated"} & marks.keys()
     assert list(test_rows.every_row.args[1]) == list(OPS.values())
     assert any(mark == test_rows.every_row.mark for mark in compared.pytestmark)

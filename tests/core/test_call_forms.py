@@ -32,6 +32,7 @@ def with_numpys_names(entry: Any) -> list[tuple[Call, Call]]:
     return list(found.values())
 
 
+@pytest.mark.rotated(2)
 def test_numpys_names_of_arguments_are_taken_where_torch_takes_them():
     agreed, wrong, seen = set(opdb.read_agreed()), [], 0
     for name, entry in opdb.entries().items():

@@ -110,6 +110,7 @@ def check_flat(found: list[Counter[str]], *, watched: bool, recorded: bool) -> N
         assert max(records[half:]) <= 1.2 * max(records[:half])
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("make", contexts())
 def test_ten_thousand_training_steps_keep_memory_flat(make: Callable[[], AbstractContextManager[Any]]) -> None:
     context = make()
@@ -120,6 +121,7 @@ def test_ten_thousand_training_steps_keep_memory_flat(make: Callable[[], Abstrac
     assert census()["Outer"] == census()["Record"] == 0
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("make", contexts())
 def test_ten_thousand_forwards_keep_memory_flat(make: Callable[[], AbstractContextManager[Any]]) -> None:
     context = make()

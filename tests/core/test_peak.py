@@ -196,7 +196,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("program", "graph", "dtype", "what"), CASES, ids=lambda value: getattr(value, "__name__", str(value))
 )

@@ -112,6 +112,7 @@ def run(entry: Any, sample: Any) -> Gradients:
     return [one.grad for one in inputs]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
 def test_an_op_of_torchs_database_gives_the_same_and_its_inputs_have_their_gradients(name: str) -> None:

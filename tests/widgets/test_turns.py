@@ -34,7 +34,7 @@ def wasserstein(critics: int, set_to_none: bool, rounds: int = 3) -> Iterator[No
         yield
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("critics", [1, 2, 5, 8, 9, 17, 18, 25])
 def test_a_generator_whose_turn_comes_seldom_is_not_accused(critics: int, set_to_none: bool) -> None:
@@ -142,6 +142,7 @@ WHERE = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("cut", [by_detach, by_rounding, by_no_grad])
 @pytest.mark.parametrize("several", [False, True])

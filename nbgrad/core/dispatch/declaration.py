@@ -13,7 +13,10 @@ class Declaration:
     """The declaration of an op, apart from the forward and the rules.
 
     Attributes:
-        formula: LaTeX of the forward, in the names of the inputs.
+        formula: LaTeX of the forward, in the symbols of the inputs.
+        symbols: the symbols by which the formulas call inputs, settings, results and their gradients (``g_out``), where
+            these are not their own letters, nor those of ``formula.LETTERS``: ``{"input": "u"}``. With them
+            ``formula_with`` writes the formula with other names.
         name: the op's name; default: that of the function.
         samples: yields the inputs that the tests run the row on.
         kernel: torch's function, where the forward does no more than to hand its inputs on to it, and its settings
@@ -41,10 +44,13 @@ class Declaration:
         view: whether the output may share the memory of the first input.
         inplace: whether there is an in-place twin, a method with an underscore; or what changes a raw tensor so, if
             torch has no method of that name.
+        random: whether it draws random numbers: a program keeps every such run, in its order.
+        mutates: inputs that it changes in place, as batch_norm changes its running statistics.
         unvaried: settings that all samples leave at one value, each with the reason.
     """
 
     formula: str
+    symbols: dict[str, str] = field(default_factory=dict)
     name: str | None = None
     samples: Samples
     kernel: Callable[..., Any] | None = None
@@ -65,4 +71,6 @@ class Declaration:
     reference: Callable[..., Any] | None = None
     view: bool = False
     inplace: bool | Callable[..., None] = False
+    random: bool = False
+    mutates: tuple[str, ...] = ()
     unvaried: dict[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from nbgrad.core.dispatch.declaration import Declaration
+from nbgrad.core.dispatch.formula import check_symbols
 from nbgrad.core.dispatch.inplace import InPlace
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.dispatch.torch_parser import as_parsed
@@ -30,7 +31,8 @@ class op(Declaration):  # noqa: N801  # it is used as a function
     A parameter ``*tensors`` is a list of tensors, which is called with one list as torch's ``cat`` is.
 
     Raises:
-        ValueError: there is a row of that name already, or no setting of a name in ``unvaried``.
+        ValueError: there is a row of that name already, or no setting of a name in ``unvaried``, or ``symbols`` has a
+            name that is none of the row's or a symbol that is not in the formula.
 
     Args:{(Declaration.__doc__ or "").partition("Attributes:")[2]}"""
 
@@ -51,6 +53,7 @@ class op(Declaration):  # noqa: N801  # it is used as a function
         if unknown := sorted(set(self.unvaried) - set(made.defaults)):
             known = ", ".join(made.defaults) or "none"
             raise ValueError(f"op {made.name!r} has no setting {unknown[0]!r}: its settings are {known}")
+        check_symbols(made, self.symbols)
         for input in self.flat:
             made.rule(input, "0")(zeros_for(input))
         OPS[made.name] = made

@@ -1,7 +1,7 @@
 """How often an attribute of some module has changed: what was made from the attributes holds as long as this stays."""
 
 
-class Changes:
+class ModuleChanges:
     """A count of changes.
 
     Attributes:
@@ -12,5 +12,5 @@ class Changes:
         self.count = 0
 
 
-module_changes = Changes()
+module_changes = ModuleChanges()
 """The changes of attributes of all modules: a mode, a setting, a child. The numbers in a parameter are none."""

@@ -52,8 +52,9 @@ def overlaps(data: torch.Tensor) -> bool:
         reach += (size - 1) * stride
     if apart:
         return False
-    places = torch.arange(reach + 1).as_strided(data.shape, data.stride())
-    return bool(torch.bincount(places.reshape(-1)).max() > 1)
+    with torch._C.DisableTorchFunction():  # it is no part of what the user computes
+        places = torch.arange(reach + 1).as_strided(data.shape, data.stride())
+        return bool(torch.bincount(places.reshape(-1)).max() > 1)
 
 
 REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])

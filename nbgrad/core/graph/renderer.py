@@ -15,6 +15,12 @@ class Renderer(Protocol):
     def save(self, graph: Any, path: str | PathLike[str], *, depth: int | None, direction: str) -> None:
         """Write ``graph`` to a file."""
 
+    def show_programs(self, *parts: tuple[str, Any]) -> None:
+        """Display programs, each with the label of a box around it, as the output of a notebook cell."""
+
+    def save_programs(self, path: str | PathLike[str], *parts: tuple[str, Any]) -> None:
+        """Write the picture of programs to a file."""
+
     def findings(self, graph: Any) -> list[Finding]:
         """Return the faults of ``graph`` and its probable mistakes."""
 

@@ -4,6 +4,7 @@ Fake tensors are private to torch. This file alone uses them, and ``tests/core/s
 needs of them.
 """
 
+import logging
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -23,10 +24,11 @@ from nbgrad.core.symbolic.structure import leaves, mapped
 NEEDS_NUMBERS = (DataDependentOutputException, DynamicOutputShapeException)
 """What torch raises where a result depends on the numbers of a tensor."""
 
+_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 _SEEDED = torch.Tag.nondeterministic_seeded
 
 
-class Ran(NamedTuple):
+class FakeRun(NamedTuple):
     """What a call of torch gave.
 
     Attributes:
@@ -56,6 +58,8 @@ class _Witness(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's h
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     given = args[position] if position < len(args) else kwargs.get(argument.name)
                     self.written |= {storage_of(one) for one in leaves(given) if isinstance(one, torch.Tensor)}
+        if schema.name == "aten::native_batch_norm" and args[5]:  # its schema does not say what it changes
+            self.written |= {storage_of(one) for one in args[3:5] if isinstance(one, torch.Tensor)}
         if _SEEDED in func.tags and not _is_dry(schema, args, kwargs):
             self.random = True
         return func(*args, **kwargs)
@@ -80,7 +84,7 @@ def storage_of(data: torch.Tensor) -> int:
         return -id(data)
 
 
-class Memory:
+class FakeMemory:
     """The memory of a fake tensor, which has an address to compare and nothing in it."""
 
     def __init__(self, data: torch.Tensor) -> None:
@@ -114,7 +118,7 @@ class Fakes:
             fake: torch.Tensor = self.mode.from_tensor(data.detach())
         return fake
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ran:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeRun:
         """Call ``function`` on fake tensors."""
         key = _key(function, args, kwargs)
         if key is not None and (known := self._known.get(key)) is not None:
@@ -123,16 +127,20 @@ class Fakes:
                 FakeTensor(self.mode, torch.empty_strided(shape, stride, dtype=dtype, device="meta"), device)
                 for shape, stride, dtype, device in kinds
             ]
-            return Ran(made[0] if alone else tuple(made), (), random)
-        witness = _Witness()
-        with warnings.catch_warnings(), self.mode, witness:
-            warnings.simplefilter("ignore")
-            result = function(*args, **kwargs)
+            return FakeRun(made[0] if alone else tuple(made), (), random)
+        witness, logs = _Witness(), not _LOG.disabled
+        _LOG.disabled = True  # torch writes the traceback of every error, also of one that is caught
+        try:
+            with warnings.catch_warnings(), self.mode, witness:
+                warnings.simplefilter("ignore")
+                result = function(*args, **kwargs)
+        finally:
+            _LOG.disabled = not logs
         given = [one for one in leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         writes = tuple(one for one in given if storage_of(one) in witness.written)
         if key is not None and not writes:
             self._keep(key, result, given, witness.random)
-        return Ran(result, writes, witness.random)
+        return FakeRun(result, writes, witness.random)
 
     def _keep(self, key: Hashable, result: Any, given: list[torch.Tensor], random: bool) -> None:
         """Remember a result whose tensors have memory of their own."""

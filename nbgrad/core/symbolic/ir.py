@@ -5,7 +5,7 @@ together through their ``row``: a ``RowCall``, which has the name, the formula a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -13,6 +13,7 @@ import torch
 
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.place import Place
+from nbgrad.core.symbolic.places import SavedPlace
 from nbgrad.core.symbolic.structure import leaves, mapped
 
 Kind = Literal["input", "captured", "result"]
@@ -32,6 +33,8 @@ class Value:
         data: the tensor that a captured value stands for.
         owner: the tensor of nbgrad whose data a captured value is; None for a tensor of torch.
         gradient_of: the value whose gradient it is; None if it is no gradient.
+        gradient: its own gradient, which may be that of another value too; None if none was computed.
+        constant: whether a pass has computed its data, which is the same in each run.
     """
 
     number: int
@@ -45,6 +48,8 @@ class Value:
     data: torch.Tensor | None = None
     owner: Any = None
     gradient_of: "Value | None" = None
+    gradient: "Value | None" = None
+    constant: bool = False
 
     def like(self, kind: Kind) -> "Value":
         """A value of the same name, shape and memory in another program, where it is of another kind."""
@@ -74,7 +79,7 @@ class RowCall:
     Attributes:
         op: the row.
         args, settings: those of the call, with a ``Value`` for each tensor.
-        results: the values of its results.
+        results: the values of its results; after those that its caller gets, those that its rules alone take.
         scope: the labels of the modules around it, outermost first.
         place: the user's line.
         steps: how many steps it took.
@@ -85,7 +90,7 @@ class RowCall:
     settings: dict[str, Any]
     results: tuple[Any, ...] = ()
     scope: tuple[str, ...] = ()
-    place: Place | None = None
+    place: Place | SavedPlace | None = None
     steps: int = 0
 
 
@@ -103,6 +108,8 @@ class Step:
         phase: which part of a training step it belongs to.
         row: the row of the op table that made it; None for a call of torch outside of any row.
         place: the user's line.
+        scope: the labels of the modules around it, outermost first; none outside of the forward.
+        checks: whether it only looks at numbers to raise an error: it runs although nothing reads a result of it.
     """
 
     function: Callable[..., Any]
@@ -113,26 +120,47 @@ class Step:
     random: bool = False
     phase: Phase = "forward"
     row: RowCall | None = None
-    place: Place | None = None
+    place: Place | SavedPlace | None = None
+    scope: tuple[str, ...] = ()
+    checks: bool = False
+    _inputs: tuple[Value, ...] | None = field(default=None, init=False, repr=False)
+    _results: list[Value] | None = field(default=None, init=False, repr=False)
+    _name: str | None = field(default=None, init=False, repr=False)
+    _family: int | None = field(default=None, init=False, repr=False)
 
     @property
     def name(self) -> str:
         """The name of the function."""
-        return name_of(self.function)
+        if self._name is None:
+            self._name = name_of(self.function)
+        return self._name
 
-    def inputs(self) -> Iterator[Value]:
+    @property
+    def opaque(self) -> bool:
+        """Whether it calls a function of nbgrad that looks at numbers, and no function of torch."""
+        return hasattr(self.function, "like")
+
+    def inputs(self) -> tuple[Value, ...]:
         """The values that it reads, each as often as it stands in the arguments."""
-        for one in leaves((self.args, self.kwargs)):
-            if isinstance(one, Value):
-                yield one
+        if self._inputs is None:  # every pass asks for them, and the arguments of a step do not change
+            self._inputs = tuple(one for one in leaves((self.args, self.kwargs)) if isinstance(one, Value))
+        return self._inputs
 
     def results(self) -> list[Value]:
-        """The values that it makes."""
-        given = {id(one) for one in self.inputs()}
-        return [one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given]
+        """The values that it makes, each once: a kernel may return one tensor in two places."""
+        if self._results is None:
+            given = {id(one) for one in self.inputs()}
+            made = (one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given)
+            self._results = list(dict.fromkeys(made))
+        return self._results
 
     def replaced(self, change: Callable[[Any], Any]) -> "Step":
         """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
+        for one in (*self.inputs(), *self.writes):
+            if change(one) is not one:
+                break
+        else:
+            return self
         args, kwargs = mapped(change, self.args), mapped(change, self.kwargs)
         writes = tuple(change(one) for one in self.writes)
         same = all(
@@ -140,7 +168,7 @@ class Step:
         )
         row = self.row if same else None
         result = mapped(change, self.result)
-        return Step(self.function, args, kwargs, result, writes, self.random, self.phase, row, self.place)
+        return replace(self, args=args, kwargs=kwargs, result=result, writes=writes, row=row)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -212,7 +240,8 @@ class Listing:
         outputs = mapped(change, self.outputs)
         gradients = [(owner, None if value is None else change(value)) for owner, value in self.gradients]
         used |= {id(one) for one in leaves(outputs)} | {id(value) for _, value in gradients}
-        captured = [one for one in self.captured if id(one) in used]
+        owners = {id(owner) for owner, _ in gradients}
+        captured = [one for one in self.captured if id(one) in used or id(one.owner) in owners]
         return replace(self, steps=steps, captured=captured, outputs=outputs, gradients=gradients)
 
     def rows(self) -> list[RowCall]:

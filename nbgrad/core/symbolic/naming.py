@@ -2,22 +2,47 @@
 
 import keyword
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from inspect import unwrap
+from types import FunctionType
 from typing import Any
 
+import torch
+
+from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.symbolic.ir import Listing, name_of
 
-_TAKEN = frozenset(("torch", "ops", "nbgrad", *keyword.kwlist))
+_TAKEN = frozenset(("torch", "F", "aten", "ops", "nbgrad", "slice", "complex", *keyword.kwlist))
+"""What the source of a program names beside its values."""
 
 
-def name_values(program: Listing, modules: Iterable[Any]) -> None:
-    """Give every value a name that is a Python identifier, and is used once."""
+def name_values(
+    program: Listing,
+    modules: Iterable[Any],
+    variables: dict[int, str],
+    states: dict[int, tuple[Any, str]],
+) -> None:
+    """Give every value a name that is a Python identifier, and is used once.
+
+    Args:
+        program: whose values get names.
+        modules: whose parameters and buffers have names.
+        variables: the names of other tensors, by their ids.
+        states: for the tensors in the states of optimizers the parameter and the key, by their ids.
+    """
     names = Names()
     for value in program.inputs:
         value.name = names.fresh(value.name or "input")
-    paths = _parameter_paths(modules)
+    paths = {**variables, **_parameter_paths(modules)}
+
+    def told(tensor: Any, data: Any) -> str | None:
+        return paths.get(id(tensor)) or getattr(tensor, "name", None) or paths.get(id(data))
+
     for value in program.captured:
-        known = paths.get(id(value.owner)) or getattr(value.owner, "name", None)
+        known = told(value.owner, value.data)
+        if known is None and (state := states.get(id(value.data))) is not None:
+            known = f"{state[1]}_{told(state[0], state[0]._data) or 'parameter'}"
         value.name = names.fresh(known or "constant")
     for step in program.steps:
         for position, value in enumerate(step.results()):
@@ -39,6 +64,10 @@ class Names:
     def __init__(self) -> None:
         self._used: dict[str, int] = {}
 
+    def take(self, name: str) -> None:
+        """Let a name be used."""
+        self._used[name] = 1
+
     def fresh(self, wanted: str) -> str:
         """``wanted`` as an identifier, with a number from the second use on."""
         base = re.sub(r"\W", "_", wanted).strip("_") or "value"
@@ -54,11 +83,41 @@ class Names:
         return name
 
 
+def variables_of(function: Any) -> dict[int, str]:
+    """The names of the tensors that a function uses as variables from around it, by the ids of the tensors."""
+    found: dict[int, str] = {}
+    start = unwrap(function)
+    waiting, seen = [start] if isinstance(start, FunctionType) else [], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or one.__module__.partition(".")[0] in ("torch", "nbgrad"):
+            continue
+        seen.add(id(one))
+        for name, held in _variables_around(one):
+            if isinstance(held, TensorBase | torch.Tensor):
+                found.setdefault(id(held), name)
+            elif isinstance(held, FunctionType):
+                waiting.append(unwrap(held))
+    return found
+
+
+def _variables_around(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The global variables and those of outer functions that a function names."""
+    code = function.__code__
+    for name in code.co_names:
+        yield name, function.__globals__.get(name)
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a cell that is empty yet
+            yield name, cell.cell_contents
+
+
 def _parameter_paths(modules: Iterable[Any]) -> dict[int, str]:
     """For the parameters and buffers of modules the path, by the id of the tensor."""
     paths: dict[int, str] = {}
     for module in modules:
         for path, one in (*module.named_parameters(), *module.named_buffers()):
             name = path.replace(".", "_")
-            paths.setdefault(id(one), name if not name[0].isdigit() else f"w{name}")
+            name = f"w{name}" if name[0].isdigit() else name
+            paths.setdefault(id(one), name)
+            paths.setdefault(id(one._data), name)  # some buffers are used as torch's tensors
     return paths

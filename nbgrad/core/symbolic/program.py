@@ -4,33 +4,45 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
+from os import PathLike
 from typing import Any
 
 import torch
 
 from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.engine.node import TensorBase, raw_of
+from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.symbolic.explanation import explanation
 from nbgrad.core.symbolic.ir import Listing, Value
-from nbgrad.core.symbolic.passes.optimize import EXACT, apply
+from nbgrad.core.symbolic.latex import Formulas
+from nbgrad.core.symbolic.lines import Level
+from nbgrad.core.symbolic.outline import outline
+from nbgrad.core.symbolic.passes.optimize import optimized
+from nbgrad.core.symbolic.passes.peak import peak_memory
+from nbgrad.core.symbolic.passes.rematerialize import rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.replay import Run, replay
+from nbgrad.core.symbolic.source import Source
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
 from nbgrad.core.tensor.tensor import Tensor
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Program(Listing):
     """A traced function: see ``trace``.
 
     Attributes:
         function, examples: what was traced, and what its arguments are like.
         notes: what the passes did, in order.
+        settings: the settings of optimizers that a program from a file reads, by name; change them here. Any other
+            program reads them from its optimizer.
     """
 
     function: Callable[..., Any] | None = None
     examples: tuple[Any, ...] = field(default=())
     notes: list[Note] = field(default_factory=list)
+    settings: dict[str, float] = field(default_factory=dict)
 
     @cached_property
     def run(self) -> Run:
@@ -122,10 +134,161 @@ class Program(Listing):
         examples = _requiring(self.examples, {one for one in chosen if isinstance(one, int)})
         return _program(with_gradients, examples)
 
-    def optimize(self) -> "Program":
-        """The program after all passes, up to a fixed point. ``notes`` say what each has done."""
-        passed = apply(self, EXACT)
+    def optimize(self, level: str = "exact") -> "Program":
+        """The program after all passes, up to a fixed point. ``notes`` say what each has done.
+
+        Args:
+            level: "exact" changes no digit of any result. "reassociate" also sums in another order, which changes the
+                last digits: ``sum(expand x) = n x``, ``sum(x) + sum(y) = sum(x + y)``, factors out of sums, ``x + 0``.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        passed = optimized(self, level)
         return replace(passed.listing, notes=[*self.notes, *passed.notes])
+
+    def peak_memory(self) -> int:
+        """The most bytes that the results of its steps take at the same time, as a run frees each at its last use.
+
+        Arguments, captured tensors and the memory that kernels need inside are not counted.
+        """
+        return peak_memory(self)
+
+    def rematerialize(self, budget: float) -> "Program":
+        """The program that computes cheap values again where they are read late, and so keeps fewer of them.
+
+        Call it after ``optimize``, which would merge what is computed twice. No digit changes. ``notes`` say what it
+        has done; where no cheap value is left the peak stays above the budget.
+
+        Args:
+            budget: what ``peak_memory`` is to be at most: bytes, or up to 1.0 a part of the present peak.
+
+        Raises:
+            ValueError: the budget is not positive.
+        """
+        if budget <= 0:
+            raise ValueError(f"rematerialize(budget={budget}): expected bytes, or a part of the peak up to 1.0")
+        nbytes = int(budget * self.peak_memory()) if isinstance(budget, float) and budget <= 1 else int(budget)
+        passed = rematerialize(self, nbytes)
+        return replace(passed.listing, notes=[*self.notes, *passed.notes])
+
+    def draw(self, path: "str | PathLike[str]", *, before: "Program | None" = None) -> None:
+        """Write a picture of the program to a file, of a kind that ``AutogradGraph.save`` knows.
+
+        Forward, gradient and optimizer are boxes, with the modules in them.
+
+        Args:
+            path: where to write it.
+            before: the program before a pass, which is drawn beside this one.
+        """
+        registered_renderer().save_programs(path, *self._beside(before))
+
+    def view(self, *, before: "Program | None" = None) -> None:
+        """Show the program as the output of a notebook cell.
+
+        Args:
+            before: the program before a pass, which is drawn beside this one.
+        """
+        registered_renderer().show_programs(*self._beside(before))
+
+    def _ipython_display_(self) -> None:
+        self.view()
+
+    def _beside(self, before: "Program | None") -> tuple[tuple[str, "Program"], ...]:
+        return (("", self),) if before is None else (("before", before), ("after", self))
+
+    def source(self, level: Level = "ops") -> str:
+        """The program as Python code: a module with one function, which computes the same to the last digit.
+
+        The function takes torch tensors: the inputs in order, then by name what ``source_arguments`` has, then the
+        settings of optimizers, which have their values as defaults. It changes parameters, buffers and the state of
+        optimizers as the program does, and sets ``.grad`` of the torch tensors that it gets.
+
+        Args:
+            level: "ops" calls rows of the op table where a row is whole, "torch" calls torch alone.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        return Source(self, level).text
+
+    def source_arguments(self, level: Level = "ops") -> dict[str, Any]:
+        """What the function in ``source(level)`` takes beside its inputs, by name: the captured torch tensors.
+
+        A function or an object that has no text, such as an optimizer that runs as it is, is there too.
+        """
+        return Source(self, level).arguments
+
+    def latex(self) -> str:
+        r"""The formula of each line with the program's names, as an ``aligned`` environment.
+
+        A gradient has the formula of the rule of its op, and a bar over the name of what it is the gradient of.
+        """
+        return Formulas(self).text
+
+    def explain(self) -> str:
+        """Sentences about the program: its steps, what the gradient needs, what passes left out, what a run changes."""
+        return explanation(self, self.notes)
+
+    def __str__(self) -> str:
+        return outline(self)
+
+    def __repr__(self) -> str:
+        return f"<Program {self.name}: {len(self.inputs)} inputs, {len(self.captured)} captured, {len(self)} steps>"
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the program to a file, which ``nbgrad.symbolic.load`` reads without running anything in it.
+
+        The file is one of safetensors: it has the captured tensors, and the steps as JSON in its metadata. A file that
+        is there already stays until the new one is complete. Tensors that share memory share it again when they are
+        read.
+
+        Args:
+            path: the file.
+
+        Raises:
+            ValueError: the program calls something else than functions of torch, such as an optimizer that it does not
+                see into, or holds a tensor or a setting that a file cannot hold. The message names the step.
+            OSError: the file cannot be written.
+            ModuleNotFoundError: safetensors is not installed.
+        """
+        from nbgrad.core.symbolic.exports.saving import save
+
+        save(self, path)
+
+    def to_fx(self) -> torch.fx.GraphModule:
+        """The program as a graph of ``torch.fx``.
+
+        Returns:
+            A module that takes the inputs of the program one by one, as tensors of torch, and returns a list of the
+            tensors that leave the program: what it returns, then the gradients that it sets. Captured tensors are its
+            buffers, the very tensors as of now; settings of optimizers are read anew in each run.
+        """
+        from nbgrad.core.symbolic.exports.fx import to_fx
+
+        return to_fx(self)
+
+    def to_onnx(self, path: str | PathLike[str], *examples: Any) -> None:
+        """Write the program as an ONNX model, after onnxruntime has given the same numbers with it.
+
+        The model takes the inputs of the program under their names. It returns what the program returns, the gradients
+        that it sets, and for each tensor that the program changes, as running statistics, its new contents under
+        ``NAME_after``. Captured tensors are part of the model, with the numbers that they have now.
+
+        Args:
+            path: the file. It appears when the comparison has passed; a file that is there already stays until then.
+            examples: arguments to compare on. Without them two are drawn: normal floats, integers that are 0 or 1.
+
+        Raises:
+            NotImplementedError: a step cannot be written: it draws random numbers, belongs to the update of an
+                optimizer, or has no translation. The message names the operator and the line.
+            RuntimeError: onnxruntime gives other numbers, or cannot run the model.
+            ValueError: the program gives no finite numbers on drawn inputs, or does not run on them: give examples.
+            ModuleNotFoundError: onnx or onnxruntime is not installed.
+        """
+        from nbgrad.core.symbolic.exports.onnx import to_onnx
+
+        to_onnx(self, path, examples)
 
     def _differentiable(self) -> list[Any]:
         flat = [one for one in leaves(self.examples) if hasattr(one, "requires_grad")]

@@ -16,7 +16,7 @@ from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import current, outwards
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, error_at
-from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, Fakes, Memory, is_fake, storage_of
+from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, FakeMemory, Fakes, is_fake, storage_of
 from nbgrad.core.symbolic.ir import Phase, RowCall, Step, Value, name_of
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
@@ -72,7 +72,7 @@ class Tracer(TorchFunctionMode):
         self.guards: list[tuple[str, Callable[[], Any], Any]] = []
         self.found_gradients: list[tuple[TensorBase, torch.Tensor | None]] = []
         self.phase: Phase | None = None
-        self.watch = Watch(self)
+        self.watch = TraceObserver(self)
         self._numbers = count()
         self._values: dict[int, Value] = {}
         self._held: list[torch.Tensor] = []  # an id belongs to one tensor as long as that lives
@@ -82,6 +82,7 @@ class Tracer(TorchFunctionMode):
         self._optimizers: dict[int, tuple[Any, dict[Any, dict[str, Any]]]] = {}
         self._depth = 0
         self._mark = 0
+        self._made: tuple[Any, ...] = ()
 
     # ---------------------------------------------------------------------------------------------- values
 
@@ -195,12 +196,14 @@ class Tracer(TorchFunctionMode):
         """The groups of an optimizer, with settings that the program reads anew in each run."""
         if not self.sees_into(optimizer):
             return list(optimizer.param_groups)
-        name = type(optimizer).__name__
         if id(optimizer) not in self._optimizers:
             self._optimizers[id(optimizer)] = (
                 optimizer,
                 {param: dict(held) for param, held in optimizer.state.items()},
             )
+        alike = [key for key, (one, _) in self._optimizers.items() if type(one) is type(optimizer)]
+        number = alike.index(id(optimizer)) + 1  # two optimizers of one kind have settings of two names
+        name = type(optimizer).__name__ + (f"_{number}" if number > 1 else "")
         return [
             {key: self._setting(f"{name}.param_groups[{place}]", group, key) for key in group}
             | _kernels(optimizer, group)
@@ -211,7 +214,7 @@ class Tracer(TorchFunctionMode):
         """Write down the update of an optimizer as one step, which runs the optimizer itself."""
         self.adopt_all(params)
         values = [self.value(param._data) for param in params]
-        update = Update(optimizer, params, group)
+        update = OptimizerUpdate(optimizer, params, group)
         args = ([self.value(grad) for grad in grads],)
         self.steps.append(Step(update, args, {}, None, tuple(values), False, "update", None, user_place()))
 
@@ -237,6 +240,16 @@ class Tracer(TorchFunctionMode):
             )
         return value
 
+    def state_names(self) -> dict[int, tuple[TensorBase, str]]:
+        """For the tensors in the states of the optimizers the parameter and the key, by the id of the tensor."""
+        return {
+            id(one._data if isinstance(one, TensorBase) else one): (param, key)
+            for optimizer, _ in self._optimizers.values()
+            for param, state in optimizer.state.items()
+            for key, one in state.items()
+            if isinstance(one, TensorBase | torch.Tensor)
+        }
+
     def states(self) -> list[tuple[Any, Any, str, torch.Tensor]]:
         """The tensors in the states of the optimizers that were stepped: optimizer, parameter, key, tensor."""
         return [
@@ -253,8 +266,13 @@ class Tracer(TorchFunctionMode):
         """A row of the op table is about to run on ``args``."""
         self.adopt_all(args)
         if not self._depth:
-            self._mark = len(self.steps)
+            self._mark, self._made = len(self.steps), ()
         self._depth += 1
+
+    def heard(self, results: tuple[Any, ...]) -> None:
+        """A row gave these results, those for its rules alone too."""
+        if self._depth == 1:
+            self._made = results
 
     def leave(self, op: Any, args: tuple[Any, ...], settings: dict[str, Any], result: Any) -> None:
         """It ran; ``result`` is None if it raised."""
@@ -270,7 +288,7 @@ class Tracer(TorchFunctionMode):
             op,
             mapped(self._told, args),
             mapped(self._told, settings),
-            tuple(self._told(one) for one in leaves(result)),
+            tuple(self._told(one) for one in self._made or leaves(result)),
             () if scope is None else scope.path(),
             steps[0].place,
             len(steps),
@@ -300,7 +318,7 @@ class Tracer(TorchFunctionMode):
                 return type(ours).__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
         name = name_of(func)
         if name == "untyped_storage" and is_fake(args[0]) and args[0].layout is torch.strided:
-            return Memory(args[0])
+            return FakeMemory(args[0])
         if name in _QUIET:
             return func(*args, **kwargs)
         if name == "data_ptr":  # tells whether two tensors share memory
@@ -309,9 +327,9 @@ class Tracer(TorchFunctionMode):
             raise _needs_numbers(name, _READS_NUMBERS[name])
         fake_args, fake_kwargs = mapped(self._fake, args), mapped(self._fake, kwargs)
         try:
-            ran = self.fakes.run(func, fake_args, fake_kwargs)
+            ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # of an opaque function
         except NEEDS_NUMBERS:
-            raise _needs_numbers(name, "the shape or the value of its result") from None
+            raise _sized_by_numbers(name) from None
         return self._write(func, fake_args, fake_kwargs, ran, kwargs)
 
     def _fake(self, given: Any) -> Any:
@@ -327,7 +345,8 @@ class Tracer(TorchFunctionMode):
         """Write the call down, and return what its caller gets."""
         made = [one for one in leaves(ran.result) if isinstance(one, torch.Tensor)]
         fresh = [one for one in made if id(one) not in self._values]
-        if fresh or ran.writes or ran.random:
+        checks = getattr(func, "checks", False)
+        if fresh or ran.writes or ran.random or checks:
             settings = {key: value for key, value in kwargs.items() if not (key == "out" and value is None)}
             for one in fresh:
                 if id(one) not in self._values:
@@ -342,6 +361,8 @@ class Tracer(TorchFunctionMode):
                 self._now(),
                 None,
                 user_place(),
+                () if (scope := current().scope) is None else scope.path(),
+                checks,
             )
             self.steps.append(step)
         del asked
@@ -352,15 +373,15 @@ class Tracer(TorchFunctionMode):
         )
 
 
-class Watch(Observer):
+class TraceObserver(Observer):
     """Hears from the engine what each step is for."""
 
-    __slots__ = ("_first", "_freed", "_tracer")
+    __slots__ = ("_freed", "_results", "_tracer")
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._freed: list[Any] = []
-        self._first: dict[Any, torch.Tensor] = {}
+        self._results: dict[Any, tuple[torch.Tensor, ...]] = {}
 
     def on_result(
         self,
@@ -370,8 +391,9 @@ class Watch(Observer):
         results: tuple[Any, ...],
         node: Node | None,
     ) -> None:
+        self._tracer.heard(results)
         if node is not None:
-            self._first[node] = results[0]
+            self._results[node] = results
 
     def on_backward_begin(self, roots: list[tuple[Any, Any]]) -> None:
         walk: Any = current().walking
@@ -388,11 +410,15 @@ class Watch(Observer):
             tensor = origin.ref()
             of = None if tensor is None else tensor._data
         else:
-            of = self._first.get(origin.node if isinstance(origin, Output) else origin)
+            node, place = (origin.node, origin.index) if isinstance(origin, Output) else (origin, 0)
+            results = self._results.get(node)
+            of = None if results is None else results[place if node.op.many else node.op.live[place]]
         if of is not None and isinstance(raw, torch.Tensor):
-            value = self._tracer.value(raw)
+            value, source = self._tracer.value(raw), self._tracer.value(of)
+            if source.gradient is None:
+                source.gradient = value
             if value.gradient_of is None and value.kind == "result":
-                value.gradient_of = self._tracer.value(of)
+                value.gradient_of = source
 
     def on_step_begin(self, params: Sequence[Any], evaluates: bool = False) -> None:
         if evaluates:
@@ -416,7 +442,7 @@ def _entry(group: dict[str, Any], key: str, place: int) -> float:
     return value
 
 
-class Update:
+class OptimizerUpdate:
     """A step of a program that runs an optimizer as it is.
 
     Attributes:
@@ -450,10 +476,45 @@ def _kernels(optimizer: Any, group: dict[str, Any]) -> dict[str, Any]:
     return {} if chosen else {"fused": True}
 
 
+_CHOICE = "Use nbgrad.where(condition, a, b) in place of a choice by numbers"
+_NUMBER = "Use the tensor itself in the arithmetic, and return it to get the number outside of the function"
+_PLACE = "Use nbgrad.index_select(x, dim, i.reshape(1)) in place of x[i], and a Python number for a size or a count"
+_MASK = "Use x * mask or nbgrad.where(mask, x, 0) in place of x[mask]: the shape stays the same"
+_LOG = "Return the tensor from the function, and print or log it outside"
+_REMEDIES = {
+    **dict.fromkeys(("__bool__", "is_nonzero", "__contains__", "equal", "allclose"), _CHOICE),
+    **dict.fromkeys(("item", "__float__", "__complex__", "tolist", "numpy", "__array__"), _NUMBER),
+    **dict.fromkeys(("__int__", "__index__"), _PLACE),
+    **dict.fromkeys(("nonzero", "argwhere", "masked_select", "__getitem__", "unique", "unique_consecutive"), _MASK),
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), _LOG),
+    "one_hot": "Give num_classes",
+    "bincount": "Use nbgrad.zeros(n).index_add(0, x, ones) for a known number n of bins",
+    "repeat_interleave": "Give output_size",
+}
+"""What to do instead of each function that needs numbers."""
+_CALLS = {
+    "__bool__": "bool(x), as in `if x:`,",
+    "__contains__": "`in`",
+    "__int__": "int(x), as in y[x],",
+    "__index__": "x as an index or a size",
+    "__float__": "float(x)",
+    "__complex__": "complex(x)",
+    "__getitem__": "x[mask]",
+    "__array__": "numpy",
+    "__repr__": "print(x)",
+    "__str__": "str(x)",
+    "__format__": "f'{x}'",
+}
+"""How users write these functions."""
+
+
 def _needs_numbers(name: str, what: str) -> TraceError:
-    return error_at(
-        user_place(),
-        f"{name} asks for {what} of a tensor, and a traced tensor has no numbers",
-        "Use nbgrad.where(...) in place of a choice by numbers, a mask multiplied in place of x[mask], and return the "
-        "tensor to print or log it outside of the function",
-    )
+    remedy = _REMEDIES.get(name, f"{_CHOICE}. {_NUMBER}")
+    reason = f"{_CALLS.get(name, name)} asks for {what} of a tensor, and a traced tensor has no numbers"
+    return error_at(user_place(), reason, remedy)
+
+
+def _sized_by_numbers(name: str) -> TraceError:
+    called = _CALLS.get(name, name)
+    reason = f"the size of the result of {called} depends on numbers, and a traced tensor has no numbers"
+    return error_at(user_place(), reason, _REMEDIES.get(name, f"{_MASK}. {_CHOICE}"))

@@ -13,7 +13,7 @@ from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.symbolic.ir import Listing, Value
-from nbgrad.core.symbolic.naming import name_values
+from nbgrad.core.symbolic.naming import name_values, variables_of
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.tracer import Tracer
 from nbgrad.core.tensor.tensor import Tensor
@@ -105,7 +105,7 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     arguments = mapped(lambda one: _value(tracer, one), args)
     listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments)
     modules = list(tracer.modules.values())
-    name_values(listing, modules)
+    name_values(listing, modules, variables_of(function), tracer.state_names())
     held = [
         (one.owner, one.data, one.owner._needs_grad)
         for one in tracer.captured

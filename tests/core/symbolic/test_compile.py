@@ -205,6 +205,17 @@ def test_what_has_changed_is_traced_again_with_a_reason() -> None:
     assert "Dropout.p" in run() or "training" in run()
 
 
+def test_a_kernel_that_gives_one_tensor_twice() -> None:
+    net = nn.LSTM(4, 5)  # oneDNN gives the gradient of both biases as one tensor
+    x = nbgrad.tensor(torch.randn(3, 2, 4))
+    loss = nbgrad.compile(lambda x: net(x)[0].square().mean())
+    loss(x).backward()
+    found = [one.grad.data.clone() for one in net.parameters()]
+    net.zero_grad()
+    net(x)[0].square().mean().backward()
+    assert all(torch.equal(one, other.grad.data) for one, other in zip(found, net.parameters(), strict=True))
+
+
 def test_bad_calls() -> None:
     with pytest.raises(ValueError, match="no such backend, only auto"):
         nbgrad.compile(lambda x: x, backend="magic")

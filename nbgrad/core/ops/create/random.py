@@ -38,6 +38,7 @@ def _drawn(input, p=None):
 
 @op(
     formula=r"y \sim \operatorname{Bernoulli}(p)",
+    symbols={"input": "p"},
     samples=_certain,
     reference=_drawn,
     unvaried={"generator": "it only says where the random numbers come from, and each call moves it on"},
@@ -70,6 +71,7 @@ def _without_spread(make: Make):
 
 @op(
     formula=r"y \sim \mathcal{N}(\mu, \sigma^2)",
+    symbols={"mean": r"\mu", "std": r"\sigma"},
     broadcasts=True,
     method=False,
     samples=_without_spread,

@@ -152,7 +152,7 @@ def _(g, a, b, rounding_mode):
 
 
 @op(
-    formula=r"\left\lfloor \frac{x}{y} \right\rfloor",
+    formula=r"\left\lfloor \frac{a}{b} \right\rfloor",
     kernel=torch.floor_divide,
     broadcasts=True,
     differentiable=False,
@@ -179,7 +179,7 @@ def _remainders(make: Make):
 
 
 @op(
-    formula=r"x - y \left\lfloor \frac{x}{y} \right\rfloor",
+    formula=r"a - b \left\lfloor \frac{a}{b} \right\rfloor",
     kernel=torch.remainder,
     broadcasts=True,
     operator="mod",
@@ -202,13 +202,13 @@ def _(g):
     return g
 
 
-@remainder.rule("other", r"-\bar{y} \odot \left\lfloor \frac{x}{y} \right\rfloor")
+@remainder.rule("other", r"-\bar{y} \odot \left\lfloor \frac{a}{b} \right\rfloor")
 def _(g, input, other):
     return -g * div(input, other, rounding_mode="floor")
 
 
 @op(
-    formula=r"x - y \operatorname{trunc}\left(\frac{x}{y}\right)",
+    formula=r"a - b \operatorname{trunc}\left(\frac{a}{b}\right)",
     kernel=torch.fmod,
     broadcasts=True,
     inplace=True,
@@ -230,7 +230,7 @@ def _(g):
     return g
 
 
-@fmod.rule("other", r"-\bar{y} \odot \operatorname{trunc}\left(\frac{x}{y}\right)")
+@fmod.rule("other", r"-\bar{y} \odot \operatorname{trunc}\left(\frac{a}{b}\right)")
 def _(g, input, other):
     return -g * div(input, other, rounding_mode="trunc")
 
@@ -312,7 +312,14 @@ def _blends(make: Make):
     yield Sample.of(points(1.0, 1.0), points(3.0, 3.0), points(0.0, 1.0))
 
 
-@op(formula=r"x + w \odot (e - x)", kernel=torch.lerp, broadcasts=True, inplace=True, samples=_blends)
+@op(
+    formula=r"x + w \odot (e - x)",
+    symbols={"end": "e"},
+    kernel=torch.lerp,
+    broadcasts=True,
+    inplace=True,
+    samples=_blends,
+)
 def lerp(input, end, weight):
     """Linear interpolation, elementwise, broadcasting: the input at weight 0, the end at weight 1.
 
@@ -345,7 +352,14 @@ def _triples(make: Make):
     yield Sample.of(make(), make(3), make(3), value=2)
 
 
-@op(formula=r"x + v \, s \odot t", kernel=torch.addcmul, broadcasts=True, inplace=True, samples=_triples)
+@op(
+    formula=r"x + v \, s \odot t",
+    symbols={"tensor1": "s", "tensor2": "t"},
+    kernel=torch.addcmul,
+    broadcasts=True,
+    inplace=True,
+    samples=_triples,
+)
 def addcmul(input, tensor1, tensor2, *, value=1):
     """A product times ``value``, added to the input, elementwise, in one kernel, broadcasting.
 
@@ -373,6 +387,7 @@ def _(g, tensor1, value):
 
 @op(
     formula=r"x + v \, \frac{s}{t}",
+    symbols={"tensor1": "s", "tensor2": "t"},
     kernel=torch.addcdiv,
     broadcasts=True,
     inplace=True,

@@ -66,7 +66,14 @@ def _near(make: Make):
     yield Sample.of(x, y, rtol=0.2, atol=0.1, equal_nan=True)
 
 
-@op(formula=r"|x - y| \leq a + r |y|", kernel=torch.isclose, broadcasts=True, differentiable=False, samples=_near)
+@op(
+    formula=r"|a - b| \leq t + r |b|",
+    symbols={"rtol": "r", "atol": "t"},
+    kernel=torch.isclose,
+    broadcasts=True,
+    differentiable=False,
+    samples=_near,
+)
 def isclose(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Whether two numbers differ by at most ``atol + rtol * |other|``, elementwise, broadcasting; no gradient.
 
@@ -142,9 +149,9 @@ def _truth(name, what, why, symbol):
     return _with_twin(op(formula=symbol, broadcasts=True, differentiable=False, inplace=True, samples=_truths)(connect))
 
 
-logical_and = _truth("logical_and", "both", "A causal mask and a padding mask make one mask.", r"x \land y")
-logical_or = _truth("logical_or", "either or both", "Sequences end at a token or at a length.", r"x \lor y")
-logical_xor = _truth("logical_xor", "exactly one", "It finds where two masks differ.", r"x \oplus y")
+logical_and = _truth("logical_and", "both", "A causal mask and a padding mask make one mask.", r"a \land b")
+logical_or = _truth("logical_or", "either or both", "Sequences end at a token or at a length.", r"a \lor b")
+logical_xor = _truth("logical_xor", "exactly one", "It finds where two masks differ.", r"a \oplus b")
 
 
 @op(formula=r"\lnot x", kernel=torch.logical_not, differentiable=False, inplace=True, samples=at(0.0, -0.0, 1.0, _NAN))
@@ -207,23 +214,23 @@ def _bits(name, symbol, what, why, formula, samples):
 
 bitwise_and = _bits(
     *("bitwise_and", "and", "The bits that both have", "Of bool tensors it is the logical and: masks are joined by &."),
-    *(r"x \mathbin{\&} y", _whole_or_true),
+    *(r"a \mathbin{\&} b", _whole_or_true),
 )
 bitwise_or = _bits(
     *("bitwise_or", "or", "The bits that either has", "Of bool tensors it is the logical or: masks are joined by |."),
-    *(r"x \mathbin{|} y", _whole_or_true),
+    *(r"a \mathbin{|} b", _whole_or_true),
 )
 bitwise_xor = _bits(
     *("bitwise_xor", "xor", "The bits that exactly one has", "Hashes of positions are mixed with it."),
-    *(r"x \oplus y", _whole_or_true),
+    *(r"a \oplus b", _whole_or_true),
 )
 bitwise_left_shift = _bits(
     *("bitwise_left_shift", "lshift", "The bits moved to the left", "Small numbers are packed into one with it."),
-    *(r"x \cdot 2^{y}", _whole),
+    *(r"a \cdot 2^{b}", _whole),
 )
 bitwise_right_shift = _bits(
     *("bitwise_right_shift", "rshift", "The bits moved to the right", "Packed weights are unpacked with it."),
-    *(r"\lfloor x \cdot 2^{-y} \rfloor", _whole),
+    *(r"\lfloor a \cdot 2^{-b} \rfloor", _whole),
 )
 
 
@@ -252,9 +259,9 @@ def bitwise_not(input):
 
 gcd = _bits(
     *("gcd", None, "The greatest common divisor", "Strides that meet in a convolution are found with it."),
-    *(r"\gcd(x, y)", _whole_pairs),
+    *(r"\gcd(a, b)", _whole_pairs),
 )
 lcm = _bits(
     *("lcm", None, "The least common multiple", "Rhythms of different lengths meet again after it."),
-    *(r"\operatorname{lcm}(x, y)", _whole_pairs),
+    *(r"\operatorname{lcm}(a, b)", _whole_pairs),
 )

@@ -124,7 +124,14 @@ def _pairs(make: Make):
     yield Sample.of(make(1, 2, 2, 1, 2), make(3, 1, 2, 2, 1))
 
 
-@op(formula=r"x + i y", kernel=torch.complex, samples=_pairs, broadcasts=True, holomorphic=False)
+@op(
+    formula=r"a + i b",
+    symbols={"real": "a", "imag": "b"},
+    kernel=torch.complex,
+    samples=_pairs,
+    broadcasts=True,
+    holomorphic=False,
+)
 def complex(real, imag):
     """The complex number with these two parts.
 
@@ -144,7 +151,12 @@ def _(g):
 
 
 @op(
-    formula=r"r (\cos \varphi + i \sin \varphi)", kernel=torch.polar, samples=_pairs, broadcasts=True, holomorphic=False
+    formula=r"r (\cos \varphi + i \sin \varphi)",
+    symbols={"abs": "r", "angle": r"\varphi"},
+    kernel=torch.polar,
+    samples=_pairs,
+    broadcasts=True,
+    holomorphic=False,
 )
 def polar(abs, angle):
     """The complex number of this size and this angle.
@@ -218,7 +230,7 @@ def angle(input):
     return torch.angle(input)
 
 
-@angle.rule("input", r"\bar{y} \frac{-y + i x}{|z|^2}")
+@angle.rule("input", r"\bar{y} \frac{i z}{|z|^2}")
 def _(g, input):
     if not input.is_complex():
         return torch.zeros_like(g)

@@ -132,7 +132,7 @@ def _far_apart(make: Make):
     yield Sample.of(points(-1000.0, 0.0, 1000.0), points(1000.0, 0.0, -1000.0))
 
 
-@op(formula=r"\ln(e^{x} + e^{y})", kernel=torch.logaddexp, broadcasts=True, samples=_far_apart)
+@op(formula=r"\ln(e^{a} + e^{b})", kernel=torch.logaddexp, broadcasts=True, samples=_far_apart)
 def logaddexp(input, other):
     """Logarithm of the sum of two exponentials, elementwise, broadcasting, computed without overflow.
 
@@ -143,17 +143,17 @@ def logaddexp(input, other):
     return torch.logaddexp(input, other)
 
 
-@logaddexp.rule("input", r"\frac{\bar{y}}{1 + e^{y - x}}")
+@logaddexp.rule("input", r"\frac{\bar{y}}{1 + e^{b - a}}")
 def _(g, input, other):
     return g / (1 + (other - input).exp())
 
 
-@logaddexp.rule("other", r"\frac{\bar{y}}{1 + e^{x - y}}")
+@logaddexp.rule("other", r"\frac{\bar{y}}{1 + e^{a - b}}")
 def _(g, input, other):
     return g / (1 + (input - other).exp())
 
 
-@op(formula=r"\log_2(2^{x} + 2^{y})", kernel=torch.logaddexp2, broadcasts=True, samples=_far_apart)
+@op(formula=r"\log_2(2^{a} + 2^{b})", kernel=torch.logaddexp2, broadcasts=True, samples=_far_apart)
 def logaddexp2(input, other):
     """Base-2 logarithm of the sum of two powers of 2, elementwise, broadcasting, computed without overflow.
 
@@ -164,12 +164,12 @@ def logaddexp2(input, other):
     return torch.logaddexp2(input, other)
 
 
-@logaddexp2.rule("input", r"\frac{\bar{y}}{1 + 2^{y - x}}")
+@logaddexp2.rule("input", r"\frac{\bar{y}}{1 + 2^{b - a}}")
 def _(g, input, other):
     return g / (1 + 2 ** (other - input))
 
 
-@logaddexp2.rule("other", r"\frac{\bar{y}}{1 + 2^{x - y}}")
+@logaddexp2.rule("other", r"\frac{\bar{y}}{1 + 2^{a - b}}")
 def _(g, input, other):
     return g / (1 + 2 ** (input - other))
 
@@ -181,7 +181,7 @@ def _entropies(make: Make):
     yield Sample.of(0.0, points(0.0, 1.0))
 
 
-@op(formula=r"x \ln y", kernel=torch.xlogy, broadcasts=True, inplace=True, domain=POSITIVE, samples=_entropies)
+@op(formula=r"a \ln b", kernel=torch.xlogy, broadcasts=True, inplace=True, domain=POSITIVE, samples=_entropies)
 def xlogy(input, other):
     """The input times the logarithm of the other, elementwise, broadcasting; 0 wherever the input is 0.
 
@@ -192,7 +192,7 @@ def xlogy(input, other):
     return torch.xlogy(input, other)
 
 
-@xlogy.rule("input", r"\bar{y} \odot \ln y \text{, } 0 \text{ where } x = 0 \text{ and } y \leq 0")
+@xlogy.rule("input", r"\bar{y} \odot \ln b \text{, } 0 \text{ where } a = 0 \text{ and } b \leq 0")
 def _(g, input, other):
     slope = xlogy(g, other)
     if isinstance(other, int | float):
@@ -200,7 +200,7 @@ def _(g, input, other):
     return slope.masked_fill((input == 0) & (other <= 0), 0)
 
 
-@xlogy.rule("other", r"\bar{y} \odot \frac{x}{y}")
+@xlogy.rule("other", r"\bar{y} \odot \frac{a}{b}")
 def _(g, input, other):
     return g * input / other
 
@@ -362,7 +362,12 @@ install("ldexp_", _ldexp_)
 _numbers = at(-3.0, -0.75, 0.0, 1.0, 1e-30, 1e30)
 
 
-@op(formula=r"m, k \text{ of } x = m \, 2^k", outputs=("mantissa", "exponent"), samples=_numbers)
+@op(
+    formula=r"m, k \text{ of } x = m \, 2^k",
+    symbols={"mantissa": "m", "exponent": "k"},
+    outputs=("mantissa", "exponent"),
+    samples=_numbers,
+)
 def frexp(x):
     """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise.
 

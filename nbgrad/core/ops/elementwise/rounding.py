@@ -133,7 +133,7 @@ def _signs(make: Make):
     yield Sample.of(points(0.0, -0.0, 1.0, -1.0, 2.0), points(-1.0, -1.0, -0.0, 0.0, -3.0))
 
 
-@op(formula=r"|x| \operatorname{sign}(y)", kernel=torch.copysign, broadcasts=True, inplace=True, samples=_signs)
+@op(formula=r"|a| \operatorname{sign}(b)", kernel=torch.copysign, broadcasts=True, inplace=True, samples=_signs)
 def copysign(input, other):
     """The size of the input with the sign of the other, elementwise, broadcasting; the sign of -0.0 counts.
 
@@ -144,7 +144,7 @@ def copysign(input, other):
     return torch.copysign(input, other)
 
 
-@copysign.rule("input", r"\bar{y} \odot \frac{y}{x} \text{, } 0 \text{ at } x = 0")
+@copysign.rule("input", r"\bar{y} \odot \frac{b}{a} \text{, } 0 \text{ at } a = 0")
 def _(g, input, out):
     return g * (out / input).masked_fill(input == 0, 0)
 

@@ -19,7 +19,8 @@ def _choices(make: Make):
 
 
 @op(
-    formula=r"\text{a where condition, else b}",
+    formula=r"a \text{ where } c \text{, else } b",
+    symbols={"condition": "c"},
     kernel=torch.where,
     broadcasts=True,
     no_gradient=("condition",),
@@ -36,14 +37,25 @@ def where(condition, a, b):
     return torch.where(condition, a, b)
 
 
-@where.rule("a", r"\bar{y} \text{ where condition, else } 0")
+@where.rule("a", r"\bar{y} \text{ where } c \text{, else } 0")
 def _(g, condition):
     return where(condition, g, 0.0)
 
 
-@where.rule("b", r"0 \text{ where condition, else } \bar{y}")
+@where.rule("b", r"0 \text{ where } c \text{, else } \bar{y}")
 def _(g, condition):
     return where(condition, 0.0, g)
+
+
+def either(condition, when, otherwise, *inputs):
+    """``when(*inputs)`` if the condition holds, else ``otherwise(*inputs)``: for rules that have no numbers to look at.
+
+    Both are computed. Each has ones for inputs where the other one counts, so that no NaN of it, nor of its gradient,
+    gets into the result. But a gradient of 0 flows back to every input: further back it makes NaN of infinite numbers.
+    """
+    chosen = when(*(where(condition, one, 1.0) for one in inputs))
+    other = otherwise(*(where(condition, 1.0, one) for one in inputs))
+    return where(condition, chosen, other)
 
 
 def _where(self, condition, other):
@@ -108,7 +120,7 @@ def _(g, a, b):
     return _of_larger(g, b, a)
 
 
-@op(formula=r"\min(x, y)", kernel=torch.minimum, broadcasts=True, samples=_edges)
+@op(formula=r"\min(a, b)", kernel=torch.minimum, broadcasts=True, samples=_edges)
 def minimum(input, other):
     """The smaller of two, elementwise, broadcasting; NaN where either is NaN.
 
@@ -120,17 +132,17 @@ def minimum(input, other):
     return torch.minimum(input, other)
 
 
-@minimum.rule("input", r"\bar{y} \text{ where } x < y \text{, half at a tie, else } 0")
+@minimum.rule("input", r"\bar{y} \text{ where } a < b \text{, half at a tie, else } 0")
 def _(g, input, other):
     return _of_smaller(g, input, other)
 
 
-@minimum.rule("other", r"\bar{y} \text{ where } y < x \text{, half at a tie, else } 0")
+@minimum.rule("other", r"\bar{y} \text{ where } b < a \text{, half at a tie, else } 0")
 def _(g, input, other):
     return _of_smaller(g, other, input)
 
 
-@op(formula=r"\max(x, y)", kernel=torch.fmax, broadcasts=True, samples=_edges)
+@op(formula=r"\max(a, b)", kernel=torch.fmax, broadcasts=True, samples=_edges)
 def fmax(input, other):
     """The larger of two, elementwise, broadcasting; where one is NaN, the other one.
 
@@ -142,17 +154,17 @@ def fmax(input, other):
     return torch.fmax(input, other)
 
 
-@fmax.rule("input", r"\bar{y} \text{ where } x > y \text{ or } y \text{ is NaN, at a tie as in torch, else } 0")
+@fmax.rule("input", r"\bar{y} \text{ where } a > b \text{ or } b \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
     return _of_larger(g, input, other) if _halved() else where((input >= other) | other.isnan(), g, 0.0)
 
 
-@fmax.rule("other", r"\bar{y} \text{ where } y > x \text{ or } x \text{ is NaN, at a tie as in torch, else } 0")
+@fmax.rule("other", r"\bar{y} \text{ where } b > a \text{ or } a \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
     return _of_larger(g, other, input) if _halved() else where((input >= other) | other.isnan(), 0.0, g)
 
 
-@op(formula=r"\min(x, y)", kernel=torch.fmin, broadcasts=True, samples=_edges)
+@op(formula=r"\min(a, b)", kernel=torch.fmin, broadcasts=True, samples=_edges)
 def fmin(input, other):
     """The smaller of two, elementwise, broadcasting; where one is NaN, the other one.
 
@@ -164,12 +176,12 @@ def fmin(input, other):
     return torch.fmin(input, other)
 
 
-@fmin.rule("input", r"\bar{y} \text{ where } x < y \text{ or } y \text{ is NaN, at a tie as in torch, else } 0")
+@fmin.rule("input", r"\bar{y} \text{ where } a < b \text{ or } b \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
     return _of_smaller(g, input, other) if _halved() else where((input <= other) | other.isnan(), g, 0.0)
 
 
-@fmin.rule("other", r"\bar{y} \text{ where } y < x \text{ or } x \text{ is NaN, at a tie as in torch, else } 0")
+@fmin.rule("other", r"\bar{y} \text{ where } b < a \text{ or } a \text{ is NaN, at a tie as in torch, else } 0")
 def _(g, input, other):
     return _of_smaller(g, other, input) if _halved() else where((input <= other) | other.isnan(), 0.0, g)
 
@@ -315,7 +327,7 @@ def _masks(make: Make):
 
 
 @op(
-    formula=r"v \text{ where mask, else } x",
+    formula=r"v \text{ where } m \text{, else } x",
     kernel=torch.masked_fill,
     broadcasts=True,
     no_gradient=("mask",),
@@ -334,11 +346,11 @@ def masked_fill(input, mask, value):
     return torch.masked_fill(input, mask, value)
 
 
-@masked_fill.rule("input", r"0 \text{ where mask, else } \bar{y}")
+@masked_fill.rule("input", r"0 \text{ where } m \text{, else } \bar{y}")
 def _(g, mask):
     return masked_fill(g, mask, 0)
 
 
-@masked_fill.rule("value", r"\sum \bar{y} \text{ where mask}")
+@masked_fill.rule("value", r"\sum \bar{y} \text{ where } m")
 def _(g, mask):
     return where(mask, g, 0.0)

@@ -234,7 +234,7 @@ def _entropies(make: Make):
 
 
 @op(
-    formula=r"x \ln(1 + y)",
+    formula=r"a \ln(1 + b)",
     kernel=torch.special.xlog1py,
     name="special_xlog1py",
     broadcasts=True,
@@ -252,7 +252,7 @@ def xlog1py(input, other):
     return torch.special.xlog1py(input, other)
 
 
-@xlog1py.rule("input", r"\bar{y} \odot \ln(1 + y) \text{, } 0 \text{ where } x = 0 \text{ and } y \leq -1")
+@xlog1py.rule("input", r"\bar{y} \odot \ln(1 + b) \text{, } 0 \text{ where } a = 0 \text{ and } b \leq -1")
 def _(g, input, other):
     slope = xlog1py(g, other)
     if isinstance(other, int | float):
@@ -260,7 +260,7 @@ def _(g, input, other):
     return slope.masked_fill((input == 0) & (other <= -1), 0)
 
 
-@xlog1py.rule("other", r"\bar{y} \odot \frac{x}{1 + y}")
+@xlog1py.rule("other", r"\bar{y} \odot \frac{a}{1 + b}")
 def _(g, input, other):
     return g * input / (other + 1)
 
@@ -368,6 +368,7 @@ def _(g, input, p):
 
 @op(
     formula=r"\zeta(s, q) = \sum_{k=0}^{\infty} \frac{1}{(k + q)^{s}}",
+    symbols={"input": "s", "other": "q"},
     kernel=torch.special.zeta,
     name="special_zeta",
     broadcasts=True,
@@ -407,7 +408,14 @@ def _incomplete(name, of, integral, sign):
     the shape needs a gradient.
     """
     formula = rf"\frac{{1}}{{\Gamma(a)}} \int_{{{integral}}} t^{{a - 1}} e^{{-t}} dt"
-    row = op(formula=formula, broadcasts=True, inplace=True, domain=POSITIVE, samples=pairs)(area)
+    row = op(
+        formula=formula,
+        symbols={"input": "a", "other": "x"},
+        broadcasts=True,
+        inplace=True,
+        domain=POSITIVE,
+        samples=pairs,
+    )(area)
 
     @row.rule("other", rf"{'-' if sign < 0 else ''}\bar{{y}} \odot \frac{{x^{{a - 1}} e^{{-x}}}}{{\Gamma(a)}}")
     def _(g, input, other):

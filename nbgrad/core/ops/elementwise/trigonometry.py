@@ -116,7 +116,7 @@ def _directions(make: Make):
     yield Sample.of(points(0.0), points(0.0))
 
 
-@op(formula=r"\operatorname{atan2}(y, x)", kernel=torch.atan2, broadcasts=True, inplace=True, samples=_directions)
+@op(formula=r"\operatorname{atan2}(a, b)", kernel=torch.atan2, broadcasts=True, inplace=True, samples=_directions)
 def atan2(input, other):
     """The angle in radians of the point with the height ``input`` and the width ``other``, in all four quadrants.
 
@@ -128,8 +128,8 @@ def atan2(input, other):
 
 
 @atan2.joint_rule(
-    input=r"\bar{y} \odot \frac{x}{x^2 + y^2} \text{, } 0 \text{ at the origin}",
-    other=r"-\bar{y} \odot \frac{y}{x^2 + y^2} \text{, } 0 \text{ at the origin}",
+    input=r"\bar{y} \odot \frac{b}{a^2 + b^2} \text{, } 0 \text{ at the origin}",
+    other=r"-\bar{y} \odot \frac{a}{a^2 + b^2} \text{, } 0 \text{ at the origin}",
 )
 def _(g, needed, input, other):
     square = input * input + other * other
@@ -137,7 +137,7 @@ def _(g, needed, input, other):
     return g * other * per if needed[0] else None, g * -input * per if needed[1] else None
 
 
-@op(formula=r"\sqrt{x^2 + y^2}", kernel=torch.hypot, broadcasts=True, inplace=True, samples=pairs)
+@op(formula=r"\sqrt{a^2 + b^2}", kernel=torch.hypot, broadcasts=True, inplace=True, samples=pairs)
 def hypot(input, other):
     """The hypotenuse of two legs, elementwise, broadcasting, computed without overflow.
 
@@ -148,12 +148,12 @@ def hypot(input, other):
     return torch.hypot(input, other)
 
 
-@hypot.rule("input", r"\bar{y} \odot \frac{x}{h}")
+@hypot.rule("input", r"\bar{y} \odot \frac{a}{y}")
 def _(g, input, out):
     return g * input / out
 
 
-@hypot.rule("other", r"\bar{y} \odot \frac{y}{h}")
+@hypot.rule("other", r"\bar{y} \odot \frac{b}{y}")
 def _(g, other, out):
     return g * other / out
 

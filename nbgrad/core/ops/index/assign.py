@@ -186,6 +186,7 @@ def _written(base, view, path):
 
 @op(
     formula=r"v \text{ in its places, } x \text{ elsewhere}",
+    symbols={"base": "x", "view": "v"},
     method=False,
     holomorphic=False,
     samples=_views,
@@ -478,7 +479,13 @@ def _sliced(make: Make):
     yield Sample.of(make(2, 5), make(2, 2), dim=1, start=1, end=3)
 
 
-@op(formula=r"s \text{ at } x[\ldots, a:b, \ldots]", kernel=torch.slice_scatter, samples=_sliced, ranks=range(1, 6))
+@op(
+    formula=r"s \text{ at } x[\ldots, a:b, \ldots]",
+    symbols={"start": "a", "end": "b"},
+    kernel=torch.slice_scatter,
+    samples=_sliced,
+    ranks=range(1, 6),
+)
 def slice_scatter(input, src, *, dim=0, start=None, end=None, step=1):
     """Input with the slice from ``start`` to ``end`` along ``dim`` replaced.
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.opaque import check_of_numbers, opaque
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
-from nbgrad.core.engine.node import identity
+from nbgrad.core.engine.node import identity, raw_of
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index.getitem import gather_along, getitem_backward, index_lines, index_select_along
 from nbgrad.core.ops.shape.views import reshape
@@ -241,9 +242,45 @@ def _(g, index, dim):
 
 @index_fill_along.rule("value", r"\sum \bar{y}[\ldots, i, \ldots]")
 def _(g, index, dim):
-    if index.device.type != "meta":
-        index = index.data.unique()  # a slice that is named twice is filled once
-    return index_select_along(g, index, dim=dim).sum()
+    return index_fill_backward(g, index, dim=dim)
+
+
+def _fillings_backwards(make: Make):
+    for (x, index, value), settings in _fillings(make):
+        if isinstance(value, torch.Tensor):
+            yield Sample.of(make(*x.shape), index, **settings)
+
+
+def _sum_in_a_mask(g, index, dim):
+    """The sum in small steps, which torch can differentiate."""
+    return (g * torch.zeros_like(g).index_fill(dim, index, 1)).sum()
+
+
+@op(
+    formula=r"\sum g[\ldots, i, \ldots] \text{, each } i \text{ once}",
+    no_gradient=("index",),
+    method=False,
+    samples=_fillings_backwards,
+    reference=_sum_in_a_mask,
+)
+def index_fill_backward(g, index, *, dim):
+    """The gradient of the value that index_fill writes: the sum of the slices that it fills, each counted once.
+
+    Shapes: index (K,), output a single number. Raises IndexError where an index is out of range.
+    """
+    return g.new_empty(()) if g.is_meta else _sum_at(g, index, dim)
+
+
+@opaque(lambda g, index, dim: g.new_empty(()))  # noqa: ARG005
+def _sum_at(g, index, dim):
+    return torch.index_select(g, dim, index.unique()).sum()
+
+
+@index_fill_backward.rule("g", r"\bar{y} \text{ at } i \text{, else } 0")
+def _(gradient, g_shape, index, dim):
+    return index_fill_along(
+        torch.zeros(g_shape, dtype=gradient.dtype, device=gradient.device), index, gradient, dim=dim
+    )
 
 
 def index_add(input, dim, index, source, *, alpha=1):
@@ -340,14 +377,20 @@ def _product_to_source(kind, g, input, index, src, out, settings):
     zero = src == 0
     none = torch.zeros(g.shape, dtype=torch.int64, device=g.device)  # whole numbers: complex ones have no order
     zeros = kind.pick(kind.add(none, index, zero.to(dtype=none.dtype), dim=dim), index, dim=dim)
-    if isinstance(g, Tensor) and zeros.device.type != "meta" and bool((zeros.data > 1).any()):
-        raise NotImplementedError(
-            f"{kind.reduce.name}(reduce='prod') cannot be differentiated twice where several zeros meet at one place"
-        )
+    if isinstance(g, Tensor):
+        _check_alone(raw_of(zeros), kind.reduce.name)
     alone = where(zeros == 1, zero, False)
     without = kind.reduce(input, index, where(alone, 1.0, src), **settings)
     divided = kind.pick(g * out, index, dim=dim) / where(zero, 1.0, src)
     return where(alone, kind.pick(g * without, index, dim=dim), divided)
+
+
+@check_of_numbers
+def _check_alone(zeros, name):
+    if bool((zeros > 1).any()):
+        raise NotImplementedError(
+            f"{name}(reduce='prod') cannot be differentiated twice where several zeros meet at one place"
+        )
 
 
 _INPUT = r"\text{the part of } \bar{y} \text{ that the input has in each place's sum, product, mean or extreme}"
@@ -376,6 +419,7 @@ def _edges(index):
 
 @op(
     formula=r"\operatorname{reduce}(x, s \text{ at } i)",
+    symbols={"reduce": r"\operatorname{reduce}"},
     name="scatter_reduce",
     no_gradient=("index",),
     method=False,
@@ -444,6 +488,7 @@ def _slice_reductions(make: Make):
 
 @op(
     formula=r"\operatorname{reduce}(x, s \text{ at } i)",
+    symbols={"reduce": r"\operatorname{reduce}"},
     name="index_reduce",
     no_gradient=("index",),
     method=False,

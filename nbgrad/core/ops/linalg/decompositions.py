@@ -11,6 +11,7 @@ from collections import namedtuple
 import torch
 
 from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.opaque import check_of_numbers
 from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.node import raw_of
@@ -33,10 +34,11 @@ def diagonals(x):
     return diagonal(x, dim1=-2, dim2=-1)
 
 
+@check_of_numbers
 def _check_phase(drift, name, vectors):
     """An error where the loss depends on the phase of complex vectors, which is left to chance."""
-    size = raw_of(drift).abs()
-    if not size.is_meta and size.numel() and not torch.allclose(size, torch.zeros_like(size), atol=1e-2):
+    size = drift.abs()
+    if size.numel() and not torch.allclose(size, torch.zeros_like(size), atol=1e-2):
         raise RuntimeError(
             f"{name}: the {vectors} of complex matrices are determined up to a factor exp(i phi), on which the loss "
             "depends: its gradient is not defined"
@@ -64,7 +66,8 @@ def _symmetric(make: Make):
 
 
 @op(
-    formula=r"\Lambda, V \text{ of } A = V \Lambda V^{\top}",
+    formula=r"\lambda, V \text{ of } A = V \operatorname{diag}(\lambda) V^{\top}",
+    symbols={"eigenvalues": r"\lambda", "eigenvectors": "V"},
     samples=_symmetric,
     ranks=range(2, 6),
     outputs=("eigenvalues", "eigenvectors"),
@@ -92,7 +95,7 @@ def _(g_eigenvalues, g_eigenvectors, eigenvalues, eigenvectors):
         return (eigenvectors * g_eigenvalues.unsqueeze(-2)) @ turned
     inside = turned @ g_eigenvectors
     if inside.is_complex():
-        _check_phase(imag(diagonals(inside)), "linalg_eigh", "eigenvectors")
+        _check_phase(raw_of(imag(diagonals(inside))), "linalg_eigh", "eigenvectors")
     inside = _skew(inside) / 2 * _inverse_gaps(eigenvalues)
     if g_eigenvalues is not None:
         inside = inside + diag_embed(g_eigenvalues)
@@ -132,7 +135,8 @@ def _with_any_phase(A, any_phase=False):
 
 
 @op(
-    formula=r"\Lambda, V \text{ of } A = V \Lambda V^{-1}",
+    formula=r"\lambda, V \text{ of } A = V \operatorname{diag}(\lambda) V^{-1}",
+    symbols={"eigenvalues": r"\lambda", "eigenvectors": "V"},
     samples=_any_square,
     ranks=range(2, 6),
     outputs=("eigenvalues", "eigenvectors"),
@@ -163,7 +167,7 @@ def _(g_eigenvalues, g_eigenvectors, eigenvalues, eigenvectors, any_phase):
     inside = turned @ g_eigenvectors
     along = diagonals(inside)
     if not any_phase:
-        _check_phase(imag(along), "linalg_eig", "eigenvectors")
+        _check_phase(raw_of(imag(along)), "linalg_eig", "eigenvectors")
     inside = inside - (turned @ eigenvectors) * along.unsqueeze(-2)
     inside = inside * conj(_inverse_gaps(eigenvalues))
     if g_eigenvalues is not None:
@@ -190,7 +194,8 @@ def _matrices(make: Make):
 
 
 @op(
-    formula=r"U, S, V^{\top} \text{ of } A = U S V^{\top}",
+    formula=r"U, s, V_h \text{ of } A = U \operatorname{diag}(s) V_h",
+    symbols={"S": "s", "Vh": "V_h"},
     samples=_matrices,
     ranks=range(2, 6),
     outputs=("U", "S", "Vh"),
@@ -211,8 +216,8 @@ def linalg_svd(A, *, full_matrices=True, driver=None):
 
 @linalg_svd.rule(
     "A",
-    r"U \left(\operatorname{diag}(\bar{s}) + \frac{\operatorname{skew}(U^{\top} \bar{U}) S "
-    r"+ S \operatorname{skew}(V^{\top} \bar{V})}{s_j^2 - s_i^2}\right) V^{\top} + \ldots",
+    r"U \left(\operatorname{diag}(\bar{s}) + \frac{\operatorname{skew}(U^{\top} \bar{U}) \operatorname{diag}(s) "
+    r"+ \operatorname{diag}(s) \operatorname{skew}(V_h \bar{V_h}^{\top})}{s_j^2 - s_i^2}\right) V_h + \ldots",
 )
 def _(g_U, g_S, g_Vh, U, S, Vh):
     count, rows, columns = S.shape[-1], U.shape[-2], Vh.shape[-1]
@@ -238,13 +243,17 @@ def _without_the_rest(g, rest, part):
     """The gradient of the singular vectors that have a singular value; an error if another one matters."""
     if not rest.shape[-1] or not rest.shape[-2]:
         return g
-    used = raw_of(rest).abs()
-    if not used.is_meta and bool((used > 0).any()):
+    _check_rest(raw_of(rest))
+    return part
+
+
+@check_of_numbers
+def _check_rest(rest):
+    if bool((rest.abs() > 0).any()):
         raise RuntimeError(
             "linalg_svd: with full_matrices=True the further singular vectors of a matrix that is not square are any "
             "basis of what is left, but the loss depends on them: take full_matrices=False"
         )
-    return part
 
 
 def _between_singular_vectors(g_U, g_Vh, U, S, Vh):
@@ -259,7 +268,7 @@ def _between_singular_vectors(g_U, g_Vh, U, S, Vh):
     inside = turning * _inverse_gaps(S * S)
     drift = sum(part for part in (left, right) if part is not None)
     if drift.is_complex():
-        _check_phase(imag(diagonals(drift)), "linalg_svd", "singular vectors")
+        _check_phase(raw_of(imag(diagonals(drift))), "linalg_svd", "singular vectors")
         if left is not None:
             inside = inside + diag_embed(diagonals(left) / (2 * S))
     return inside
@@ -433,6 +442,7 @@ def _product(A, tau):
 
 @op(
     formula=r"\prod_i (I - \tau_i v_i v_i^{\top})",
+    symbols={"A": "v"},
     kernel=torch.linalg.householder_product,
     samples=_reflections,
     ranks=range(2, 6),
@@ -497,6 +507,7 @@ def _applied(make: Make):
 
 @op(
     formula=r"\prod_i (I - \tau_i v_i v_i^{\top})\,B",
+    symbols={"input": "v", "other": "B"},
     kernel=torch.ormqr,
     samples=_applied,
     ranks=range(2, 6),

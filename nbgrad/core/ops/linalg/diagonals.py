@@ -133,6 +133,7 @@ def _triangles(make: Make):
 
 @op(
     formula=r"x_{ij} \text{ where } j \leq i + k",
+    symbols={"diagonal": "k"},
     kernel=torch.tril,
     samples=_triangles,
     ranks=range(2, 6),
@@ -155,6 +156,7 @@ def _(g, diagonal):
 
 @op(
     formula=r"x_{ij} \text{ where } j \geq i + k",
+    symbols={"diagonal": "k"},
     kernel=torch.triu,
     samples=_triangles,
     ranks=range(2, 6),

@@ -42,6 +42,7 @@ def _sums(make: Make):
 
 @op(
     formula=r"\sum \prod_n x_n",
+    symbols={"operands": r"\prod_n x_n"},
     samples=_sums,
     method=False,
     name="einsum",

@@ -50,6 +50,7 @@ def _of_cholesky(g, factor, upper):
 
 @op(
     formula=r"L \text{ of } A = L\,L^{\top}",
+    symbols={"out": "L"},
     kernel=_linalg.cholesky,
     samples=_definite,
     ranks=range(2, 6),
@@ -66,7 +67,7 @@ def linalg_cholesky(A, *, upper=False):
     return _linalg.cholesky(A, upper=upper)
 
 
-@linalg_cholesky.rule("A", r"L^{-\top}\,\operatorname{sym}(L^{\top} \bar{y})\,L^{-1}")
+@linalg_cholesky.rule("A", r"L^{-\top}\,\operatorname{sym}(L^{\top} \bar{L})\,L^{-1}")
 def _(g, out, upper):
     return _of_cholesky(g, out, upper)
 
@@ -113,6 +114,7 @@ def _triangles(make: Make):
 
 @op(
     formula=r"(L\,L^{\top})^{-1}",
+    symbols={"input": "L"},
     kernel=torch.cholesky_inverse,
     samples=_triangles,
     ranks=range(2, 6),
@@ -335,6 +337,7 @@ def _factored(make: Make):
 
 @op(
     formula=r"(P\,L\,U)^{-1} B",
+    symbols={"LU": r"L\,U", "pivots": "P"},
     kernel=_linalg.lu_solve,
     samples=_factored,
     ranks=range(2, 6),

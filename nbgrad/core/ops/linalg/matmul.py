@@ -130,7 +130,7 @@ def _matrix_and_vector(make: Make):
         yield Sample.of(make(n, k), make(k))
 
 
-@op(formula=r"A\,x", kernel=torch.mv, samples=_matrix_and_vector, ranks=(2,))
+@op(formula=r"A\,v", kernel=torch.mv, samples=_matrix_and_vector, ranks=(2,))
 def mv(input, vec):
     """Product of a matrix and a vector.
 
@@ -139,7 +139,7 @@ def mv(input, vec):
     return torch.mv(input, vec)
 
 
-@mv.rule("input", r"\bar{y}\,x^{\top}")
+@mv.rule("input", r"\bar{y}\,v^{\top}")
 def _(g, vec):
     return g.unsqueeze(-1) * vec
 
@@ -153,7 +153,7 @@ def _two_vectors(make: Make):
     yield from (Sample.of(make(n), make(n)) for n in (3, 1, 0))
 
 
-@op(formula=r"\sum_i x_i y_i", kernel=torch.dot, samples=_two_vectors, ranks=(1,))
+@op(formula=r"\sum_i a_i b_i", symbols={"tensor": "b"}, kernel=torch.dot, samples=_two_vectors, ranks=(1,))
 def dot(input, tensor):
     """Product of two vectors: the sum of the products of their elements.
 
@@ -162,12 +162,12 @@ def dot(input, tensor):
     return torch.dot(input, tensor)
 
 
-@dot.rule("input", r"\bar{y}\,y", kernel=operator.mul)
+@dot.rule("input", r"\bar{y}\,b", kernel=operator.mul)
 def _(g, tensor):
     return g * tensor
 
 
-@dot.rule("tensor", r"\bar{y}\,x", kernel=operator.mul)
+@dot.rule("tensor", r"\bar{y}\,a", kernel=operator.mul)
 def _(g, input):
     return g * input
 
@@ -179,7 +179,7 @@ def _vectors_of_either_kind(make: Make):
 
 
 @op(
-    formula=r"\sum_i \overline{x_i} y_i",
+    formula=r"\sum_i \overline{a_i} b_i",
     kernel=torch.vdot,
     samples=_vectors_of_either_kind,
     ranks=(1,),
@@ -193,12 +193,12 @@ def vdot(input, other):
     return torch.vdot(input, other)
 
 
-@vdot.rule("input", r"\overline{\bar{y}}\,y")
+@vdot.rule("input", r"\overline{\bar{y}}\,b")
 def _(g, other):
     return conjugate(g) * other
 
 
-@vdot.rule("other", r"\bar{y}\,x", kernel=operator.mul)
+@vdot.rule("other", r"\bar{y}\,a", kernel=operator.mul)
 def _(g, input):
     return g * input
 
@@ -562,6 +562,7 @@ def _outer(make: Make):
 
 @op(
     formula=r"\beta x + \alpha u\,v^{\top}",
+    symbols={"vec1": "u", "vec2": "v"},
     kernel=torch.addr,
     broadcasts=("input",),
     inplace=True,
@@ -601,6 +602,7 @@ def _bilinear_layers(make: Make):
 
 @op(
     formula=r"x_1^{\top} W_k\,x_2 + b",
+    symbols={"input1": "x_1", "input2": "x_2"},
     kernel=torch.nn.functional.bilinear,
     broadcasts=("bias",),
     samples=_bilinear_layers,

@@ -5,10 +5,11 @@ import math
 import torch
 
 from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.opaque import has_numbers, opaque, recorded
 from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.ops.elementwise.complex import complex, conj, imag, real, real_part
-from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.elementwise.select import either, where
 from nbgrad.core.ops.linalg.decompositions import linalg_svd, linalg_svdvals
 from nbgrad.core.ops.linalg.diagonals import diag_embed
 from nbgrad.core.ops.linalg.solve import (
@@ -16,13 +17,11 @@ from nbgrad.core.ops.linalg.solve import (
     linalg_inv,
     linalg_solve,
     linalg_solve_ex,
-    recorded,
     square,
     transposed,
 )
 from nbgrad.core.ops.reduce.norms import linalg_vector_norm
 from nbgrad.core.ops.shape.joining import cat
-from nbgrad.core.tensor.tensor import Tensor
 
 
 def _square(make: Make):
@@ -319,10 +318,28 @@ def linalg_det(A):
 
 @linalg_det.rule("A", r"\bar{y} \det(A)\,A^{-\top}")
 def _(g, A, out):
-    size = out.data.abs() if isinstance(out, Tensor) else out.abs()
-    singular = size < 100 * torch.finfo(A.dtype).eps
-    if not A.shape[-1] or singular.is_meta or not bool(singular.any()):
-        return _scaled_inverse(g * out, A)
+    return (_slope_of_det if recorded(g, A, out) else _raw_slope_of_det)(g, A, out)
+
+
+def _slope_of_det(g, A, out):
+    if not A.shape[-1] or A.is_meta:
+        return _by_inverse(g, A, out)
+    singular = (out.data.abs() < 100 * torch.finfo(A.dtype).eps).any()
+    if not has_numbers(A.data):
+        return either(singular, _by_cofactors, _by_inverse, g, A, out)
+    return (_by_cofactors if bool(singular) else _by_inverse)(g, A, out)
+
+
+@opaque(lambda g, A, out: torch.empty_like(A))  # noqa: ARG005
+def _raw_slope_of_det(g, A, out):
+    return _slope_of_det(g, A, out)
+
+
+def _by_inverse(g, A, out):
+    return _scaled_inverse(g * out, A)
+
+
+def _by_cofactors(g, A, out):  # it takes what _by_inverse does
     return _cofactors(A, exactly=recorded(g, A)) * g.unsqueeze(-1).unsqueeze(-1)
 
 
@@ -366,6 +383,7 @@ def _minors(A, n):
 
 @op(
     formula=r"\operatorname{sgn}(\det A), \ln |\det A|",
+    symbols={"g_logabsdet": r"\bar{y}"},
     samples=square,
     ranks=range(2, 6),
     outputs=("sign", "logabsdet"),

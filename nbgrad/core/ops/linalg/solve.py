@@ -11,19 +11,14 @@ from collections import namedtuple
 import torch
 
 from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.opaque import has_numbers, opaque, recorded
 from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops._autocast import as_one
 from nbgrad.core.ops.linalg.diagonals import tril, triu
-from nbgrad.core.tensor.tensor import Tensor
 
 _linalg = torch.linalg
-
-
-def recorded(*values):
-    """Whether a rule's own steps are recorded, so that they must not use what was only saved for speed."""
-    return any(isinstance(value, Tensor) for value in values)
 
 
 def transposed(x):
@@ -156,6 +151,20 @@ def linalg_solve_ex(A, B, *, left=True, check_errors=False):
     return _solved(A, B, left, check_errors)
 
 
+def _of_any_matrix(A, B, left):
+    result, _, factors, pivots = _solved(A, B, left, False)
+    return result, factors, pivots
+
+
+@opaque(_of_any_matrix)
+def _solution(A, B, left):
+    """The solution and the factors of A. Raises LinAlgError where a matrix is singular."""
+    result, info, factors, pivots = _solved(A, B, left, False)
+    if not info.is_meta and bool((info != 0).any()):
+        _linalg.solve(A, B, left=left)  # raises and says which matrix it is
+    return result, factors, pivots
+
+
 @op(
     formula=r"A^{-1} B",
     samples=_systems,
@@ -171,18 +180,15 @@ def linalg_solve(A, B, *, left=True):
 
     Shapes: A (..., n, n), B (..., n, k) or (..., n), the batches broadcasting. Raises LinAlgError for a singular A.
     """
-    result, info, factors, pivots = _solved(A, B, left, False)
-    if not info.is_meta and bool((info != 0).any()):
-        _linalg.solve(A, B, left=left)  # raises and says which matrix it is
-    return result, factors, pivots
+    return _solution(A, B, left)
 
 
-@linalg_solve.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, B_shape, out, factors, pivots, left):
     return _of_system(g, needed, A, B_shape, out, factors, pivots, left)
 
 
-@linalg_solve_ex.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve_ex.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, B_shape, result, factors, pivots, left):
     return _of_system(g, needed, A, B_shape, result, factors, pivots, left)
 
@@ -229,7 +235,7 @@ def linalg_solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     return _linalg.solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular)
 
 
-@linalg_solve_triangular.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top} \text{, its half}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve_triangular.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top} \text{, its half}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, out, upper, left, unitriangular):
     solved = linalg_solve_triangular(transposed(A), g, upper=not upper, left=left, unitriangular=unitriangular)
     to_a = None
@@ -344,10 +350,12 @@ def linalg_lstsq(A, B, *, rcond=None, driver=None):
 
     Shapes: A (..., n, m), B (..., n, k) or (..., n) give (..., m, k). Raises RuntimeError where they do not fit.
     """
-    return _like_a_fit(A, B, driver) if A.is_meta else tuple(_linalg.lstsq(A, B, rcond, driver=driver))
+    if has_numbers(A):
+        return tuple(_linalg.lstsq(A, B, rcond, driver=driver))
+    return _like_a_fit(A, B, rcond, driver) if A.is_meta else _full_rank_fit(A, B, rcond, driver)
 
 
-def _like_a_fit(A, B, driver):
+def _like_a_fit(A, B, rcond, driver):  # it takes the arguments of _full_rank_fit
     """Tensors of the right shapes, for which torch has no kernel: those of matrices of full rank."""
     vector = is_vector(A.shape, B.shape)
     (rows, columns), width = A.shape[-2:], () if vector else B.shape[-1:]
@@ -359,6 +367,18 @@ def _like_a_fit(A, B, driver):
         A.new_empty(A.shape[:-2] if driver != "gels" else 0, dtype=torch.int64),
         real.new_empty((*A.shape[:-2], min(rows, columns)) if driver in ("gelsd", "gelss") else 0),
     )
+
+
+@opaque(_like_a_fit)
+def _full_rank_fit(A, B, rcond, driver):
+    """The fit as a program has it, whose residuals have one shape. Raises LinAlgError where there are none."""
+    found = tuple(_linalg.lstsq(A, B, rcond, driver=driver))
+    if found[1].shape != _like_a_fit(A, B, rcond, driver)[1].shape:
+        raise torch.linalg.LinAlgError(
+            "linalg_lstsq: a matrix has not full rank, so that torch gives no residuals, and the program was traced "
+            "with them: run the function without a trace, or take linalg.pinv(A) @ B"
+        )
+    return found
 
 
 @linalg_lstsq.joint_rule(A=r"\text{that of } A^{+}\,B", B=r"(A^{+})^{\top}\,\bar{y}")

@@ -118,6 +118,7 @@ def _scores(make: Make):
 
 @op(
     formula=r"-\frac{1}{n} \sum_i w_i (p_i t_i \ln \sigma(x_i) + (1 - t_i) \ln(1 - \sigma(x_i)))",
+    symbols={"pos_weight": "p"},
     samples=_scores,
     reference=lambda x, target, weight=None, pos_weight=None, reduction="mean": _nn.binary_cross_entropy_with_logits(
         x, target, weight, pos_weight=pos_weight, reduction=reduction

@@ -238,6 +238,7 @@ def _kept_by_cross_entropy(make: Make):
 
 @op(
     formula=r"g \, \frac{1}{n} (e^{l} - t)",
+    symbols={"log_probabilities": "l"},
     no_gradient=("weight", "total_weight"),
     samples=_kept_by_cross_entropy,
     reference=_by_torch,

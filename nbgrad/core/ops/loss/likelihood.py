@@ -6,6 +6,7 @@ import warnings
 import torch
 
 from nbgrad.core.dispatch.function import Function, once_differentiable
+from nbgrad.core.dispatch.opaque import check_of_numbers, opaque
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops._autocast import as_one
 from nbgrad.core.ops.elementwise.powers import exp, log, xlogy
@@ -112,13 +113,18 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     raw = raw_of(input)
     if isinstance(var, float):
         var = torch.full_like(raw, var)
-    if (raw_of(var) < 0).any():
-        raise ValueError("gaussian_nll_loss: var has negative entries")
+    _check_variances(raw_of(var))
     var = clone(_variances(var, tuple(input.shape)))
     (var.data if isinstance(var, Tensor) else var.detach()).clamp_(min=eps)
     error = input - target
     loss = 0.5 * (log(var) + error * error / var)
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+
+
+@check_of_numbers
+def _check_variances(var):
+    if (var < 0).any():
+        raise ValueError("gaussian_nll_loss: var has negative entries")
 
 
 def _variances(var, shape):
@@ -148,6 +154,17 @@ def multilabel_soft_margin_loss(input, target, weight=None, reduction="mean"):
 _aten = torch.ops.aten
 
 
+def _like_ctc(logs, targets, input_lengths, target_lengths, *settings):  # it takes what _ctc does
+    longest = max(target_lengths, default=0)
+    return logs.new_empty(logs.shape[1]), logs.new_empty((logs.shape[1], logs.shape[0], 2 * longest + 1))
+
+
+@opaque(_like_ctc)
+def _ctc(logs, targets, input_lengths, target_lengths, *settings):
+    """The losses, and the likelihoods of all beginnings, from lengths that are Python's numbers."""
+    return _aten._ctc_loss(logs, targets, input_lengths, target_lengths, *settings)
+
+
 class CTCLoss(Function):
     """Minus the log-likelihood of each sequence of labels, summed over all its places in time.
 
@@ -158,7 +175,7 @@ class CTCLoss(Function):
     def forward(ctx, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
         ctx.rest = input_lengths, target_lengths
         ctx.settings = blank, zero_infinity
-        losses, alpha = _aten._ctc_loss(log_probs.data, targets.data, *ctx.rest, *ctx.settings)
+        losses, alpha = _ctc(log_probs.data, targets.data, *ctx.rest, *ctx.settings)
         losses = Tensor(losses)
         ctx.save_for_backward(log_probs, targets, losses, Tensor(alpha))
         return losses

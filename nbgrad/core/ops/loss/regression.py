@@ -220,7 +220,13 @@ def _l1_gradient(g, difference, reduction):
     return divided(g, reduction, difference.shape) * torch.sgn(difference)
 
 
-@op(formula=r"g \, \frac{1}{n} \operatorname{sgn}(d)", holomorphic=False, samples=_differences, reference=_l1_gradient)
+@op(
+    formula=r"g \, \frac{1}{n} \operatorname{sgn}(d)",
+    symbols={"difference": "d"},
+    holomorphic=False,
+    samples=_differences,
+    reference=_l1_gradient,
+)
 def l1_loss_backward(g, difference, *, reduction):
     """The gradient of l1_loss for its input; with -g that for its target.
 

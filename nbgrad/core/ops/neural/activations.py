@@ -31,7 +31,9 @@ def _(g, out):
     return tanh_backward(g, out)
 
 
-@op(formula=r"g \odot (1 - y^2)", holomorphic=False, samples=alike(), reference=aten.tanh_backward)
+@op(
+    formula=r"g \odot (1 - y^2)", symbols={"out": "z"}, holomorphic=False, samples=alike(), reference=aten.tanh_backward
+)
 def tanh_backward(g, y):
     """The gradient of tanh, from its output y.
 
@@ -40,12 +42,12 @@ def tanh_backward(g, y):
     return aten.tanh_backward(g, y)
 
 
-@tanh_backward.rule("g", r"\bar{y} \odot (1 - y^2)")
+@tanh_backward.rule("g", r"\bar{z} \odot (1 - y^2)")
 def _(g, y):
     return tanh_backward(g, conjugate(y))
 
 
-@tanh_backward.rule("y", r"-2 \bar{y} \odot g \odot y")
+@tanh_backward.rule("y", r"-2 \bar{z} \odot g \odot y")
 def _(gradient, g, y):
     return -2 * (conjugate(gradient) * g) * conjugate(y)
 
@@ -69,7 +71,13 @@ def _(g, out):
     return sigmoid_backward(g, out)
 
 
-@op(formula=r"g \odot y \odot (1 - y)", holomorphic=False, samples=alike(), reference=aten.sigmoid_backward)
+@op(
+    formula=r"g \odot y \odot (1 - y)",
+    symbols={"out": "z"},
+    holomorphic=False,
+    samples=alike(),
+    reference=aten.sigmoid_backward,
+)
 def sigmoid_backward(g, y):
     """The gradient of sigmoid, from its output y.
 
@@ -78,12 +86,12 @@ def sigmoid_backward(g, y):
     return aten.sigmoid_backward(g, y)
 
 
-@sigmoid_backward.rule("g", r"\bar{y} \odot y \odot (1 - y)")
+@sigmoid_backward.rule("g", r"\bar{z} \odot y \odot (1 - y)")
 def _(g, y):
     return sigmoid_backward(g, conjugate(y))
 
 
-@sigmoid_backward.rule("y", r"\bar{y} \odot g \odot (1 - 2 y)")
+@sigmoid_backward.rule("y", r"\bar{z} \odot g \odot (1 - 2 y)")
 def _(gradient, g, y):
     return conjugate(gradient) * g * (1 - 2 * conjugate(y))
 
@@ -549,6 +557,7 @@ def _(g, input):
 
 @op(
     formula=r"s g \text{ where } x > 0 \text{, else } s \alpha k e^{k x} g",
+    symbols={"scale": "s", "input_scale": "k"},
     samples=varied(
         alike(-30.0, -1.0, 0.0, 1.0), {"alpha": 0.5}, {"alpha": _ALPHA, "scale": _SCALE}, {"alpha": 2, "input_scale": 3}
     ),

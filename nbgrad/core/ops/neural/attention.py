@@ -191,6 +191,7 @@ def _by_torch(query, key, value, attn_mask=None, *, is_causal=False, scale=None,
 
 @op(
     formula=r"\operatorname{softmax}\left(\frac{q k^{\top}}{\sqrt{d}} + m\right) v",
+    symbols={"query": "q", "key": "k", "attn_mask": "m"},
     aux=("logsumexp",),
     no_gradient=("attn_mask",),
     samples=_attentions,
@@ -241,6 +242,14 @@ def _gradients_by_torch(g, query, key, value, out, logsumexp, attn_mask=None, **
 
 @op(
     formula=r"\bar{q}, \bar{k}, \bar{v} \text{ of } g",
+    symbols={
+        "query": "q",
+        "key": "k",
+        "value": "v",
+        "g_query": r"\bar{\bar{q}}",
+        "g_key": r"\bar{\bar{k}}",
+        "g_value": r"\bar{\bar{v}}",
+    },
     outputs=("query", "key", "value"),
     no_gradient=("out", "logsumexp", "attn_mask"),
     samples=_attention_gradients,

@@ -86,7 +86,8 @@ def _all_differences(x1, x2, p=2.0, compute_mode=_IF_LARGE):
 
 
 @op(
-    formula=r"\|x_i - y_j\|_p",
+    formula=r"\|a_i - b_j\|_p",
+    symbols={"x1": "a", "x2": "b"},
     kernel=torch.cdist,
     broadcasts=True,
     samples=_two_sets,
@@ -110,7 +111,7 @@ def _by_products(p, compute_mode, *shapes):
     return p == 2 and (large or compute_mode == _BY_PRODUCTS)
 
 
-@cdist.rule("x1", r"\sum_j \bar{y}_{ij} \, \nabla \|x_i - y_j\|_p")
+@cdist.rule("x1", r"\sum_j \bar{y}_{ij} \, \nabla \|a_i - b_j\|_p")
 def _(g, x1, x2, out, p, compute_mode):
     if not _by_products(p, compute_mode, x1.shape, x2.shape):
         return cdist_backward(g, x1, x2, out, p=p)
@@ -118,7 +119,7 @@ def _(g, x1, x2, out, p, compute_mode):
     return x1 * ratio.sum(-1, True) - ratio @ x2
 
 
-@cdist.rule("x2", r"-\sum_i \bar{y}_{ij} \, \nabla \|x_i - y_j\|_p")
+@cdist.rule("x2", r"-\sum_i \bar{y}_{ij} \, \nabla \|a_i - b_j\|_p")
 def _(g, x1, x2, out, p, compute_mode):
     g, out = g.transpose(-1, -2), out.transpose(-1, -2)
     if not _by_products(p, compute_mode, x1.shape, x2.shape):
@@ -140,7 +141,8 @@ def _first_gradient_in_small_steps(g, x1, x2, distances, p):
 
 
 @op(
-    formula=r"\sum_j g_{ij} \, \nabla \|x_i - y_j\|_p",
+    formula=r"\sum_j g_{ij} \, \nabla \|a_i - b_j\|_p",
+    symbols={"x1": "a", "x2": "b"},
     broadcasts=("x1", "x2"),
     no_gradient=("distances",),
     samples=_two_sets_and_gradients,
@@ -157,19 +159,19 @@ def cdist_backward(g, x1, x2, distances, *, p):
     return aten._cdist_backward(g.contiguous(), x1.contiguous(), x2.contiguous(), p, distances.contiguous())
 
 
-@cdist_backward.rule("g", r"\langle \bar{y}_i, \nabla \|x_i - y_j\|_p \rangle")
+@cdist_backward.rule("g", r"\langle \bar{y}_i, \nabla \|a_i - b_j\|_p \rangle")
 def _(gradient, x1, x2, p):
     between = unsqueeze(x1, dim=-2) - unsqueeze(x2, dim=-3)
     length = linalg_vector_norm(between, ord=p, dim=-1, keepdim=True)
     return (unsqueeze(gradient, dim=-2) * slope(torch.ones_like(raw_of(length)), between, length, p, -1)).sum(-1)
 
 
-@cdist_backward.rule("x1", r"\sum_j g_{ij} \, \nabla^2 \|x_i - y_j\|_p \, \bar{y}_i")
+@cdist_backward.rule("x1", r"\sum_j g_{ij} \, \nabla^2 \|a_i - b_j\|_p \, \bar{y}_i")
 def _(gradient, g, x1, x2, p):
     return torch.zeros_like(raw_of(x1)) if p in (1, math.inf) else _bent_between(gradient, g, x1, x2, p).sum(-2)
 
 
-@cdist_backward.rule("x2", r"-\sum_i g_{ij} \, \nabla^2 \|x_i - y_j\|_p \, \bar{y}_i")
+@cdist_backward.rule("x2", r"-\sum_i g_{ij} \, \nabla^2 \|a_i - b_j\|_p \, \bar{y}_i")
 def _(gradient, g, x1, x2, p):
     return torch.zeros_like(raw_of(x2)) if p in (1, math.inf) else -_bent_between(gradient, g, x1, x2, p).sum(-3)
 

@@ -20,6 +20,7 @@ def _noises(make: Make):
 @op(
     name="dropout",
     formula=r"x \odot m",
+    symbols={"noise": "m"},
     broadcasts=("input",),
     no_gradient=("noise",),
     method=False,

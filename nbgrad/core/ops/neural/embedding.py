@@ -29,7 +29,15 @@ def _by_torch(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
     return torch.where((input == padding_idx).unsqueeze(-1), weight.detach()[input], weight[input])
 
 
-@op(name="embedding", formula=r"W_i", no_gradient=("input",), samples=_lookups, reference=_by_torch, method=False)
+@op(
+    name="embedding",
+    formula=r"W_i",
+    symbols={"input": "i"},
+    no_gradient=("input",),
+    samples=_lookups,
+    reference=_by_torch,
+    method=False,
+)
 def embedding_row(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
     """The rows of a weight at the numbers given: a vector for each word.
 
@@ -64,6 +72,7 @@ def _added(g, input, num_weights, padding_idx=-1, scale_grad_by_freq=False):
 
 @op(
     formula=r"g \text{ added at } i \text{ in zeros}",
+    symbols={"input": "i"},
     no_gradient=("input",),
     samples=_additions,
     ranks=range(1, 6),
@@ -153,6 +162,7 @@ def _bags_by_torch(input, weight, offsets, per_sample_weights=None, **settings):
 @op(
     name="embedding_bag",
     formula=r"\sum_{i \in b} s_i W_i",
+    symbols={"input": "i", "offsets": "b", "per_sample_weights": "s"},
     aux=("offset2bag", "bag_size", "max_indices"),
     no_gradient=("input", "offsets"),
     samples=_bags,
@@ -241,6 +251,7 @@ def _bag_gradients_by_torch(g, weight, input, offsets, *bags_and_weights, mask, 
 
 @op(
     formula=r"\bar{W}, \bar{s} \text{ of } g",
+    symbols={"per_sample_weights": "s"},
     many=True,
     no_gradient=("input", "offsets", "offset2bag", "bag_size", "max_indices"),
     samples=_bag_gradients,

@@ -75,7 +75,7 @@ def interpolate_row(input, *, size, mode="nearest", align_corners=False, scales=
     return kernel(input, size, *([align_corners] if aligns else []), *(scales or ()))
 
 
-@interpolate_row.rule("input", r"\bar{x}_i = \sum_j k(j, i)\, \bar{y}_j")
+@interpolate_row.rule("input", r"\sum_j k(j, i)\, \bar{y}_j")
 def _(g, input_shape, mode, align_corners, scales, antialias):
     settings = {"mode": mode, "align_corners": align_corners, "scales": scales, "antialias": antialias}
     return interpolate_backward(g, size=tuple(input_shape[2:]), **settings)
@@ -183,7 +183,12 @@ def _shuffles(make: Make):
     yield Sample.of(make(9, 1, 2), upscale_factor=3)
 
 
-@op(formula=r"x \text{ with } r^2 \text{ channels as } r \times r \text{ places}", samples=_shuffles, ranks=range(3, 6))
+@op(
+    formula=r"x \text{ with } r^2 \text{ channels as } r \times r \text{ places}",
+    symbols={"upscale_factor": "r"},
+    samples=_shuffles,
+    ranks=range(3, 6),
+)
 def pixel_shuffle(input, *, upscale_factor):
     """Every ``upscale_factor`` squared channels become a square of places of one channel.
 
@@ -212,6 +217,7 @@ def _unshuffles(make: Make):
 
 @op(
     formula=r"x \text{ with } r \times r \text{ places as } r^2 \text{ channels}",
+    symbols={"downscale_factor": "r"},
     samples=_unshuffles,
     ranks=range(3, 6),
 )
@@ -262,7 +268,7 @@ def _motions(make: Make):
 
 @op(
     name="affine_grid",
-    formula=r"\theta \, (x, y, 1)^{\top}",
+    formula=r"\theta \, (u, v, 1)^{\top}",
     samples=_motions,
     ranks=(3,),
     reference=lambda theta, *, size, align_corners=False: aten.affine_grid_generator(theta, size, align_corners),
@@ -278,7 +284,7 @@ def affine_grid_row(theta, *, size, align_corners=False):
     return aten.affine_grid_generator(theta, size, align_corners)
 
 
-@affine_grid_row.rule("theta", r"\sum \bar{y} \, (x, y, 1)")
+@affine_grid_row.rule("theta", r"\sum \bar{y} \, (u, v, 1)")
 def _(g, size, align_corners):
     return affine_grid_backward(g, size=size, align_corners=align_corners)
 
@@ -298,7 +304,7 @@ def _identity(like, size, align_corners):
 
 
 @op(
-    formula=r"\sum g \, (x, y, 1)",
+    formula=r"\sum g \, (u, v, 1)",
     samples=_moved,
     ranks=range(4, 6),
     reference=lambda g, *, size, align_corners=False: (
@@ -314,7 +320,7 @@ def affine_grid_backward(g, *, size, align_corners=False):
     return flat.mT @ _identity(g, size, align_corners)
 
 
-@affine_grid_backward.rule("g", r"\bar{y} \, (x, y, 1)^{\top}")
+@affine_grid_backward.rule("g", r"\bar{y} \, (u, v, 1)^{\top}")
 def _(gradient, size, align_corners):
     return affine_grid_row(gradient, size=size, align_corners=align_corners)
 
@@ -346,6 +352,7 @@ def _grid_sampler(input, grid, *, interpolation_mode, padding_mode, align_corner
 
 @op(
     formula=r"\sum_p w_p(\text{grid}) \, x_p",
+    symbols={"grid": r"\text{grid}"},
     samples=_readings,
     ranks=range(4, 6),
     reference=_grid_sampler,
@@ -399,6 +406,7 @@ def _gradients_by_torch(g, input, grid, *, mask, **settings):
 
 @op(
     formula=r"\bar{x}, \overline{\text{grid}} \text{ of } g",
+    symbols={"grid": r"\text{grid}"},
     many=True,
     samples=_read,
     ranks=range(4, 6),

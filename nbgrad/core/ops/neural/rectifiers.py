@@ -174,6 +174,7 @@ def _slopes_and_gradients(make: Make):
 
 @op(
     formula=r"g \text{ where } x > 0 \text{, else } w g; \quad 0 \text{ where } x > 0 \text{, else } x g",
+    symbols={"weight": "w", "g_input": r"\bar{y}_1", "g_weight": r"\bar{y}_2"},
     outputs=("input", "weight"),
     broadcasts=("weight",),
     samples=_slopes_and_gradients,
@@ -241,6 +242,7 @@ def _drawn(make: Make):
 
 @op(
     formula=r"g \text{ where } x > 0 \text{, else } a g",
+    symbols={"noise": "a"},
     no_gradient=("noise",),
     flat=("x",),
     samples=_drawn,
@@ -279,6 +281,7 @@ _threshold = threshold  # what torch's function calls itself
 
 @op(
     formula=r"\min(\max(x, a), b)",
+    symbols={"min_val": "a", "max_val": "b"},
     samples=varied(at(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -1.5, "max_val": 2.0}),
     inplace=_nn.hardtanh_,
 )
@@ -301,6 +304,7 @@ def _(g, input, min_val, max_val):
 
 @op(
     formula=r"g \text{ where } a < x < b \text{, else } 0",
+    symbols={"min_val": "a", "max_val": "b"},
     flat=("x",),
     samples=varied(alike(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -1.5, "max_val": 2.0}),
     reference=lambda g, x, min_val=-1.0, max_val=1.0: aten.hardtanh_backward(g, x, min_val, max_val),

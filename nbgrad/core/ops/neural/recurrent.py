@@ -85,6 +85,10 @@ def _summed(input, hx, w_ih, w_hh, b_ih, b_hh):
     return (x if b_ih is None else x + b_ih), (h if b_hh is None else h + b_hh)
 
 
+_SYMBOLS = {"hx": "h", "w_ih": "W", "w_hh": "U", "b_ih": "b", "b_hh": "c"}
+"""What the formulas call the state, the weights and the biases."""
+
+
 def _simple_step(kind, formula):
     """The row of a step with one activation."""
     activate, slope = SIMPLE[kind]
@@ -100,6 +104,7 @@ def _simple_step(kind, formula):
     kernel = getattr(torch, f"rnn_{kind}_cell")
     row = op(
         formula=formula,
+        symbols=_SYMBOLS,
         sums=OF_BIASES,
         samples=_steps(1, 1),
         ranks=(2,),
@@ -125,7 +130,7 @@ def _simple_step(kind, formula):
 
 
 rnn_tanh_step = _simple_step("tanh", r"\tanh(W x + b + U h + c)")
-rnn_relu_step = _simple_step("relu", r"\max(0, W x + U h)")
+rnn_relu_step = _simple_step("relu", r"\max(0, W x + b + U h + c)")
 
 
 def lstm_ahead(summed, cx, gates=None):
@@ -154,7 +159,8 @@ def lstm_back(of_h, of_c, gates, shown, cx):
 
 
 @op(
-    formula=r"c' = f \odot c + i \odot g \text{, } h' = o \odot \tanh c'",
+    formula=r"c' = f \odot c + i \odot g \text{, } h' = o \odot \tanh c' \text{, gates of } a = W x + b + U h + d",
+    symbols=_SYMBOLS | {"cx": "c", "b_hh": "d", "h": "h'", "c": "c'"},
     outputs=("h", "c"),
     aux=("gates", "shown"),
     sums=OF_BIASES,
@@ -175,7 +181,7 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
 @lstm_step.joint_rule(
     input=r"\bar{a} W",
     hx=r"\bar{a} U",
-    cx=r"f \odot \bar{c}'",
+    cx=r"f \odot \bar{c'}",
     w_ih=r"\bar{a}^{\top} x",
     w_hh=r"\bar{a}^{\top} h",
     b_ih=r"\sum \bar{a}",
@@ -223,7 +229,8 @@ def gru_back(of_h, gates, shown, hx):
 
 
 @op(
-    formula=r"h' = (1 - z) \odot n + z \odot h",
+    formula=r"h' = (1 - z) \odot n + z \odot h \text{, gates of } a = W x + b \text{ and } e = U h + c",
+    symbols=_SYMBOLS | {"h": "h'"},
     outputs=("h",),
     aux=("gates", "shown"),
     sums=OF_BIASES,
@@ -245,11 +252,11 @@ def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
 @gru_step.joint_rule(
     input=r"\bar{a} W",
-    hx=r"\bar{b} U + z \odot \bar{h}'",
+    hx=r"\bar{e} U + z \odot \bar{h'}",
     w_ih=r"\bar{a}^{\top} x",
-    w_hh=r"\bar{b}^{\top} h",
+    w_hh=r"\bar{e}^{\top} h",
     b_ih=r"\sum \bar{a}",
-    b_hh=r"\sum \bar{b}",
+    b_hh=r"\sum \bar{e}",
 )
 def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
@@ -326,6 +333,7 @@ def _simple(kind, formula):
     """
     row = op(
         formula=formula,
+        symbols=_SYMBOLS | {"hx": "h_0", "out": "h"},
         outputs=("out", "h"),
         sums=OF_BIASES,
         samples=_sequences(1, 1),
@@ -359,8 +367,8 @@ def _simple(kind, formula):
     return row
 
 
-rnn_tanh_layer = _simple("tanh", r"h_t = \tanh(W x_t + b + U h_{t-1} + c)")
-rnn_relu_layer = _simple("relu", r"h_t = \max(0, W x_t + U h_{t-1})")
+rnn_tanh_layer = _simple("tanh", r"h_t = \tanh(W x_t + b + U h_{t-1} + c) \text{ from } h_0")
+rnn_relu_layer = _simple("relu", r"h_t = \max(0, W x_t + b + U h_{t-1} + c) \text{ from } h_0")
 
 
 # The long short-term memory.
@@ -380,7 +388,11 @@ def _lstm_again(input, hx, cx, *weights, reverse=False):
 
 
 @op(
-    formula=r"c_t = f_t \odot c_{t-1} + i_t \odot g_t \text{, } h_t = o_t \odot \tanh c_t",
+    formula=(
+        r"c_t = f_t \odot c_{t-1} + i_t \odot g_t \text{, } h_t = V (o_t \odot \tanh c_t) "
+        r"\text{, gates of } a_t = W x_t + b + U h_{t-1} + d \text{, from } h_0 \text{ and } c_0"
+    ),
+    symbols=_SYMBOLS | {"hx": "h_0", "cx": "c_0", "b_hh": "d", "w_hr": "V", "out": "h"},
     outputs=("out", "h", "c"),
     aux=("gates", "cells"),
     sums=OF_BIASES,
@@ -506,7 +518,11 @@ def _gru_again(input, hx, *weights, reverse=False):
 
 
 @op(
-    formula=r"h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}",
+    formula=(
+        r"h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1} "
+        r"\text{, gates of } a_t = W x_t + b \text{ and } e_t = U h_{t-1} + c \text{, from } h_0"
+    ),
+    symbols=_SYMBOLS | {"hx": "h_0", "out": "h"},
     outputs=("out", "h"),
     aux=("gates", "shown"),
     sums=OF_BIASES,
@@ -535,9 +551,9 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
     input=r"\bar{a} W",
     hx=r"\bar{a}_1 U + z_1 \odot \bar{h}_1",
     w_ih=r"\sum_t \bar{a}_t x_t^{\top}",
-    w_hh=r"\sum_t \bar{b}_t h_{t-1}^{\top}",
+    w_hh=r"\sum_t \bar{e}_t h_{t-1}^{\top}",
     b_ih=r"\sum_t \bar{a}_t",
-    b_hh=r"\sum_t \bar{b}_t",
+    b_hh=r"\sum_t \bar{e}_t",
 )
 def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, reverse):
     before = _before(list(out.unbind(0)), hx, reverse)

@@ -42,6 +42,7 @@ def _(g, out, dim):
 
 @op(
     formula=r"y \odot (g - \sum_j g_j y_j)",
+    symbols={"out": "z"},
     samples=_two_along_a_dim,
     reference=lambda g, y, dim: torch._softmax_backward_data(g, y, dim, g.dtype),
 )
@@ -53,12 +54,12 @@ def softmax_backward(g, y, *, dim):
     return torch._softmax_backward_data(g, y, dim, g.dtype)
 
 
-@softmax_backward.rule("g", r"y \odot (\bar{y} - \sum_j \bar{y}_j y_j)")
+@softmax_backward.rule("g", r"y \odot (\bar{z} - \sum_j \bar{z}_j y_j)")
 def _(g, y, dim):
     return softmax_backward(g, y, dim=dim)
 
 
-@softmax_backward.rule("y", r"\bar{y} \odot (g - \sum_j g_j y_j) - g \sum_j \bar{y}_j y_j")
+@softmax_backward.rule("y", r"\bar{z} \odot (g - \sum_j g_j y_j) - g \sum_j \bar{z}_j y_j")
 def _(gradient, g, y, dim):
     return gradient * (g - (g * y).sum(dim, True)) - g * (gradient * y).sum(dim, True)
 
@@ -81,6 +82,7 @@ def _(g, out, dim):
 
 @op(
     formula=r"g - e^{y} \sum_j g_j",
+    symbols={"out": "z"},
     samples=_two_along_a_dim,
     reference=lambda g, y, dim: torch._log_softmax_backward_data(g, y, dim, g.dtype),
 )
@@ -92,12 +94,12 @@ def log_softmax_backward(g, y, *, dim):
     return torch._log_softmax_backward_data(g, y, dim, g.dtype)
 
 
-@log_softmax_backward.rule("g", r"\bar{y} - \sum_j \bar{y}_j e^{y_j}")
+@log_softmax_backward.rule("g", r"\bar{z} - \sum_j \bar{z}_j e^{y_j}")
 def _(g, y, dim):
     return g - (g * y.exp()).sum(dim, True)
 
 
-@log_softmax_backward.rule("y", r"-\bar{y} \odot e^{y} \sum_j g_j")
+@log_softmax_backward.rule("y", r"-\bar{z} \odot e^{y} \sum_j g_j")
 def _(gradient, g, y, dim):
     return -gradient * (y.exp() * g.sum(dim, True))
 

@@ -4,6 +4,7 @@ import torch
 
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.opaque import has_numbers
 from nbgrad.core.dispatch.samples import Make, Sample, along_a_dim, reducing, unary
 from nbgrad.core.ops.elementwise.select import maximum, minimum, where
 from nbgrad.core.ops.index.getitem import gather_along
@@ -268,9 +269,9 @@ def _of_all(name, formula, doc, samples=_all_of_them):
 
 def _ties(x, y):
     """Where x is y, which may be NaN."""
-    if x.device.type == "cpu":
+    if x.device.type == "cpu" and has_numbers(x):
         return x.isnan() if bool(y.data.isnan()) else x == y
-    return (x == y) | (x.isnan() & y.isnan())  # a GPU would have to be waited for
+    return (x == y) | (x.isnan() & y.isnan())  # a GPU would have to be waited for, and a trace has no numbers
 
 
 max_of_all = _of_all("max", r"\max_i x_i", "The largest of all elements.", _not_empty)

@@ -44,6 +44,7 @@ def slope(g, x, norm, p, dims):
 
 @op(
     formula=r"\left(\sum_i |x_i|^p\right)^{1/p}",
+    symbols={"ord": "p"},
     kernel=torch.linalg.vector_norm,
     holomorphic=False,
     samples=_norm_samples,
@@ -76,7 +77,14 @@ def _renorms(make: Make):
     yield Sample.of(make(3, 4), p=1.5, dim=1, maxnorm=100.0)
 
 
-@op(formula=r"x \odot \min(1, \frac{m}{\|x\|_p})", inplace=True, holomorphic=False, samples=_renorms, ranks=range(2, 6))
+@op(
+    formula=r"x \odot \min(1, \frac{m}{\|x\|_p})",
+    symbols={"maxnorm": "m"},
+    inplace=True,
+    holomorphic=False,
+    samples=_renorms,
+    ranks=range(2, 6),
+)
 def renorm(input, *, p, dim, maxnorm):
     """Each slice along ``dim`` whose norm of order p is above ``maxnorm`` scaled down to it; the others as they are.
 

@@ -4,13 +4,16 @@ The gradient of a factor is the product of the others. Where no factor is 0 that
 which costs one kernel; elsewhere it is computed without dividing.
 """
 
+from functools import partial
+
 import torch
 
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.backend.below_autograd import unrecorded
 from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.opaque import has_numbers, opaque, recorded
 from nbgrad.core.dispatch.samples import Make, Sample, along_a_dim, reducing, unary
-from nbgrad.core.ops.elementwise.select import where
+from nbgrad.core.ops.elementwise.select import either, where
 from nbgrad.core.ops.index.getitem import getitem, getitem_backward
 from nbgrad.core.ops.reduce.cumulative import reversed_cumsum
 
@@ -205,8 +208,15 @@ def count_nonzero(input, *, dim=None):
     return torch.count_nonzero(input, dim)
 
 
-def _may_have_zeros(x):
-    return x.device.type == "meta" or bool((x.data == 0).any())
+def _chosen_by_zeros(with_zeros, without, *inputs):
+    """What a rule gives that has a faster way where no element of its last input but one is 0."""
+    x = inputs[-2].data
+    if x.is_meta:
+        return with_zeros(*inputs)
+    zeros = (x == 0).any()
+    if not has_numbers(x):
+        return either(zeros, with_zeros, without, *inputs)
+    return (with_zeros if bool(zeros) else without)(*inputs)
 
 
 def _zeros(*dims):
@@ -245,10 +255,27 @@ def _(g, input, out, dim, keepdim):
     if not shape:
         return g
     x = input.to(dtype=g.dtype)
-    if not _may_have_zeros(x):
-        return kept(g, shape, dim, keepdim) * (kept(out, shape, dim, keepdim) / x)
-    others = _others(x.reshape(-1), 0).reshape(shape) if dim is None else _others(x, dim)
-    return kept(g, shape, dim, keepdim) * others
+    g, out = kept(g, shape, dim, keepdim), kept(out, shape, dim, keepdim)
+    if recorded(g, x, out):
+        return _chosen_by_zeros(partial(_by_others, dim), _by_division, g, x, out)
+    return _slope_of_prod(dim, g, x, out)
+
+
+def _by_division(g, x, out):
+    return g * (out / x)
+
+
+def _by_others(dim, g, x, out):  # it takes what _by_division does
+    return g * (_others(x.reshape(-1), 0).reshape(x.shape) if dim is None else _others(x, dim))
+
+
+def _like_the_input(dim, g, x, out):  # it takes the arguments of what it stands for
+    return torch.empty_like(x)
+
+
+@opaque(_like_the_input)
+def _slope_of_prod(dim, g, x, out):
+    return _chosen_by_zeros(partial(_by_others, dim), _by_division, g, x, out)
 
 
 def _others(x, dim):
@@ -287,9 +314,22 @@ def cumprod(input, *, dim, dtype=None):
 @cumprod.rule("input", r"\sum_{j \geq i} \bar{y}_j \prod_{k \leq j, k \neq i} x_k")
 def _(g, input, out, dim):
     x = input.to(dtype=g.dtype)
-    if not _may_have_zeros(x):
-        return reversed_cumsum(g * out, dim) / x
+    if recorded(g, x, out):
+        return _chosen_by_zeros(partial(_scan_of_others, dim), partial(_scan_of_all, dim), g, x, out)
+    return _slope_of_cumprod(dim, g, x, out)
+
+
+def _scan_of_all(dim, g, x, out):
+    return reversed_cumsum(g * out, dim) / x
+
+
+def _scan_of_others(dim, g, x, out):  # it takes what _scan_of_all does
     return cumprod_backward(g, x, dim=dim)
+
+
+@opaque(_like_the_input)
+def _slope_of_cumprod(dim, g, x, out):
+    return _chosen_by_zeros(partial(_scan_of_others, dim), partial(_scan_of_all, dim), g, x, out)
 
 
 def _running_backwards(make: Make):
@@ -314,8 +354,11 @@ def cumprod_backward(g, x, *, dim):
 
     Shapes: g and x alike, output as g.
     """
-    if x.is_meta:
-        return torch.empty_like(x)
+    return torch.empty_like(x) if x.is_meta else _by_kernel(dim, g, x)
+
+
+@opaque(lambda dim, g, x: torch.empty_like(x))  # noqa: ARG005
+def _by_kernel(dim, g, x):
     return unrecorded(_without_graph, g, x, dim=dim)  # torch's kernel is slower where its own autograd may follow
 
 

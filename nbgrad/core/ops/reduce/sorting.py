@@ -126,7 +126,8 @@ def _searches(make: Make):
 
 
 @op(
-    formula=r"\text{where each } x \text{ belongs among the sorted}",
+    formula=r"\text{where each } x \text{ belongs in the sorted } s",
+    symbols={"sorted_sequence": "s"},
     differentiable=False,
     samples=_searches,
     ranks=range(1, 6),
@@ -151,7 +152,8 @@ def _buckets(make: Make):
 
 
 @op(
-    formula=r"\text{the interval in which each } x \text{ lies}",
+    formula=r"\text{the interval of } b \text{ in which each } x \text{ lies}",
+    symbols={"boundaries": "b"},
     kernel=torch.bucketize,
     differentiable=False,
     method=False,
@@ -177,7 +179,14 @@ def _memberships(make: Make):
     yield Sample.of(2, some)
 
 
-@op(formula=r"x \in S", kernel=torch.isin, differentiable=False, method=False, samples=_memberships)
+@op(
+    formula=r"x \in S",
+    symbols={"elements": "x", "test_elements": "S"},
+    kernel=torch.isin,
+    differentiable=False,
+    method=False,
+    samples=_memberships,
+)
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Whether each element is among others; it has no gradient.
 

@@ -5,7 +5,9 @@ import math
 import torch
 
 from nbgrad.core.dispatch.op import install, op
+from nbgrad.core.dispatch.opaque import check_of_numbers
 from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops._autocast import as_one
 from nbgrad.core.ops.elementwise.arithmetic import lerp
 from nbgrad.core.ops.elementwise.select import where
@@ -102,7 +104,8 @@ def _with_mean(spread, g_mean, shape, dim, keepdim):
 
 
 @op(
-    formula=r"(\sigma^2, \mu)",
+    formula=r"\sigma^2 = \frac{1}{n - c} \sum_i (x_i - \mu)^2, \; \mu = \frac{1}{n} \sum_i x_i",
+    symbols={"var": r"\sigma^2", "mean": r"\mu"},
     outputs=("var", "mean"),
     holomorphic=False,
     samples=_spreads,
@@ -125,7 +128,8 @@ def _(g_var, g_mean, input, dim, unbiased, keepdim, correction):
 
 
 @op(
-    formula=r"(\sigma, \mu)",
+    formula=r"\sigma = \sqrt{\frac{1}{n - c} \sum_i (x_i - \mu)^2}, \; \mu = \frac{1}{n} \sum_i x_i",
+    symbols={"std": r"\sigma", "mean": r"\mu"},
     outputs=("std", "mean"),
     holomorphic=False,
     samples=_spreads,
@@ -179,11 +183,13 @@ def _quantile(name, input, q, dim, keepdim, interpolation):
     if input.numel() == 0:
         raise RuntimeError(f"{name}() of a tensor of shape {tuple(input.shape)}, which has no elements")
     if isinstance(q, int | float):
-        q = torch.tensor(float(q), dtype=input.dtype, device=input.device)
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}(q): all numbers must be from 0 to 1, not {q}")
+        q = torch.full((), float(q), dtype=input.dtype, device=input.device)
+    else:
+        _check_parts(raw_of(q), name)
     if len(q.shape) > 1 or q.dtype != input.dtype:
         raise RuntimeError(f"{name}(q): numbers of input's dtype in at most one dimension, not {tuple(q.shape)}")
-    if not bool(((q.data >= 0) & (q.data <= 1)).all()):
-        raise RuntimeError(f"{name}(q): all numbers must be from 0 to 1")
     rank = len(input.shape)
     lines = input.reshape(-1) if dim is None or not rank else input.transpose(dim, -1)
     ordered = sort(lines, dim=-1).values
@@ -194,6 +200,12 @@ def _quantile(name, input, q, dim, keepdim, interpolation):
     elif keepdim:
         values = values.reshape((1,) * rank + (-1,))
     return values.squeeze(-1) if not q.shape else values.permute((len(values.shape) - 1, *range(len(values.shape) - 1)))
+
+
+@check_of_numbers
+def _check_parts(q, name):
+    if not bool(((q >= 0) & (q <= 1)).all()):
+        raise RuntimeError(f"{name}(q): all numbers must be from 0 to 1")
 
 
 def _ranks(ordered, q, skips_nan, interpolation):

@@ -134,7 +134,7 @@ def _rolls(make: Make):
     yield Sample.of(make(2, 3), shifts=(1, 5), dims=(0, -1))
 
 
-@op(formula=r"x_{i - k}", samples=_rolls)
+@op(formula=r"x_{i - k}", symbols={"shifts": "k"}, samples=_rolls)
 def roll(input, *, shifts, dims=()):
     """The elements moved along these dimensions, or along all of them as one vector; what leaves comes in again.
 

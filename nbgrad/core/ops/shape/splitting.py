@@ -39,7 +39,13 @@ def _splits(make: Make):
     yield Sample.of(make(0, 2), split_size_or_sections=0)
 
 
-@op(formula=r"(x_1, \ldots, x_n)", samples=_splits, ranks=range(1, 6), many=True, view=True)
+@op(
+    formula=r"y_1, \ldots, y_n \text{ of } x = (y_1, \ldots, y_n)",
+    samples=_splits,
+    ranks=range(1, 6),
+    many=True,
+    view=True,
+)
 def split(tensor, *, split_size_or_sections, dim=0):
     """The parts of a tensor along ``dim``: of one size, the last one maybe smaller, or of several sizes.
 
@@ -61,7 +67,13 @@ def _exact_splits(make: Make):
     yield Sample.of(make(2, 5), split_sizes=(1, 4, 0), dim=-1)
 
 
-@op(formula=r"(x_1, \ldots, x_n)", samples=_exact_splits, ranks=range(1, 6), many=True, view=True)
+@op(
+    formula=r"y_1, \ldots, y_n \text{ of } x = (y_1, \ldots, y_n)",
+    samples=_exact_splits,
+    ranks=range(1, 6),
+    many=True,
+    view=True,
+)
 def split_with_sizes(input, *, split_sizes, dim=0):
     """The parts of a tensor along ``dim`` of these sizes.
 
@@ -83,7 +95,14 @@ def _unbound(make: Make):
     yield Sample.of(make(2, 0, 3), dim=-1)
 
 
-@op(formula=r"(x_1, \ldots, x_n)", kernel=torch.unbind, samples=_unbound, ranks=range(1, 6), many=True, view=True)
+@op(
+    formula=r"y_1, \ldots, y_n \text{ of } x = (y_1, \ldots, y_n)",
+    kernel=torch.unbind,
+    samples=_unbound,
+    ranks=range(1, 6),
+    many=True,
+    view=True,
+)
 def unbind(input, *, dim=0):
     """The slices of a tensor along ``dim``, without that dimension: what ``stack`` undoes.
 
@@ -121,7 +140,7 @@ def _picked(make: Make):
     yield Sample.of(make(4, 5), dim=0, start=4, length=0)
 
 
-@op(formula=r"x_{i : i + n}", samples=_picked, ranks=range(1, 6), view=True)
+@op(formula=r"x_{i : i + n}", symbols={"start": "i", "length": "n"}, samples=_picked, ranks=range(1, 6), view=True)
 def narrow(input, *, dim, start, length):
     """The ``length`` slices along ``dim`` from ``start`` on, in the same memory.
 

@@ -28,6 +28,7 @@ def _windows(make: Make):
 
 @op(
     formula=r"x_{s i + j}",
+    symbols={"step": "s"},
     samples=_windows,
     reference=lambda x, dimension, size, step: x.unfold(dimension, size, step),
     view=True,
@@ -60,7 +61,7 @@ def _folded(g, input_sizes, dimension, size, step):
     return torch.ops.aten.unfold_backward(g, input_sizes, dimension, size, step)
 
 
-@op(formula=r"\sum_{s i + j = k} g_{ij}", samples=_folds, ranks=range(1, 6), reference=_folded)
+@op(formula=r"\sum_{s i + j = k} g_{ij}", symbols={"step": "s"}, samples=_folds, ranks=range(1, 6), reference=_folded)
 def unfold_backward(g, *, input_sizes, dimension, size, step):
     """The gradient of ``unfold``: each element gets the sum of the gradients of the windows that it is in.
 
@@ -94,6 +95,7 @@ def _stride_(raw, *, size, stride, storage_offset, geometry):
 @op(
     name="as_strided",
     formula=r"x \text{ with strides } s",
+    symbols={"stride": "s"},
     samples=_strided,
     reference=_reference,
     view=True,
@@ -128,12 +130,13 @@ def as_strided(input, size, stride, storage_offset=None):
 def _within(size, stride, storage_offset, geometry):
     """Whether a tensor so seen has no element that the one it was made of has not."""
     lowest = min(storage_offset, geometry[2])
-    places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
-    seen, there = (
-        places.as_strided(sizes, strides, offset - lowest).reshape(-1)
-        for sizes, strides, offset in ((size, stride, storage_offset), geometry)
-    )
-    return bool(torch.isin(seen, there).all())
+    with torch._C.DisableTorchFunction():  # it is no part of what the user computes
+        places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
+        seen, there = (
+            places.as_strided(sizes, strides, offset - lowest).reshape(-1)
+            for sizes, strides, offset in ((size, stride, storage_offset), geometry)
+        )
+        return bool(torch.isin(seen, there).all())
 
 
 def _seen(input, size, stride, storage_offset):

@@ -52,7 +52,7 @@ def _c2r(x, *, dim, last_dim_size, divisor="none"):
 
 
 @op(
-    formula=r"\hat{x}_k = \sum_n x_n e^{\mp 2 \pi i k n / N}",
+    formula=r"y_k = \sum_n x_n e^{\mp 2 \pi i k n / N}",
     holomorphic=False,
     samples=_transforms,
     ranks=range(1, 6),
@@ -90,7 +90,7 @@ def _real_transforms(make: Make):
 
 
 @op(
-    formula=r"\hat{x}_k = \sum_n x_n e^{-2 \pi i k n / N}",
+    formula=r"y_k = \sum_n x_n e^{-2 \pi i k n / N}",
     holomorphic=False,
     samples=_real_transforms,
     ranks=range(1, 6),
@@ -125,7 +125,7 @@ def _back(make: Make):
 
 
 @op(
-    formula=r"x_n = \sum_k \hat{x}_k e^{2 \pi i k n / N}",
+    formula=r"y_n = \sum_k x_k e^{2 \pi i k n / N}",
     holomorphic=False,
     samples=_back,
     ranks=range(1, 6),

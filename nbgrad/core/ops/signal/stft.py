@@ -3,6 +3,8 @@
 import torch
 
 from nbgrad.core.dispatch.op import install
+from nbgrad.core.dispatch.opaque import check_of_numbers
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.elementwise.complex import view_as_real
 from nbgrad.core.ops.shape.padding import pad
 from nbgrad.core.ops.shape.strided import unfold, unfold_backward
@@ -122,10 +124,15 @@ def istft(
     begin = n_fft // 2 if center else 0
     end = total - begin if length is None else begin + length
     signal, weight = signal[..., begin:end], weight[..., begin:end]
-    if not bool((getattr(weight, "data", weight).abs() > 1e-11).all()):
-        raise RuntimeError("istft: windows overlap to nearly 0 somewhere: take another window, or center=True")
+    _check_overlap(raw_of(weight))
     signal = signal / weight
     return pad(signal, (0, end - total)) if end > total else signal
+
+
+@check_of_numbers
+def _check_overlap(weight):
+    if not bool((weight.abs() > 1e-11).all()):
+        raise RuntimeError("istft: windows overlap to nearly 0 somewhere: take another window, or center=True")
 
 
 def _check(name, n_fft, hop, length, window):

@@ -7,13 +7,13 @@ def remove_dead_code(listing: L) -> Passed[L]:
     """Leave out the steps that nothing depends on.
 
     A step stays if one of its results leaves the program or is read later, if it draws random numbers (the next draws
-    depend on it), or if it writes memory that is seen outside or read later.
+    depend on it), if it checks numbers, or if it writes memory that is seen outside or read later.
     """
     live = {id(value) for value in listing.leaving()}
     seen = listing.external() | storages(listing.leaving())
     kept, notes = [], list[Note]()
     for step in reversed(listing.steps):
-        needed = step.random or any(id(value) in live for value in step.results())
+        needed = step.random or step.checks or any(id(value) in live for value in step.results())
         needed = needed or any(value.storage in seen for value in step.writes)
         if not needed:
             notes.append(note("dead code", step, ""))
