@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nbgrad.core.backend.autocast import any_enabled
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
@@ -182,6 +183,8 @@ def is_fake(data: object) -> bool:
 
 def _key(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
     """What the result of a call depends on; None where that cannot be said."""
+    if any_enabled():  # autocast
+        return None
     try:
         key = (function, _part(args), _part(kwargs), torch.get_default_dtype())
         hash(key)

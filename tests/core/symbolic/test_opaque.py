@@ -99,15 +99,15 @@ def test_an_opaque_function_inside_of_another_is_part_of_its_step() -> None:
 
 
 def test_the_phase_of_complex_eigenvectors_is_checked_in_each_run() -> None:
-    def function(A: nbgrad.Tensor, weight: nbgrad.Tensor) -> "object":
-        vectors = nbgrad.linalg.eigh(A).eigenvectors
-        return nbgrad.grad((vectors * weight).real.sum() + vectors.abs().sum(), A)
+    def function(matrix: nbgrad.Tensor, weight: nbgrad.Tensor) -> "object":
+        vectors = nbgrad.linalg.eigh(matrix).eigenvectors
+        return nbgrad.grad((vectors * weight).real.sum() + vectors.abs().sum(), matrix)
 
     torch.manual_seed(0)
     raw = torch.randn(3, 3, dtype=torch.complex128)
-    A = nbgrad.tensor(raw + raw.mH, requires_grad=True)
+    matrix = nbgrad.tensor(raw + raw.mH, requires_grad=True)
     zero, one = (nbgrad.tensor(torch.full((3, 3), part, dtype=torch.complex128)) for part in (0, 1 + 1j))
-    program = trace(function, A, zero).optimize()
-    assert torch.equal(program(A, zero)[0].data, function(A, zero)[0].data)
+    program = trace(function, matrix, zero).optimize()
+    assert torch.equal(program(matrix, zero)[0].data, function(matrix, zero)[0].data)
     with pytest.raises(RuntimeError, match="up to a factor"):
-        program(A, one)
+        program(matrix, one)
