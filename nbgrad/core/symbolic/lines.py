@@ -13,7 +13,7 @@ Level = Literal["ops", "torch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ProgramLine:
     """A row of the op table that is whole, or one step.
 
     Attributes:
@@ -54,7 +54,7 @@ class Line:
         return [one for one in handed(self.row, self.hidden) if isinstance(one, Value) and id(one) not in given]
 
 
-def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Line]:
+def lines_of(listing: Listing, level: Level, called: bool = True) -> list[ProgramLine]:
     """The lines of a listing in order.
 
     Args:
@@ -63,11 +63,11 @@ def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Line]:
         called: whether a row must be one that a call of it can replace; otherwise it may have results of which only
             its own steps know.
     """
-    scopes = _Scopes()
+    scopes = _LineScopes()
     found = []
     groups = _grouped(listing, called) if level == "ops" else (((step,), None, False) for step in listing.steps)
     for steps, row, hidden in groups:
-        found.append(Line(steps, row, hidden, scopes.of(steps)))
+        found.append(ProgramLine(steps, row, hidden, scopes.of(steps)))
     return found
 
 
@@ -143,7 +143,7 @@ def _callable(  # noqa: PLR0911  # a reason each
     return True if used <= every else None
 
 
-class _Scopes:
+class _LineScopes:
     """The modules that lines belong to."""
 
     def __init__(self) -> None:
