@@ -6,7 +6,9 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport VIRTUAL_ENV
 
 SHELL := /bin/sh
+ifndef TOGETHER
 .NOTPARALLEL:
+endif
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -36,7 +38,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit write images wheels opdb sweep bench models models-small test whole minimum tools lint types unit frontend notebooks save browser clean
+.PHONY: help setup compile lab demo kit write images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks save browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,12 +62,14 @@ demo: setup ## run the tour without a screen and write one self-contained HTML p
 kit: setup ## write build/kit, all that computers without a network need: docs/teaching.md
 	@$(PY) -m tools.kit $(BUILD)/kit
 
-# The stamp is younger than the two files that say what to install: then there is nothing to do.
+# The stamp is younger than the two files that say what to install: then there is nothing to do. pip would write the
+# bytecode of 11,000 modules one by one, and that of tests which nobody runs. A template that is no Python has none.
 $(STAMP): pyproject.toml constraints.txt
 	@python=$$(tools/find_python.sh) || exit 1; \
 	[ -x $(PY) ] || { echo "making $(VENV) with $$("$$python" -V)"; "$$python" -m venv $(VENV); } || exit 1; \
 	echo "installing nbgrad and what it needs into $(VENV) (torch is large: this takes minutes)"; \
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[lab,test]"
+	$(PY) -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e ".[lab,test]" || exit 1; \
+	$(PY) -m compileall -qq -j $(JOBS) -x '/tests/' $(VENV)/lib || true
 	@touch $@
 
 # ------------------------------------------------------------------------------------------------- write
@@ -107,7 +111,7 @@ $(MODELS)/.small $(MODELS)/.all: tests/models/small.txt tests/models/install.py 
 
 # -------------------------------------------------------------------------------------------------- check
 
-test: tools setup lint types frontend unit minimum models-small notebooks browser ## run every check, in the order of how fast it fails
+test: tools setup lint together unit minimum models-small notebooks browser ## run every check, in the order of how fast it fails
 	@echo "all checks passed"
 
 tools: # says what the tests lack on this machine before anything is installed
@@ -120,14 +124,19 @@ lint: setup ## ruff, and the direction of imports
 types: setup ## mypy --strict
 	$(call step,types,$(PY) -m mypy)
 
+# Each of these keeps one processor busy: checks, and what later ones install.
+together: setup
+	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small
+
 # Of the tests marked `sampled` or `rotated` a part runs. What a second run of the tests could find is less: it takes some
-# cases of each test. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a time.
+# cases of half of them. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a
+# time.
 unit: setup compile ## the tests that need no browser: on the compiled core; some on the plain one and as other processors run them
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled)
-	$(call step,unit (plain core and older processor),NBGRAD_COMPILED=0 $(OLDER) $(UNIT) -m $(AGAIN) --sample 24)
-	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) --sample 24 $(KERNELS))
+	$(call step,unit (plain core and older processor),NBGRAD_COMPILED=0 $(OLDER) $(UNIT) -m $(AGAIN) $(SOME))
+	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) $(SOME) $(KERNELS))
 
-whole: tools setup compile ## the same with every case each time, the declared minima and the browser: an hour and a half
+whole: tools setup compile ## the same with every case each time, the declared minima and the browser: more than an hour
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser")
 	$(call step,unit (plain core),NBGRAD_COMPILED=0 $(UNIT) -m $(AGAIN))
 	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN))
@@ -141,6 +150,7 @@ UNIT = $(PY) -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
 FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
 # The sources, the packages and the pages are the same each time: their tests run once.
 AGAIN := "not browser and not once"
+SOME := --functions 2 --sample 24
 # The tests whose numbers depend on the kernels that a processor gets.
 KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_gemm.py tests/core/test_recurrent.py \
 	tests/core/test_attention.py tests/core/test_convolution.py tests/core/test_pooling.py tests/core/test_linalg.py \
@@ -150,9 +160,12 @@ KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_g
 OLDER := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41
 AVX2 := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=2
 
-minimum: setup ## the tests of what other packages do, with the oldest versions that pyproject.toml declares
-	@$(PY) -m tools.minimum $(BUILD)/minimum
+minimum: setup $(BUILD)/minimum/installed.txt ## the tests of what other packages do, with the oldest versions that pyproject.toml declares
 	$(call step,declared minima,PYTHONPATH=$(BUILD)/minimum $(UNIT) -m $(AGAIN) $(OLDEST))
+
+$(BUILD)/minimum/installed.txt: pyproject.toml tools/minimum.py | setup
+	@$(PY) -m tools.minimum $(BUILD)/minimum
+	@touch $@
 
 OLDEST ?= tests/core/test_torch_functions.py tests/core/test_graph.py tests/test_export.py tests/test_reprs.py tests/test_magics.py \
 	tests/widgets/test_describe.py tests/widgets/test_positions.py tests/widgets/test_svg.py tests/widgets/test_view.py

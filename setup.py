@@ -1,7 +1,8 @@
 """Compiles the hot part of the core where that is possible; everything else about the package is in pyproject.toml.
 
 A module below ``nbgrad/core`` that has a ``.pxd`` file beside it is compiled from its Python source by Cython; one that
-is written in C is compiled as it stands. Without Cython or without a C compiler the package is installed as plain Python: nothing fails, and ``nbgrad doctor`` says so.
+is written in C is compiled as it stands. Without Cython or without a C compiler the package is installed as plain
+Python: nothing fails, and ``nbgrad doctor`` says so.
 """
 
 import importlib.util

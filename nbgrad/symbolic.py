@@ -6,6 +6,7 @@ They are loaded when they are asked for: torch's fake tensors, which they need, 
 from nbgrad.core.symbolic.backends import BACKENDS
 from nbgrad.core.symbolic.compiled import Compiled, compile  # torch's name
 from nbgrad.core.symbolic.errors import TraceError
+from nbgrad.core.symbolic.exports.loading import load
 from nbgrad.core.symbolic.ir import RowCall, Step, Value
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.program import Program, trace
@@ -22,5 +23,6 @@ __all__ = (
     "TraceError",
     "Value",
     "compile",
+    "load",
     "trace",
 )

@@ -33,6 +33,7 @@ FUNCTION = pytest.StashKey[tuple[str, int]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run take a part of the cases: ``tests/sampling.py`` says which."""
     parser.addoption("--sample", type=int, default=1, metavar="N", help="run one in N cases of each test function")
+    parser.addoption("--functions", type=int, default=1, metavar="N", help="run one in N test functions of each file")
     parser.addoption("--sampled", action="store_true", help="run one in N of what is marked sampled(N) or rotated(N)")
     parser.addoption("--turn", type=int, metavar="T", help="which ones: without it the commit says so")
 
@@ -45,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say how to run the same cases again."""
-    if config.option.sample > 1 or config.option.sampled:
+    if config.option.sample > 1 or config.option.functions > 1 or config.option.sampled:
         terminalreporter.write_line(f"not every case ran: --turn {config.option.turn} picks the same ones again")
 
 
@@ -70,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Run browser tests last: they are slow, and playwright keeps an event loop running once it has started.
 
     With ``--sample`` or ``--sampled`` a part of the cases of a test function stays, and a part of the rotated tests of
-    a file.
+    a file. With ``--functions`` a part of the functions of a file stays.
     """
     functions: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     files: defaultdict[str, list[pytest.Item]] = defaultdict(list)
@@ -79,13 +80,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             files[item.nodeid.partition("::")[0]].append(item)
         else:
             functions[item.nodeid.partition("[")[0]].append(item)
-    left = [item for name, cases in functions.items() for item in left_out(name, cases, config.option)]
+    waiting = set(waiting_functions(list(functions), config.option))
+    left = [item for name in waiting for item in functions.pop(name)]
+    left += [item for name, cases in functions.items() for item in left_out(name, cases, config.option)]
     left += [item for name, tests in files.items() for item in not_their_turn(name, tests, config.option)]
     gone = set(left)
     kept = [item for item in items if item not in gone]
     if left:
         config.hook.pytest_deselected(items=left)
     items[:] = sorted(kept, key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+def waiting_functions(names: list[str], options: argparse.Namespace) -> Iterator[str]:
+    """The test functions of which no case runs."""
+    files: defaultdict[str, list[str]] = defaultdict(list)
+    for name in names:
+        files[name.partition("::")[0]].append(name)
+    for file, inside in files.items():
+        run = rotated(file, len(inside), options.functions, options.turn)
+        yield from (name for position, name in enumerate(inside) if position not in run)
 
 
 def left_out(function: str, cases: list[pytest.Item], options: argparse.Namespace) -> list[pytest.Item]:

@@ -133,6 +133,16 @@ def test_sample_leaves_out_cases_of_all_tests_and_without_it_all_run(tmp_path: P
     assert "picks the same" not in said
 
 
+def test_functions_leaves_out_whole_test_functions_and_two_turns_run_all(tmp_path: Path) -> None:
+    first, second = (ran(tmp_path, "--functions", "2", "--sample", "10", "--turn", str(turn))[0] for turn in (3, 4))
+    names = ["test_many", "test_each", "test_one"]
+    run = sampling.rotated("test_cases.py", 3, 2, 3)
+    assert {name for name in first if "long" not in name} == {names[position] for position in run}
+    assert {name for name in second if "long" not in name} == {*names} - first.keys()
+    for name in first.keys() & {"test_many", "test_each"}:
+        assert first[name] == sampling.chosen(f"test_cases.py::{name}", 21, 10, 3)
+
+
 def test_every_row_is_compared_with_torch_each_time() -> None:
     compared = test_rows.test_value_gradient_and_second_order_gradient_equal_torchs
     marks = {mark.name: mark for mark in compared.pytestmark}

@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> int:
         str(python),
         "install",
         "--quiet",
+        "--no-compile",  # few modules of these packages are imported
         "--disable-pip-version-check",
     ]
     lists = ["-c", str(ROOT / "constraints.txt"), "-r", str(listed)]

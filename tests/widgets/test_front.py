@@ -22,7 +22,7 @@ from nbgrad.widgets.render.svg import svg
 from tests.lab.harness import SCREENSHOTS, screenshot
 from tests.widgets import graphs
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(2)]
 
 
 def view(tab: Page) -> Locator:
@@ -290,7 +290,6 @@ def test_of_other_boxes_than_the_root_an_earlier_frame_shows_no_value(opened: An
     expect(w).to_contain_text("value ")
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_what_is_inside_folded_modules_is_still_told_of(opened: Any, by_hand: bool) -> None:
     described = graphs.trained(3, 1)
@@ -401,7 +400,6 @@ def test_the_legend_has_no_line_that_is_not_drawn(opened: Any) -> None:
     assert "no gradient" in svg(picture)
 
 
-@pytest.mark.rotated(2)
 def test_a_verdict_leads_to_the_folded_box_that_its_module_is_in(opened: Any) -> None:
     described = graphs.vanishing()
     wanted = re.compile(r"Sequential > 1 \(Sequential\) > 0 \(Linear\): ")
@@ -498,7 +496,6 @@ CONTRASTS = """() => {
 }"""
 
 
-@pytest.mark.rotated(2)
 def test_text_on_a_filled_node_can_be_read(opened: Any) -> None:
     content = page(lay_out(graphs.trained(2, 1)), "contrast")
     for scheme in ("light", "dark"):
@@ -553,7 +550,6 @@ DRAWN = """() => {
 }"""
 
 
-@pytest.mark.rotated(2)
 def test_of_a_large_drawing_what_is_near_is_drawn(opened: Any) -> None:
     tab = opened(page(lay_out(panning.parallel(6), limit=1000, folding=Folding()), "large"))
     tab.get_by_test_id("nbgrad-fit").click()
@@ -591,7 +587,6 @@ def test_nothing_lights_up_while_the_picture_moves_below_the_pointer(opened: Any
     expect(tab.locator(".nbg-stage")).not_to_have_class(re.compile("nbg-focus"))
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_what_is_inside_folded_modules_is_found_there(opened: Any, by_hand: bool) -> None:
     described = graphs.trained(1, 2)
@@ -646,7 +641,6 @@ def test_nodes_are_found_by_words_and_by_their_place(opened: Any) -> None:
     expect(tab.locator(".nbg-out")).to_have_count(0)
 
 
-@pytest.mark.rotated(2)
 def test_it_fits_its_host(opened: Any) -> None:
     content = page(whole(graphs.trained(1, 1)), "themes")
     for scheme in ("light", "dark"):
@@ -700,7 +694,6 @@ def test_the_table_says_of_a_gradient_what_the_picture_says(opened: Any) -> None
     expect(row).to_contain_text("(16, 3), norm")
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.parametrize(("graph", "where"), [(graphs.stopped, "matmul"), (graphs.changed, "mul")])
 def test_where_the_cell_stopped_is_drawn(opened: Any, graph: Any, where: str) -> None:
     tab = opened(page(lay_out(graph()), "stopped"))
@@ -771,7 +764,6 @@ def test_the_focus_stays_in_the_picture(opened: Any) -> None:
     assert tab.evaluate(focused) in inside
 
 
-@pytest.mark.rotated(2)
 def test_arrows_walk_the_way_that_the_picture_runs(opened: Any) -> None:
     ways = {"TB": ("Down", "Up", "Right", "Left"), "LR": ("Right", "Left", "Down", "Up")}
     for direction, (on, back, after, before) in ways.items():
@@ -918,7 +910,6 @@ def drawn(picture: Any, tab: Page) -> tuple[list[float], list[float]]:
     return numbers_in(ours), numbers_in(theirs)
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.parametrize("direction", ["TB", "LR"])
 def test_the_curves_are_those_of_the_svg(opened: Any, direction: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for description in (graphs.trained(1, 1), graphs.recurrent(), graphs.unwatched()):

@@ -50,6 +50,7 @@ def transform(tab: Page) -> str | None:
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     expect(tab.locator(".nbg-status")).to_be_visible()
@@ -67,6 +68,7 @@ def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, 
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_a_click_opens_the_details_and_escape_closes_them(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     expect(tab.get_by_test_id("nbgrad-view")).to_be_visible()
@@ -99,6 +101,7 @@ def test_a_click_opens_the_details_and_escape_closes_them(opened: Any, mlp: Desc
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_pan_and_zoom_move_the_picture_and_fit_restores_it(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.get_by_test_id("nbgrad-fit").click()
@@ -121,6 +124,7 @@ def test_pan_and_zoom_move_the_picture_and_fit_restores_it(opened: Any, mlp: Des
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_in_a_narrow_view_the_panel_covers_no_chosen_node(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.set_viewport_size({"width": 480, "height": 760})
@@ -132,6 +136,7 @@ def test_in_a_narrow_view_the_panel_covers_no_chosen_node(opened: Any, mlp: Desc
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_a_wheel_over_an_untouched_view_scrolls_the_page(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     before = transform(tab)
@@ -142,6 +147,7 @@ def test_a_wheel_over_an_untouched_view_scrolls_the_page(opened: Any, mlp: Descr
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_the_keyboard_alone_is_enough(opened: Any, small: Description) -> None:
     tab = opened(page(lay_out(small), "small"))
     tab.get_by_test_id("nbgrad-fit").focus()
@@ -167,6 +173,7 @@ def test_the_keyboard_alone_is_enough(opened: Any, small: Description) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_the_reductions_are_one_click_away(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.get_by_test_id("nbgrad-reductions").click()
@@ -183,6 +190,7 @@ def test_the_reductions_are_one_click_away(opened: Any, mlp: Description) -> Non
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_hovering_shows_the_neighbours(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.get_by_test_id("nbgrad-fit").click()
@@ -194,6 +202,7 @@ def test_hovering_shows_the_neighbours(opened: Any, mlp: Description) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_a_copy_shows_the_details_of_its_tensor(opened: Any, stack: Any) -> None:
     picture = lay_out(stack(60, blocks=6, shared=1), folding=Folding())
     tab = opened(page(picture, "stack"))
@@ -205,6 +214,7 @@ def test_a_copy_shows_the_details_of_its_tensor(opened: Any, stack: Any) -> None
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_hostile_names_are_text(opened: Any, hostile: Description) -> None:
     tab = opened(page(lay_out(hostile), "<script>window.hacked = 1</script>"))
     for index in range(1, 11):
@@ -215,8 +225,8 @@ def test_hostile_names_are_text(opened: Any, hostile: Description) -> None:
     assert tab.evaluate("window.hacked") is None
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize(
     "markup",
     [
@@ -238,6 +248,7 @@ def test_what_is_not_plain_mathml_is_shown_as_latex(opened: Any, small: Descript
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_several_pictures_live_in_one_page(opened: Any, small: Description, mlp: Description) -> None:
     body = fragment(lay_out(small)) + fragment(lay_out(mlp)) + runtime()
     tab = opened(f"<!DOCTYPE html><meta charset='utf-8'><body>{body}</body>")
@@ -283,6 +294,7 @@ def notebook(picture: Picture) -> str:
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_the_live_view_hides_the_static_one_and_gives_it_back(opened: Any, small: Description, mlp: Any) -> None:
     tab = opened(notebook(lay_out(small)))
     expect(tab.locator("#static")).to_be_hidden()
@@ -295,8 +307,8 @@ def test_the_live_view_hides_the_static_one_and_gives_it_back(opened: Any, small
     assert tab.evaluate("window.listeners.size") == 0
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None:
     first, later = lay_out(graphs.trained(1, 1)), lay_out(graphs.trained(3, 1))
     tab = opened(notebook(first))
@@ -330,6 +342,7 @@ def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_a_page_says_at_once_which_numbers_it_does_not_have(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.large()), "numbers"))
     tab.locator('[aria-label^="w, "]').click()
@@ -349,8 +362,8 @@ INSIDE = """e => {
 }"""
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("direction", ["TB", "LR"])
 @pytest.mark.parametrize("screen", [(1366, 768), (1920, 1080)])
 def test_what_is_seen_first_can_be_read(opened: Any, stack: Any, screen: Any, direction: Any) -> None:
@@ -375,6 +388,7 @@ def test_what_is_seen_first_can_be_read(opened: Any, stack: Any, screen: Any, di
 
 
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_two_taps_on_a_screen_raise_nothing(browser: Browser, small: Description, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(page(lay_out(small), "touched"), encoding="utf-8")
@@ -392,8 +406,8 @@ def test_two_taps_on_a_screen_raise_nothing(browser: Browser, small: Description
     assert errors == []
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> None:
     for direction in ("TB", "LR"):
         tab = opened(page(lay_out(stack(60), direction=direction, folding=Folding()), "paper"))
@@ -409,8 +423,8 @@ def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> N
         tab.close()
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("font", ["DejaVu Sans", "Liberation Sans"])
 def test_letters_of_any_font_stay_in_their_boxes(opened: Any, font: str) -> None:
     described = graphs.wordy()
@@ -428,8 +442,8 @@ def test_letters_of_any_font_stay_in_their_boxes(opened: Any, font: str) -> None
         tab.close()
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -> None:
     picture = lay_out(stack(250), folding=Folding())
     tab = opened(page(picture, "large"))
@@ -439,8 +453,8 @@ def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -
     expect(node(tab, "n0")).to_be_in_viewport()
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.browser
+@pytest.mark.rotated(2)
 def test_the_picture_takes_what_is_left_of_the_window(opened: Any, stack: Any) -> None:
     description = stack(70)
     tab = opened(page(lay_out(description, folding=Folding()), "stack"), size=(1366, 768))

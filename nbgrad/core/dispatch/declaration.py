@@ -44,6 +44,8 @@ class Declaration:
         view: whether the output may share the memory of the first input.
         inplace: whether there is an in-place twin, a method with an underscore; or what changes a raw tensor so, if
             torch has no method of that name.
+        random: whether it draws random numbers: a program keeps every such run, in its order.
+        mutates: inputs that it changes in place, as batch_norm changes its running statistics.
         unvaried: settings that all samples leave at one value, each with the reason.
     """
 
@@ -69,4 +71,6 @@ class Declaration:
     reference: Callable[..., Any] | None = None
     view: bool = False
     inplace: bool | Callable[..., None] = False
+    random: bool = False
+    mutates: tuple[str, ...] = ()
     unvaried: dict[str, str] = field(default_factory=dict)

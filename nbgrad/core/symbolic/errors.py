@@ -4,7 +4,13 @@ from nbgrad.core.engine.place import Place
 
 
 class TraceError(RuntimeError):
-    """A function does what a program cannot do; the message says where, why, and what to do instead."""
+    """A function does what a program cannot do; the message says where, why, and what to do instead.
+
+    Attributes:
+        reason: why, without the line.
+    """
+
+    reason = ""
 
 
 class ColdOptimizer(TraceError):
@@ -13,4 +19,6 @@ class ColdOptimizer(TraceError):
 
 def error_at(place: Place, reason: str, remedy: str) -> TraceError:
     """The error for a line of the user's code."""
-    return TraceError(f"{place}: {reason}. {remedy}")
+    error = TraceError(f"{place}: {reason}. {remedy}")
+    error.reason = reason
+    return error

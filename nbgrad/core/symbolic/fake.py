@@ -58,6 +58,8 @@ class _Witness(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's h
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     given = args[position] if position < len(args) else kwargs.get(argument.name)
                     self.written |= {storage_of(one) for one in leaves(given) if isinstance(one, torch.Tensor)}
+        if schema.name == "aten::native_batch_norm" and args[5]:  # its schema does not say what it changes
+            self.written |= {storage_of(one) for one in args[3:5] if isinstance(one, torch.Tensor)}
         if _SEEDED in func.tags and not _is_dry(schema, args, kwargs):
             self.random = True
         return func(*args, **kwargs)

@@ -5,7 +5,7 @@ together through their ``row``: a ``RowCall``, which has the name, the formula a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -13,6 +13,7 @@ import torch
 
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.place import Place
+from nbgrad.core.symbolic.places import SavedPlace
 from nbgrad.core.symbolic.structure import leaves, mapped
 
 Kind = Literal["input", "captured", "result"]
@@ -33,6 +34,7 @@ class Value:
         owner: the tensor of nbgrad whose data a captured value is; None for a tensor of torch.
         gradient_of: the value whose gradient it is; None if it is no gradient.
         gradient: its own gradient, which may be that of another value too; None if none was computed.
+        constant: whether a pass has computed its data, which is the same in each run.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Value:
     owner: Any = None
     gradient_of: "Value | None" = None
     gradient: "Value | None" = None
+    constant: bool = False
 
     def like(self, kind: Kind) -> "Value":
         """A value of the same name, shape and memory in another program, where it is of another kind."""
@@ -87,7 +90,7 @@ class RowCall:
     settings: dict[str, Any]
     results: tuple[Any, ...] = ()
     scope: tuple[str, ...] = ()
-    place: Place | None = None
+    place: Place | SavedPlace | None = None
     steps: int = 0
 
 
@@ -117,34 +120,47 @@ class Step:
     random: bool = False
     phase: Phase = "forward"
     row: RowCall | None = None
-    place: Place | None = None
+    place: Place | SavedPlace | None = None
     scope: tuple[str, ...] = ()
     checks: bool = False
+    _inputs: tuple[Value, ...] | None = field(default=None, init=False, repr=False)
+    _results: list[Value] | None = field(default=None, init=False, repr=False)
+    _name: str | None = field(default=None, init=False, repr=False)
+    _family: int | None = field(default=None, init=False, repr=False)
 
     @property
     def name(self) -> str:
         """The name of the function."""
-        return name_of(self.function)
+        if self._name is None:
+            self._name = name_of(self.function)
+        return self._name
 
     @property
     def opaque(self) -> bool:
         """Whether it calls a function of nbgrad that looks at numbers, and no function of torch."""
         return hasattr(self.function, "like")
 
-    def inputs(self) -> Iterator[Value]:
+    def inputs(self) -> tuple[Value, ...]:
         """The values that it reads, each as often as it stands in the arguments."""
-        for one in leaves((self.args, self.kwargs)):
-            if isinstance(one, Value):
-                yield one
+        if self._inputs is None:  # every pass asks for them, and the arguments of a step do not change
+            self._inputs = tuple(one for one in leaves((self.args, self.kwargs)) if isinstance(one, Value))
+        return self._inputs
 
     def results(self) -> list[Value]:
         """The values that it makes, each once: a kernel may return one tensor in two places."""
-        given = {id(one) for one in self.inputs()}
-        made = (one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given)
-        return list(dict.fromkeys(made))
+        if self._results is None:
+            given = {id(one) for one in self.inputs()}
+            made = (one for one in leaves(self.result) if isinstance(one, Value) and id(one) not in given)
+            self._results = list(dict.fromkeys(made))
+        return self._results
 
     def replaced(self, change: Callable[[Any], Any]) -> "Step":
         """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
+        for one in (*self.inputs(), *self.writes):
+            if change(one) is not one:
+                break
+        else:
+            return self
         args, kwargs = mapped(change, self.args), mapped(change, self.kwargs)
         writes = tuple(change(one) for one in self.writes)
         same = all(

@@ -64,6 +64,10 @@ class Names:
     def __init__(self) -> None:
         self._used: dict[str, int] = {}
 
+    def take(self, name: str) -> None:
+        """Let a name be used."""
+        self._used[name] = 1
+
     def fresh(self, wanted: str) -> str:
         """``wanted`` as an identifier, with a number from the second use on."""
         base = re.sub(r"\W", "_", wanted).strip("_") or "value"

@@ -17,13 +17,13 @@ class Number(float):
         text: the expression, over the names of ``places``.
         read: computes the number anew.
         guards: the comparisons of a trace, each with a function that repeats it and the outcome.
-        settings: the settings that the expression names, each with its value.
+        parts: the settings in the expression by their names, each with the function that reads it.
     """
 
     text: str
     read: Callable[[], float]
     guards: list[tuple[str, Callable[[], Any], Any]]
-    settings: dict[str, float]
+    parts: dict[str, Callable[[], float]]
 
     def __new__(
         cls,
@@ -31,12 +31,17 @@ class Number(float):
         text: str,
         read: Callable[[], float],
         guards: list[tuple[str, Callable[[], Any], Any]],
-        settings: dict[str, float] | None = None,
+        parts: dict[str, Callable[[], float]] | None = None,
     ) -> "Number":
         made = super().__new__(cls, value)
         made.text, made.read, made.guards = text, read, guards
-        made.settings = {text: float(value)} if settings is None else settings
+        made.parts = {text: read} if parts is None else parts
         return made
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """The settings in the expression, each with its value now."""
+        return {name: read() for name, read in self.parts.items()}
 
     def __repr__(self) -> str:
         return self.text
@@ -45,7 +50,7 @@ class Number(float):
         return super().__hash__()
 
     def __neg__(self) -> "Number":
-        return Number(-float(self), f"-{_bracketed(self.text)}", lambda: -self.read(), self.guards, self.settings)
+        return Number(-float(self), f"-{_bracketed(self.text)}", lambda: -self.read(), self.guards, self.parts)
 
     def _compared(self, sign: str, compare: Callable[[Any, Any], bool], other: Any) -> bool:
         outcome = compare(float(self), other)
@@ -89,9 +94,9 @@ def _arithmetic(name: str, swapped: bool) -> Callable[[Number, Any], Any]:
         reads = (known, self.read) if swapped else (self.read, known)
         texts = (text, self.text) if swapped else (self.text, text)
         values = (float(other), float(self)) if swapped else (float(self), float(other))
+        parts = self.parts | other.parts if isinstance(other, Number) else self.parts
         expression = f"{_bracketed(texts[0])} {sign} {_bracketed(texts[1])}"
-        settings = self.settings | other.settings if isinstance(other, Number) else self.settings
-        return Number(compute(*values), expression, lambda: compute(reads[0](), reads[1]()), self.guards, settings)
+        return Number(compute(*values), expression, lambda: compute(reads[0](), reads[1]()), self.guards, parts)
 
     return method
 

@@ -17,7 +17,9 @@ from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.latex import Formulas
 from nbgrad.core.symbolic.lines import Level
 from nbgrad.core.symbolic.outline import outline
-from nbgrad.core.symbolic.passes.optimize import EXACT, apply
+from nbgrad.core.symbolic.passes.optimize import optimized
+from nbgrad.core.symbolic.passes.peak import peak_memory
+from nbgrad.core.symbolic.passes.rematerialize import rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
@@ -33,11 +35,14 @@ class Program(Listing):
     Attributes:
         function, examples: what was traced, and what its arguments are like.
         notes: what the passes did, in order.
+        settings: the settings of optimizers that a program from a file reads, by name; change them here. Any other
+            program reads them from its optimizer.
     """
 
     function: Callable[..., Any] | None = None
     examples: tuple[Any, ...] = field(default=())
     notes: list[Note] = field(default_factory=list)
+    settings: dict[str, float] = field(default_factory=dict)
 
     @cached_property
     def run(self) -> Run:
@@ -129,9 +134,42 @@ class Program(Listing):
         examples = _requiring(self.examples, {one for one in chosen if isinstance(one, int)})
         return _program(with_gradients, examples)
 
-    def optimize(self) -> "Program":
-        """The program after all passes, up to a fixed point. ``notes`` say what each has done."""
-        passed = apply(self, EXACT)
+    def optimize(self, level: str = "exact") -> "Program":
+        """The program after all passes, up to a fixed point. ``notes`` say what each has done.
+
+        Args:
+            level: "exact" changes no digit of any result. "reassociate" also sums in another order, which changes the
+                last digits: ``sum(expand x) = n x``, ``sum(x) + sum(y) = sum(x + y)``, factors out of sums, ``x + 0``.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        passed = optimized(self, level)
+        return replace(passed.listing, notes=[*self.notes, *passed.notes])
+
+    def peak_memory(self) -> int:
+        """The most bytes that the results of its steps take at the same time, as a run frees each at its last use.
+
+        Arguments, captured tensors and the memory that kernels need inside are not counted.
+        """
+        return peak_memory(self)
+
+    def rematerialize(self, budget: float) -> "Program":
+        """The program that computes cheap values again where they are read late, and so keeps fewer of them.
+
+        Call it after ``optimize``, which would merge what is computed twice. No digit changes. ``notes`` say what it
+        has done; where no cheap value is left the peak stays above the budget.
+
+        Args:
+            budget: what ``peak_memory`` is to be at most: bytes, or up to 1.0 a part of the present peak.
+
+        Raises:
+            ValueError: the budget is not positive.
+        """
+        if budget <= 0:
+            raise ValueError(f"rematerialize(budget={budget}): expected bytes, or a part of the peak up to 1.0")
+        nbytes = int(budget * self.peak_memory()) if isinstance(budget, float) and budget <= 1 else int(budget)
+        passed = rematerialize(self, nbytes)
         return replace(passed.listing, notes=[*self.notes, *passed.notes])
 
     def draw(self, path: "str | PathLike[str]", *, before: "Program | None" = None) -> None:
@@ -197,6 +235,60 @@ class Program(Listing):
 
     def __repr__(self) -> str:
         return f"<Program {self.name}: {len(self.inputs)} inputs, {len(self.captured)} captured, {len(self)} steps>"
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the program to a file, which ``nbgrad.symbolic.load`` reads without running anything in it.
+
+        The file is one of safetensors: it has the captured tensors, and the steps as JSON in its metadata. A file that
+        is there already stays until the new one is complete. Tensors that share memory share it again when they are
+        read.
+
+        Args:
+            path: the file.
+
+        Raises:
+            ValueError: the program calls something else than functions of torch, such as an optimizer that it does not
+                see into, or holds a tensor or a setting that a file cannot hold. The message names the step.
+            OSError: the file cannot be written.
+            ModuleNotFoundError: safetensors is not installed.
+        """
+        from nbgrad.core.symbolic.exports.saving import save
+
+        save(self, path)
+
+    def to_fx(self) -> torch.fx.GraphModule:
+        """The program as a graph of ``torch.fx``.
+
+        Returns:
+            A module that takes the inputs of the program one by one, as tensors of torch, and returns a list of the
+            tensors that leave the program: what it returns, then the gradients that it sets. Captured tensors are its
+            buffers, the very tensors as of now; settings of optimizers are read anew in each run.
+        """
+        from nbgrad.core.symbolic.exports.fx import to_fx
+
+        return to_fx(self)
+
+    def to_onnx(self, path: str | PathLike[str], *examples: Any) -> None:
+        """Write the program as an ONNX model, after onnxruntime has given the same numbers with it.
+
+        The model takes the inputs of the program under their names. It returns what the program returns, the gradients
+        that it sets, and for each tensor that the program changes, as running statistics, its new contents under
+        ``NAME_after``. Captured tensors are part of the model, with the numbers that they have now.
+
+        Args:
+            path: the file. It appears when the comparison has passed; a file that is there already stays until then.
+            examples: arguments to compare on. Without them two are drawn: normal floats, integers that are 0 or 1.
+
+        Raises:
+            NotImplementedError: a step cannot be written: it draws random numbers, belongs to the update of an
+                optimizer, or has no translation. The message names the operator and the line.
+            RuntimeError: onnxruntime gives other numbers, or cannot run the model.
+            ValueError: the program gives no finite numbers on drawn inputs, or does not run on them: give examples.
+            ModuleNotFoundError: onnx or onnxruntime is not installed.
+        """
+        from nbgrad.core.symbolic.exports.onnx import to_onnx
+
+        to_onnx(self, path, examples)
 
     def _differentiable(self) -> list[Any]:
         flat = [one for one in leaves(self.examples) if hasattr(one, "requires_grad")]

@@ -329,7 +329,7 @@ class Tracer(TorchFunctionMode):
         try:
             ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # of an opaque function
         except NEEDS_NUMBERS:
-            raise _needs_numbers(name, "the shape or the value of its result") from None
+            raise _sized_by_numbers(name) from None
         return self._write(func, fake_args, fake_kwargs, ran, kwargs)
 
     def _fake(self, given: Any) -> Any:
@@ -476,10 +476,45 @@ def _kernels(optimizer: Any, group: dict[str, Any]) -> dict[str, Any]:
     return {} if chosen else {"fused": True}
 
 
+_CHOICE = "Use nbgrad.where(condition, a, b) in place of a choice by numbers"
+_NUMBER = "Use the tensor itself in the arithmetic, and return it to get the number outside of the function"
+_PLACE = "Use nbgrad.index_select(x, dim, i.reshape(1)) in place of x[i], and a Python number for a size or a count"
+_MASK = "Use x * mask or nbgrad.where(mask, x, 0) in place of x[mask]: the shape stays the same"
+_LOG = "Return the tensor from the function, and print or log it outside"
+_REMEDIES = {
+    **dict.fromkeys(("__bool__", "is_nonzero", "__contains__", "equal", "allclose"), _CHOICE),
+    **dict.fromkeys(("item", "__float__", "__complex__", "tolist", "numpy", "__array__"), _NUMBER),
+    **dict.fromkeys(("__int__", "__index__"), _PLACE),
+    **dict.fromkeys(("nonzero", "argwhere", "masked_select", "__getitem__", "unique", "unique_consecutive"), _MASK),
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), _LOG),
+    "one_hot": "Give num_classes",
+    "bincount": "Use nbgrad.zeros(n).index_add(0, x, ones) for a known number n of bins",
+    "repeat_interleave": "Give output_size",
+}
+"""What to do instead of each function that needs numbers."""
+_CALLS = {
+    "__bool__": "bool(x), as in `if x:`,",
+    "__contains__": "`in`",
+    "__int__": "int(x), as in y[x],",
+    "__index__": "x as an index or a size",
+    "__float__": "float(x)",
+    "__complex__": "complex(x)",
+    "__getitem__": "x[mask]",
+    "__array__": "numpy",
+    "__repr__": "print(x)",
+    "__str__": "str(x)",
+    "__format__": "f'{x}'",
+}
+"""How users write these functions."""
+
+
 def _needs_numbers(name: str, what: str) -> TraceError:
-    return error_at(
-        user_place(),
-        f"{name} asks for {what} of a tensor, and a traced tensor has no numbers",
-        "Use nbgrad.where(...) in place of a choice by numbers, a mask multiplied in place of x[mask], and return the "
-        "tensor to print or log it outside of the function",
-    )
+    remedy = _REMEDIES.get(name, f"{_CHOICE}. {_NUMBER}")
+    reason = f"{_CALLS.get(name, name)} asks for {what} of a tensor, and a traced tensor has no numbers"
+    return error_at(user_place(), reason, remedy)
+
+
+def _sized_by_numbers(name: str) -> TraceError:
+    called = _CALLS.get(name, name)
+    reason = f"the size of the result of {called} depends on numbers, and a traced tensor has no numbers"
+    return error_at(user_place(), reason, _REMEDIES.get(name, f"{_MASK}. {_CHOICE}"))

@@ -1,13 +1,24 @@
 """Random kernels, and what torch makes of them one operation after the other."""
 
 import math
+from contextlib import suppress
 from random import Random
 
 import torch
 
 from nbgrad.core.symbolic.nest import c_library, interpreter
 from nbgrad.core.symbolic.nest.interpreter import Run
-from nbgrad.core.symbolic.nest.ir import COMPARISONS, REDUCTIONS, Builder, Kernel, KernelError, Operation, Shape
+from nbgrad.core.symbolic.nest.ir import (
+    COMPARISONS,
+    FULL,
+    REDUCTIONS,
+    VIEWS,
+    Builder,
+    Kernel,
+    Operation,
+    Shape,
+    broadcast,
+)
 
 EXACT = ("add", "sub", "mul", "div", "maximum", "minimum", "neg", "abs", "sign", "square", "reciprocal", "relu", "copy")
 """Operations that are rounded once, if at all: every bit is torch's. (So is ``sqrt``, but not all of torch's.)"""
@@ -36,24 +47,19 @@ def evaluated(kernel: Kernel, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
 
 def applied(operation: Operation, arguments: list[torch.Tensor | float]) -> torch.Tensor:
     """One operation, by torch."""
-    first = arguments[0]
+    name = operation.name
+    if name == FULL:
+        return torch.full(operation.shape, arguments[0])
     dtype = next(one.dtype for one in arguments if isinstance(one, torch.Tensor))
     given = [one if isinstance(one, torch.Tensor) else torch.tensor(one, dtype=dtype) for one in arguments]
-    name = operation.name
-    if name == "copy":
-        return given[0].clone()
-    if name in COMPARISONS:
-        return getattr(torch, name)(*given).to(dtype)
     if name == "where":
-        return torch.where(given[0] != 0, *given[1:])
+        given[0] = given[0] != 0
     if name in REDUCTIONS:
-        assert isinstance(first, torch.Tensor)
-        if not operation.dims:
-            return first.clone()
-        return first.sum(operation.dims, keepdim=True) if name == "sum" else first.amax(operation.dims, keepdim=True)
-    if name in {"reshape", "expand"}:
+        reduce = torch.sum if name == "sum" else torch.amax
+        return reduce(given[0], operation.dims, keepdim=True) if operation.dims else given[0].clone()
+    if name in VIEWS:
         return getattr(given[0], name)(operation.shape)
-    return getattr(torch, name)(*given)
+    return getattr(torch, "clone" if name == "copy" else name)(*given).to(dtype)
 
 
 def shapes(random: Random) -> tuple[Shape, list[Shape]]:
@@ -70,7 +76,7 @@ def shapes(random: Random) -> tuple[Shape, list[Shape]]:
     return space, inputs
 
 
-def random_kernel(random: Random, *, whole: bool, length: int = 14) -> tuple[Kernel, list[torch.Tensor]]:
+def random_kernel(random: Random, *, whole: bool, length: int = 30) -> tuple[Kernel, list[torch.Tensor]]:
     """A kernel and its inputs.
 
     With ``whole`` all numbers are small whole ones, so that every sum is exact and the order of additions matters not.
@@ -80,10 +86,8 @@ def random_kernel(random: Random, *, whole: bool, length: int = 14) -> tuple[Ker
     values = [builder.input(shape) for shape in inputs]
     truths: list[int] = []
     for _ in range(random.randint(1, length)):
-        try:
-            _append(random, builder, space, values, truths, whole=whole)
-        except KernelError as error:
-            assert "do not broadcast" in str(error) or "does not broadcast" in str(error), error
+        with suppress(Unbroadcast):
+            values.append(_made(random, builder, space, values, truths, whole=whole))
     outputs = random.sample(values, k=random.randint(1, min(len(values), 5)))
     if random.random() < 0.1:
         outputs.append(random.choice(outputs))
@@ -96,43 +100,63 @@ def random_kernel(random: Random, *, whole: bool, length: int = 14) -> tuple[Ker
     return kernel, drawn
 
 
-def _append(
-    random: Random, builder: Builder, space: Shape, values: list[int], truths: list[int], *, whole: bool
-) -> None:
+class Unbroadcast(Exception):
+    """The values that were drawn do not broadcast."""
+
+
+def _made(random: Random, builder: Builder, space: Shape, values: list[int], truths: list[int], *, whole: bool) -> int:
+    """One more value, of one that is there and perhaps of another."""
     kind = random.random()
     value = random.choice(values)
+    if kind < 0.03:
+        return builder.full(random.choice((space, ())), random.choice((-1.0, 0.5)))
     if kind < 0.2:
-        rank = len(builder.shape(value))
-        dims = [dim for dim in range(rank) if random.random() < 0.6]
-        made = (builder.sum if random.random() < 0.7 else builder.max)(value, dims)
-        if whole:
-            made = builder.apply("minimum", builder.apply("maximum", made, -LIMIT), LIMIT)
-    elif kind < 0.27:
-        made = builder.expand(value, space)
-    elif kind < 0.34:
-        shape = builder.shape(value)
-        made = builder.reshape(value, random.choice(([math.prod(shape)], [1, *shape], [s for s in shape if s > 1])))
-    elif kind < 0.45:
-        truths.append(builder.apply(random.choice(COMPARISONS), value, _other(random, values)))
-        return
-    elif kind < 0.55 and truths:
-        other = random.choice(values)
-        made = builder.apply("where", random.choice(truths), value, other if random.random() < 0.5 else 2.0)
-    elif kind < 0.6 and truths:
-        made = builder.apply("mul", random.choice(truths), value)
-    elif kind < 0.75:
+        dims = [dim for dim in range(len(builder.shape(value))) if random.random() < 0.6]
+        reduced = (builder.sum if random.random() < 0.7 else builder.max)(value, dims)
+        return _bounded(builder, reduced) if whole else reduced
+    if kind < 0.34:
+        return _view(random, builder, space, value)
+    if kind < 0.5:
+        return _chosen(random, builder, values, truths)
+    if kind < 0.7:
         names = ("neg", "abs", "sign", "relu", "copy")
         if not whole:
             names += ("exp", "tanh", "sigmoid", "erf", "sin", "cos", "log1p", "sqrt", "reciprocal", "square")
-        made = builder.apply(random.choice(names), value)
-    else:
-        names = ("add", "sub", "maximum", "minimum") if whole else ("add", "sub", "mul", "div", "maximum", "minimum")
-        pair = [value, _other(random, values)]
-        random.shuffle(pair)
-        made = builder.apply(random.choice(names), *pair)
-        if whole:
-            made = builder.apply("minimum", builder.apply("maximum", made, -LIMIT), LIMIT)
-    values.append(made)
+        return builder.apply(random.choice(names), value)
+    names = ("add", "sub", "maximum", "minimum") if whole else ("add", "sub", "mul", "div", "maximum", "minimum")
+    pair = [value, _other(random, values)]
+    random.shuffle(pair)
+    made = _applied(builder, random.choice(names), *pair)
+    return _bounded(builder, made) if whole else made
+
+
+def _bounded(builder: Builder, value: int) -> int:
+    return builder.apply("minimum", builder.apply("maximum", value, -LIMIT), LIMIT)
+
+
+def _view(random: Random, builder: Builder, space: Shape, value: int) -> int:
+    shape = builder.shape(value)
+    if random.random() < 0.5:
+        if broadcast((shape, space)) != space:
+            raise Unbroadcast
+        return builder.expand(value, space)
+    return builder.reshape(value, random.choice(([math.prod(shape)], [1, *shape], [s for s in shape if s > 1])))
+
+
+def _chosen(random: Random, builder: Builder, values: list[int], truths: list[int]) -> int:
+    """The result of a comparison, used as torch's bools are."""
+    if not truths or random.random() < 0.4:
+        truths.append(_applied(builder, random.choice(COMPARISONS), random.choice(values), _other(random, values)))
+    truth, value = random.choice(truths), random.choice(values)
+    if random.random() < 0.3:
+        return _applied(builder, "mul", truth, value)
+    return _applied(builder, "where", truth, value, random.choice(values) if random.random() < 0.5 else 2.0)
+
+
+def _applied(builder: Builder, name: str, *arguments: int | float) -> int:
+    if broadcast([builder.shape(one) for one in arguments if type(one) is int]) is None:
+        raise Unbroadcast
+    return builder.apply(name, *arguments)
 
 
 def _other(random: Random, values: list[int]) -> int | float:
@@ -140,7 +164,7 @@ def _other(random: Random, values: list[int]) -> int | float:
 
 
 def ulps(found: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """By how many units in the last place float32 numbers differ from float64 ones; infinite where only one is finite."""
+    """By how many units in the last place float32 numbers differ from float64 ones."""
     rounded = right.float()
     size = torch.nextafter(rounded.abs(), torch.tensor(math.inf)).double() - rounded.abs().double()
     off = (found.double() - right).abs() / torch.where(size.isfinite(), size, 2.0**104)

@@ -95,5 +95,3 @@ def test_without_the_compiled_core_a_library_is_called_from_python(monkeypatch: 
     assert run(torch.ones(3))[0].tolist() == [2, 2, 2]
     with pytest.raises(TypeError, match="takes 1 tensors, not 0"):
         run()
-
-

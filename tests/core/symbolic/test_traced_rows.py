@@ -1,101 +1,84 @@
 """Every row of the op table as a program: forward, gradient and second gradient equal those that run directly."""
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
-import nbgrad
 from nbgrad.core.dispatch.samples import Sample
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.symbolic.errors import TraceError
-from nbgrad.core.symbolic.program import trace
-from nbgrad.core.symbolic.structure import leaves, mapped
-from nbgrad.core.tensor.tensor import Tensor
-from tests.core.rows import samples
+from nbgrad.core.symbolic.program import Program, trace
+from tests.core.symbolic.traced_rows import ORDERS, Traced, arguments, differentiated, spread
+from tools import write_traced_rows
 
-REFUSED: dict[str, str] = {
-    "getitem": "the size of x[mask] depends on numbers",
-    "getitem_backward": "the positions of a mask are numbers",
-}
-"""Rows of which some sample is refused, and why."""
-
-SAMPLES = 3
-"""How many samples of a row are traced, spread over all that it has."""
+PAGE = write_traced_rows.PAGE.read_text(encoding="utf-8")
 
 
-def spread(row: Op) -> Iterator[Sample]:
-    """Some samples of a row."""
-    every = list(samples(row))
-    yield from every[:: max(1, len(every) // SAMPLES)][: SAMPLES + 1]
-
-
-def differentiated(row: Op, settings: dict[str, Any], order: int) -> Callable[..., list[Any]]:
-    """The function that gives the results of a row and its gradients up to an order."""
-
-    def function(*args: Any) -> list[Any]:
-        found = [one for one in leaves(row(*args, **settings)) if isinstance(one, Tensor)]
-        wrt = [one for one in leaves(args) if isinstance(one, Tensor) and one.requires_grad]
-        live = [one for one in found if one.requires_grad]
-        for step in range(order):
-            if not live or not wrt:
-                break
-            total = sum(
-                ((one.abs() if one.is_complex() else one * one).sum() for one in live), start=Tensor(torch.zeros(()))
-            )
-            gradients = nbgrad.grad(total, wrt, allow_unused=True, create_graph=step + 1 < order)
-            found += [one for one in gradients if one is not None]
-            live = [one for one in gradients if one is not None and one.requires_grad]
-        return found
-
-    return function
-
-
-def leaf(given: Any, row: Op, name: str) -> Any:
-    """A tensor of a sample as one of nbgrad, which requires a gradient where the row has a rule for it."""
-    if not isinstance(given, torch.Tensor):
-        return given
-    listed = name == row.listed
-    has_rule = name in row.rules or (listed and row.listed in row.rules)
-    real = given.is_floating_point() or given.is_complex()
-    return nbgrad.tensor(given.clone(), requires_grad=real and has_rule and row.differentiable)
-
-
-def check(row: Op, sample: Sample, order: int) -> None:
-    """Run the sample directly and as a program: both give the same bits."""
-    names = [*row.inputs, *[row.listed] * len(sample.args)]
-    args = [
-        mapped(lambda one, name=name: leaf(one, row, name), given)
-        for name, given in zip(names, sample.args, strict=False)
-    ]
-    function = differentiated(row, sample.settings, order)
+def check(row: Op, sample: Sample, order: int, run: Any = None) -> Program:
+    """Run the sample directly and as a program: both give the same bits, and leave the same inputs."""
+    function, mine = differentiated(row, sample.settings, order, run), arguments(row, sample)
     torch.manual_seed(0)
-    expected = function(*args)
-    program = trace(function, *args)
-    torch.manual_seed(0)
-    found = program(*args)
+    expected = [*function(*mine), *mine]
+    given = arguments(row, sample)
+    program = trace(function, *given)
+    for one in (program, program.optimize()):
+        given = arguments(row, sample)
+        torch.manual_seed(0)
+        compare([*one(*given), *given], expected)
+    return program
+
+
+def compare(found: list[Any], expected: list[Any]) -> None:
+    """Both are the same tensors to the bit."""
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
-        left, right = (
-            each.data if each.data.layout is torch.strided else each.data.to_dense() for each in (one, other)
-        )
-        torch.testing.assert_close(left, right, rtol=0, atol=0, equal_nan=True)
+        if hasattr(one, "_data"):
+            left, right = (
+                each.data if each.data.layout is torch.strided else each.data.to_dense() for each in (one, other)
+            )
+            torch.testing.assert_close(left, right, rtol=0, atol=0, equal_nan=True)
 
 
-def is_refused(row: Op, sample: Sample, order: int) -> bool:
-    """Compare a sample, if it can be traced."""
-    try:
-        check(row, sample, order)
-    except TraceError:
-        if row.name not in REFUSED:
-            raise
-        return True
-    return False
-
-
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", sorted(OPS))
-def test_a_row_computes_the_same_as_a_program(name: str, order: int) -> None:
-    refused = [sample for sample in spread(OPS[name]) if is_refused(OPS[name], sample, order)]
-    assert bool(refused) == (name in REFUSED)
+def test_a_row_computes_the_same_as_a_program(name: str) -> None:
+    row, found = OPS[name], Traced()
+    for sample in spread(row):
+        for order in ORDERS:
+            try:
+                found.add(row, check(row, sample, order), order)
+            except TraceError as error:
+                found.refuse(sample, error)
+        found.count += 1
+    assert found.random == row.random, "the declaration of the row says whether it draws random numbers"
+    assert found.mutates == set(row.mutates), "the declaration of the row says which inputs it changes"
+    assert write_traced_rows.line(row, found) in PAGE.splitlines(), "run python -m tools.write_traced_rows"
+
+
+TWINS = sorted(name for name, row in OPS.items() if row._in_place is not None)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_in_place_computes_the_same_as_a_program(name: str) -> None:
+    row, compared = OPS[name], 0
+
+    def run(first: Any, *rest: Any, **settings: Any) -> Any:
+        target = first.clone()
+        view = target[...]
+        return [row.in_place(view, *rest, **settings), target * 1]
+
+    for sample in spread(row):
+        for order in ORDERS:
+            try:
+                differentiated(row, sample.settings, order, run)(*arguments(row, sample))
+            except (RuntimeError, TypeError):  # the result has another shape or type than the input
+                continue
+            check(row, sample, order, run)
+            compared += 1
+    assert compared
+
+
+def test_the_page_has_a_line_for_every_row_and_no_other() -> None:
+    assert write_traced_rows.names(PAGE) == sorted(OPS)

@@ -76,23 +76,42 @@ def test_names_are_those_of_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("function", "reason", "remedy"),
     [
-        lambda x: x * 2 if x.sum() > 0 else x,
-        lambda x: x[x > 0],
-        lambda x: x * x.sum().item(),
-        lambda x: x * float(x.sum()),
-        lambda x: nbgrad.tensor(x.tolist()),
-        lambda x: nbgrad.tensor(x.detach().numpy()),
-        lambda x: print(x) or x,
-        lambda x: x.nonzero(),
-        lambda x: nbgrad.masked_select(x, x > 0),
-        lambda x: x.repeat(int(x[0])),
+        (lambda x: x * 2 if x.sum() > 0 else x, r"bool\(x\), as in `if x:`, asks for a number", "Use nbgrad.where"),
+        (lambda x: x[x > 0], r"the size of the result of x\[mask\] depends on numbers", r"Use x \* mask"),
+        (lambda x: x * x.sum().item(), "item asks for a number", "Use the tensor itself"),
+        (lambda x: x * float(x.sum()), r"float\(x\) asks for a number", "Use the tensor itself"),
+        (lambda x: nbgrad.tensor(x.tolist()), "tolist asks for the numbers", "Use the tensor itself"),
+        (lambda x: nbgrad.tensor(x.detach().numpy()), "numpy asks for the numbers", "Use the tensor itself"),
+        (lambda x: print(x) or x, r"print\(x\) asks for the numbers", "Return the tensor"),
+        (lambda x: f"{x.sum():.2f}" and x, "asks for", "Return the tensor|Use the tensor itself"),
+        (lambda x: x.nonzero(), "nonzero asks for a size", r"Use x \* mask"),
+        (lambda x: nbgrad.masked_select(x, x > 0), "depends on numbers|asks for a size", r"Use x \* mask"),
+        (lambda x: x.repeat(int(x[0])), r"int\(x\), as in y\[x\], asks for a number", "a Python number for a size"),
+        (lambda x: x[x.argmax()], r"int\(x\), as in y\[x\], asks for a number", r"index_select\(x, dim, i"),
+        (lambda x: nbgrad.nn.functional.one_hot(x.long()), "one_hot", "Give num_classes"),
+        (lambda x: x.repeat_interleave(x.long()), "repeat_interleave", "Give output_size"),
     ],
 )
-def test_numbers_are_refused_with_the_line_and_a_remedy(function: "object") -> None:
-    with pytest.raises(TraceError, match=r"(?s)test_tracing\.py:\d+.*traced tensor has no numbers.*Use nbgrad\.where"):
+def test_numbers_are_refused_with_the_line_and_a_remedy(function: "object", reason: str, remedy: str) -> None:
+    with pytest.raises(
+        TraceError, match=rf"(?s)test_tracing\.py:\d+.*({reason}).*traced tensor has no numbers.*({remedy})"
+    ):
         trace(function, X[0])
+
+
+def test_the_remedies_are_traced() -> None:
+    x, i = X[0], nbgrad.tensor([1, 0, 1, 2])
+    for function in (
+        lambda x, i: nbgrad.where(x.sum() > 0, x * 2, x),
+        lambda x, i: x * (x > 0),
+        lambda x, i: nbgrad.index_select(x, 0, x.argmax().reshape(1)),
+        lambda x, i: nbgrad.nn.functional.one_hot(i, num_classes=3),
+        lambda x, i: x.repeat_interleave(i, output_size=4),
+        lambda x, i: nbgrad.zeros(3).index_add(0, i, nbgrad.ones(4)),
+    ):
+        assert torch.equal(trace(function, x, i)(x, i).data, function(x, i).data)
 
 
 def test_an_error_of_shapes_names_the_line() -> None:

@@ -1,1 +1,1 @@
-"""Loop nests that compute many small operations in one call, and their engines; imports torch, numpy and the backend."""
+"""Loop nests that compute many small operations in one call, and their engines. A module here imports torch alone."""

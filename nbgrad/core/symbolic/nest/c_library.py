@@ -10,8 +10,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import warnings
 from functools import lru_cache
 from pathlib import Path
+from threading import Thread
 
 import torch
 
@@ -52,24 +54,61 @@ def build(kernel: Kernel) -> Run:
     Raises:
         KernelError: where there is no C compiler, or it fails.
     """
+    needed()
+    plan = schedule(kernel)
+    library = _loaded(plan)
+    if interpreter.available():
+        run = interpreter.scheduled(plan)
+        interpreter.replace(run, library)
+        return run
+    return _Call(plan, library)
+
+
+def build_behind(kernel: Kernel) -> Run:
+    """Run a kernel with the interpreter, while a thread compiles it, and compiled from then on.
+
+    A compiler that fails is a RuntimeWarning: the interpreter goes on.
+
+    Raises:
+        KernelError: where there is no C compiler, or no interpreter.
+    """
+    needed()
+    interpreter.needed()
+    plan = schedule(kernel)
+    run = interpreter.scheduled(plan)
+
+    def compile_it() -> None:
+        try:
+            interpreter.replace(run, _loaded(plan))
+        except KernelError as error:
+            warnings.warn(f"a kernel runs in the interpreter: {error}", RuntimeWarning, stacklevel=1)
+
+    Thread(target=compile_it, name="nbgrad compiles a kernel", daemon=True).start()
+    return run
+
+
+def needed() -> None:
+    """Raise KernelError where there is no C compiler."""
     if not available():
         raise KernelError(
             "there is no C compiler here (cc, gcc or clang): install one, set CC, or choose another backend, 'fused' "
             "or 'replay'"
         )
-    plan = schedule(kernel)
-    library = ctypes.CDLL(str(_compiled(c_source(plan))))
-    constants = struct.pack(f"{len(plan.constants)}f", *map(interpreter.as_float32, plan.constants))
-    if interpreter.available():
-        return interpreter.compiled_run(plan, constants, library)
-    return _Call(plan, constants, library)
+
+
+def _loaded(plan: Schedule) -> ctypes.CDLL:
+    """The library of a schedule. It is never unloaded."""
+    return ctypes.CDLL(str(_compiled(c_source(plan))))
 
 
 class _Call:
     """Calls a compiled kernel where nbgrad's own compiled modules do not run."""
 
-    def __init__(self, plan: Schedule, constants: bytes, library: ctypes.CDLL) -> None:
-        self.plan, self.run, self.constants = plan, library.run, constants
+    __name__ = "nest"
+
+    def __init__(self, plan: Schedule, library: ctypes.CDLL) -> None:
+        self.plan, self.run = plan, library.run
+        self.constants = struct.pack(f"{len(plan.constants)}f", *map(interpreter.as_float32, plan.constants))
         self.run.argtypes = [ctypes.c_void_p] * 3
         self.run.restype = None
         self.pointers = ctypes.c_void_p * (plan.inputs + len(plan.outputs) + 1)

@@ -300,7 +300,8 @@ class _NestText:
         return f"v_load_part({address}, n)" if part else f"v_load({address})"
 
     def _gather(self, step: Step, *, part: bool) -> Iterator[str]:
-        assert step.to is not None and step.strides is not None
+        assert step.to is not None
+        assert step.strides is not None
         to, columns = step.to, step.strides.columns
         if not columns:
             yield f"      const v_floats x{to} = v_spread(*g{to});"

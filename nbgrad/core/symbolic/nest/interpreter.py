@@ -28,28 +28,35 @@ def reason() -> str | None:
     return None if hasattr(_machine(), "Program") else "the compiler that nbgrad was built with has no vectors"
 
 
+def needed() -> None:
+    """Raise KernelError where the interpreter was not compiled."""
+    if (why := reason()) is not None:
+        raise KernelError(
+            f"the interpreter of loop nests is not there ({why}): run `make compile`, or install nbgrad where there "
+            "is a C compiler; or choose another backend, 'c' or 'replay'"
+        )
+
+
 def build(kernel: Kernel) -> Run:
     """Make a kernel ready to run.
 
     Raises:
         KernelError: where the interpreter was not compiled.
     """
-    if (why := reason()) is not None:
-        raise KernelError(
-            f"the interpreter of loop nests is not there ({why}): run `make compile`, or install nbgrad where there "
-            "is a C compiler; or choose another backend, 'c' or 'replay'"
-        )
-    plan = schedule(kernel)
+    needed()
+    return scheduled(schedule(kernel))
+
+
+def scheduled(plan: Schedule) -> Run:
+    """Make a schedule ready to run."""
     constants = struct.pack(f"{len(plan.constants)}f", *map(as_float32, plan.constants))
-    run: Run = _machine().Program(_words(plan), constants, _templates(plan), 0)
+    run: Run = _machine().Program(_words(plan), constants, _templates(plan))
     return run
 
 
-def compiled_run(plan: Schedule, constants: bytes, library: ctypes.CDLL) -> Run:
-    """A schedule that was compiled, called as the interpreter calls its own: a few hundred nanoseconds."""
-    address = ctypes.cast(library.run, ctypes.c_void_p).value
-    run: Run = _machine().Program(_words(plan), constants, _templates(plan), address)
-    return run
+def replace(run: Run, library: ctypes.CDLL) -> None:
+    """Let what was compiled of a schedule run from now on where the interpreter has run it."""
+    run.use(ctypes.cast(library.run, ctypes.c_void_p).value)  # type: ignore[attr-defined]
 
 
 def _templates(plan: Schedule) -> tuple[torch.Tensor, ...]:

@@ -34,6 +34,9 @@ REDUCTIONS = ("sum", "max")
 
 VIEWS = ("reshape", "expand")
 
+FULL = "full"
+"""A constant of some shape."""
+
 Shape = tuple[int, ...]
 
 
@@ -46,7 +49,7 @@ class Operation:
     """One operation of a kernel.
 
     Attributes:
-        name: a key of ``POINTWISE``, or one of ``REDUCTIONS`` and ``VIEWS``.
+        name: a key of ``POINTWISE``, one of ``REDUCTIONS`` and ``VIEWS``, or ``FULL``.
         arguments: an ``int`` is the number of an earlier value, a ``float`` is a constant.
         shape: of the result.
         dims: the dimensions that a reduction reduces, from 0 up.
@@ -107,12 +110,19 @@ class Builder:
         self._operations: list[Operation] = []
         self._truths: set[int] = set()
 
-    def input(self, shape: Sequence[int]) -> int:
-        """Declare the next input."""
+    def input(self, shape: Sequence[int], *, truth: bool = False) -> int:
+        """Declare the next input; with ``truth`` it has 1 or 0 for each element, as the result of a comparison."""
         if self._operations:
             raise KernelError("the inputs of a kernel are declared before its operations")
         self._inputs.append(_shape(shape))
-        return len(self._inputs) - 1
+        number = len(self._inputs) - 1
+        if truth:
+            self._truths.add(number)
+        return number
+
+    def is_truth(self, value: int) -> bool:
+        """Whether a value is the result of a comparison."""
+        return value in self._truths
 
     def apply(self, name: str, *arguments: int | float) -> int:
         """Apply a pointwise operation to values (``int``) and constants (``float``), of which one is a value."""
@@ -128,12 +138,15 @@ class Builder:
             allowed = name in {"mul", "copy"} or (name == "where" and number == 0)
             if type(one) is int and one in self._truths and not allowed:
                 raise KernelError(f"{name} of the result of a comparison: only where and mul take one")
-        try:
-            shape = tuple(torch.broadcast_shapes(*shapes))
-        except RuntimeError:
-            raise KernelError(f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast") from None
+        shape = broadcast(shapes)
+        if shape is None:
+            raise KernelError(f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast")
         truth = name in COMPARISONS or (name == "copy" and arguments[0] in self._truths)
         return self._append(Operation(name, arguments, shape), truth=truth)
+
+    def full(self, shape: Sequence[int], number: float) -> int:
+        """Make a constant."""
+        return self._append(Operation(FULL, (float(number),), _shape(shape)))
 
     def sum(self, value: int, dims: Sequence[int] | None = None) -> int:
         """Add up over dimensions, by default all; they stay with size 1."""
@@ -197,6 +210,21 @@ class Builder:
         if type(value) is not int or not 0 <= value < count + len(self._operations):
             raise KernelError(f"{asked}: {value!r} is neither the number of a value nor a float")
         return self._inputs[value] if value < count else self._operations[value - count].shape
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape | None:
+    """The shape to which all of them broadcast; None where they do not."""
+    longest = max(shapes, key=len)
+    if all(shape in {(), longest} for shape in shapes):
+        return longest
+    sizes = list(longest)
+    for shape in shapes:
+        for place in range(-len(shape), 0):
+            if shape[place] != 1:
+                if sizes[place] not in {1, shape[place]}:
+                    return None
+                sizes[place] = shape[place]
+    return tuple(sizes)
 
 
 def _shape(sizes: Sequence[int]) -> Shape:

@@ -168,14 +168,12 @@ static PyObject *program_call(PyObject *, PyObject *const *, size_t, PyObject *)
 
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   Py_buffer words, constants;
-  PyObject *templates, *address;
+  PyObject *templates;
   if (keywords && PyDict_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "Program() takes no keywords");
-  if (!PyArg_ParseTuple(args, "y*y*O!O!:Program", &words, &constants, &PyTuple_Type, &templates,
-                        &PyLong_Type, &address)) return NULL;
+  if (!PyArg_ParseTuple(args, "y*y*O!:Program", &words, &constants, &PyTuple_Type, &templates)) return NULL;
   Program *self = (Program *)type->tp_alloc(type, 0);
   if (!self) goto done;
   self->call = program_call;
-  self->compiled = (void (*)(float **, double *, float *))(uintptr_t)PyLong_AsVoidPtr(address);
   self->templates = Py_NewRef(templates);
   self->length = words.len / (Py_ssize_t)sizeof(int64_t);
   self->constants = constants.len / (Py_ssize_t)sizeof(float);
@@ -248,7 +246,8 @@ static void execute(const Program *self, float **bases, char *memory) {
   float *scratch = (float *)(at += rounded(self->most_registers * 8));
   memcpy(scratch + self->constants_at, self->values, (size_t)self->constants * 4);
   bases[self->inputs + self->outputs] = scratch;
-  if (self->compiled) self->compiled(bases, doubles, partial);
+  void (*compiled)(float **, double *, float *) = __atomic_load_n(&self->compiled, __ATOMIC_ACQUIRE);
+  if (compiled) compiled(bases, doubles, partial);
   else run_nests(self, bases, doubles, partial, place);
 }
 
@@ -298,14 +297,31 @@ failed:
   return NULL;
 }
 
+static PyObject *program_name(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure)) { return PyUnicode_FromString("nest"); }
+static PyGetSetDef fields[] = {{"__name__", program_name, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+
+/* use(address): the function of a C library that runs instead of the nests from now on. */
+static PyObject *program_use(Program *self, PyObject *address) {
+  void *function = PyLong_AsVoidPtr(address);
+  if (!function && PyErr_Occurred()) return NULL;
+  __atomic_store_n(&self->compiled, (void (*)(float **, double *, float *))(uintptr_t)function, __ATOMIC_RELEASE);
+  Py_RETURN_NONE;
+}
+static PyMethodDef program_methods[] = {
+  {"use", (PyCFunction)program_use, METH_O, PyDoc_STR("use(address): run this function of a C library instead of the nests.")},
+  {NULL, NULL, 0, NULL},
+};
+
 static PyTypeObject program_type = {
   PyVarObject_HEAD_INIT(NULL, 0)
   .tp_name = "nbgrad.core.symbolic.nest.machine.Program",
-  .tp_doc = PyDoc_STR("Loop nests, ready to run: Program(words, constants, templates, address)(*inputs) is a list of tensors."),
+  .tp_doc = PyDoc_STR("Loop nests, ready to run: Program(words, constants, templates)(*inputs) is a list of tensors."),
   .tp_basicsize = sizeof(Program),
   .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
   .tp_vectorcall_offset = offsetof(Program, call),
   .tp_call = PyVectorcall_Call,
+  .tp_getset = fields,
+  .tp_methods = program_methods,
   .tp_new = program_new,
   .tp_dealloc = (destructor)program_dealloc,
 };

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from nbgrad.core.symbolic.nest.ir import POINTWISE, Kernel, Shape
+from nbgrad.core.symbolic.nest.ir import FULL, POINTWISE, Kernel, Shape
 
 PIECE = 512
 """So many numbers at most are added up in float32."""
@@ -277,6 +277,9 @@ class _Scheduler:
         views = [_View(number, shape, shape) for number, shape in enumerate(self.kernel.inputs)]
         for one in self.kernel.operations:
             arguments = [views[a] if type(a) is int else float(a) for a in one.arguments]
+            if one.name == FULL:
+                views.append(self._task("copy", arguments, (), one.shape))
+                continue
             if one.name in POINTWISE:
                 natural = _broadcast([a.natural for a in arguments if isinstance(a, _View)])
                 views.append(self._task(one.name, arguments, natural, one.shape))
@@ -419,21 +422,20 @@ class _Scheduler:
 
     def _memory(self) -> int:
         """Give a place to the constants and to what one nest leaves for another; return how much that is."""
-        for plan in self.plans:
-            for task in plan.tasks:
-                for one in task.arguments:
-                    if not isinstance(one, _View) and one.hex() not in self.constants:
-                        self.constants[one.hex()] = len(self.values)
-                        self.values.append(one)
-        at = _rounded(len(self.values))
+        for one in (one for plan in self.plans for task in plan.tasks for one in task.arguments):
+            if not isinstance(one, _View) and one.hex() not in self.constants:
+                self.constants[one.hex()] = len(self.values)
+                self.values.append(one)
         for number, root in enumerate(self.outputs):
             self.where[root] = (self.inputs + number, 0)
-        last: dict[int, int] = {}
-        for number, plan in enumerate(self.plans):
-            for task in plan.tasks:
-                for view in task.views():
-                    if self.nest_of.get(view.root, number) != number:
-                        last[view.root] = number
+        return self._between(_rounded(len(self.values)))
+
+    def _between(self, at: int) -> int:
+        """Give a place behind ``at`` to what one nest leaves for another; after the last that reads it it is free."""
+        used = (
+            (view, number) for number, plan in enumerate(self.plans) for task in plan.tasks for view in task.views()
+        )
+        last = {view.root: number for view, number in used if self.nest_of.get(view.root, number) != number}
         free: dict[int, list[int]] = {}
         ending: dict[int, list[tuple[int, int]]] = {}
         for number, plan in enumerate(self.plans):
@@ -575,8 +577,8 @@ class _NestWriter:
                 if isinstance(place, _Slot):
                     self.free[kind].append(place.number)
 
-    def _read(self, one: "_View | float") -> int:
-        """The register of an argument."""
+    def _read(self, one: "_View | float", *, by_row: bool) -> int:
+        """The register of an argument, for a step that computes one number a row or one for each element."""
         if not isinstance(one, _View):
             key: object = one.hex()
             if key in self.known:
@@ -586,20 +588,20 @@ class _NestWriter:
         if self.scheduler.nest_of.get(one.root, -1) == self.number:
             return self.known[one.root, "made"]
         mask = self.plan.mask(one.natural)
-        if (one.root, mask) in self.known:
-            return self.known[one.root, mask]
+        if (one.root, mask, by_row) in self.known:
+            return self.known[one.root, mask, by_row]
         base, offset = self.scheduler.where[one.root]
         kind = self._class(mask, self.cut)
-        if kind in {Kind.ROW, Kind.COLUMN} and self.rows > 1 and self.uses.get(one.root, 0) >= OFTEN:
+        if kind in {Kind.ROW, Kind.COLUMN} and not by_row and self.rows > 1 and self.uses.get(one.root, 0) >= OFTEN:
             kind = "gather"
         if isinstance(kind, Kind):
-            return self._add((one.root, mask), kind, self._place_of(kind, base, offset), kept=True)
-        source = self._add((one.root, mask, "memory"), Kind.SCALAR, Place(base, offset), kept=True)
+            return self._add((one.root, mask, by_row), kind, self._place_of(kind, base, offset), kept=True)
+        source = self._add((one.root, mask, by_row, "memory"), Kind.SCALAR, Place(base, offset), kept=True)
         strides = _strides(self.plan.sizes, mask)
         sizes = self.plan.sizes
         along = [(sizes[dim], strides.get(dim, 0)) for dim in range(len(sizes))]
         columns = along[self.cut :] if any(dim >= self.cut for dim in mask) else []
-        to = self._slot((one.root, mask), Kind.FULL if kind == "gather" else Kind.ROW)
+        to = self._slot((one.root, mask, by_row), Kind.FULL if kind == "gather" else Kind.ROW)
         self.steps.append(Step("gather", to, (source,), Strides(tuple(along[: self.cut]), tuple(_merged(columns)))))
         return to
 
@@ -611,11 +613,11 @@ class _NestWriter:
         return self._slot((root, "made"), kind)
 
     def _write(self, task: _Task, number: int) -> None:
-        arguments = tuple(self._read(one) for one in task.arguments)
+        kind = Kind.ROW if task.name in POINTWISE and task.root in self.plan.by_row else Kind.FULL
+        arguments = tuple(self._read(one, by_row=kind is Kind.ROW) for one in task.arguments)
         if task.name not in POINTWISE:
             self._reduce(task, arguments[0])
             return
-        kind = Kind.FULL if task.root in self.plan.full else Kind.ROW
         if kind is Kind.FULL and task.root not in self.scheduler.where:
             self._give_back(task, number)
         self.steps.append(Step(task.name, self._made(task.root, kind), arguments))

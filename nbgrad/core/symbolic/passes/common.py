@@ -1,28 +1,12 @@
 """Common subexpressions: steps that compute what an earlier one has computed."""
 
 from nbgrad.core.symbolic.ir import Step, Value
+from nbgrad.core.symbolic.passes.forms import ONE_NAME
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, key_of, note, storages
 
 _COMMUTATIVE = frozenset(
     ("add", "mul", "maximum", "minimum", "logaddexp", "__add__", "__mul__", "__radd__", "__rmul__")
 )
-_ONE_NAME = {
-    "__add__": "add",
-    "__radd__": "add",
-    "__mul__": "mul",
-    "__rmul__": "mul",
-    "multiply": "mul",
-    "__sub__": "sub",
-    "subtract": "sub",
-    "__neg__": "neg",
-    "negative": "neg",
-    "__truediv__": "div",
-    "true_divide": "div",
-    "divide": "div",
-    "__matmul__": "matmul",
-    "__pow__": "pow",
-}
-"""Functions that compute the same under several names."""
 
 
 def merge_common(listing: L) -> Passed[L]:
@@ -33,10 +17,11 @@ def merge_common(listing: L) -> Passed[L]:
     changed between them.
     """
     memory, stands = Memory(listing), Replacement()
+    leaving = storages(listing.leaving())
     seen: dict[object, list[Value]] = {}
     steps, notes = [], list[Note]()
     for given in listing.steps:
-        step = given.replaced(stands) if stands else given
+        step = stands.step(given)
         made = step.results()
         read = storages(step.inputs())
         fresh = [value for value in made if value.storage not in read]
@@ -50,8 +35,9 @@ def merge_common(listing: L) -> Passed[L]:
             steps.append(step)
             continue
         known = seen.get(key)
-        if known is None:
-            seen[key] = made
+        both = known is not None and any(value.storage in leaving for value in fresh) and storages(known) & leaving
+        if known is None or both:  # two results that leave the program do not share memory
+            seen.setdefault(key, made)
             steps.append(step)
             continue
         for value, other in zip(made, known, strict=True):
@@ -63,9 +49,9 @@ def merge_common(listing: L) -> Passed[L]:
 
 
 def _key(step: Step, memory: Memory) -> object:
-    name = _ONE_NAME.get(step.name, step.name)
+    name = ONE_NAME.get(step.name, step.name)
     args = [key_of(one, lambda value: ("value", id(value), memory.epoch(value))) for one in step.args]
     if step.name in _COMMUTATIVE and len(args) == 2 and not step.kwargs:
         args.sort(key=repr)
-    named = name if name in _ONE_NAME.values() else step.function
+    named = name if name in ONE_NAME.values() else step.function
     return (named, *args, key_of(step.kwargs, lambda value: ("value", id(value), memory.epoch(value))))

@@ -1,28 +1,71 @@
 """All passes, one after the other, until none finds anything."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
+from nbgrad.core.symbolic.passes.algebra import simplify, simplify_inexact
+from nbgrad.core.symbolic.passes.broadcast import factor_out, merge_sums, sink_broadcasts, sink_broadcasts_inexact
 from nbgrad.core.symbolic.passes.common import merge_common
+from nbgrad.core.symbolic.passes.constants import fold_constants
 from nbgrad.core.symbolic.passes.dead_code import remove_dead_code
+from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed
+from nbgrad.core.symbolic.passes.updates import fold_updates, run_updates_early
 
 Pass = Callable[[Any], Passed[Any]]
+Level = Literal["exact", "reassociate"]
 
-EXACT: tuple[Pass, ...] = (remove_dead_code, merge_common)
+EXACT: tuple[Pass, ...] = (
+    undo_in_place,
+    remove_dead_code,
+    merge_common,
+    fold_constants,
+    simplify,
+    sink_broadcasts,
+)
 """The passes that change no digit of any result."""
+
+REASSOCIATE: tuple[Pass, ...] = (*EXACT, simplify_inexact, sink_broadcasts_inexact, merge_sums, factor_out)
+"""The passes that may change the last digits: they sum in another order."""
+
+LEVELS: dict[str, tuple[Pass, ...]] = {"exact": EXACT, "reassociate": REASSOCIATE}
+
+LAST: dict[str, tuple[Pass, ...]] = {
+    "exact": (run_updates_early, work_in_place),
+    "reassociate": (fold_updates, run_updates_early, work_in_place),
+}
+"""The passes that are applied once, after all others."""
+
+
+def optimized(listing: L, level: str) -> Passed[L]:
+    """Apply the passes of a level up to a fixed point, and then those that come last.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"optimize(level={level!r}): there is no such level, only {', '.join(LEVELS)}")
+    passed = apply(listing, LEVELS[level])
+    notes = passed.notes
+    for one in LAST[level]:
+        last = one(passed.listing)
+        if last.notes:
+            passed = Passed(last.listing.check(), notes)
+            notes = [*notes, *last.notes]
+    return Passed(passed.listing, notes)
 
 
 def apply(listing: L, passes: Sequence[Pass]) -> Passed[L]:
     """Apply the passes in order, again and again until none of them changes anything. Each result is checked."""
     notes: list[Note] = []
-    while True:
-        found: list[Note] = []
+    quiet = 0  # how many passes in a row have found nothing
+    while quiet < len(passes):
         for one in passes:
             passed = one(listing)
+            quiet += 1
             if passed.notes:
-                listing = passed.listing.check()
-                found += passed.notes
-        if not found:
-            return Passed(listing, notes)
-        notes += found
+                listing, quiet = passed.listing.check(), 0
+                notes += passed.notes
+            if quiet == len(passes):
+                break
+    return Passed(listing, notes)

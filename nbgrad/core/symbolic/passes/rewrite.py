@@ -1,7 +1,7 @@
 """What passes share: the note of what one did, and what a step's memory allows."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -78,17 +78,30 @@ class Memory:
 
 
 class Replacement:
-    """Which value stands for which."""
+    """Which value stands for which, and which memory for which.
+
+    A view of a value that another one stands for becomes a view of the other one.
+    """
 
     def __init__(self) -> None:
         self._of: dict[int, Value] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._of)
+        self._memory: dict[int, int] = {}
 
     def add(self, value: Value, other: Value) -> None:
         """Let ``other`` stand for ``value``."""
         self._of[id(value)] = other
+        if value.storage != other.storage:
+            self._memory[value.storage] = other.storage
+
+    def step(self, given: Step) -> Step:
+        """A step with the values that stand for its arguments."""
+        if not self._of:
+            return given
+        if self._memory:
+            for value in given.results():
+                if value.storage in self._memory and id(value) not in self._of:
+                    self._of[id(value)] = replace(value, storage=self._memory[value.storage])
+        return given.replaced(self)
 
     def __call__(self, given: Any) -> Any:
         while isinstance(given, Value) and id(given) in self._of:

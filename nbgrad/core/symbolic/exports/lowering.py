@@ -1,0 +1,147 @@
+"""A program as a graph of aten's core operators without in-place changes: the form from which others are written.
+
+torch decomposes the calls of a program into about 150 operators, so that a translation needs no more than these.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._decomp import core_aten_decompositions
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functionalize
+from torch.fx import traceback
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.numbers import Number
+from nbgrad.core.symbolic.structure import leaves, mapped
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program in core operators.
+
+    Attributes:
+        listing: the program.
+        module: holds the graph, and constants. Its inputs are those of the program, then the captured tensors. It
+            returns the values that leave the program, and then the new contents of the inputs and captured tensors that
+            the program changes.
+        changed: these inputs and captured tensors.
+    """
+
+    listing: Listing
+    module: fx.GraphModule
+    changed: list[Value]
+
+    def step_of(self, node: fx.Node) -> Step | None:
+        """The step of the program that an operator belongs to."""
+        trace = node.stack_trace
+        return self.listing.steps[int(trace)] if trace and trace.isdigit() else None
+
+
+class Untranslated(NotImplementedError):
+    """A step that another system cannot take; the message names it and its line."""
+
+
+def untranslated(what: str, step: Step | None, reason: str) -> Untranslated:
+    """The error for a step.
+
+    Args:
+        what: what is written, as "ONNX".
+        step: the step.
+        reason: why it cannot be written, as a clause.
+    """
+    where = "" if step is None else f"the step {step.name}" + (f" at {step.place}" if step.place else "") + ": "
+    return Untranslated(f"{what}: {where}{reason}")
+
+
+def lowered(listing: Listing, what: str) -> Lowered:
+    """Lower a program.
+
+    Args:
+        listing: the program.
+        what: for what, as "ONNX", for the errors.
+
+    Raises:
+        Untranslated: a step draws random numbers, or reads the settings of an optimizer.
+    """
+    for step in listing.steps:
+        if step.random:
+            raise untranslated(
+                what, step, "it draws random numbers, which would differ. Call eval() on the module first"
+            )
+        if any(isinstance(one, Number) for one in leaves((step.args, step.kwargs))):
+            raise untranslated(
+                what, step, "it reads the settings of an optimizer. Export the loss and its gradient without the update"
+            )
+    values = [*listing.inputs, *listing.captured]
+    external = listing.external()
+    written = {value.storage for step in listing.steps for value in step.writes} & external
+    changed = [value for value in values if value.storage in written]
+    run = _followed(listing, values, changed, what)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, traceback.preserve_node_meta():
+        examples = [_example(value, mode, what) for value in values]
+        decompositions = core_aten_decompositions()
+        with torch.no_grad():
+            module = make_fx(functionalize(run, remove="mutations"), decompositions)(*examples)
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target is torch.ops.aten.copy_.default:
+            node.replace_all_uses_with(node.args[1])
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    return Lowered(listing, module, changed)
+
+
+def _followed(listing: Listing, values: list[Value], changed: list[Value], what: str) -> Callable[..., list[Any]]:
+    """The function that runs the steps, and tells the tracer which one it is at."""
+
+    def run(*tensors: torch.Tensor) -> list[Any]:
+        known: dict[int, Any] = {id(value): one for value, one in zip(values, tensors, strict=True)}
+        for position, step in enumerate(listing.steps):
+            traceback.set_stack_trace([str(position)])
+            args, kwargs = mapped(lambda one: known.get(id(one), one), (step.args, step.kwargs))
+            try:
+                made = _pure_batch_norm(*args) if _is_batch_norm(step) else step.function(*args, **kwargs)
+            except (RuntimeError, TypeError) as error:
+                raise untranslated(what, step, f"torch cannot lower it ({error})") from error
+            _bind(step.result, made, known)
+        return [known[id(value)] for value in (*listing.leaving(), *changed)]
+
+    return run
+
+
+def _is_batch_norm(step: Step) -> bool:
+    """Whether it is the kernel whose schema does not say that it changes the running statistics."""
+    return step.name == "native_batch_norm" and not step.kwargs
+
+
+def _pure_batch_norm(
+    input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    if mean is None or not training:
+        made: tuple[Any, ...] = torch.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
+        return made
+    functional = torch.ops.aten._native_batch_norm_legit_functional.default
+    *results, new_mean, new_var = functional(input, weight, bias, mean, var, training, momentum, eps)
+    mean.copy_(new_mean)
+    var.copy_(new_var)
+    return tuple(results)
+
+
+def _bind(told: Any, made: Any, known: dict[int, Any]) -> None:
+    if isinstance(told, list | tuple) and not isinstance(told, torch.Size):
+        for one, other in zip(told, made, strict=True):
+            _bind(one, other, known)
+    elif isinstance(told, Value) and id(told) not in known:
+        known[id(told)] = made
+
+
+def _example(value: Value, mode: FakeTensorMode, what: str) -> torch.Tensor:
+    if value.stride is None:
+        raise Untranslated(f"{what}: {value.name} is a sparse tensor, which cannot be written there")
+    with mode:
+        return torch.empty_strided(value.shape, value.stride, dtype=value.dtype, device=value.device)

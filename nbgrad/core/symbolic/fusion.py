@@ -1,0 +1,303 @@
+"""Fusion: steps that loop nests can compute become one step, where that is faster than torch's own kernels.
+
+A group is a run of such steps. Other steps that stand between them are moved before the group, as far as what they read
+and write allows. A view of what a group makes stays a step of its own, so that who shared memory still does.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.lowering import VIEWS, Lowering, known
+from nbgrad.core.symbolic.nest import c_library, interpreter
+from nbgrad.core.symbolic.nest.interpreter import Run as NestRun
+from nbgrad.core.symbolic.nest.ir import Kernel, KernelError
+from nbgrad.core.symbolic.replay import Run, replay
+
+Build = Callable[[Kernel], NestRun]
+
+CALL = 1.2e-6
+"""The seconds that a call of a small kernel of torch takes in a program."""
+
+NEST_CALL = 0.6e-6
+"""The seconds that a call of a nest takes, without its outputs."""
+
+OUTPUT = 0.8e-6
+"""The seconds that torch takes to allocate an output."""
+
+GRAIN = 32768
+"""torch gives a pointwise kernel a thread for so many elements."""
+
+SLOW = frozenset(
+    ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "softmax", "_softmax", "log_softmax",
+     "_log_softmax", "_log_softmax_backward_data", "silu", "special_expit", "special_erf", "special_expm1")
+)  # fmt: skip
+"""Functions that take many instructions an element, in torch as here."""
+
+ELEMENT = {"torch": 0.15e-9, "nest": 0.1e-9}
+"""The seconds that an element takes in a cheap kernel, and in a step of a nest."""
+
+SLOW_ELEMENT = {"torch": 1.3e-9, "nest": 1.5e-9}
+"""The same of a slow function."""
+
+LONGEST = 4000
+"""So many steps become one nest at most: the time to arrange them grows with their number."""
+
+
+def interpreted(listing: Listing) -> Run:
+    """The backend "fused": what loop nests compute runs in their interpreter.
+
+    Raises:
+        KernelError: the core is not compiled, so that there is no interpreter.
+    """
+    interpreter.needed()
+    return run_of(listing, interpreter.build)
+
+
+def compiled(listing: Listing) -> Run:
+    """The backend "c": what loop nests compute is compiled by the C compiler of this computer.
+
+    Where the interpreter is there, it runs until the compiler is done, and computes the same to the bit.
+
+    Raises:
+        KernelError: there is no C compiler.
+    """
+    c_library.needed()
+    return run_of(listing, c_library.build_behind if interpreter.available() else c_library.build)
+
+
+def run_of(listing: Listing, build: Build) -> Run:
+    """What runs a listing with its groups fused.
+
+    A nest reads memory itself, so strides have to be those of the trace. Those of inputs and captured tensors are
+    looked at in each run, those of what torch's kernels make in the first.
+    """
+    changed = fused(listing, build)
+    nests = [step for step in changed.steps if isinstance(step.function, Nest)]
+    if not nests:
+        return replay(listing)
+    read = {id(value) for step in nests for value in step.inputs()}
+    inputs = [place for place, value in enumerate(changed.inputs) if id(value) in read]
+    captured = [place for place, value in enumerate(changed.captured) if id(value) in read]
+    places = [place for place, value in enumerate(listing.captured) if any(value is one for one in changed.captured)]
+    first = replay(changed)
+    run = replay(changed.with_steps([_bare(step) for step in changed.steps]))
+    checked = False
+
+    def checking(given: list[torch.Tensor], held: list[torch.Tensor]) -> list[Any]:
+        nonlocal checked
+        if len(places) < len(held):
+            held = [held[place] for place in places]
+        for place in inputs:
+            if not given[place].is_contiguous():
+                given = [one.contiguous() for one in given]
+        for place in captured:
+            if not held[place].is_contiguous():
+                raise ValueError(f"{changed.captured[place].name} is no longer contiguous: compile the function again")
+        if checked:
+            return run(given, held)
+        made = first(given, held)
+        checked = True
+        return made
+
+    return checking
+
+
+@dataclass(eq=False)
+class Nest:
+    """A kernel as the function of a step: it looks at its inputs before it runs."""
+
+    kernel: Kernel
+    run: NestRun
+    __name__ = "nest"
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """The outputs of the kernel."""
+        self.kernel.check(inputs)
+        return self.run(*inputs)
+
+
+def _bare(step: Step) -> Step:
+    """A step that runs its kernel without a look at the inputs."""
+    return replace(step, function=step.function.run) if isinstance(step.function, Nest) else step
+
+
+def fused(listing: Listing, build: Build) -> Listing:
+    """A listing with a step for each group that is faster as a nest."""
+    return listing.with_steps(_Fusion(listing, build).steps()).check()
+
+
+class _Part:
+    """A step, with the values that it reads and makes: they are asked for often."""
+
+    __slots__ = ("inputs", "results", "step", "view")
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.inputs = tuple({id(one): one for one in step.inputs()}.values())
+        self.results = step.results()
+        self.view = step.name in VIEWS
+
+
+@dataclass(eq=False)
+class _Group:
+    """Steps that wait to become one."""
+
+    parts: list[_Part] = field(default_factory=list)
+    made: set[int] = field(default_factory=set)
+    """The identities of the values that they make."""
+    memory: set[int] = field(default_factory=set)
+    """The storages that they read or make."""
+
+    def add(self, part: _Part) -> None:
+        self.parts.append(part)
+        self.made.update(id(one) for one in part.results)
+        self.memory.update(one.storage for one in part.inputs)
+        self.memory.update(one.storage for one in part.results)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a group becomes a nest: the parts in it, what it reads and gives, and the steps that stay behind it."""
+
+    nest: list[_Part]
+    inputs: list[Value]
+    outputs: list[Value]
+    again: list[_Part]
+
+
+class _Fusion:
+    def __init__(self, listing: Listing, build: Build) -> None:
+        self.listing, self.build = listing, build
+        self.parts = [_Part(step) for step in listing.steps]
+        values = {id(value): value for part in self.parts for value in part.results}
+        values |= {id(value): value for value in (*listing.inputs, *listing.captured)}
+        self.sharing = Counter(value.storage for value in values.values())
+        self.written = {value.storage for step in listing.steps for value in step.writes}
+        self.last: dict[int, int] = {}
+        for position, part in enumerate(self.parts):
+            for value in part.inputs:
+                self.last[id(value)] = position
+        for value in listing.leaving():
+            self.last[id(value)] = len(self.parts)
+        self.threads = torch.get_num_threads()
+
+    def steps(self) -> list[Step]:
+        """All steps, in an order in which they can run."""
+        done: list[Step] = []
+        group = _Group()
+        for position, part in enumerate(self.parts):
+            full = len(group.parts) >= LONGEST
+            if not full and self._fits(part, group):
+                group.add(part)
+                continue
+            touched = {one.storage for one in part.step.writes} & group.memory
+            if full or touched or any(id(one) in group.made for one in part.inputs):
+                done += self._closed(group, position)
+                group = _Group()
+                if self._fits(part, group):
+                    group.add(part)
+                    continue
+            done.append(part.step)
+        return done + self._closed(group, len(self.parts))
+
+    def _fits(self, part: _Part, group: _Group) -> bool:
+        """Whether a step can be part of a nest."""
+        step = part.step
+        if step.random or not known(step) or not self._readable(part, group):
+            return False
+        for value in step.writes:  # only memory that the group itself has made, and nobody else looks at
+            if id(value) not in group.made or self.sharing[value.storage] > 1:
+                return False
+        if part.view and any(one.storage in self.written for one in part.inputs):
+            return False
+        try:
+            Lowering(part.inputs).append(step)
+        except KernelError:
+            return False
+        return True
+
+    @staticmethod
+    def _readable(part: _Part, group: _Group) -> bool:
+        """Whether a nest can read and make the values of a step."""
+        for one in part.inputs:
+            if id(one) not in group.made and (one.dtype == torch.bool or not _plain(one)):
+                return False
+        return all(map(_small if part.view else _plain, part.results))
+
+    def _closed(self, group: _Group, end: int) -> list[Step]:
+        """The steps that stand for a group, whose successors begin at ``end``."""
+        plan = self._plan(group, end)
+        if plan is None or not self._faster(plan):
+            return [part.step for part in group.parts]
+        low = Lowering(plan.inputs)
+        for part in plan.nest:
+            low.append(part.step)
+        kernel = low.builder.kernel([low.number(value) for value in plan.outputs])
+        function = Nest(kernel, self.build(kernel))
+        made = Step(function, tuple(plan.inputs), {}, list(plan.outputs), phase=plan.nest[-1].step.phase)
+        return [made, *(part.step for part in plan.again)]
+
+    def _plan(self, group: _Group, end: int) -> _Plan | None:
+        """How a group becomes a nest; None if it cannot."""
+        wanted = {key for key in group.made if self.last.get(key, -1) >= end}
+        changed = {id(value) for part in group.parts for value in part.step.writes}
+        again: list[_Part] = []
+        for part in reversed(group.parts):
+            stays = part.view or any(one.dtype == torch.bool for one in part.results)
+            if stays and any(id(one) in wanted for one in part.results):
+                if any(id(one) in changed for one in part.inputs):
+                    return None
+                again.append(part)
+                wanted.difference_update(id(one) for one in part.results)
+                wanted.update(id(one) for one in part.inputs if id(one) in group.made)
+        nest = _needed(group.parts, wanted)
+        inputs = {id(one): one for part in nest for one in part.inputs if id(one) not in group.made}
+        outputs = {id(one): one for part in nest for one in part.results if id(one) in wanted}
+        if not outputs or not inputs:
+            return None
+        return _Plan(nest, list(inputs.values()), list(outputs.values()), again[::-1])
+
+    def _faster(self, plan: _Plan) -> bool:
+        """Whether a nest is faster than torch: the shapes say so, never a trial, so each run gives the same numbers."""
+        torchs, ours = 0.0, NEST_CALL + OUTPUT * len(plan.outputs) + 0.5 * CALL * len(plan.again)
+        for part in plan.nest:
+            if part.view:
+                torchs += CALL / 2
+                continue
+            elements = max(one.numel for one in (*part.inputs, *part.results))
+            price = SLOW_ELEMENT if part.step.name in SLOW else ELEMENT
+            torchs += CALL + elements * price["torch"] / max(1, min(self.threads, elements // GRAIN))
+            ours += elements * price["nest"]
+        return ours < 0.9 * torchs
+
+
+def _needed(parts: list[_Part], wanted: set[int]) -> list[_Part]:
+    """The parts that the wanted values depend on. One that changes a value in place reads it too."""
+    asked, kept = set(wanted), []
+    for part in reversed(parts):
+        if any(id(one) in asked for one in (*part.results, *part.step.writes)):
+            kept.append(part)
+            asked.update(id(one) for one in part.inputs)
+    return kept[::-1]
+
+
+def _small(value: Value) -> bool:
+    """Whether a value has a type that nests compute with: on the processor, float32 or the result of a comparison."""
+    return value.device.type == "cpu" and value.dtype in (torch.float32, torch.bool) and value.numel > 0
+
+
+def _plain(value: Value) -> bool:
+    """Whether a nest can read or make the memory of a value: that type, and the elements lie in order."""
+    if not _small(value) or value.stride is None:
+        return False
+    step = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride), strict=True):
+        if size > 1 and stride != step:
+            return False
+        step *= size
+    return True

@@ -1,0 +1,94 @@
+"""The backend "inductor": torch's compiler for fused loops, on a program of nbgrad, without Dynamo.
+
+``compile_fx`` is private to torch. This file alone uses it, and ``tests/core/symbolic/test_inductor.py`` says what it
+needs of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace as replaced
+from typing import Any
+
+import torch
+
+from nbgrad.core.symbolic.exports.functions import path_of
+from nbgrad.core.symbolic.exports.fx import to_fx
+from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.numbers import Number
+from nbgrad.core.symbolic.replay import Run, replay
+from nbgrad.core.symbolic.structure import leaves
+
+_SETTINGS = {"fallback_random": True}
+"""Random ops draw the numbers that they draw without a compiler."""
+
+
+def inductor(listing: Listing) -> Run:
+    """The function that runs a listing, whose steps before the update of an optimizer are compiled.
+
+    The update itself is replayed: it reads its learning rate anew in each run.
+
+    Raises:
+        RuntimeError: there is no C++ compiler.
+    """
+    count = next((place for place, step in enumerate(listing.steps) if not _compilable(step)), len(listing))
+    first, second = listing.steps[:count], listing.steps[count:]
+    if not first:
+        return replay(listing)
+    made = {id(value) for step in first for value in step.results()}
+    wanted = {id(value): value for step in second for value in (*step.inputs(), *step.writes)}
+    wanted |= {id(value): value for value in listing.leaving()}
+    handed = [value for key, value in wanted.items() if key in made]
+    head = replaced(listing, steps=first, outputs=handed, gradients=[])
+    compiled = _compiled(head)
+    if not second and [id(value) for value in listing.leaving()] == [id(value) for value in handed]:
+        return lambda inputs, captured: list(compiled(*inputs, *captured))
+    rest = replay(replaced(listing, inputs=[*listing.inputs, *handed], steps=second))
+
+    def run(inputs: list[torch.Tensor], captured: list[torch.Tensor]) -> list[Any]:
+        return rest([*inputs, *compiled(*inputs, *captured)], captured)
+
+    return run
+
+
+def _compilable(step: Step) -> bool:
+    """Whether a step is a call of torch whose settings are the same in each run."""
+    numbers = any(isinstance(one, Number) for one in leaves((step.args, step.kwargs)))
+    return step.phase != "update" and not numbers and path_of(step.function) is not None
+
+
+def _compiled(listing: Listing) -> Callable[..., Any]:
+    """The steps of a listing as one compiled function of its inputs and captured tensors."""
+    from torch._inductor import exc
+    from torch._inductor.compile_fx import compile_fx
+
+    values = [*listing.inputs, *listing.captured]
+    _check_compiler(values)
+    graph = to_fx(listing, takes_captured=True)
+    examples = [_example(value) for value in values]
+    try:
+        with torch.no_grad():
+            found: Callable[..., Any] = compile_fx(graph, examples, config_patches=_SETTINGS)
+    except exc.CppCompileError as error:
+        raise RuntimeError(
+            f"backend 'inductor': the C++ compiler refused the code of {listing.name}: {error}"
+        ) from None
+    return found
+
+
+def _check_compiler(values: list[Value]) -> None:
+    from torch._inductor import cpp_builder, exc
+
+    if any(value.device.type != "cpu" for value in values):
+        return  # torch asks for Triton itself
+    try:
+        cpp_builder.get_cpp_compiler()
+    except exc.InvalidCxxCompiler:
+        raise RuntimeError(
+            "backend 'inductor' needs a C++ compiler, and none is found: install g++ or clang, name it in the "
+            "environment variable CXX, or take backend='replay', which needs none"
+        ) from None
+
+
+def _example(value: Value) -> torch.Tensor:
+    if value.stride is None:
+        raise RuntimeError(f"backend 'inductor' takes no sparse tensor, as {value.name} is: take backend='replay'")
+    return torch.empty_strided(value.shape, value.stride, dtype=value.dtype, device=value.device)

@@ -1,0 +1,279 @@
+"""Algebra: steps whose result an earlier value is already, and shorter ways to the same result."""
+
+from collections import Counter
+from collections.abc import Callable
+from math import copysign
+from typing import Any
+
+import torch
+
+from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.passes.constants import number_of
+from nbgrad.core.symbolic.passes.editor import Editor
+from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, ROUNDED, canonical, form_of, is_elementwise
+from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, described, note, storages
+
+_BINARY = 2
+
+_SAME_PLACE = frozenset(
+    ("transpose", "t", "permute", "reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten", "expand")
+) | {"movedim", "swapaxes", "swapdims", "view_as", "reshape_as", "expand_as", "broadcast_to", "adjoint", "T", "mT"}
+"""Functions whose view begins where its argument does."""
+
+_RESHAPES = frozenset(("reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as", "reshape_as"))
+_EXPANDS = frozenset(("expand", "expand_as", "broadcast_to"))
+_CASTS = frozenset(("to", "float", "double", "half", "bfloat16", "type", "type_as"))
+_WIDER: dict[torch.dtype, tuple[torch.dtype, ...]] = {
+    torch.float16: (torch.float32, torch.float64),
+    torch.bfloat16: (torch.float32, torch.float64),
+    torch.float32: (torch.float64,),
+}
+"""The types that hold every number of another one."""
+
+_NOT_NEGATIVE = frozenset(("exp", "sigmoid", "softmax", "abs", "square", "relu", "sqrt", "softplus"))
+
+
+def simplify(listing: L) -> Passed[L]:
+    """Leave out steps that change nothing, and undo what a later step undoes. No digit changes.
+
+    - ``x * 1``, ``x / 1``, ``x - 0``, ``x + -0.0``, ``x ** 1`` where shape and type stay; not ``x + 0.0``, which makes
+      0 of -0;
+    - ``-(-x)``; ``x + (-y)``, ``x - (-y)`` and ``(-x) + y``;
+    - a view that has the shape and strides of an earlier view of the same memory: a transposed transpose, for example;
+    - a reshape of a reshape and an expanded expand, in one step;
+    - a conversion to a wider type and back.
+    """
+    return _Algebra(listing, reassociate=False).passed()
+
+
+def simplify_inexact(listing: L) -> Passed[L]:
+    """The algebra that may change the last digits, or the sign of a zero.
+
+    - ``x + 0``;
+    - ``exp(log(x))`` where ``x`` is not negative, whatever its numbers are;
+    - ``(x * 2) * 3`` as one product with a number.
+    """
+    return _Algebra(listing, reassociate=True).passed()
+
+
+class _Algebra:
+    """One pass over a listing."""
+
+    def __init__(self, listing: Listing, *, reassociate: bool) -> None:
+        self._listing = listing
+        self._reassociate = reassociate
+        self._written = Memory(listing).written
+        leaving = listing.leaving()
+        self._leaving = storages(leaving)
+        self._out = {id(value) for value in leaving}
+        self._editor = Editor(listing)
+        self._made: dict[int, Step] = {}
+        self._views: dict[Any, Value] = {}
+        self._roots: dict[int, Value] = {}
+        self._stands = Replacement()
+        self._notes: list[Note] = []
+        self._uses = Counter(id(value) for step in listing.steps for value in step.inputs())
+        self._names = ELEMENTWISE if reassociate else ROUNDED
+
+    def passed(self) -> Passed[Any]:
+        """What the pass gives."""
+        steps: list[Step] = []
+        for value in (*self._listing.inputs, *self._listing.captured):
+            self._see(value)
+        for given in self._listing.steps:
+            step = self._stands.step(given)
+            other = self._value_of(step)
+            if other is not None:
+                self._stands.add(step.result, other)
+                self._notes.append(note("algebra", given, repr(other)))
+                continue
+            shorter = self._shorter(step)
+            if shorter is not None:
+                self._notes.append(note("algebra", given, described(shorter), 0))
+                step = shorter
+            steps.append(step)
+            for value in step.results():
+                self._made[id(value)] = step
+                self._see(value)
+            if step.name in _SAME_PLACE and isinstance(of := step.args[0], Value) and isinstance(step.result, Value):
+                self._roots[id(step.result)] = self._root(of) if of.storage == step.result.storage else step.result
+        if not self._notes:
+            return Passed(self._listing, [])
+        return Passed(self._listing.with_steps(steps, self._stands), self._notes)
+
+    # ---------------------------------------------------------------------------------------- values there are
+
+    def _see(self, value: Value) -> None:
+        """Remember a value that views may come back to."""
+        self._views.setdefault((value.storage, form_of(value)), value)
+
+    def _value_of(self, step: Step) -> Value | None:
+        """The earlier value that the result of a step is."""
+        result = step.result
+        if not isinstance(result, Value) or step.writes or step.random:
+            return None
+        if step.name in _SAME_PLACE:
+            return self._view_of(step)
+        if not self._free(result):
+            return None
+        other = None
+        if is_elementwise(step, self._names):
+            other = identity(step, self._reassociate) or self._undone(step)
+        elif step.name in _CASTS:
+            other = self._cast(step)
+        if other is None or form_of(other) != form_of(result) or not self._still(other):
+            return None
+        return other
+
+    def _free(self, value: Value) -> bool:
+        """Whether other memory can stand for that of a value: nothing writes it, and it stays in the program."""
+        return value.storage not in self._written and value.storage not in self._leaving
+
+    def _still(self, value: Value) -> bool:
+        """Whether a value has the same numbers all the time."""
+        return value.storage not in self._written
+
+    def _view_of(self, step: Step) -> Value | None:
+        """An earlier value with the same memory, which begins at the same place and has the same form."""
+        result = step.result
+        of = step.args[0] if step.args else None
+        if not isinstance(of, Value) or of.storage != result.storage or result.stride is None:
+            return None
+        root = self._root(of)
+        known = self._views.get((result.storage, form_of(result)))
+        if known is None or self._root(known) is not root:
+            return None
+        return None if id(result) in self._out else known
+
+    def _root(self, value: Value) -> Value:
+        """The value at whose beginning a chain of views begins."""
+        return self._roots.get(id(value), value)
+
+    def _undone(self, step: Step) -> Value | None:
+        """``-(-x)``, and ``exp(log(x))`` for what is not negative."""
+        name = canonical(step)
+        inner = self._made.get(id(step.args[0]))
+        if inner is None or inner.kwargs or not self._still(step.args[0]):
+            return None
+        before = inner.args[0] if inner.args else None
+        if not isinstance(before, Value):
+            return None
+        if name == "neg" and canonical(inner) == "neg":
+            return before
+        if name == "exp" and canonical(inner) == "log":
+            source = self._made.get(id(before))
+            return before if source is not None and canonical(source) in _NOT_NEGATIVE else None
+        return None
+
+    def _cast(self, step: Step) -> Value | None:
+        """What was converted to a wider type and comes back."""
+        of = step.args[0] if step.args else None
+        if not isinstance(of, Value) or len(step.inputs()) != 1:
+            return None
+        inner = self._made.get(id(of))
+        if inner is None or inner.name not in _CASTS or len(inner.inputs()) != 1:
+            return None
+        before = inner.inputs()[0]
+        if not self._still(of):
+            return None
+        wider = of.dtype in _WIDER.get(before.dtype, ())
+        return before if wider and before.dtype is step.result.dtype and before.device == of.device else None
+
+    # ---------------------------------------------------------------------------------------- shorter steps
+
+    def _shorter(self, step: Step) -> Step | None:
+        """Another step for the same result."""
+        result = step.result
+        if not isinstance(result, Value) or step.writes or step.random:
+            return None
+        if step.name in _RESHAPES or step.name in _EXPANDS:
+            return self._one_view(step)
+        if not is_elementwise(step, self._names) or len(step.args) != _BINARY:
+            return None
+        name = canonical(step)
+        if name in ("add", "sub"):
+            return self._with_sign(step, name)
+        if self._reassociate and name == "mul":
+            return self._one_factor(step)
+        return None
+
+    def _one_view(self, step: Step) -> Step | None:
+        """A reshape of a reshape, or an expand of an expand, in one step."""
+        family = _RESHAPES if step.name in _RESHAPES else _EXPANDS
+        of, result = step.args[0], step.result
+        inner = self._made.get(id(of))
+        if inner is None or inner.name not in family or not isinstance(of, Value) or of.storage != result.storage:
+            return None
+        before = inner.args[0]
+        if not isinstance(before, Value) or before.storage != of.storage or self._uses[id(of)] > 1:
+            return None
+        function: Callable[..., Any] = torch.Tensor.view if family is _RESHAPES else torch.Tensor.expand
+        return self._editor.call(function, (before, result.shape), step, result=result)
+
+    def _negated(self, value: Any) -> Value | None:
+        """``x`` where a value is ``-x``."""
+        inner = self._made.get(id(value)) if isinstance(value, Value) else None
+        if inner is None or canonical(inner) != "neg" or not is_elementwise(inner, ROUNDED):
+            return None
+        before = inner.args[0]
+        return before if isinstance(before, Value) and self._still(before) and self._still(value) else None
+
+    def _with_sign(self, step: Step, name: str) -> Step | None:
+        first, second = step.args
+        other = {"add": torch.sub, "sub": torch.add}[name]
+        if isinstance(first, Value) and (plain := self._negated(second)) is not None:
+            return self._editor.call(other, (first, plain), step, result=step.result)
+        if name == "add" and isinstance(second, Value) and (plain := self._negated(first)) is not None:
+            return self._editor.call(torch.sub, (second, plain), step, result=step.result)
+        return None
+
+    def _one_factor(self, step: Step) -> Step | None:
+        """``(x * 2) * 3`` as ``x * 6``."""
+        of, factor = _with_number(step)
+        inner = self._made.get(id(of)) if of is not None else None
+        if inner is None or canonical(inner) != "mul" or not is_elementwise(inner, ROUNDED) or self._uses[id(of)] > 1:
+            return None
+        before, first = _with_number(inner)
+        if before is None or not self._still(before) or not self._still(of) or not before.dtype.is_floating_point:
+            return None
+        return self._editor.call(torch.mul, (before, first * factor), step, result=step.result)
+
+
+def _with_number(step: Step) -> tuple[Value | None, float]:
+    """A product with a number as its two parts; None where neither of them is a number."""
+    if len(step.args) == _BINARY:
+        for value, other in (step.args, step.args[::-1]):
+            number = number_of(other)
+            if isinstance(value, Value) and number is not None and number_of(value) is None:
+                return value, number
+    return None, 0.0
+
+
+def identity(step: Step, inexact: bool = False) -> Value | None:
+    """The operand that an elementwise step returns unchanged, apart from its shape.
+
+    Args:
+        step: the step.
+        inexact: whether 0 may stand for -0.
+    """
+    name = canonical(step)
+    if len(step.args) != _BINARY:
+        return None
+    first, second = step.args
+    number = number_of(second)
+    if isinstance(first, Value) and number is not None and first.dtype is step.result.dtype:
+        zero = number == 0 and (inexact or not first.dtype.is_floating_point)
+        negative = number == 0 and copysign(1, number) < 0
+        positive = number == 0 and not negative
+        if (
+            (name in ("mul", "div", "pow") and number == 1)
+            or (name == "add" and (zero or negative))
+            or (name == "sub" and (zero or positive))
+        ):
+            return first
+    number = number_of(first)
+    if isinstance(second, Value) and number is not None and second.dtype is step.result.dtype:
+        zero = number == 0 and (inexact or not second.dtype.is_floating_point or copysign(1, number) < 0)
+        if (name == "mul" and number == 1) or (name == "add" and zero):
+            return second
+    return None

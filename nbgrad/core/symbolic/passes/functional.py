@@ -1,0 +1,158 @@
+"""Changes in place, made and unmade: passes work on values that keep their numbers, and kernels run faster in place."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.passes.editor import Editor
+from nbgrad.core.symbolic.passes.forms import COMPARISONS, ELEMENTWISE, canonical, form_of, is_elementwise
+from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, described, note, storages
+
+_IN_PLACE: dict[str, Callable[..., Any]] = {
+    name: getattr(torch.Tensor, f"{name}_")
+    for name in sorted(ELEMENTWISE - COMPARISONS)
+    if hasattr(torch.Tensor, f"{name}_") and name not in ("where", "pow")
+}
+"""The method in place of each elementwise function that has one."""
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f"{name}_": function for name in _IN_PLACE for function in [getattr(torch, name, None)] if function is not None
+}
+"""What each method in place computes."""
+
+_COMMUTE = frozenset(("add", "mul"))
+
+
+def undo_in_place(listing: L) -> Passed[L]:
+    """Give the result of a change in place to a new value, so that the other passes can work with it.
+
+    It does so for memory that the program has made itself, up to the first view of it. ``work_in_place`` does the
+    contrary, last. No digit changes.
+    """
+    if not any(step.writes for step in listing.steps):
+        return Passed(listing, [])
+    external = listing.external()
+    whole: dict[int, Value] = {}
+    viewed: set[int] = set()
+    editor, stands = Editor(listing), Replacement()
+    steps, notes = list[Step](), list[Note]()
+    for given in listing.steps:
+        for value in given.results():
+            if value.storage in whole:
+                viewed.add(value.storage)
+            else:
+                whole[value.storage] = value
+        step = stands.step(given)
+        target = given.result
+        function = _FUNCTIONS.get(given.name)
+        if (
+            function is None
+            or not isinstance(target, Value)
+            or [id(one) for one in given.writes] != [id(target)]
+            or given.args[0] is not target
+            or whole.get(target.storage) is not target
+            or target.storage in external
+            or target.storage in viewed
+            or any(value.dtype is not target.dtype for value in given.inputs())
+            or editor.forms.of(function, step.args, step.kwargs) != form_of(target)
+        ):
+            steps.append(step)
+            continue
+        made = Step(
+            function,
+            step.args,
+            step.kwargs,
+            editor.value(form_of(target), target),
+            (),
+            False,
+            step.phase,
+            None,
+            step.place,
+        )
+        stands.add(target, made.result)
+        steps.append(made)
+        notes.append(note("value in place of a change", given, described(made), 0))
+    if not notes:
+        return Passed(listing, [])
+    return Passed(listing.with_steps(steps, stands), notes)
+
+
+def work_in_place(listing: L) -> Passed[L]:
+    """Write the result of an elementwise step into the memory of an operand that nothing reads any more.
+
+    That memory is the program's own, as large as the result, and no view of it is alive. This saves an allocation, and
+    the memory is in the cache. No digit changes.
+    """
+    memory = _Lifetimes(listing)
+    stands = Replacement()
+    steps, notes = list[Step](), list[Note]()
+    for position, given in enumerate(listing.steps):
+        step = stands.step(given)
+        operand = _free_operand(step, position, memory)
+        if operand is None:
+            steps.append(step)
+            continue
+        args = step.args if step.args[0] is operand else (operand, step.args[0])
+        made = Step(_IN_PLACE[canonical(step)], args, {}, operand, (operand,), False, step.phase, None, step.place)
+        stands.add(step.result, operand)
+        memory.move(step.result, operand)
+        steps.append(made)
+        notes.append(note("in place", given, described(made), 0))
+    if not notes:
+        return Passed(listing, [])
+    return Passed(listing.with_steps(steps, stands), notes)
+
+
+class _Lifetimes:
+    """When memory is used last."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._external = listing.external()
+        self._kept = storages(listing.leaving())
+        self._last: dict[int, int] = {}
+        self._whole: dict[int, Value] = {}
+        self._phases: dict[int, str] = {}
+        for position, step in enumerate(listing.steps):
+            read = storages(step.inputs())
+            for value in step.results():
+                if value.storage not in read:
+                    self._whole.setdefault(value.storage, value)
+                    self._phases.setdefault(value.storage, step.phase)
+                self._last[value.storage] = position
+            for value in (*step.inputs(), *step.writes):
+                self._last[value.storage] = position
+
+    def ends(self, value: Value, position: int, phase: str) -> bool:
+        """Whether nothing uses the memory after a step, and the value is all of it.
+
+        Memory of the forward is not written in the backward, which may run twice.
+        """
+        storage = value.storage
+        if self._phases.get(storage) != phase:
+            return False
+        if storage in self._external or storage in self._kept or self._last[storage] != position:
+            return False
+        return self._whole.get(storage) is value
+
+    def move(self, result: Value, operand: Value) -> None:
+        """Let the memory of an operand stand for that of a result."""
+        self._last[operand.storage] = self._last[result.storage]
+        if result.storage in self._kept:
+            self._kept.add(operand.storage)
+
+
+def _free_operand(step: Step, position: int, memory: _Lifetimes) -> Value | None:
+    """The operand whose memory can take the result."""
+    if canonical(step) not in _IN_PLACE or not is_elementwise(step, ELEMENTWISE):
+        return None
+    places = (0, 1) if canonical(step) in _COMMUTE and len(step.args) == 2 else (0,)
+    for place in places:
+        operand = step.args[place]
+        if not isinstance(operand, Value) or form_of(operand) != form_of(step.result):
+            continue
+        alone = all(one is operand or one.storage != operand.storage for one in step.inputs())
+        if alone and operand.device == step.result.device and memory.ends(operand, position, step.phase):
+            return operand
+    return None
