@@ -133,8 +133,10 @@ def _callable(  # noqa: PLR0911  # a reason each
     if any(id(one) not in given and one.kind == "result" for step in steps for one in step.inputs()):
         return None  # a step was put in the place of one of them
     foreign = {value.storage for step in steps for value in step.inputs() if id(value) not in made}
+    named = zip(row.op.inputs, row.args, strict=False)
+    foreign -= {one.storage for name, one in named if name in row.op.mutates and isinstance(one, Value)}
     if any(value.storage in foreign for step in steps for value in step.writes):
-        return None  # it changes memory of others
+        return None  # it changes memory of others, which a call of the row would not
     used = {key for key in made if reads.get(key, set()) - {id(row)}}
     shown = {id(one) for one in handed(row, False)}
     every = {id(one) for one in row.results}
