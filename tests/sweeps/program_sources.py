@@ -38,7 +38,7 @@ def check(random: Random) -> None:
             compare(found, expected, f"order {order}\n{kind.source(level)}")
         assert str(kind).count("\n") > 2
         assert " step" in kind.explain()
-    convert(program.latex())
+        convert(kind.latex())
 
 
 def ran(program: Program, level: Any, given: list[Any]) -> Any:
