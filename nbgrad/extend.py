@@ -33,7 +33,7 @@ from nbgrad.core.engine.observer import Observer as Observer
 from nbgrad.core.engine.state import State, Switch
 
 
-class _Rows:
+class _RowAttributes:
     """The rows of the op table as attributes."""
 
     def __getattr__(self, name: str) -> Op:
@@ -45,7 +45,7 @@ class _Rows:
         return sorted(_OPS)
 
 
-ops = _Rows()
+ops = _RowAttributes()
 """The rows of the op table as attributes: ``ops.relu`` is ``OPS["relu"]``. The source of a program calls them."""
 
 OPS: Mapping[str, Op] = MappingProxyType(_OPS)

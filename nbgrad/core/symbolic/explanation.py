@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from nbgrad.core.symbolic.ir import Listing, Step, Value
-from nbgrad.core.symbolic.lines import Line, lines_of
+from nbgrad.core.symbolic.lines import ProgramLine, lines_of
 from nbgrad.core.symbolic.passes.common import merge_common
 from nbgrad.core.symbolic.passes.rewrite import Note
 
@@ -32,7 +32,7 @@ def explanation(listing: Listing, notes: Sequence[Note]) -> str:
     return "\n".join(parts)
 
 
-def _size(listing: Listing, lines: list[Line]) -> str:
+def _size(listing: Listing, lines: list[ProgramLine]) -> str:
     counts = Counter(phase_of for line in lines for phase_of in [line.phase] * len(line.steps))
     rows = [line for line in lines if line.row is not None]
     phases = ", ".join(f"{counts[phase]} {phase}" for phase in ("forward", "backward", "update") if counts[phase])
@@ -45,7 +45,7 @@ def _size(listing: Listing, lines: list[Line]) -> str:
     )
 
 
-def _needs(lines: list[Line]) -> Iterator[str]:
+def _needs(lines: list[ProgramLine]) -> Iterator[str]:
     """What the backward reads that the forward has made."""
     made: dict[int, Value] = {}
     read: dict[int, Value] = {}
@@ -82,7 +82,7 @@ def _passes(notes: Sequence[Note]) -> Iterator[str]:
         yield f"  ... and {len(notes) - _SHOWN} more: program.notes has all, in order"
 
 
-def _repeated(listing: Listing, lines: list[Line]) -> Iterator[str]:
+def _repeated(listing: Listing, lines: list[ProgramLine]) -> Iterator[str]:
     """What is computed more than once, and what of the forward the backward computes anew."""
     again = merge_common(listing).notes
     if again:

@@ -7,7 +7,7 @@ from typing import Any
 from nbgrad.core.dispatch.formula import formula_with, latex_name
 from nbgrad.core.symbolic.expressions import name_of_setting
 from nbgrad.core.symbolic.ir import Listing, RowCall, Step, Value, name_of
-from nbgrad.core.symbolic.lines import Line, handed, lines_of
+from nbgrad.core.symbolic.lines import ProgramLine, handed, lines_of
 from nbgrad.core.symbolic.numbers import Number
 
 _SIGNS = {"add": "{} + {}", "sub": "{} - {}", "mul": r"{} \odot {}", "div": r"\frac{{{}}}{{{}}}", "matmul": r"{} \, {}"}
@@ -123,7 +123,7 @@ class Formulas:
                 names[f"g_{name}"] = latex_of(value)
         return formula_with(op, names, rule=rule)
 
-    def _of_line(self, line: Line) -> list[str]:
+    def _of_line(self, line: ProgramLine) -> list[str]:
         made = line.results()
         ruled = [(value, self._rule(value)) for value in made]
         if made and all(rule is not None for _, rule in ruled):

@@ -13,7 +13,7 @@ Level = Literal["ops", "torch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ProgramLine:
     """A row of the op table that is whole, or one step.
 
     Attributes:
@@ -54,7 +54,7 @@ class Line:
         return [one for one in handed(self.row, self.hidden) if isinstance(one, Value) and id(one) not in given]
 
 
-def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Line]:
+def lines_of(listing: Listing, level: Level, called: bool = True) -> list[ProgramLine]:
     """The lines of a listing in order.
 
     Args:
@@ -63,11 +63,11 @@ def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Line]:
         called: whether a row must be one that a call of it can replace; otherwise it may have results of which only
             its own steps know.
     """
-    scopes = _Scopes()
+    scopes = _LineScopes()
     found = []
     groups = _grouped(listing, called) if level == "ops" else (((step,), None, False) for step in listing.steps)
     for steps, row, hidden in groups:
-        found.append(Line(steps, row, hidden, scopes.of(steps)))
+        found.append(ProgramLine(steps, row, hidden, scopes.of(steps)))
     return found
 
 
@@ -133,8 +133,10 @@ def _callable(  # noqa: PLR0911  # a reason each
     if any(id(one) not in given and one.kind == "result" for step in steps for one in step.inputs()):
         return None  # a step was put in the place of one of them
     foreign = {value.storage for step in steps for value in step.inputs() if id(value) not in made}
+    named = zip(row.op.inputs, row.args, strict=False)
+    foreign -= {one.storage for name, one in named if name in row.op.mutates and isinstance(one, Value)}
     if any(value.storage in foreign for step in steps for value in step.writes):
-        return None  # it changes memory of others
+        return None  # it changes memory of others, which a call of the row would not
     used = {key for key in made if reads.get(key, set()) - {id(row)}}
     shown = {id(one) for one in handed(row, False)}
     every = {id(one) for one in row.results}
@@ -143,7 +145,7 @@ def _callable(  # noqa: PLR0911  # a reason each
     return True if used <= every else None
 
 
-class _Scopes:
+class _LineScopes:
     """The modules that lines belong to."""
 
     def __init__(self) -> None:

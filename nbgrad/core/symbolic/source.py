@@ -8,7 +8,7 @@ import torch
 
 from nbgrad.core.symbolic.expressions import Expressions, NoText, plain
 from nbgrad.core.symbolic.ir import Listing, RowCall, Step, Value
-from nbgrad.core.symbolic.lines import Level, Line, handed, lines_of
+from nbgrad.core.symbolic.lines import Level, ProgramLine, handed, lines_of
 from nbgrad.core.symbolic.naming import Names
 from nbgrad.core.symbolic.structure import leaves
 
@@ -51,7 +51,7 @@ class Source:
         self.lines = lines_of(listing, level)
         for row in (line.row for line in self.lines if line.row is not None):
             self._needed |= {id(one) for one in leaves((row.args, row.settings))}
-        function = self._names.fresh(listing.name)
+        self._function = self._names.fresh(listing.name)
         inputs = [self._text.name(value) for value in listing.inputs]
         captured = self._captured()
         for step in listing.steps:  # each value under its own name, also where an earlier line needs a new one
@@ -60,7 +60,7 @@ class Source:
         self.returned = self._text.literal(listing.outputs)
         body = [*self._body(), *self._gradients(), f"    return {self.returned}"]
         self.arguments: dict[str, Any] = {name: _data(value) for name, value in captured} | self._text.objects
-        head = self._head(function, list(zip(inputs, listing.inputs, strict=True)), captured)
+        head = self._head(list(zip(inputs, listing.inputs, strict=True)), captured)
         self.text = "\n".join([*self._preamble(level), *head, *body]) + "\n"
 
     def _captured(self) -> list[tuple[str, Value]]:
@@ -82,7 +82,7 @@ class Source:
     def _preamble(self, level: Level) -> list[str]:
         statements = sorted(self._text.imports - {"aten = torch.ops.aten"}, key=_order)
         text = [
-            f'"""{self._listing.name}: a program of nbgrad, at the level of {level}.',
+            f'"""{self._function}: a program of nbgrad, at the level of {level}.',
             "",
             "It takes torch tensors: the inputs in order, then by name what the function found outside of itself.",
             '"""',
@@ -95,14 +95,12 @@ class Source:
             text += ["", "aten = torch.ops.aten"]
         return [*text, "", ""]
 
-    def _head(
-        self, function: str, inputs: Sequence[tuple[str, Value]], captured: Sequence[tuple[str, Value]]
-    ) -> list[str]:
+    def _head(self, inputs: Sequence[tuple[str, Value]], captured: Sequence[tuple[str, Value]]) -> list[str]:
         settings = [f"    {name}={plain(value)},  # {text}" for name, (text, value) in self._text.settings.items()]
         objects = [f"    {name},  # {type(one).__name__}" for name, one in self._text.objects.items()]
         named = [*(f"    {name},  # {kind(value)}" for name, value in captured), *objects, *settings]
         given = [f"    {name},  # {kind(value)}" for name, value in inputs]
-        return [f"def {function}(", *given, *(["    *,", *named] if named else []), "):"]
+        return [f"def {self._function}(", *given, *(["    *,", *named] if named else []), "):"]
 
     def _body(self) -> list[str]:
         roots = roots_of(self.lines)
@@ -124,7 +122,7 @@ class Source:
             text += [f"    {one}" for one in self.statements(line)]
         return text
 
-    def statements(self, line: Line) -> list[Statement]:
+    def statements(self, line: ProgramLine) -> list[Statement]:
         """What is written for a line: one call of a row, or the steps."""
         if line.row is not None:
             try:
@@ -133,7 +131,7 @@ class Source:
                 pass
         return [self._step(step) for step in line.steps]
 
-    def _row(self, line: Line, row: RowCall) -> Statement:
+    def _row(self, line: ProgramLine, row: RowCall) -> Statement:
         op, results = row.op, handed(row, line.hidden)
         single = not op.many and (len(op.results) == 1 if line.hidden else op.shown == 1)
         given = {id(one) for one in leaves((row.args, row.settings))}
@@ -186,7 +184,7 @@ def kind(value: Value) -> str:
     return f"{list(value.shape)}" + ("" if usual else f" {str(value.dtype).removeprefix('torch.')}")
 
 
-def roots_of(lines: Iterable[Line]) -> set[str]:
+def roots_of(lines: Iterable[ProgramLine]) -> set[str]:
     """The outermost modules of lines."""
     return {line.scope[0] for line in lines if line.scope}
 

@@ -82,16 +82,17 @@ def test_the_source_of_a_network_computes_the_same(made: Callable[[], Case], lev
     compare(program.optimize(), args, tmp_path, level)
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_the_source_of_a_row_and_its_gradient_computes_the_same(name: str, tmp_path: Path) -> None:
     row = OPS[name]
     sample = list(spread(row))[-1]
-    args = tuple(arguments(row, sample))
+    args = arguments(row, sample)
     try:
         program = trace(differentiated(row, sample.settings, 1), *args)
-    except TraceError:  # test_traced_rows says which ones, and why
+    except TraceError:
+        assert row.name in ("getitem", "getitem_backward")
         return
     tensors = [one.data for one in leaves(args) if isinstance(one, nbgrad.Tensor)]
     torch.manual_seed(1)
@@ -129,7 +130,7 @@ def test_a_part_of_a_rule_that_looks_at_numbers_is_imported(tmp_path: Path) -> N
     x = nbgrad.tensor([2.0, 0.0, 3.0], requires_grad=True)
     program = trace(lambda x: x.prod(), x).grad()
     text = program.source("torch")
-    assert "from nbgrad.core.ops.reduce.reductions import _slope_of_prod\n" in text
+    assert "from nbgrad.core.ops.reduce.reductions import _slope_of_prod as slope_of_prod\n" in text
     compare(program, (x,), tmp_path, "torch")
 
 
