@@ -84,7 +84,7 @@ def lowered(listing: Listing, what: str) -> Lowered:
     run = _followed(listing, values, changed, what)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, traceback.preserve_node_meta():
         examples = [_example(value, mode, what) for value in values]
-        decompositions = core_aten_decompositions()
+        decompositions: Any = core_aten_decompositions()
         with torch.no_grad():
             module = make_fx(functionalize(run, remove="mutations"), decompositions)(*examples)
     graph = module.graph

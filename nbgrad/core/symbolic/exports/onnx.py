@@ -11,7 +11,8 @@ from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.files import replace_file
 from nbgrad.core.symbolic.exports.lowering import Lowered, Untranslated, lowered, untranslated
-from nbgrad.core.symbolic.exports.onnx_ops import OPS, Model
+from nbgrad.core.symbolic.exports.onnx_model import Model
+from nbgrad.core.symbolic.exports.onnx_ops import OPS
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.replay import replay
 from nbgrad.core.symbolic.structure import leaves
