@@ -25,7 +25,7 @@ def ran(file: Path, change: str = "{}") -> dict[str, Any]:
     """What the page computes: its results and the values of its steps."""
     text = file.read_text(encoding="utf-8")
     program = re.search(r'id="program">(.*?)</script>', text, re.DOTALL)
-    script = re.search(r"<script>(.*)</script>", text, re.DOTALL)
+    script = re.search(r'<script type="module">(.*)</script>', text, re.DOTALL)
     assert program is not None
     assert script is not None
     code = f"""{script[1]}

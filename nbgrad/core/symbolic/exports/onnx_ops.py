@@ -174,6 +174,21 @@ def _div(g: Model, x: Any, y: Any, rounding_mode: Any = None) -> Any:
     return g.op("Floor", made) if rounding_mode == "floor" else made
 
 
+@_translates("fmod")
+def _fmod(g: Model, x: Any, y: Any) -> Any:
+    kind = g.result.dtype
+    return g.op("Mod", g.of(x, kind), g.of(y, kind), fmod=1)
+
+
+@_translates("remainder")
+def _remainder(g: Model, x: Any, y: Any) -> Any:
+    kind = g.result.dtype
+    left, right = g.of(x, kind), g.of(y, kind)
+    if not kind.is_floating_point:
+        return g.op("Mod", left, right)
+    return g.op("Sub", left, g.op("Mul", g.op("Floor", g.op("Div", left, right)), right))
+
+
 @_translates("pow")
 def _pow(g: Model, x: Any, y: Any) -> Any:
     kind = g.result.dtype

@@ -258,10 +258,13 @@ const scatter = (combine) => (kind, x, dim, at, source) => {
   return make(kind, data);
 };
 
-/** Rows of a table by their numbers. */
-function rows(kind, table, at) {
-  const width = size(table.shape.slice(1));
-  return fill(kind, (each) => table.data[index(at, Math.floor(each / width), table.shape[0]) * width + (each % width)]);
+/** Parts of a tensor by their numbers along an axis. */
+function take(kind, x, axis, at) {
+  const [width, count, length] = [size(x.shape.slice(axis + 1)), at.data.length, x.shape[axis]];
+  return fill(kind, (each) => {
+    const place = index(at, Math.floor(each / width) % count, length);
+    return x.data[(Math.floor(each / (width * count)) * length + place) * width + (each % width)];
+  });
 }
 
 function indexPut(kind, x, [at], values, accumulate = false) {
@@ -312,6 +315,7 @@ const OPS = {
 
   add: binary((x, y, alpha = 1) => x + alpha * y), sub: binary((x, y, alpha = 1) => x - alpha * y),
   mul: binary((x, y) => x * y), div: binary(divided), pow: binary((x, y) => x ** y),
+  fmod: binary((x, y) => x % y), remainder: binary((x, y) => x - Math.floor(x / y) * y),
   maximum: binary((x, y) => Math.max(x, y)), minimum: binary((x, y) => Math.min(x, y)),
   eq: binary((x, y) => x === y), ne: binary((x, y) => x !== y), lt: binary((x, y) => x < y),
   le: binary((x, y) => x <= y), gt: binary((x, y) => x > y), ge: binary((x, y) => x >= y),
@@ -359,25 +363,27 @@ const OPS = {
     [order[a], order[b]] = [b, a];
     return permute(kind, x, order);
   },
+  repeat: (kind, x) => {
+    const lead = kind.shape.length - x.shape.length;
+    const [own, there] = [strides(kind.shape), strides(x.shape)];
+    return fill(kind, (each) => {
+      let place = 0;
+      x.shape.forEach((length, axis) => (place += (Math.floor(each / own[axis + lead]) % length) * there[axis]));
+      return x.data[place];
+    });
+  },
   expand: (kind, x) => fill(kind, reader(x, kind.shape)),
   copy: (kind, _, source) => fill(kind, reader(source, kind.shape)),
   full: (kind, _, value) => fill(kind, () => value), full_like: (kind, _, value) => fill(kind, () => value),
   scalar_tensor: (kind, value) => fill(kind, () => value),
   zeros: constant(0), zeros_like: constant(0), new_zeros: constant(0), ones: constant(1), ones_like: constant(1),
-  empty: constant(0), empty_like: constant(0), empty_permuted: constant(0), new_empty: constant(0),
+  empty: constant(0), empty_like: constant(0), empty_permuted: constant(0), empty_strided: constant(0), new_empty: constant(0),
   slice_scatter: sliceScatter, select_scatter: selectScatter,
   scatter: scatter((_, x) => x), scatter_add: scatter((x, y) => x + y),
-  embedding: rows, index: (kind, x, [at]) => rows(kind, x, at), index_put: indexPut,
-  index_select: (kind, x, dim, at) => {
-    const axis = axisOf(dim, x.shape);
-    const own = strides(x.shape);
-    const others = positions(kind.shape, own.map((one, each) => (each === axis ? 0 : one)));
-    const inner = strides(kind.shape)[axis];
-    return fill(kind, (each) => {
-      const place = Math.floor(each / inner) % kind.shape[axis];
-      return x.data[others[each] + own[axis] * index(at, place, x.shape[axis])];
-    });
-  },
+  embedding: (kind, table, at) => take(kind, table, 0, at),
+  index: (kind, x, list) => take(kind, x, list.findIndex((one) => one !== null), list.find((one) => one !== null)),
+  index_put: indexPut,
+  index_select: (kind, x, dim, at) => take(kind, x, axisOf(dim, x.shape), at),
 };
 
 /** A number of the program as JSON holds it: what JSON has no sign for is a text. */

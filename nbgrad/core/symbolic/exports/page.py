@@ -28,11 +28,12 @@ from nbgrad.core.symbolic.passes.rewrite import described
 _NAMES = """
 abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor isinf isnan log log10 log1p log2
 logical_not neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc
-add sub mul div pow maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor
+add sub mul div pow fmod remainder repeat maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor
 where clamp leaky_relu elu gelu sum mean amax amin prod argmax max var cumsum _softmax _log_softmax
 native_layer_norm mm bmm mv dot addmm view _unsafe_view reshape unsqueeze squeeze clone alias detach _to_copy
-lift_fresh_copy permute slice select slice_scatter select_scatter flip cat split split_with_sizes gather t transpose expand copy full full_like
-scalar_tensor zeros zeros_like new_zeros ones ones_like empty empty_like empty_permuted new_empty scatter
+lift_fresh_copy permute slice select slice_scatter select_scatter flip cat
+split split_with_sizes gather t transpose expand copy full full_like
+scalar_tensor zeros zeros_like new_zeros ones ones_like empty empty_like empty_permuted empty_strided new_empty scatter
 scatter_add embedding index index_put index_select
 """
 
@@ -58,7 +59,7 @@ textarea {{ box-sizing: border-box; height: 6rem; width: 100%; }}
 </style>
 <main></main>
 <script type="application/json" id="program">{program}</script>
-<script>{script}</script>
+<script type="module">{script}</script>
 </html>
 """
 
@@ -109,6 +110,9 @@ def _node(form: Lowered, node: fx.Node, places: dict[fx.Node, int]) -> dict[str,
     name = target.name().partition("::")[2].partition(".")[0]
     name = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_not": "logical_not"}.get(name, name)
     args = in_order(node)
+    if name == "arange":
+        made = torch.arange(*args[:3], dtype=node.meta["val"].dtype)
+        return {"op": "constant", "kind": {**_kind(made), "data": _numbers(made)}}
     reason = _refusal(name, target, node, args)
     if reason:
         raise untranslated("HTML", step, reason)
@@ -128,8 +132,9 @@ def _refusal(name: str, target: Any, node: fx.Node, args: list[Any]) -> str | No
         if name.startswith("logical") and one.dtype is not torch.bool:
             return "bits of numbers have no translation"
     if name in ("index", "index_put"):
-        first = args[1][0]
-        if len(args[1]) != 1 or first is None or first.meta["val"].dtype is torch.bool:
+        given = [one for one in args[1] if one is not None]
+        placed = name == "index" or args[1][0] is not None
+        if len(given) != 1 or not placed or given[0].meta["val"].dtype is torch.bool:
             return "an index of several tensors, or of a mask, has no translation"
     if name == "round" and len(args) > 1 and args[1]:
         return "only whole numbers can be rounded to"
