@@ -86,7 +86,7 @@ class Expressions:
         name = name_of(step.function)
         taken = step.args[:1] if name == "__getitem__" else step.args[::-1] if name in _SWAPPED else step.args
         known = name in OPERATORS or name in _BINARY or name in _SWAPPED or name in _UNARY or name == "__getitem__"
-        same = len(args) == len(taken) and all(one is other for one, other in zip(args, taken, strict=True))
+        same = len(args) == len(taken) and all(map(_is_same, args, taken))
         return self.operator(step) if known and same else None
 
     def operator(self, step: Step) -> str | None:  # noqa: PLR0911  # a case for each form
@@ -304,3 +304,8 @@ def _at(path: str) -> Any:
     for name in path.split(".")[1:]:
         found = getattr(found, name, None)
     return found
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two arguments are one value, or equal numbers."""
+    return one is other or (type(one) in (bool, int, float) and type(one) is type(other) and one == other)

@@ -66,12 +66,13 @@ def _compiled(listing: Listing) -> Callable[..., Any]:
     examples = [_example(value) for value in values]
     try:
         with torch.no_grad():
-            found: Callable[..., Any] = compile_fx(graph, examples, config_patches=_SETTINGS)
+            found: Any = compile_fx(graph, examples, config_patches=_SETTINGS)
     except exc.CppCompileError as error:
         raise RuntimeError(
             f"backend 'inductor': the C++ compiler refused the code of {listing.name}: {error}"
         ) from None
-    return found
+    compiled: Callable[..., Any] = found
+    return compiled
 
 
 def _check_compiler(values: list[Value]) -> None:

@@ -309,6 +309,25 @@ class Program(Listing):
 
         to_onnx(self, path, examples)
 
+    def to_html(self, path: str | PathLike[str], *examples: Any) -> None:
+        """Write the program as one page that runs it: change a number of an input or a parameter, and see every step.
+
+        The page needs nothing but a browser. It is for small networks: all numbers stand in it.
+
+        Args:
+            path: the file.
+            examples: the arguments that the page begins with. Without them they are drawn: normal floats, integers that
+                are 0 or 1.
+
+        Raises:
+            NotImplementedError: a step cannot be written: it draws random numbers, belongs to the update of an
+                optimizer, or has no translation, as a convolution. The message names the operator and the line.
+            ValueError: inputs and captured tensors have more than a million numbers.
+        """
+        from nbgrad.core.symbolic.exports.page import to_html
+
+        to_html(self, path, examples)
+
     def _differentiable(self) -> list[Any]:
         flat = [one for one in leaves(self.examples) if hasattr(one, "requires_grad")]
         asked: list[Any] = [place for place, one in enumerate(flat) if one.requires_grad]

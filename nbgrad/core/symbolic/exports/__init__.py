@@ -1,4 +1,5 @@
 """Programs outside of Python: files, graphs of other systems, pages.
 
-The modules that write take a ``Listing``; ``loading`` alone makes a ``Program``.
+It imports the rest of ``core.symbolic``. The modules that write take a ``Listing``; ``loading`` alone makes a
+``Program``.
 """

@@ -152,4 +152,5 @@ def _operator(path: str) -> Callable[..., Any] | None:
         return None
     if len(parts) == 4:
         return packet
-    return getattr(packet, parts[4]) if parts[4] in packet.overloads() else None
+    known: list[str] = packet.overloads()  # type: ignore[no-untyped-call]  # torch's has no types
+    return getattr(packet, parts[4]) if parts[4] in known else None

@@ -1,7 +1,7 @@
 """A program as a graph of ``torch.fx``."""
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,10 +13,10 @@ from nbgrad.core.symbolic.ir import Listing, Step, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import mapped
 
-_OPERATORS = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
+_OPERATORS: dict[str, Any] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
 
 
-class Setting(torch.nn.Module):
+class LiveSetting(torch.nn.Module):
     """A setting of an optimizer, read anew in each run of the graph."""
 
     def __init__(self, number: Number) -> None:
@@ -59,7 +59,7 @@ def _emit(steps: list[Step], root: torch.nn.Module, graph: fx.Graph, nodes: dict
             return one
         if id(one) not in settings:
             name = f"setting_{sum(1 for _ in root.children())}"
-            root.add_module(name, Setting(one))
+            root.add_module(name, LiveSetting(one))
             settings[id(one)] = graph.call_module(name)
         return settings[id(one)]
 
@@ -78,7 +78,7 @@ def _emit(steps: list[Step], root: torch.nn.Module, graph: fx.Graph, nodes: dict
             nodes[id(value)] = node
 
 
-def _call(graph: fx.Graph, function: Callable[..., Any], args: Any, kwargs: Any) -> fx.Node:
+def _call(graph: fx.Graph, function: Any, args: Any, kwargs: Any) -> fx.Node:
     name = getattr(function, "__name__", "")
     if name == "__get__":  # of a property, as ``Tensor.T``
         return graph.call_function(getattr, (args[0], _attribute(function)))

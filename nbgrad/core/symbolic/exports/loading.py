@@ -228,7 +228,7 @@ class _Reading:
             return tuple(parts)
         if not all(map(_is_name, (given["type"], *given["fields"]))):
             raise ValueError(f"{given['type']!r} is no name of a tuple")
-        return namedtuple(given["type"], given["fields"])(*parts)  # type: ignore[misc]  # its fields are data
+        return namedtuple(given["type"], given["fields"])(*parts)  # its fields are data
 
     _kinds: dict[str, Callable[["_Reading", dict[str, Any]], Any]] = {  # noqa: RUF012  # never changed
         "value": lambda self, given: self._at(given["value"]),

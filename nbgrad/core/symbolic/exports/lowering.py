@@ -3,7 +3,7 @@
 torch decomposes the calls of a program into about 150 operators, so that a translation needs no more than these.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch.func import functionalize
 from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.symbolic.ir import Listing, Step, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
@@ -58,12 +59,13 @@ def untranslated(what: str, step: Step | None, reason: str) -> Untranslated:
     return Untranslated(f"{what}: {where}{reason}")
 
 
-def lowered(listing: Listing, what: str) -> Lowered:
+def lowered(listing: Listing, what: str, every: bool = False) -> Lowered:
     """Lower a program.
 
     Args:
         listing: the program.
         what: for what, as "ONNX", for the errors.
+        every: whether the graph returns the results of all steps after the others.
 
     Raises:
         Untranslated: a step draws random numbers, or reads the settings of an optimizer.
@@ -81,10 +83,11 @@ def lowered(listing: Listing, what: str) -> Lowered:
     external = listing.external()
     written = {value.storage for step in listing.steps for value in step.writes} & external
     changed = [value for value in values if value.storage in written]
-    run = _followed(listing, values, changed, what)
+    shown = [value for step in listing.steps for value in step.results()] if every else []
+    run = _followed(listing, values, [*listing.leaving(), *changed, *shown], what)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, traceback.preserve_node_meta():
         examples = [_example(value, mode, what) for value in values]
-        decompositions = core_aten_decompositions()
+        decompositions: Any = core_aten_decompositions()
         with torch.no_grad():
             module = make_fx(functionalize(run, remove="mutations"), decompositions)(*examples)
     graph = module.graph
@@ -96,7 +99,7 @@ def lowered(listing: Listing, what: str) -> Lowered:
     return Lowered(listing, module, changed)
 
 
-def _followed(listing: Listing, values: list[Value], changed: list[Value], what: str) -> Callable[..., list[Any]]:
+def _followed(listing: Listing, values: list[Value], wanted: list[Value], what: str) -> Callable[..., list[Any]]:
     """The function that runs the steps, and tells the tracer which one it is at."""
 
     def run(*tensors: torch.Tensor) -> list[Any]:
@@ -109,7 +112,7 @@ def _followed(listing: Listing, values: list[Value], changed: list[Value], what:
             except (RuntimeError, TypeError) as error:
                 raise untranslated(what, step, f"torch cannot lower it ({error})") from error
             _bind(step.result, made, known)
-        return [known[id(value)] for value in (*listing.leaving(), *changed)]
+        return [known[id(value)] for value in wanted]
 
     return run
 
@@ -145,3 +148,51 @@ def _example(value: Value, mode: FakeTensorMode, what: str) -> torch.Tensor:
         raise Untranslated(f"{what}: {value.name} is a sparse tensor, which cannot be written there")
     with mode:
         return torch.empty_strided(value.shape, value.stride, dtype=value.dtype, device=value.device)
+
+
+def raw_tensors(examples: Sequence[Any]) -> list[torch.Tensor]:
+    """The tensors among arguments."""
+    return [raw_of(one) for one in leaves(examples) if isinstance(one, TensorBase | torch.Tensor)]
+
+
+def drawn(listing: Listing, seed: int) -> list[torch.Tensor]:
+    """Inputs to compare on. Integers may be positions: 0 and 1 are the ones that most often are some."""
+    source = torch.Generator().manual_seed(seed)
+
+    def draw(value: Value) -> torch.Tensor:
+        if value.dtype.is_floating_point:
+            return torch.randn(value.shape, dtype=torch.float64, generator=source).to(value.dtype)
+        return torch.randint(0, 2, value.shape, generator=source).to(value.dtype)
+
+    return [draw(value) for value in listing.inputs]
+
+
+def captured_data(listing: Listing) -> list[torch.Tensor]:
+    """The data of the captured tensors as they are now."""
+    return [raw_of(value.owner) if value.owner is not None else value.data for value in listing.captured]  # type: ignore[misc]
+
+
+def output_names(form: Lowered) -> list[str]:
+    """The names of what the model returns, each used once."""
+    taken = {value.name for value in (*form.listing.inputs, *form.listing.captured)}
+    names: list[str] = []
+    wanted = [value.name for value in form.listing.leaving()] + [f"{value.name}_after" for value in form.changed]
+    for name in wanted:
+        base, number = name, 2
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def in_order(node: Any) -> list[Any]:
+    """The arguments of an operator as its schema lists them, with defaults."""
+    schema = node.target._schema
+    found = []
+    for place, argument in enumerate(schema.arguments):
+        if place < len(node.args):
+            found.append(node.args[place])
+        else:
+            found.append(node.kwargs.get(argument.name, argument.default_value))
+    return found

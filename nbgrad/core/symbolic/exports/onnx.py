@@ -8,13 +8,22 @@ from typing import Any
 import torch
 
 from nbgrad.core.backend.below_autograd import below_autograd
-from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.files import replace_file
-from nbgrad.core.symbolic.exports.lowering import Lowered, Untranslated, lowered, untranslated
-from nbgrad.core.symbolic.exports.onnx_ops import OPS, Model
-from nbgrad.core.symbolic.ir import Listing, Value
+from nbgrad.core.symbolic.exports.lowering import (
+    Lowered,
+    Untranslated,
+    captured_data,
+    drawn,
+    in_order,
+    lowered,
+    output_names,
+    raw_tensors,
+    untranslated,
+)
+from nbgrad.core.symbolic.exports.onnx_model import Model
+from nbgrad.core.symbolic.exports.onnx_ops import OPS
+from nbgrad.core.symbolic.ir import Listing
 from nbgrad.core.symbolic.replay import replay
-from nbgrad.core.symbolic.structure import leaves
 
 DRAWS = 2
 """How many inputs are drawn to compare on, where none are given."""
@@ -33,7 +42,7 @@ def to_onnx(listing: Listing, path: str | os.PathLike[str], examples: Sequence[A
         ) from None
     form = lowered(listing, "ONNX")
     model = _model(form).SerializeToString()
-    given = [_raw(examples)] if examples else [_drawn(listing, seed) for seed in range(DRAWS)]
+    given = [raw_tensors(examples)] if examples else [drawn(listing, seed) for seed in range(DRAWS)]
     for inputs in given:
         _compare(form, model, inputs)
 
@@ -43,46 +52,12 @@ def to_onnx(listing: Listing, path: str | os.PathLike[str], examples: Sequence[A
     replace_file(path, write)
 
 
-def _raw(examples: Sequence[Any]) -> list[torch.Tensor]:
-    return [raw_of(one) for one in leaves(examples) if isinstance(one, TensorBase | torch.Tensor)]
-
-
-def _drawn(listing: Listing, seed: int) -> list[torch.Tensor]:
-    """Inputs to compare on. Integers may be positions: 0 and 1 are the ones that most often are some."""
-    source = torch.Generator().manual_seed(seed)
-
-    def draw(value: Value) -> torch.Tensor:
-        if value.dtype.is_floating_point:
-            return torch.randn(value.shape, dtype=torch.float64, generator=source).to(value.dtype)
-        return torch.randint(0, 2, value.shape, generator=source).to(value.dtype)
-
-    return [draw(value) for value in listing.inputs]
-
-
-def _captured(listing: Listing) -> list[torch.Tensor]:
-    return [raw_of(value.owner) if value.owner is not None else value.data for value in listing.captured]  # type: ignore[misc]
-
-
-def _names(form: Lowered) -> list[str]:
-    """The names of what the model returns, each used once."""
-    taken = {value.name for value in (*form.listing.inputs, *form.listing.captured)}
-    names: list[str] = []
-    wanted = [value.name for value in form.listing.leaving()] + [f"{value.name}_after" for value in form.changed]
-    for name in wanted:
-        base, number = name, 2
-        while name in taken:
-            name, number = f"{base}_{number}", number + 1
-        taken.add(name)
-        names.append(name)
-    return names
-
-
 def _model(form: Lowered) -> Any:
     """The model, whose operators are translated one by one."""
     listing, model = form.listing, Model()
     names: dict[Any, Any] = {}
     values = iter([*listing.inputs, *listing.captured])
-    data = iter([*[None] * len(listing.inputs), *_captured(listing)])
+    data = iter([*[None] * len(listing.inputs), *captured_data(listing)])
     for node in form.module.graph.nodes:
         if node.op == "placeholder":
             value, held = next(values), next(data)
@@ -96,7 +71,7 @@ def _model(form: Lowered) -> Any:
         elif node.op == "output":
             made = [names[one] for one in node.args[0]]
             kinds = [one.meta["val"] for one in node.args[0]]
-            for name, one, kind in zip(_names(form), made, kinds, strict=True):
+            for name, one, kind in zip(output_names(form), made, kinds, strict=True):
                 model.output(name, one, kind)
         else:
             names[node] = _translated(form, node, model, names)
@@ -112,21 +87,9 @@ def _translated(form: Lowered, node: Any, model: Model, names: dict[Any, Any]) -
         raise untranslated("ONNX", form.step_of(node), f"the operator {target} has no translation")
     model.begin(node, names)
     try:
-        return known(model, *_in_order(node))
+        return known(model, *in_order(node))
     except Untranslated as error:
         raise untranslated("ONNX", form.step_of(node), str(error)) from None
-
-
-def _in_order(node: Any) -> list[Any]:
-    """The arguments of an operator as its schema lists them, with defaults."""
-    schema = node.target._schema
-    found = []
-    for place, argument in enumerate(schema.arguments):
-        if place < len(node.args):
-            found.append(node.args[place])
-        else:
-            found.append(node.kwargs.get(argument.name, argument.default_value))
-    return found
 
 
 def _compare(form: Lowered, model: bytes, inputs: list[torch.Tensor]) -> None:
@@ -152,7 +115,7 @@ def _compare(form: Lowered, model: bytes, inputs: list[torch.Tensor]) -> None:
     except Exception as error:  # its errors have no common class
         raise RuntimeError(f"ONNX: onnxruntime cannot run {listing.name}, no file is written: {error}") from error
     largest = max((float(one.double().abs().amax()) for one in expected if one.numel()), default=0.0)
-    for name, one, wanted, change in zip(_names(form), found, expected, noise, strict=True):
+    for name, one, wanted, change in zip(output_names(form), found, expected, noise, strict=True):
         loose = min(2**6 * float(change), 1e-3 * largest)
         _compare_one(f"{name} of {listing.name}", torch.from_numpy(one), wanted, loose)
 
@@ -170,7 +133,7 @@ def _run(form: Lowered, inputs: list[torch.Tensor], seed: int) -> list[torch.Ten
         spread = torch.finfo(one.dtype).eps * (2 * torch.rand(one.shape, generator=source) - 1)
         return one.clone().mul_(1 + spread.double())
 
-    ours, captured = [taken(one) for one in inputs], [taken(one) for one in _captured(listing)]
+    ours, captured = [taken(one) for one in inputs], [taken(one) for one in captured_data(listing)]
     try:
         made = below_autograd(replay(listing), ours, captured)
     except (RuntimeError, IndexError) as error:

@@ -236,7 +236,7 @@ def _is_dense(data: torch.Tensor) -> bool:
 def _bytes_of(data: torch.Tensor) -> torch.Tensor:
     """The memory of a tensor as bytes."""
     storage = data.untyped_storage()
-    return torch.empty(0, dtype=torch.uint8, device=data.device).set_(storage, 0, (storage.nbytes(),), (1,)).clone()  # type: ignore[call-overload]
+    return torch.empty(0, dtype=torch.uint8, device=data.device).set_(storage, 0, (storage.nbytes(),), (1,)).clone()
 
 
 def _untitled(result: Any) -> Any:
