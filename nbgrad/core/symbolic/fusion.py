@@ -16,6 +16,7 @@ from nbgrad.core.symbolic.lowering import VIEWS, Lowering, known, name_in_place
 from nbgrad.core.symbolic.nest import c_library, interpreter
 from nbgrad.core.symbolic.nest.interpreter import Run as NestRun
 from nbgrad.core.symbolic.nest.ir import Kernel, KernelError
+from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.replay import Run, replay
 
 Build = Callable[[Kernel], NestRun]
@@ -133,7 +134,9 @@ def _bare(step: Step) -> Step:
 
 def fused(listing: Listing, build: Build) -> Listing:
     """A listing with a step for each group that is faster as a nest."""
-    return listing.with_steps(_Fusion(listing, build).steps()).check()
+    functional = undo_in_place(listing).listing
+    changed = functional.with_steps(_Fusion(functional, build).steps()).check()
+    return work_in_place(changed).listing.check()
 
 
 class _Part:
