@@ -12,7 +12,7 @@ from nbgrad.core.symbolic.nest import c_library, interpreter
 from nbgrad.core.symbolic.replay import replay
 from tests.core.symbolic.nests import engines
 
-CASES = 80
+CASES = 25
 COMPILED = 0.05
 """The share of the cases that the C compiler has to do with."""
 
@@ -30,9 +30,9 @@ def check(random: Random) -> None:
     gradients = random.random() < 0.7
     program = nbgrad.trace(made(plan, gradients=gradients), *leaves)
     if random.random() < 0.7:
-        program = program.optimize()
+        program = program.optimize(random.choice(("exact", "reassociate")))
     data = [leaf._data.clone() for leaf in leaves]
-    right = replay(program)([one.clone() for one in data], [])
+    right = replay(program)([one.clone() for one in data], program.captured_data())
     if any(float(one.abs().max()) >= EXACT for one in right):
         return
     for name in engines():
@@ -47,7 +47,7 @@ def check(random: Random) -> None:
         finally:
             fusion._Fusion._faster = faster
         for _ in range(2):
-            found = run([one.clone() for one in data], [])
+            found = run([one.clone() for one in data], program.captured_data())
             for one, other, value in zip(found, right, program.leaving(), strict=True):
                 assert torch.equal(one, other), (name, value, str(program))
                 assert one.shape == other.shape
@@ -87,7 +87,7 @@ def step(random: Random, values: list[Any]) -> Any:
     ]
     if a.ndim:
         dim = random.randrange(a.ndim)
-        makers += [lambda: a.sum(dim, keepdim=True), lambda: a.amax(dim, keepdim=True)]
+        makers.append(lambda: a.sum(dim, keepdim=True))  # the gradient of amax() divides, and is no whole number
     if a.ndim == 2:
         makers += [
             lambda: a.T.T + b,

@@ -16,6 +16,7 @@ from nbgrad.core.symbolic.lowering import VIEWS, Lowering, known, name_in_place
 from nbgrad.core.symbolic.nest import c_library, interpreter
 from nbgrad.core.symbolic.nest.interpreter import Run as NestRun
 from nbgrad.core.symbolic.nest.ir import Kernel, KernelError
+from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.replay import Run, replay
 
 Build = Callable[[Kernel], NestRun]
@@ -82,7 +83,7 @@ def run_of(listing: Listing, build: Build) -> Run:
     looked at in each run, those of what torch's kernels make in the first.
     """
     changed = fused(listing, build)
-    nests = [step for step in changed.steps if isinstance(step.function, Nest)]
+    nests = [step for step in changed.steps if isinstance(step.function, FusedCall)]
     if not nests:
         return replay(listing)
     read = {id(value) for step in nests for value in step.inputs()}
@@ -113,7 +114,7 @@ def run_of(listing: Listing, build: Build) -> Run:
 
 
 @dataclass(eq=False)
-class Nest:
+class FusedCall:
     """A kernel as the function of a step: it looks at its inputs before it runs."""
 
     kernel: Kernel
@@ -128,12 +129,14 @@ class Nest:
 
 def _bare(step: Step) -> Step:
     """A step that runs its kernel without a look at the inputs."""
-    return replace(step, function=step.function.run) if isinstance(step.function, Nest) else step
+    return replace(step, function=step.function.run) if isinstance(step.function, FusedCall) else step
 
 
 def fused(listing: Listing, build: Build) -> Listing:
     """A listing with a step for each group that is faster as a nest."""
-    return listing.with_steps(_Fusion(listing, build).steps()).check()
+    functional = undo_in_place(listing).listing
+    changed = functional.with_steps(_Fusion(functional, build).steps()).check()
+    return work_in_place(changed).listing.check()
 
 
 class _Part:
@@ -166,7 +169,7 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _FusedGroup:
     """How a group becomes a nest: the parts in it, what it reads and gives, and the steps that stay behind it."""
 
     nest: list[_Part]
@@ -243,11 +246,11 @@ class _Fusion:
         for part in plan.nest:
             low.append(part.step)
         kernel = low.builder.kernel([low.number(value) for value in plan.outputs])
-        function = Nest(kernel, self.build(kernel))
+        function = FusedCall(kernel, self.build(kernel))
         made = Step(function, tuple(plan.inputs), {}, list(plan.outputs), phase=plan.nest[-1].step.phase)
         return [made, *(part.step for part in plan.again)]
 
-    def _plan(self, group: _Group, end: int) -> _Plan | None:
+    def _plan(self, group: _Group, end: int) -> _FusedGroup | None:
         """How a group becomes a nest; None if it cannot."""
         wanted = {key for key in group.made if self.last.get(key, -1) >= end}
         changed = {id(value) for part in group.parts for value in part.step.writes}
@@ -265,9 +268,9 @@ class _Fusion:
         outputs = {id(one): one for part in nest for one in part.results if id(one) in wanted}
         if not outputs or not inputs:
             return None
-        return _Plan(nest, list(inputs.values()), list(outputs.values()), again[::-1])
+        return _FusedGroup(nest, list(inputs.values()), list(outputs.values()), again[::-1])
 
-    def _faster(self, plan: _Plan) -> bool:
+    def _faster(self, plan: _FusedGroup) -> bool:
         """Whether a nest is faster than torch: the shapes say so, never a trial, so each run gives the same numbers."""
         if sum(not part.view for part in plan.nest) < 2:
             return False

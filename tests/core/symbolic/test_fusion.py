@@ -24,8 +24,8 @@ def unbuilt(kernel: Kernel) -> Run:
 
 
 def names(listing: Listing) -> list[str]:
-    """The steps of a listing after fusion."""
-    return [step.name for step in fusion.fused(listing, unbuilt).steps]
+    """The steps of a listing after fusion, in place or not."""
+    return [step.name.rstrip("_") for step in fusion.fused(listing, unbuilt).steps]
 
 
 def traced(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Listing:
@@ -57,7 +57,7 @@ def test_a_product_of_matrices_parts_two_nests_only_where_it_needs_the_first() -
 
 def test_large_steps_stay_torchs_own() -> None:
     assert names(traced(lambda x: x.exp(), (1000, 1000))) == ["exp"]
-    assert names(traced(lambda x: x.exp() + x.tanh(), (3000, 1000))) == ["exp", "tanh", "add"]
+    assert names(traced(lambda x: x.exp() + x.erf(), (3000, 1000))) == ["exp", "erf", "add"]
 
 
 @pytest.mark.parametrize(

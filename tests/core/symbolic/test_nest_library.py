@@ -91,7 +91,7 @@ def test_without_a_compiler_the_error_says_what_to_do(monkeypatch: pytest.Monkey
 def test_without_the_compiled_core_a_library_is_called_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "available", lambda: False)
     run = c_library.build(doubled())
-    assert isinstance(run, c_library._Call)
+    assert isinstance(run, c_library._LibraryCall)
     assert run(torch.ones(3))[0].tolist() == [2, 2, 2]
     with pytest.raises(TypeError, match="takes 1 tensors, not 0"):
         run()

@@ -61,7 +61,7 @@ def build(kernel: Kernel) -> Run:
         run = interpreter.scheduled(plan)
         interpreter.replace(run, library)
         return run
-    return _Call(plan, library)
+    return _LibraryCall(plan, library)
 
 
 def build_behind(kernel: Kernel) -> Run:
@@ -101,7 +101,7 @@ def _loaded(plan: Schedule) -> ctypes.CDLL:
     return ctypes.CDLL(str(_compiled(c_source(plan))))
 
 
-class _Call:
+class _LibraryCall:
     """Calls a compiled kernel where nbgrad's own compiled modules do not run."""
 
     __name__ = "nest"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbgrad.core.symbolic.nest.schedule import PIECE, TALLEST, Accumulator, Kind, Nest, Schedule, Step
+from nbgrad.core.symbolic.nest.schedule import PIECE, TALLEST, Accumulator, Instruction, Nest, RegisterKind, Schedule
 
 HEADER = Path(__file__).with_name("vector_math.h")
 
@@ -42,8 +42,8 @@ def c_source(schedule: Schedule) -> str:
 class _Phase:
     """One inner loop: what is computed once a row before it, in it, and after it."""
 
-    before: list[Step] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    before: list[Instruction] = field(default_factory=list)
+    steps: list[Instruction] = field(default_factory=list)
 
 
 class _NestText:
@@ -54,7 +54,7 @@ class _NestText:
         self.made_in: dict[int, int] = {}
         for order, phase in enumerate(self.phases):
             for step in phase.steps:
-                if step.to is not None and self.registers[step.to].kind is Kind.FULL:
+                if step.to is not None and self.registers[step.to].kind is RegisterKind.FULL:
                     self.made_in[step.to] = order
         self.stored = self._stored()
         self.used = {one for step in nest.steps for one in step.arguments}
@@ -63,7 +63,7 @@ class _NestText:
         """A number a row ends an inner loop where a step reads what the loop adds up."""
         phases, pending = [_Phase()], set[int]()
         for step in self.nest.steps:
-            by_row = step.to is not None and self.registers[step.to].kind is Kind.ROW
+            by_row = step.to is not None and self.registers[step.to].kind is RegisterKind.ROW
             reduces = step.name.startswith("row_")
             if by_row and not reduces:
                 if phases[-1].steps:
@@ -113,7 +113,7 @@ class _NestText:
             if one.kept or number in self.stored:
                 const = "" if number in written else "const "
                 yield f"  {const}float *const m{number} = bases[{one.place.base}] + {one.place.offset};"
-            if one.kind is Kind.SCALAR and one.kept and number in self.used and not self._gathered(number):
+            if one.kind is RegisterKind.SCALAR and one.kept and number in self.used and not self._gathered(number):
                 yield f"  const v_floats x{number} = v_spread(*m{number});"
 
     def _gathered(self, number: int) -> bool:
@@ -147,13 +147,13 @@ class _NestText:
         """What has one number a row and comes from memory."""
         written = {step.to for step in self.nest.steps}
         for number, one in enumerate(self.registers):
-            if one.kind is Kind.ROW and one.kept and number not in written:
+            if one.kind is RegisterKind.ROW and one.kept and number not in written:
                 yield f"    const float x{number} = m{number}[r];"
         for step in self.nest.steps:
             if step.strides is not None and step.to is not None:
                 place = " + ".join(["0", *self._offset("r", step.strides.rows)])
                 yield f"    const float *const g{step.to} = m{step.arguments[0]} + ({place});"
-                if self.registers[step.to].kind is Kind.ROW:
+                if self.registers[step.to].kind is RegisterKind.ROW:
                     yield f"    const float x{step.to} = *g{step.to};"
 
     @staticmethod
@@ -165,7 +165,7 @@ class _NestText:
             below *= size
         return terms
 
-    def _row_step(self, step: Step) -> str:
+    def _row_step(self, step: Instruction) -> str:
         """A pointwise step of one number a row; a gather was written at the beginning of the row."""
         if step.name == "gather" or step.to is None:
             return ""
@@ -175,7 +175,7 @@ class _NestText:
 
     def _single(self, number: int) -> bool:
         """Whether a register is a C float: it has one number a row."""
-        return self.registers[number].kind is Kind.ROW
+        return self.registers[number].kind is RegisterKind.ROW
 
     # ------------------------------------------------------------------------------------------------ the inner loop
 
@@ -210,21 +210,21 @@ class _NestText:
         lines += [line for step in sums for line in self._row_done(step)]
         return lines
 
-    def _adds_up(self, step: Step) -> bool:
+    def _adds_up(self, step: Instruction) -> bool:
         """Whether a step makes one number of the columns of a row."""
         if step.name.startswith("row_"):
             return True
         return step.name.startswith("accumulate_") and not self.nest.accumulators[step.accumulator].columns
 
     @staticmethod
-    def _is_max(step: Step) -> bool:
+    def _is_max(step: Instruction) -> bool:
         return step.name.endswith("_max")
 
     @staticmethod
-    def _total(step: Step) -> str:
+    def _total(step: Instruction) -> str:
         return f"{step.to}" if step.to is not None else f"a{step.accumulator}"
 
-    def _piece_done(self, step: Step) -> Iterator[str]:
+    def _piece_done(self, step: Instruction) -> Iterator[str]:
         total = self._total(step)
         one = None if step.to is not None else self.nest.accumulators[step.accumulator]
         if self._is_max(step):
@@ -235,7 +235,7 @@ class _NestText:
         else:
             yield f"    t{total} += (double)v_sum_of(s{total});"
 
-    def _row_done(self, step: Step) -> Iterator[str]:
+    def _row_done(self, step: Instruction) -> Iterator[str]:
         total = self._total(step)
         if step.to is not None:
             value = f"w{total}" if self._is_max(step) else f"t{total}"
@@ -251,7 +251,7 @@ class _NestText:
         place = " + ".join(["0", *self._offset("r", one.rows or ())])
         return f"d{number}[{place}]"
 
-    def _body(self, order: int, step: Step, n: str) -> Iterator[str]:
+    def _body(self, order: int, step: Instruction, n: str) -> Iterator[str]:
         """The C of one step; ``n`` is how many numbers of a vector there are."""
         part = n != "WIDTH"
         if step.name == "gather":
@@ -286,13 +286,13 @@ class _NestText:
     def _value(self, order: int, number: int, *, part: bool) -> str:
         """The C of an argument: a vector."""
         one = self.registers[number]
-        if one.kind is Kind.SCALAR:
+        if one.kind is RegisterKind.SCALAR:
             return f"x{number}"
-        if one.kind is Kind.ROW:
+        if one.kind is RegisterKind.ROW:
             return f"v_spread(x{number})"
-        if one.kind is Kind.FULL and self.made_in.get(number) == order:
+        if one.kind is RegisterKind.FULL and self.made_in.get(number) == order:
             return f"x{number}"
-        if one.kind is Kind.COLUMN:
+        if one.kind is RegisterKind.COLUMN:
             address = f"m{number} + k"
         elif one.kept:
             address = f"m{number} + r * {self.nest.columns} + k"
@@ -300,7 +300,7 @@ class _NestText:
             address = f"m{number} + k"
         return f"v_load_part({address}, n)" if part else f"v_load({address})"
 
-    def _gather(self, step: Step, *, part: bool) -> Iterator[str]:
+    def _gather(self, step: Instruction, *, part: bool) -> Iterator[str]:
         assert step.to is not None
         assert step.strides is not None
         to, columns = step.to, step.strides.columns
@@ -314,7 +314,7 @@ class _NestText:
             yield f"      for (long i = 0; i < {'n' if part else 'WIDTH'}; i++) x{to}[i] = g{to}[{place}];"
         yield from self._kept(to, part=part)
 
-    def _by_column(self, step: Step, value: str, n: str) -> Iterator[str]:
+    def _by_column(self, step: Instruction, value: str, n: str) -> Iterator[str]:
         """Add a row to what each column has."""
         one, number = self.nest.accumulators[step.accumulator], step.accumulator
         loop = f"for (long i = 0; i < {n}; i++)"

@@ -10,7 +10,7 @@ import torch
 
 from nbgrad.core.compilation import why_not
 from nbgrad.core.symbolic.nest.ir import Kernel, KernelError
-from nbgrad.core.symbolic.nest.schedule import Kind, Nest, Schedule, Step, schedule
+from nbgrad.core.symbolic.nest.schedule import Instruction, Nest, RegisterKind, Schedule, schedule
 
 Run = Callable[..., list[torch.Tensor]]
 """Takes a tensor for each input, and gives the outputs. It checks nothing: ``Kernel.check`` does."""
@@ -109,19 +109,19 @@ class _Writer:
             head += self._step(step, codes)
         return head
 
-    def _step(self, step: Step, codes: dict[str, int]) -> list[int]:
+    def _step(self, step: Instruction, codes: dict[str, int]) -> list[int]:
         registers = self.nest.registers
         read = [self.position[one] for one in step.arguments]
         kinds = [registers[one].kind for one in step.arguments]
-        by_row = step.to is not None and registers[step.to].kind is Kind.ROW
+        by_row = step.to is not None and registers[step.to].kind is RegisterKind.ROW
         table = step.accumulator if step.to is None else 0
         if step.strides is not None:
             table = self._table(step.strides.rows)
             self._table(step.strides.columns)
         padding = [0] * (3 - len(read))
-        inner = {Kind.ROW} if by_row else {Kind.COLUMN, Kind.FULL}
-        steps = {Kind.FULL: 2, Kind.ROW: 1}
-        spread = not by_row and not {Kind.ROW, Kind.COLUMN}.isdisjoint(kinds)
+        inner = {RegisterKind.ROW} if by_row else {RegisterKind.COLUMN, RegisterKind.FULL}
+        steps = {RegisterKind.FULL: 2, RegisterKind.ROW: 1}
+        spread = not by_row and not {RegisterKind.ROW, RegisterKind.COLUMN}.isdisjoint(kinds)
         return [
             codes[step.name],
             0 if step.to is None else self.position[step.to],

@@ -37,7 +37,7 @@ OFTEN = 3
 """What has one number a row or a column is spread over the block where so many steps use it."""
 
 
-class Kind(IntEnum):
+class RegisterKind(IntEnum):
     """How many numbers a register holds for a block."""
 
     SCALAR = 0
@@ -47,7 +47,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class Address:
     """Where a register is: a number of an input, an output or the scratch memory, and how it moves with the block.
 
     Attributes:
@@ -73,8 +73,8 @@ class Register:
         kept: whether the memory outlives the nest: an input, an output, what a later nest reads.
     """
 
-    kind: Kind
-    place: Place
+    kind: RegisterKind
+    place: Address
     kept: bool
 
 
@@ -87,7 +87,7 @@ class Strides:
 
 
 @dataclass(frozen=True)
-class Step:
+class Instruction:
     """One instruction over a block.
 
     Attributes:
@@ -124,7 +124,7 @@ class Accumulator:
     columns: bool
     rows: tuple[tuple[int, int], ...] | None
     largest: bool
-    result: Place
+    result: Address
     partial: int = -1
 
 
@@ -137,7 +137,7 @@ class Nest:
     block_rows: int
     block_columns: int
     registers: tuple[Register, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Instruction, ...]
     accumulators: tuple[Accumulator, ...]
 
 
@@ -194,7 +194,7 @@ class _Task:
 
 
 @dataclass(eq=False)
-class _Plan:
+class _OpenNest:
     """A nest while it is filled."""
 
     shape: Shape
@@ -252,7 +252,7 @@ class _Scheduler:
         self.kernel = kernel
         self.inputs = len(kernel.inputs)
         self.tasks: list[_Task] = []
-        self.plans: list[_Plan] = []
+        self.plans: list[_OpenNest] = []
         self.nest_of: dict[int, int] = {}
         self.roots = self.inputs
         self.outputs = self._resolve()
@@ -346,7 +346,7 @@ class _Scheduler:
             elif task.name in POINTWISE and self._fits_rows(task, number, plan):
                 return self._put_by_row(task, number, plan)
         sizes = tuple(size for size in key if size > 1)
-        plan = _Plan(key, sizes, set(range(len(sizes) + 1)))
+        plan = _OpenNest(key, sizes, set(range(len(sizes) + 1)))
         self.plans.append(plan)
         return self._put(task, len(self.plans) - 1, plan)
 
@@ -354,7 +354,7 @@ class _Scheduler:
         """The arguments that the same nest makes."""
         return [view for view in task.views() if self.nest_of.get(view.root, -1) == number]
 
-    def _fits(self, task: _Task, number: int, plan: _Plan) -> bool:
+    def _fits(self, task: _Task, number: int, plan: _OpenNest) -> bool:
         cuts = self._cuts(task, plan)
         everywhere = tuple(range(len(plan.sizes)))
         for view in self._here(task, number):
@@ -368,7 +368,7 @@ class _Scheduler:
                 return False
         return bool(cuts)
 
-    def _cuts(self, task: _Task, plan: _Plan) -> set[int]:
+    def _cuts(self, task: _Task, plan: _OpenNest) -> set[int]:
         """Behind which dimensions the columns may begin, once this task is in the nest."""
         if task.name in POINTWISE:
             return set(plan.cuts)
@@ -377,12 +377,12 @@ class _Scheduler:
         return {cut for cut in plan.cuts if len(reduced.intersection(range(cut, end))) in {0, end - cut}}
 
     @staticmethod
-    def _reduced(task: _Task, plan: _Plan) -> set[int]:
+    def _reduced(task: _Task, plan: _OpenNest) -> set[int]:
         """The dimensions of the nest that a reduction reduces."""
         left = tuple(1 if dim in task.dims else size for dim, size in enumerate(task.space))
         return set(range(len(plan.sizes))).difference(plan.mask(left))
 
-    def _put(self, task: _Task, number: int, plan: _Plan) -> None:
+    def _put(self, task: _Task, number: int, plan: _OpenNest) -> None:
         plan.cuts = self._cuts(task, plan)
         for view in self._here(task, number):
             if view.root in plan.by_row:
@@ -398,7 +398,7 @@ class _Scheduler:
         plan.tasks.append(task)
         self.nest_of[task.root] = number
 
-    def _fits_rows(self, task: _Task, number: int, plan: _Plan) -> bool:
+    def _fits_rows(self, task: _Task, number: int, plan: _OpenNest) -> bool:
         here = self._here(task, number)
         cuts = {plan.by_row.get(view.root, -1) for view in here}
         if len(cuts) != 1 or not cuts <= plan.cuts:
@@ -410,7 +410,7 @@ class _Scheduler:
         )
         return fits and plan.mask(key) == rows and all(plan.mask(view.natural) == rows for view in here)
 
-    def _put_by_row(self, task: _Task, number: int, plan: _Plan) -> None:
+    def _put_by_row(self, task: _Task, number: int, plan: _OpenNest) -> None:
         cut = plan.by_row[self._here(task, number)[0].root]
         plan.cuts &= {cut}
         plan.used = True
@@ -475,14 +475,14 @@ def _rounded(count: int) -> int:
 class _Slot:
     """Scratch memory of a block: one number for each of its elements, or for each of its rows."""
 
-    kind: Kind
+    kind: RegisterKind
     number: int
 
 
 class _NestWriter:
     """Gives every value of one nest a register."""
 
-    def __init__(self, scheduler: _Scheduler, number: int, plan: _Plan) -> None:
+    def __init__(self, scheduler: _Scheduler, number: int, plan: _OpenNest) -> None:
         self.scheduler, self.number, self.plan = scheduler, number, plan
         self.scratch_base = scheduler.inputs + len(scheduler.outputs)
         self.cut = self._cut()
@@ -493,12 +493,12 @@ class _NestWriter:
         self.whole = plan.used or (by_rows and self.cut > 0 and self.columns <= LONGEST_ROW)
         self.last = {view.root: k for k, task in enumerate(plan.tasks) for view in task.views()}
         self.uses = Counter(view.root for task in plan.tasks if task.root in plan.full for view in task.views())
-        self.registers: list[tuple[Kind, Place | _Slot, bool]] = []
+        self.registers: list[tuple[RegisterKind, Address | _Slot, bool]] = []
         self.known: dict[object, int] = {}
         self.keys: dict[int, list[object]] = {}
-        self.free: dict[Kind, list[int]] = {Kind.FULL: [], Kind.ROW: []}
-        self.slots: dict[Kind, int] = {Kind.FULL: 0, Kind.ROW: 0}
-        self.steps: list[Step] = []
+        self.free: dict[RegisterKind, list[int]] = {RegisterKind.FULL: [], RegisterKind.ROW: []}
+        self.slots: dict[RegisterKind, int] = {RegisterKind.FULL: 0, RegisterKind.ROW: 0}
+        self.steps: list[Instruction] = []
         self.accumulators: list[Accumulator] = []
 
     def nest(self) -> Nest:
@@ -508,7 +508,7 @@ class _NestWriter:
                 self._release(view.root, number)
         block_rows, block_columns = self._block()
         full, by_row = _rounded(block_rows * block_columns), _rounded(block_rows)
-        slots = self.slots[Kind.FULL] * full + self.slots[Kind.ROW] * by_row
+        slots = self.slots[RegisterKind.FULL] * full + self.slots[RegisterKind.ROW] * by_row
         self.scheduler.scratch = max(self.scheduler.scratch, self.scheduler.begin + slots)
         return Nest(
             self.rows,
@@ -524,7 +524,14 @@ class _NestWriter:
         """Behind which dimension the columns begin: where most values need not be gathered."""
 
         def cost(cut: int) -> tuple[int, int]:
-            price = {"gather": 20, "rows": 3, Kind.ROW: 1, Kind.COLUMN: 1, Kind.FULL: 0, Kind.SCALAR: 0}
+            price = {
+                "gather": 20,
+                "rows": 3,
+                RegisterKind.ROW: 1,
+                RegisterKind.COLUMN: 1,
+                RegisterKind.FULL: 0,
+                RegisterKind.SCALAR: 0,
+            }
             return sum(price[self._class(mask, cut)] for mask in masks), cut
 
         outside = {
@@ -536,32 +543,32 @@ class _NestWriter:
         masks = [mask for _, mask in outside]
         return min(self.plan.cuts, key=cost)
 
-    def _class(self, mask: tuple[int, ...], cut: int) -> Kind | str:
+    def _class(self, mask: tuple[int, ...], cut: int) -> RegisterKind | str:
         end = len(self.plan.sizes)
         if mask == tuple(range(end)):
-            return Kind.FULL if end else Kind.SCALAR
+            return RegisterKind.FULL if end else RegisterKind.SCALAR
         if not mask:
-            return Kind.SCALAR
+            return RegisterKind.SCALAR
         if mask == tuple(range(cut)):
-            return Kind.ROW
+            return RegisterKind.ROW
         if mask == tuple(range(cut, end)):
-            return Kind.COLUMN
+            return RegisterKind.COLUMN
         return "rows" if mask[-1] < cut else "gather"
 
     # ------------------------------------------------------------------------------------------------ registers
 
-    def _add(self, key: object, kind: Kind, place: Place | _Slot, *, kept: bool) -> int:
+    def _add(self, key: object, kind: RegisterKind, place: Address | _Slot, *, kept: bool) -> int:
         self.registers.append((kind, place, kept))
         self.known[key] = len(self.registers) - 1
         if isinstance(key, tuple):
             self.keys.setdefault(key[0], []).append(key)
         return len(self.registers) - 1
 
-    def _place_of(self, kind: Kind, base: int, offset: int) -> Place:
-        row = {Kind.FULL: self.columns, Kind.ROW: 1}.get(kind, 0)
-        return Place(base, offset, row, 1 if kind in {Kind.FULL, Kind.COLUMN} else 0)
+    def _place_of(self, kind: RegisterKind, base: int, offset: int) -> Address:
+        row = {RegisterKind.FULL: self.columns, RegisterKind.ROW: 1}.get(kind, 0)
+        return Address(base, offset, row, 1 if kind in {RegisterKind.FULL, RegisterKind.COLUMN} else 0)
 
-    def _slot(self, key: object, kind: Kind) -> int:
+    def _slot(self, key: object, kind: RegisterKind) -> int:
         if self.free[kind]:
             number = self.free[kind].pop()
         else:
@@ -583,8 +590,8 @@ class _NestWriter:
             key: object = one.hex()
             if key in self.known:
                 return self.known[key]
-            place = Place(self.scratch_base, self.scheduler.constants[one.hex()])
-            return self._add(key, Kind.SCALAR, place, kept=True)
+            place = Address(self.scratch_base, self.scheduler.constants[one.hex()])
+            return self._add(key, RegisterKind.SCALAR, place, kept=True)
         if self.scheduler.nest_of.get(one.root, -1) == self.number:
             return self.known[one.root, "made"]
         mask = self.plan.mask(one.natural)
@@ -592,20 +599,27 @@ class _NestWriter:
             return self.known[one.root, mask, by_row]
         base, offset = self.scheduler.where[one.root]
         kind = self._class(mask, self.cut)
-        if kind in {Kind.ROW, Kind.COLUMN} and not by_row and self.rows > 1 and self.uses.get(one.root, 0) >= OFTEN:
+        if (
+            kind in {RegisterKind.ROW, RegisterKind.COLUMN}
+            and not by_row
+            and self.rows > 1
+            and self.uses.get(one.root, 0) >= OFTEN
+        ):
             kind = "gather"
-        if isinstance(kind, Kind):
+        if isinstance(kind, RegisterKind):
             return self._add((one.root, mask, by_row), kind, self._place_of(kind, base, offset), kept=True)
-        source = self._add((one.root, mask, by_row, "memory"), Kind.SCALAR, Place(base, offset), kept=True)
+        source = self._add((one.root, mask, by_row, "memory"), RegisterKind.SCALAR, Address(base, offset), kept=True)
         strides = _strides(self.plan.sizes, mask)
         sizes = self.plan.sizes
         along = [(sizes[dim], strides.get(dim, 0)) for dim in range(len(sizes))]
         columns = along[self.cut :] if any(dim >= self.cut for dim in mask) else []
-        to = self._slot((one.root, mask, by_row), Kind.FULL if kind == "gather" else Kind.ROW)
-        self.steps.append(Step("gather", to, (source,), Strides(tuple(along[: self.cut]), tuple(_merged(columns)))))
+        to = self._slot((one.root, mask, by_row), RegisterKind.FULL if kind == "gather" else RegisterKind.ROW)
+        self.steps.append(
+            Instruction("gather", to, (source,), Strides(tuple(along[: self.cut]), tuple(_merged(columns))))
+        )
         return to
 
-    def _made(self, root: int, kind: Kind) -> int:
+    def _made(self, root: int, kind: RegisterKind) -> int:
         """The register of a result."""
         if root in self.scheduler.where:
             base, offset = self.scheduler.where[root]
@@ -613,14 +627,14 @@ class _NestWriter:
         return self._slot((root, "made"), kind)
 
     def _write(self, task: _Task, number: int) -> None:
-        kind = Kind.ROW if task.name in POINTWISE and task.root in self.plan.by_row else Kind.FULL
-        arguments = tuple(self._read(one, by_row=kind is Kind.ROW) for one in task.arguments)
+        kind = RegisterKind.ROW if task.name in POINTWISE and task.root in self.plan.by_row else RegisterKind.FULL
+        arguments = tuple(self._read(one, by_row=kind is RegisterKind.ROW) for one in task.arguments)
         if task.name not in POINTWISE:
             self._reduce(task, arguments[0])
             return
-        if kind is Kind.FULL and task.root not in self.scheduler.where:
+        if kind is RegisterKind.FULL and task.root not in self.scheduler.where:
             self._give_back(task, number)
-        self.steps.append(Step(task.name, self._made(task.root, kind), arguments))
+        self.steps.append(Instruction(task.name, self._made(task.root, kind), arguments))
 
     def _give_back(self, task: _Task, number: int) -> None:
         """A result may take the slot of an argument that is used for the last time: a step reads before it writes."""
@@ -632,7 +646,7 @@ class _NestWriter:
         ends = self.scheduler._reduced(task, self.plan)
         end = len(self.plan.sizes)
         if self.whole and ends == set(range(self.cut, end)) and (self.plan.used or self.cut):
-            self.steps.append(Step(f"row_{task.name}", self._made(task.root, Kind.ROW), (argument,)))
+            self.steps.append(Instruction(f"row_{task.name}", self._made(task.root, RegisterKind.ROW), (argument,)))
             return
         keeps_columns = not ends.intersection(range(self.cut, end)) and self.cut < end
         left = tuple(dim for dim in range(end) if dim not in ends)
@@ -648,11 +662,13 @@ class _NestWriter:
                 keeps_columns,
                 None if shared else tuple(rows),
                 task.name == "max",
-                Place(base, offset),
+                Address(base, offset),
                 self._partial() if keeps_columns and shared else -1,
             )
         )
-        self.steps.append(Step(f"accumulate_{task.name}", None, (argument,), accumulator=len(self.accumulators) - 1))
+        self.steps.append(
+            Instruction(f"accumulate_{task.name}", None, (argument,), accumulator=len(self.accumulators) - 1)
+        )
 
     def _doubles(self, count: int) -> int:
         """The accumulators of a nest lie side by side; those of the next nest take their place."""
@@ -672,19 +688,19 @@ class _NestWriter:
         memory = {
             (place.base, place.offset)
             for kind, place, _ in self.registers
-            if kind is Kind.FULL and isinstance(place, Place)
+            if kind is RegisterKind.FULL and isinstance(place, Address)
         }
-        values = self.slots[Kind.FULL] + len(memory)
+        values = self.slots[RegisterKind.FULL] + len(memory)
         elements = min(max(CACHE // max(values, 1), SMALLEST), LARGEST)
         if self.whole or self.columns <= 2 * elements:
             return min(max(elements // self.columns, 1), self.rows), self.columns
         return 1, PIECE  # as many as are added up at a time: then the blocks make no difference to a sum
 
-    def _settled(self, kind: Kind, place: Place | _Slot, kept: bool, full: int, by_row: int) -> Register:
+    def _settled(self, kind: RegisterKind, place: Address | _Slot, kept: bool, full: int, by_row: int) -> Register:
         """A register whose place in the scratch memory is known."""
-        if isinstance(place, Place):
+        if isinstance(place, Address):
             return Register(kind, place, kept)
         at = self.scheduler.begin + place.number * full
-        if kind is Kind.ROW:
-            at = self.scheduler.begin + self.slots[Kind.FULL] * full + place.number * by_row
-        return Register(kind, Place(self.scratch_base, at), kept)
+        if kind is RegisterKind.ROW:
+            at = self.scheduler.begin + self.slots[RegisterKind.FULL] * full + place.number * by_row
+        return Register(kind, Address(self.scratch_base, at), kept)
