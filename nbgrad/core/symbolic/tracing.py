@@ -95,6 +95,7 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     args = mapped(lambda one: _argument(tracer, one, names), examples)
     gradients: list[tuple[Any, Value | None]] = []
     recorded = take_off()
+    seed = torch.get_rng_state()
     try:
         with Switch(tracer=tracer, observers=(tracer.watch,)), tracer:
             found = function(*args)
@@ -104,6 +105,13 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
         replaced = tracer.restore_modules()
         if recorded:
             put_back()
+    if not torch.equal(seed, torch.get_rng_state()):
+        torch.set_rng_state(seed)
+        raise error_at(
+            user_place(),
+            "the function seeds torch's random numbers, or draws some where the trace does not see it",
+            "Call torch.manual_seed(...) outside of the function",
+        )
     if replaced:
         raise error_at(
             user_place(),

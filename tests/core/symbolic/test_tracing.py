@@ -297,3 +297,14 @@ def test_other_data_is_refused() -> None:
     with pytest.raises(TraceError, match=r"t\.data = .* other memory.*copy_"):
         trace(function, X)
     assert w.tolist() == [1.0] * 4
+
+
+def test_a_function_that_seeds_is_refused() -> None:
+    def function(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        torch.manual_seed(3)
+        return nbgrad.rand_like(x)
+
+    before = torch.get_rng_state()
+    with pytest.raises(TraceError, match=r"seeds torch's random numbers.*outside of the function"):
+        trace(function, X)
+    assert torch.equal(before, torch.get_rng_state())
