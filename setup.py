@@ -20,7 +20,7 @@ from setuptools.command.build_ext import build_ext
 CORE = Path("nbgrad", "core")
 ROOT = Path(__file__).parent.resolve()
 # Of what is written in C: the same bits on every processor, hence no fused multiply-adds; square roots without errno.
-FLAGS = [] if os.name == "nt" else ["-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi"]
+FLAGS_OF_C = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi"]
 
 # Python's own flags are most often -O3 -g. Measured, that makes nothing faster, and takes three times as long.
 FLAGS = ["-O2", "-g0"]
@@ -48,7 +48,7 @@ def extensions():
     for name in compilation.modules(ROOT / CORE):
         first, *others = [str(CORE / path.relative_to(ROOT / CORE)) for path in compilation.sources(ROOT / CORE, name)]
         if first.endswith(".c"):
-            written_in_c.append(Extension(f"nbgrad.core.{name}", [first], depends=others, extra_compile_args=FLAGS))
+            written_in_c.append(Extension(f"nbgrad.core.{name}", [first], depends=others))
         else:
             modules.append(Extension(f"nbgrad.core.{name}", [first]))
     keep_directives(CClassDefNode)
@@ -107,7 +107,8 @@ class BuildAndSign(build_ext):
             # What stands last counts: the user's own flags.
             own = shlex.split(os.environ.get("CFLAGS", ""))
             for extension in self.extensions:
-                extension.extra_compile_args = [*FLAGS, *own]
+                written_in_c = (ROOT / extension.sources[0]).is_relative_to(ROOT / CORE)
+                extension.extra_compile_args = [*FLAGS, *(FLAGS_OF_C if written_in_c else ()), *own]
         super().build_extensions()
 
     def run(self):

@@ -1,6 +1,7 @@
 """Programs of views, changes in place and new tensors: traced and optimized they give the bits of the direct run."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -30,9 +31,6 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
     "where": lambda x, y: nbgrad.where(x > 0.3, x, y),
     "cat": lambda x, y: nbgrad.cat([x, y, x]),
     "relu": lambda x, y: x.relu(),
-    "dropout": lambda x, y: functional.dropout(x, 0.4),
-    "rand_like": lambda x, y: nbgrad.rand_like(x) * y,
-    "normal_": lambda x, y: (x * 2).detach().normal_(),
     "twice": lambda x, y: (x * y) + (x * y),
     "backward inside": lambda x, y: nbgrad.grad((x * x).sum(), x, create_graph=True)[0],
     "split": lambda x, y: x.split(1)[0],
@@ -40,48 +38,84 @@ ROWS: dict[str, Callable[[Any, Any], Any]] = {
     "constant": lambda x, y: nbgrad.tensor([1.0, 2.0], dtype=torch.float64),
     "solve": lambda x, y: nbgrad.linalg.solve(x @ x.mT + nbgrad.eye(2, dtype=torch.float64), y),
 }
+DRAWS: dict[str, Callable[[Any, Any], Any]] = {
+    "dropout": lambda x, y: functional.dropout(x, 0.4),
+    "rand_like": lambda x, y: nbgrad.rand_like(x) * y,
+    "bernoulli": lambda x, y: nbgrad.bernoulli(x.detach().sigmoid()) + y,
+    "normal_": lambda x, y: (x * 2).detach().normal_(),
+}
+STEPS: dict[str, dict[str, Callable[..., Any]]] = {
+    "view": VIEWS,
+    "new": NEW,
+    "change": CHANGES,
+    "row": ROWS,
+    "draw": DRAWS,
+}
 
 
-Choice = tuple[str, str, float, float, bool]
+@dataclass(frozen=True)
+class Choice:
+    """One step of a program.
+
+    Attributes:
+        kind, name: what it does.
+        at: which tensors, as parts of all that there are.
+        silent: whether it is hidden from autograd.
+        again: which of the earlier steps is repeated in its place, as a part of them; None for none.
+        kept: whether the program returns its result.
+    """
+
+    kind: str
+    name: str
+    at: tuple[float, float]
+    silent: bool
+    again: float | None
+    kept: bool
 
 
 def chosen(random: Random) -> list[Choice]:
-    """What a program does: for each step the kind, the name, which tensors, and whether it is hidden from autograd."""
-    choices = []
+    """What a program does."""
+    choices: list[Choice] = []
     for _ in range(random.randint(3, 25)):
-        kind, table = random.choice([("view", VIEWS), ("new", NEW), ("change", CHANGES), ("row", ROWS)])
-        name = random.choice(list(table))
-        choices.append((kind, name, random.random(), random.random(), kind == "change" and random.random() < 0.15))
+        kind = random.choice(list(STEPS))
+        name = random.choice(list(STEPS[kind]))
+        silent = kind == "change" and random.random() < 0.15
+        again = random.random() if random.random() < 0.4 else None
+        at = random.random(), random.random()
+        choices.append(Choice(kind, name, at, silent, again, random.random() < 0.6))
     return choices
 
 
 def run(live: list[Any], choices: list[Choice], log: list[str]) -> list[Any]:
-    """The tensors after all steps. ``log`` gets a line for each step, which says whether it raised."""
+    """The tensors that are returned. ``log`` gets a line for each step, which says whether it raised."""
     with_complex = any(one.is_complex() for one in live)
     live = [*live, *(one * 1 for one in live)]
-    for kind, name, first, second, silent in choices:
+    kept, done = list(live), list[tuple[Choice, list[Any]]]()
+    for choice in choices:
         log.append("")
-        one, other = live[int(first * len(live))], live[int(second * len(live))]
-        if kind not in {"new", "row"} and overlaps(one._data) and (name in UNSURE or kind == "change"):
+        given = [live[int(part * len(live))] for part in choice.at]
+        if choice.again is not None and done:
+            choice, given = done[int(choice.again * len(done))]
+        kind, name, (one, other) = choice.kind, choice.name, given
+        if kind in {"view", "change"} and overlaps(one._data) and (name in UNSURE or kind == "change"):
             continue
-        if name in TURNING and (silent or with_complex):
+        if name in TURNING and (choice.silent or with_complex):
             continue
-        log[-1] = f"{kind} {name} of {int(first * len(live))}, {int(second * len(live))}{' silent' * silent}"
+        places = ", ".join(str(next(at for at, known in enumerate(live) if known is part)) for part in given)
+        log[-1] = f"{len(live)}: {kind} {name} of {places}{' silent' * choice.silent}{' kept' * choice.kept}"
         try:
-            if kind == "view":
-                live.append(VIEWS[name](one))
-            elif kind == "change" and silent:
-                with nbgrad.no_grad():
-                    CHANGES[name](one, other)
-            elif kind == "change":
-                CHANGES[name](one, other)
-            else:
-                live.append((NEW if kind == "new" else ROWS)[name](one, other))
+            with nbgrad.set_grad_enabled(not choice.silent):
+                made = STEPS[kind][name](one) if kind == "view" else STEPS[kind][name](one, other)
         except TraceError:
             raise
         except ERRORS:
             log[-1] += RAISES
-    return live
+            continue
+        done.append((choice, given))
+        if kind != "change":
+            live.append(made)
+            kept += [made] * choice.kept
+    return kept
 
 
 def differentiated(choices: list[Choice], order: int, log: list[str]) -> Callable[..., Any]:

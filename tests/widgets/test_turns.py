@@ -44,6 +44,7 @@ def test_a_generator_whose_turn_comes_seldom_is_not_accused(critics: int, set_to
     assert texts(graph) == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("turns", [1, 3, 12])
 def test_two_losses_that_share_an_optimizer_may_take_turns(turns: int, set_to_none: bool) -> None:

@@ -300,7 +300,7 @@ class Op(OpInfo):
             and not state.inference
             and (recording(state) or check_cut(self.name, state.grad_enabled and self.differentiable))
         )
-        if recorded and self.autocasts and any_enabled():
+        if (recorded or state.tracer is not None) and self.autocasts and any_enabled():
             args = cast(self, args, values, settings)
             self._unwrap(args, values, edges)
         for observer in state.observers:

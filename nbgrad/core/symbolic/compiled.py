@@ -16,10 +16,11 @@ from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.engine.state import current, recording
 from nbgrad.core.symbolic.backends import BACKENDS, Backend
 from nbgrad.core.symbolic.errors import ColdOptimizer
+from nbgrad.core.symbolic.fake import storage_of
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.joint import partitioned, with_seeds
 from nbgrad.core.symbolic.program import Program
-from nbgrad.core.symbolic.structure import leaves, mapped
+from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -65,6 +66,7 @@ class Compiled:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         self._backend = BACKENDS[backend]
         self._variants: dict[Any, list[Variant]] = {}
+        self._writes_inputs = False
         self._takes_names = _takes_names(function)
         update_wrapper(self, function, updated=())
 
@@ -74,6 +76,8 @@ class Compiled:
         if current().tracer is not None:
             return self.function(*args)
         key = _key(args)
+        if self._writes_inputs:  # then it matters which of them share their memory
+            key = (*key, first_places([storage_of(one) for one in _tensors(args)]))
         known = self._variants.get(key)
         whys = []
         for place, variant in enumerate(known or ()):
@@ -106,6 +110,9 @@ class Compiled:
         except ColdOptimizer as cold:
             self.reasons.append(f"{reason}: ran without a program, because {str(cold).partition(',')[0]}")
             return self.function(*args)
+        if variant.program.writes_inputs and not self._writes_inputs:
+            self._writes_inputs = True
+            key = (*key, first_places([storage_of(one) for one in _tensors(args)]))
         self._variants.setdefault(key, []).insert(0, variant)
         del self._variants[key][_KEPT:]
         self.reasons.append(f"{reason}: traced in {(perf_counter() - begin) * 1e3:.0f} ms, {len(variant)} steps")

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nbgrad.core.backend.autocast import any_enabled
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
@@ -58,11 +59,22 @@ class _Witness(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's h
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     given = args[position] if position < len(args) else kwargs.get(argument.name)
                     self.written |= {storage_of(one) for one in leaves(given) if isinstance(one, torch.Tensor)}
-        if schema.name == "aten::native_batch_norm" and args[5]:  # its schema does not say what it changes
-            self.written |= {storage_of(one) for one in args[3:5] if isinstance(one, torch.Tensor)}
+        self.written |= _moved(schema, args, kwargs)
         if _SEEDED in func.tags and not _is_dry(schema, args, kwargs):
             self.random = True
         return func(*args, **kwargs)
+
+
+def _moved(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
+    """The memory of the running statistics that a normalization moves, of which torch's schemas do not tell."""
+    names = [argument.name for argument in schema.arguments]
+    if "running_mean" not in names or schema.name.endswith(("backward", "functional", "no_update", "no_training")):
+        return set()
+    given = dict(zip(names, args, strict=False)) | kwargs
+    modes = [name for name in ("training", "train", "use_input_stats") if name in names]
+    if modes and not any(given.get(name) for name in modes):
+        return set()
+    return {storage_of(given[name]) for name in ("running_mean", "running_var") if given.get(name) is not None}
 
 
 def _is_dry(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -171,6 +183,8 @@ def is_fake(data: object) -> bool:
 
 def _key(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
     """What the result of a call depends on; None where that cannot be said."""
+    if any_enabled():  # autocast
+        return None
     try:
         key = (function, _part(args), _part(kwargs), torch.get_default_dtype())
         hash(key)

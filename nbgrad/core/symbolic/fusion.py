@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.symbolic.ir import Listing, Step, Value
-from nbgrad.core.symbolic.lowering import VIEWS, Lowering, known
+from nbgrad.core.symbolic.lowering import VIEWS, Lowering, known, name_in_place
 from nbgrad.core.symbolic.nest import c_library, interpreter
 from nbgrad.core.symbolic.nest.interpreter import Run as NestRun
 from nbgrad.core.symbolic.nest.ir import Kernel, KernelError
@@ -32,17 +32,22 @@ OUTPUT = 0.8e-6
 GRAIN = 32768
 """torch gives a pointwise kernel a thread for so many elements."""
 
-SLOW = frozenset(
-    ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "softmax", "_softmax", "log_softmax",
-     "_log_softmax", "_log_softmax_backward_data", "silu", "special_expit", "special_erf", "special_expm1")
-)  # fmt: skip
-"""Functions that take many instructions an element, in torch as here."""
+PRICES = {
+    **dict.fromkeys(("exp", "softmax", "_softmax", "log_softmax", "_log_softmax"), (1.0, 1.1)),
+    "_log_softmax_backward_data": (1.0, 1.1),
+    **dict.fromkeys(("sigmoid", "special_expit", "silu"), (1.0, 2.1)),
+    **dict.fromkeys(("log", "log1p", "special_expm1", "expm1"), (1.4, 2.4)),
+    "tanh": (4.1, 3.1),
+    **dict.fromkeys(("erf", "special_erf"), (1.7, 4.2)),
+    **dict.fromkeys(("sin", "cos"), (1.5, 2.6)),
+}
+"""The nanoseconds that an element takes in a kernel of torch, and in a step of a nest."""
 
-ELEMENT = {"torch": 0.15e-9, "nest": 0.1e-9}
-"""The seconds that an element takes in a cheap kernel, and in a step of a nest."""
+CHEAP = (0.15, 0.1)
+"""The same of every other function."""
 
-SLOW_ELEMENT = {"torch": 1.3e-9, "nest": 1.5e-9}
-"""The same of a slow function."""
+ROW = 40.0
+"""The nanoseconds that a row of softmax takes besides its elements, in a nest."""
 
 LONGEST = 4000
 """So many steps become one nest at most: the time to arrange them grows with their number."""
@@ -264,15 +269,18 @@ class _Fusion:
 
     def _faster(self, plan: _Plan) -> bool:
         """Whether a nest is faster than torch: the shapes say so, never a trial, so each run gives the same numbers."""
+        if sum(not part.view for part in plan.nest) < 2:
+            return False
         torchs, ours = 0.0, NEST_CALL + OUTPUT * len(plan.outputs) + 0.5 * CALL * len(plan.again)
         for part in plan.nest:
             if part.view:
                 torchs += CALL / 2
                 continue
             elements = max(one.numel for one in (*part.inputs, *part.results))
-            price = SLOW_ELEMENT if part.step.name in SLOW else ELEMENT
-            torchs += CALL + elements * price["torch"] / max(1, min(self.threads, elements // GRAIN))
-            ours += elements * price["nest"]
+            theirs, own = PRICES.get(name_in_place(part.step), CHEAP)
+            torchs += CALL + elements * theirs * 1e-9 / max(1, min(self.threads, elements // GRAIN))
+            rows = _rows(part.results[0]) if "softmax" in part.step.name else 0
+            ours += (elements * own + rows * ROW) * 1e-9
         return ours < 0.9 * torchs
 
 
@@ -301,3 +309,8 @@ def _plain(value: Value) -> bool:
             return False
         step *= size
     return True
+
+
+def _rows(value: Value) -> int:
+    """How many rows a value has."""
+    return value.numel // value.shape[-1] if value.shape else 1

@@ -195,6 +195,8 @@ class Listing:
         outputs: what it returns, a structure with a ``Value`` for each tensor.
         gradients: tensors of nbgrad, each with the value that becomes its ``.grad`` at the end.
         arguments: the arguments of the function, with a ``Value`` for each tensor.
+        changes: whether the function changes memory in place, but for the updates of an optimizer. Then the strides of
+            the inputs decide which tensors share memory.
     """
 
     name: str
@@ -204,11 +206,18 @@ class Listing:
     outputs: Any
     gradients: list[tuple[Any, Value | None]] = field(default_factory=list)
     arguments: tuple[Any, ...] = ()
+    changes: bool = False
 
     def leaving(self) -> list[Value]:
         """The values that leave the program: what it returns, and gradients."""
         kept = [one for one in leaves(self.outputs) if isinstance(one, Value)]
         return kept + [value for _, value in self.gradients if value is not None]
+
+    @property
+    def writes_inputs(self) -> bool:
+        """Whether it changes the memory of an input. Then it matters which inputs share theirs."""
+        given = {one.storage for one in self.inputs}
+        return any(value.storage in given for step in self.steps for value in step.writes)
 
     def external(self) -> set[int]:
         """The storages of inputs and captured tensors, whose changes are seen outside."""

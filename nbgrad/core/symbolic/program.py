@@ -13,6 +13,7 @@ from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.symbolic.explanation import explanation
+from nbgrad.core.symbolic.fake import storage_of
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.latex import Formulas
 from nbgrad.core.symbolic.lines import Level
@@ -23,7 +24,7 @@ from nbgrad.core.symbolic.passes.rematerialize import rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
-from nbgrad.core.symbolic.structure import leaves, mapped
+from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -108,7 +109,25 @@ class Program(Listing):
                     f"got {list(data.shape)} of {data.dtype} on {data.device}: trace it again for that shape"
                 )
             found.append(data)
+        if self.changes:
+            self._check_memory(found)
         return found
+
+    def _check_memory(self, given: list[torch.Tensor]) -> None:
+        """Raise an error if the inputs lie in memory in another way than the examples, which a change would tell."""
+        for value, data in zip(self.inputs, given, strict=True):
+            if data.layout is torch.strided and tuple(data.stride()) != value.stride:
+                raise ValueError(
+                    f"{self.name} changes tensors in place, and {value.name} was traced with the strides "
+                    f"{value.stride}, got {tuple(data.stride())}: pass a copy of those strides, or trace it again"
+                )
+        if self.writes_inputs:
+            traced = first_places([one.storage for one in self.inputs])
+            if first_places([storage_of(one) for one in given]) != traced:
+                raise ValueError(
+                    f"{self.name} changes an input in place, and the inputs share memory in another way than the "
+                    "examples: pass a copy, or trace it again"
+                )
 
     def grad(self, wrt: Sequence[Any] | None = None, order: int = 1) -> "Program":
         """The program that returns what this one does, and its gradients.

@@ -20,6 +20,11 @@ def leaves(structure: Any) -> Iterator[Any]:
         yield structure
 
 
+def first_places(given: list[Any]) -> tuple[int, ...]:
+    """For each value the place of the first one that is equal to it."""
+    return tuple(given.index(one) for one in given)
+
+
 def mapped(change: Callable[[Any], Any], structure: Any) -> Any:
     """The same structure with ``change(value)`` in place of each value."""
     if isinstance(structure, list | tuple) and not isinstance(structure, torch.Size):

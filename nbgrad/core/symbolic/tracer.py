@@ -80,6 +80,7 @@ class Tracer(TorchFunctionMode):
         self._originals: dict[int, torch.Tensor] = {}
         self._adopted: dict[int, tuple[TensorBase, torch.Tensor, Any]] = {}
         self._optimizers: dict[int, tuple[Any, dict[Any, dict[str, Any]]]] = {}
+        self._attributes: dict[int, tuple[Any, tuple[dict[str, Any], dict[str, Any]]]] = {}
         self._depth = 0
         self._mark = 0
         self._made: tuple[Any, ...] = ()
@@ -162,6 +163,28 @@ class Tracer(TorchFunctionMode):
         for one in leaves(args):
             if isinstance(one, TensorBase):
                 self.adopt(one)
+
+    def refuse_data(self, tensor: TensorBase) -> None:
+        """Raise an error: a tensor gets other data, which would only be so in the trace."""
+        raise error_at(
+            user_place(),
+            f"t.data = ... gives a tensor of shape {tuple(tensor._data.shape)} other memory, which a program cannot do",
+            "Change it in place instead: with nbgrad.no_grad(): t.copy_(...)",
+        )
+
+    def restore_modules(self) -> list[str]:
+        """Give the attributes of modules that have become tensors without numbers their own back; their names."""
+        wrong = []
+        for module, held in self._attributes.values():
+            for space, before in ((module.__dict__, held[0]), (module._buffers, held[1])):
+                for name, one in list(space.items()):
+                    if isinstance(one, TensorBase) and is_fake(one._data):
+                        wrong.append(f"{type(module).__name__}.{name}")
+                        if name in before:
+                            space[name] = before[name]
+                        else:
+                            del space[name]
+        return wrong
 
     def release(self) -> list[tuple[TensorBase, Value | None]]:
         """Give all adopted tensors their data back.
@@ -281,8 +304,9 @@ class Tracer(TorchFunctionMode):
             return
         scope = current().scope
         outer = [one for one in outwards(scope) if isinstance(one, ModuleScope)]
-        if outer and (module := outer[-1].module()) is not None:
-            self.modules.setdefault(id(module), module)
+        if outer and (module := outer[-1].module()) is not None and id(module) not in self.modules:
+            self.modules[id(module)] = module
+            self._attributes |= {id(one): (one, (dict(vars(one)), dict(one._buffers))) for one in module.modules()}
         steps = self.steps[self._mark :]
         call = RowCall(
             op,

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 
 from nbgrad.core.backend.function_mode import put_back, take_off
+from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
+from nbgrad.core.symbolic.errors import error_at
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.naming import name_values, variables_of
 from nbgrad.core.symbolic.structure import leaves, mapped
@@ -99,11 +101,19 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
             outputs = mapped(lambda one: _value(tracer, one), found)
     finally:
         gradients = tracer.release()
+        replaced = tracer.restore_modules()
         if recorded:
             put_back()
+    if replaced:
+        raise error_at(
+            user_place(),
+            f"the function gives {', '.join(replaced)} a new tensor, which a program cannot do",
+            "Change the tensor that is there in place: self.average.mul_(0.9).add_(...), or self.average.copy_(...)",
+        )
     name = getattr(function, "__name__", type(function).__name__)
     arguments = mapped(lambda one: _value(tracer, one), args)
-    listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments)
+    changes = any(step.writes and step.phase != "update" for step in tracer.steps)
+    listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes)
     modules = list(tracer.modules.values())
     name_values(listing, modules, variables_of(function), tracer.state_names())
     held = [

@@ -53,6 +53,8 @@ class Tensor(TensorBase, Contents, TensorMethods):
         if value is not self._data:  # t.data -= step assigns the same tensor
             if not self.is_leaf:
                 raise RuntimeError(f"the data of a result of {self.grad_fn} cannot be replaced")
+            if (tracer := current().tracer) is not None:
+                tracer.refuse_data(self)
             raw = Tensor(raw_of(value))._data.detach()
             try:
                 self._data = raw

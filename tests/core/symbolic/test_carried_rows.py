@@ -9,8 +9,8 @@ from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.exports.loading import load
 from nbgrad.core.symbolic.program import trace
-from nbgrad.core.symbolic.structure import leaves, mapped
-from tests.core.symbolic.test_traced_rows import differentiated, leaf, spread
+from nbgrad.core.symbolic.structure import leaves
+from tests.core.symbolic.traced_rows import arguments, differentiated, spread
 
 
 def same(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -24,11 +24,7 @@ def same(found: torch.Tensor, expected: torch.Tensor) -> None:
 def test_a_row_is_the_same_after_a_journey(name: str, tmp_path: Path) -> None:
     row = OPS[name]
     for sample in spread(row):
-        names = [*row.inputs, *[row.listed] * len(sample.args)]
-        args = [
-            mapped(lambda one, name=name: leaf(one, row, name), given)
-            for name, given in zip(names, sample.args, strict=False)
-        ]
+        args = arguments(row, sample)
         try:
             program = trace(differentiated(row, sample.settings, 2), *args).optimize()
         except TraceError:  # test_traced_rows says which ones, and why

@@ -148,6 +148,19 @@ def test_what_is_reduced_over_all_rows_is_used_by_a_later_nest(engine: str) -> N
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_what_has_one_number_a_row_is_used_by_rows_and_by_elements(engine: str) -> None:
+    def make(builder: Builder, x: int, scale: int) -> int:
+        total = builder.apply("mul", builder.sum(x, [1]), scale)
+        for _ in range(4):  # so often that it is spread over the block
+            x = builder.apply("mul", x, scale)
+        return builder.apply("add", x, total)
+
+    x, scale = torch.randint(-3, 4, (20, 24)).float(), torch.randint(-3, 4, (20, 1)).float()
+    (found,) = build(engine, kernel_of(make, (20, 24), (20, 1)))(x, scale)
+    assert identical(found, x * scale**4 + x.sum(1, keepdim=True) * scale)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_outputs_are_tensors_of_their_own(engine: str) -> None:
     def make(builder: Builder, x: int) -> list[int]:
         y = builder.apply("neg", x)

@@ -96,3 +96,18 @@ def test_an_opaque_function_inside_of_another_is_part_of_its_step() -> None:
     assert [step.name for step in program.steps] == ["outer"]
     assert program(nbgrad.tensor([1.0])).tolist() == [3.0]
     assert program(nbgrad.tensor([-1.0])).tolist() == [-2.0]
+
+
+def test_the_phase_of_complex_eigenvectors_is_checked_in_each_run() -> None:
+    def function(matrix: nbgrad.Tensor, weight: nbgrad.Tensor) -> "object":
+        vectors = nbgrad.linalg.eigh(matrix).eigenvectors
+        return nbgrad.grad((vectors * weight).real.sum() + vectors.abs().sum(), matrix)
+
+    torch.manual_seed(0)
+    raw = torch.randn(3, 3, dtype=torch.complex128)
+    matrix = nbgrad.tensor(raw + raw.mH, requires_grad=True)
+    zero, one = (nbgrad.tensor(torch.full((3, 3), part, dtype=torch.complex128)) for part in (0, 1 + 1j))
+    program = trace(function, matrix, zero).optimize()
+    assert torch.equal(program(matrix, zero)[0].data, function(matrix, zero)[0].data)
+    with pytest.raises(RuntimeError, match="up to a factor"):
+        program(matrix, one)

@@ -69,7 +69,7 @@ def test_a_twin_in_place_computes_the_same_as_a_program(name: str) -> None:
         view = target[...]
         return [row.in_place(view, *rest, **settings), target * 1]
 
-    for sample in spread(row):
+    for sample in (one for one in spread(row) if isinstance(one.args[0], torch.Tensor)):
         for order in ORDERS:
             try:
                 differentiated(row, sample.settings, order, run)(*arguments(row, sample))

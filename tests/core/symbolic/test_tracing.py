@@ -1,5 +1,7 @@
 """What a trace sees, what it refuses, and that it leaves everything as it was."""
 
+import copy
+
 import pytest
 import torch
 
@@ -205,3 +207,93 @@ def test_dropout_is_kept_and_drawn_in_order() -> None:
     program: Program = trace(function, X).optimize()
     torch.manual_seed(3)
     assert torch.equal(program(X).data, expected.data)
+
+
+def test_running_statistics_move_as_often_as_the_layer_runs() -> None:
+    torch.manual_seed(0)
+    x = nbgrad.tensor(torch.randn(5, 4, 2))
+    for layer in (nbgrad.nn.BatchNorm1d(4), nbgrad.nn.InstanceNorm1d(4, track_running_stats=True)):
+        twin = copy.deepcopy(layer)
+
+        def function(x: nbgrad.Tensor, layer: nbgrad.nn.Module = layer) -> nbgrad.Tensor:
+            layer(x * 3)  # nothing reads it, but it moves the statistics
+            return layer(x) + layer(x)
+
+        program: Program = trace(function, x).optimize()
+        assert torch.equal(program(x).data, function(x, twin).data)
+        assert torch.equal(layer.running_mean.data, twin.running_mean.data)
+        assert torch.equal(layer.running_var.data, twin.running_var.data)
+        layer.eval()
+        assert not any(step.writes for step in trace(function, x).steps)
+
+
+def test_a_cast_by_autocast_is_part_of_a_program() -> None:
+    weight = nbgrad.tensor(torch.randn(4, 4))
+
+    def function(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return x @ weight
+
+    found = trace(function, X)(X)
+    assert found.dtype is torch.bfloat16
+    assert torch.equal(found.data, function(X).data)
+
+
+def test_inputs_that_are_changed_have_the_strides_of_the_examples() -> None:
+    def function(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        y = x.reshape(-1)
+        y.add_(1)
+        return x * 1
+
+    program = trace(function, nbgrad.tensor(torch.zeros(3, 4).t())).optimize()
+    assert not program(nbgrad.tensor(torch.zeros(3, 4).t())).any()
+    with pytest.raises(ValueError, match=r"x was traced with the strides \(1, 4\), got \(3, 1\)"):
+        program(nbgrad.tensor(torch.zeros(4, 3)))
+
+
+def test_inputs_that_are_changed_share_memory_as_the_examples_do() -> None:
+    def function(a: nbgrad.Tensor, b: nbgrad.Tensor) -> nbgrad.Tensor:
+        first = b + 1
+        a.mul_(2)
+        return first - (b + 1)
+
+    one, other = nbgrad.tensor([1.0]), nbgrad.tensor([3.0])
+    program = trace(function, one, other).optimize()
+    assert program(one, other).item() == 0
+    with pytest.raises(ValueError, match="share memory in another way"):
+        program(other, other)
+    compiled = nbgrad.compile(function)
+    assert compiled(one, other).item() == 0
+    assert compiled(other, other).item() == -3
+    assert compiled(one, other).item() == 0
+    assert len(compiled.reasons) == 2
+
+
+class Average(nbgrad.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", nbgrad.zeros(()))
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        self.mean = self.mean * 0.9 + x.mean()
+        return x - self.mean
+
+
+def test_a_module_with_another_tensor_is_refused_and_stays_as_it_was() -> None:
+    layer = Average()
+    held = layer.mean
+    with pytest.raises(TraceError, match=r"gives Average\.mean a new tensor.*in place"):
+        trace(layer, X)
+    assert layer.mean is held
+
+
+def test_other_data_is_refused() -> None:
+    w = nbgrad.ones(4, requires_grad=True)
+
+    def function(x: nbgrad.Tensor) -> nbgrad.Tensor:
+        w.data = w.data * 2
+        return x * w
+
+    with pytest.raises(TraceError, match=r"t\.data = .* other memory.*copy_"):
+        trace(function, X)
+    assert w.tolist() == [1.0] * 4

@@ -18,13 +18,15 @@ from tests.core.rows import describe, samples
 
 SAMPLES = 3
 """How many samples of a row are traced, spread over all that it has."""
+WHOLE = frozenset(("getitem", "getitem_backward", "scatter_reduce", "index_reduce"))
+"""Rows of which all samples are traced."""
 ORDERS = (1, 2)
 
 
 def spread(row: Op) -> Iterator[Sample]:
-    """Some samples of a row; all of one that the trace refuses in part."""
+    """Some samples of a row; all where few look at numbers."""
     every = list(samples(row))
-    if row.name in ("getitem", "getitem_backward"):
+    if row.name in WHOLE:
         yield from every
     else:
         yield from every[:: max(1, len(every) // SAMPLES)][: SAMPLES + 1]

@@ -41,6 +41,7 @@ def _drawn(input, p=None):
     symbols={"input": "p"},
     samples=_certain,
     reference=_drawn,
+    random=True,
     unvaried={"generator": "it only says where the random numbers come from, and each call moves it on"},
 )
 def bernoulli(input, *, p=None, generator=None):
@@ -75,6 +76,7 @@ def _without_spread(make: Make):
     broadcasts=True,
     method=False,
     samples=_without_spread,
+    random=True,
     unvaried={"generator": "it only says where the random numbers come from, and each call moves it on"},
 )
 def normal(mean, std=None, *, generator=None):

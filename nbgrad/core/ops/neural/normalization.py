@@ -501,6 +501,7 @@ def _batches(make: Make):
     formula=r"\frac{x - \mu_c}{\sqrt{\sigma_c^2 + \varepsilon}} \odot w + b",
     aux=("mean", "invstd"),
     no_gradient=("running_mean", "running_var"),
+    mutates=("running_mean", "running_var"),
     sums={"weight": for_channels, "bias": for_channels},
     samples=_batches,
     ranks=range(2, 6),

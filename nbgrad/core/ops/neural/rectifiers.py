@@ -211,6 +211,7 @@ _FIXED = {"lower": 0.25, "upper": 0.25, "training": True}
 
 
 @op(
+    random=True,
     formula=r"x \text{ where } x > 0 \text{, else } a x",
     aux=("noise",),
     samples=varied(at(-1.0, 0.0, 1.0), {"lower": 0.2, "upper": 0.4}, _FIXED),

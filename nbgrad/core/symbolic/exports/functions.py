@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.dispatch.opaque import OPAQUE
 from nbgrad.core.dispatch.table import OPS
 
 _REFUSED = frozenset(
@@ -47,6 +48,7 @@ def _is_operator(name: str) -> bool:
 def _named() -> Iterator[tuple[str, Callable[..., Any]]]:
     """The functions by name, without those of ``torch.ops``."""
     yield from ((f"nbgrad.ops.{name}", row) for name, row in OPS.items())
+    yield from ((name, function) for name, function in OPAQUE.items() if name.startswith("nbgrad.core."))
     yield from _of_torch()
     yield from _of_modules()
     for name in dir(torch.Tensor):

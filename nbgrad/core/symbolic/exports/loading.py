@@ -204,6 +204,8 @@ class _Reading:
             one["phase"],
             None if one["row"] is None else self._rows[_count(one["row"])],
             _place(one["place"]),
+            tuple(_line(label) for label in one["scope"]),
+            bool(one["checks"]),
         )
 
     def _part(self, given: Any) -> Any:

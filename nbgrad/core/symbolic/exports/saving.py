@@ -156,6 +156,8 @@ class _Written:
             "phase": step.phase,
             "row": None if step.row is None else self._rows[id(step.row)],
             "place": _place(step.place),
+            "scope": [_shown(label) for label in step.scope],
+            "checks": step.checks,
         }
 
     def _part(self, given: Any, at: str) -> Any:  # noqa: C901, PLR0911, PLR0912  # a case for each type

@@ -13,6 +13,7 @@ _OPENING = """\
 #define WIDTH 16
 #elif defined(__AVX2__)
 #define WIDTH 8
+#define MASKED
 #else
 #define WIDTH 4
 #endif

@@ -90,12 +90,15 @@ static inline const int64_t *words_of(const Program *program) { return program->
 #pragma GCC push_options
 #pragma GCC target("avx2")
 #endif
+#include <immintrin.h>
 #define VECTOR(name) avx2_##name
 #define WIDTH 8
+#define MASKED
 #include "vector_math.h"
 #include "blocks.h"
 #undef WIDTH
 #undef VECTOR
+#undef MASKED
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

@@ -629,10 +629,6 @@ class _NestWriter:
                 self._release(view.root, number)
 
     def _reduce(self, task: _Task, argument: int) -> None:
-        if self.registers[argument][0] is not Kind.FULL:  # one number, or one a row: spread over the block first
-            spread = self._slot((task.root, "spread"), Kind.FULL)
-            self.steps.append(Step("copy", spread, (argument,)))
-            argument = spread
         ends = self.scheduler._reduced(task, self.plan)
         end = len(self.plan.sizes)
         if self.whole and ends == set(range(self.cut, end)) and (self.plan.used or self.cut):

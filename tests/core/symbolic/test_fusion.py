@@ -1,0 +1,172 @@
+"""Steps of programs become loop nests: which ones, and that nothing else changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core.symbolic import fusion
+from nbgrad.core.symbolic.ir import Listing
+from nbgrad.core.symbolic.nest import c_library, interpreter
+from nbgrad.core.symbolic.nest.interpreter import Run
+from nbgrad.core.symbolic.nest.ir import Kernel, KernelError
+from nbgrad.core.symbolic.nest.schedule import schedule
+
+BACKENDS = [name for name, one in (("fused", interpreter), ("c", c_library)) if one.available()]
+
+
+def unbuilt(kernel: Kernel) -> Run:
+    """Arranges a kernel, and runs nothing."""
+    schedule(kernel)
+    return lambda *_: []
+
+
+def names(listing: Listing) -> list[str]:
+    """The steps of a listing after fusion."""
+    return [step.name for step in fusion.fused(listing, unbuilt).steps]
+
+
+def traced(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Listing:
+    """The program of a function of tensors of these shapes."""
+    return nbgrad.trace(function, *(nbgrad.zeros(shape) for shape in shapes))
+
+
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fuse also what torch's own kernels compute faster."""
+    monkeypatch.setattr(fusion._Fusion, "_faster", lambda *_: True)
+
+
+def test_a_small_program_becomes_one_step() -> None:
+    def function(x: Any, y: Any) -> Any:
+        z = x.view(2, 3).expand(4, 2, 3) * y
+        return (z.exp() / z.exp().sum(-1, keepdim=True)).relu().sum(), z.mean(0)
+
+    assert names(traced(function, (6,), (4, 1, 3))) == ["nest"]
+
+
+def test_a_product_of_matrices_parts_two_nests_only_where_it_needs_the_first() -> None:
+    def function(x: Any, w: Any) -> Any:
+        first = (x + 1).relu() * 2
+        between = x @ w
+        return first - 1 + (first @ w).exp().neg().sum(), between
+
+    assert names(traced(function, (5, 5), (5, 5))) == ["matmul", "nest", "matmul", "nest"]
+
+
+def test_large_steps_stay_torchs_own() -> None:
+    assert names(traced(lambda x: x.exp(), (1000, 1000))) == ["exp"]
+    assert names(traced(lambda x: x.exp() + x.tanh(), (3000, 1000))) == ["exp", "tanh", "add"]
+
+
+@pytest.mark.parametrize(
+    ("function", "steps"),
+    [
+        (lambda x: x.double() + 1, ["to", "add"]),
+        (lambda x: nbgrad.bernoulli(x * 0 + 0.5) * 2 + 1, ["nest", "bernoulli", "nest"]),
+        (lambda x: x.T + x.T, ["permute", "permute", "add"]),
+        (lambda x: x > 0, ["gt"]),
+        (lambda x: x**2.5, ["pow"]),
+    ],
+)
+def test_what_no_nest_computes_stays(
+    function: Callable[..., Any], steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always(monkeypatch)
+    assert names(traced(function, (3, 4))) == steps
+
+
+def test_views_of_what_a_nest_makes_still_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    always(monkeypatch)
+    listing = traced(lambda x: [y := x + 1, y.reshape(6), y[None].expand(4, 2, 3)], (2, 3))
+    assert names(listing)[0] == "nest"
+    assert "nest" not in names(listing)[1:]
+    for backend in BACKENDS:
+        run = nbgrad.symbolic.BACKENDS[backend](listing)
+        y, flat, expanded = run([torch.ones(2, 3)], [])
+        assert y.data_ptr() == flat.data_ptr() == expanded.data_ptr()
+        assert expanded.tolist() == torch.full((4, 2, 3), 2.0).tolist()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_comparison_that_leaves_is_torchs_bool(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    always(monkeypatch)
+    listing = traced(lambda x: [y := x * 2, y > 1, nbgrad.where(y > 1, y, -y)], (5,))
+    x = torch.tensor([-1.0, 0.0, 0.4, 0.6, 2.0])
+    y, above, chosen = nbgrad.symbolic.BACKENDS[backend](listing)([x], [])
+    assert torch.equal(above, x * 2 > 1)
+    assert torch.equal(chosen, torch.where(y > 1, y, -y))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_memory_from_outside_is_changed_by_torch_alone(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    always(monkeypatch)
+    held = nbgrad.tensor([1.0, 2.0])
+
+    def function(x: Any) -> Any:
+        before = held * 2 + x
+        held.add_(x)
+        return before, held * 3 + x
+
+    run = nbgrad.compile(function, backend=backend)
+    x = nbgrad.tensor([1.0, 1.0])
+    for k in range(3):
+        before, after = run(x)
+        assert before.tolist() == [2.0 * (1 + k) + 1, 2.0 * (2 + k) + 1]
+        assert after.tolist() == [3.0 * (2 + k) + 1, 3.0 * (3 + k) + 1]
+    assert held.tolist() == [4.0, 5.0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_loss_has_the_gradients_of_eager(backend: str) -> None:
+    def loss(x: Any, y: Any) -> Any:
+        for _ in range(6):
+            x = (x * y).tanh() + y.softmax(0) - x.mean(0)
+        return x.sum()
+
+    x, y = nbgrad.randn(7, 5, requires_grad=True), nbgrad.randn(7, 1, requires_grad=True)
+    loss(x, y).backward()
+    right = x.grad.clone(), y.grad.clone()
+    x.grad = y.grad = None
+    nbgrad.compile(loss, backend=backend)(x, y).backward()
+    for one, other in zip((x.grad, y.grad), right, strict=True):
+        torch.testing.assert_close(one._data, other._data, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_step_with_an_optimizer_takes_the_learning_rate_of_the_call(backend: str) -> None:
+    def trained(compile_it: bool) -> list[float]:
+        nbgrad.manual_seed(0)
+        w = nbgrad.nn.Parameter(nbgrad.ones(4))
+        optimizer = nbgrad.optim.SGD([w], lr=0.5)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = ((w * x - 1).tanh() ** 2).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = nbgrad.compile(step, backend=backend) if compile_it else step
+        losses = []
+        for k in range(5):
+            optimizer.param_groups[0]["lr"] = 0.5 / (k + 1)
+            losses.append(run(nbgrad.tensor([1.0, 2.0, 3.0, 4.0])).item())
+        return losses
+
+    assert trained(True) == pytest.approx(trained(False), rel=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inputs_that_lie_otherwise_are_copied_first(backend: str) -> None:
+    listing = traced(lambda x: (x + 1) * 2 - x, (3, 4))
+    run = nbgrad.symbolic.BACKENDS[backend](listing)
+    x = torch.randn(4, 3).T
+    torch.testing.assert_close(run([x], [])[0], (x + 1) * 2 - x)
+
+
+@pytest.mark.skipif(interpreter.available(), reason="the interpreter is there")
+def test_without_the_compiled_core_fused_says_so() -> None:
+    with pytest.raises(KernelError, match="run `make compile`"):
+        nbgrad.compile(lambda x: x + 1, backend="fused")(nbgrad.ones(3))
