@@ -1,6 +1,7 @@
 r"""The formulas of a program in LaTeX, with its own names: ``\bar{w}_{0} &= \bar{h}^{\top}\,x``."""
 
 import re
+from collections.abc import Iterator
 from math import isinf, isnan
 from typing import Any
 
@@ -42,7 +43,9 @@ class Formulas:
                 for name, value in _inputs(line.row):
                     if isinstance(value, Value):
                         self._readers.setdefault(id(value), []).append((line.row, name))
-        self._changed = {value.storage for step in listing.steps if step.phase == "forward" for value in step.writes}
+        early = [step for step in listing.steps if step.phase != "update"]
+        known = {value.storage for step in early if step.phase == "forward" for value in step.results()}
+        self._changed = {value.storage for step in early for value in step.writes} & (known | listing.external())
         hidden = self._intermediate(listing)
         rows: list[str] = []
         phase = ""
@@ -82,6 +85,8 @@ class Formulas:
         for row, name in self._readers.get(id(of), ()):
             if not row.op.differentiable:
                 continue
+            if any(one.storage in self._changed for one in _named(row)):
+                return None  # a name in its formula stands for other numbers by now
             outer = [self._gradient(one) for one in handed(row, False)]
             places = [self._made[id(one)] for one in outer if one is not None]
             if not places or max(places) > self._made[id(value)]:
@@ -154,6 +159,13 @@ class Formulas:
 def _adds(value: Value, written: set[int]) -> bool:
     """Whether a step that changes ``written`` takes another gradient for it, as the second of two backwards does."""
     return value.gradient_of is not None and value.storage not in written
+
+
+def _named(row: RowCall) -> Iterator[Value]:
+    """The values that the formulas of a row may name, without those that the row itself changes."""
+    for name, value in (*_inputs(row), *row.settings.items(), *(("", one) for one in row.results)):
+        if isinstance(value, Value) and name not in row.op.mutates:
+            yield value
 
 
 def _inputs(row: RowCall) -> list[tuple[str, Any]]:

@@ -63,6 +63,15 @@ def test_a_value_that_is_changed_has_no_formula_of_a_rule() -> None:
     assert r"\overline{\mathrm{mul}} &= \operatorname{expand}(\overline{\mathrm{sum}}, 3)" in text
 
 
+def test_a_formula_does_not_name_what_a_pass_has_written_over() -> None:
+    x = nbgrad.ones(3, requires_grad=True)
+    program = trace(lambda x: (x * 2).exp().sum(), x).grad()
+    assert r"\overline{\mathrm{mul}} &= \overline{\mathrm{exp}} \odot \mathrm{exp}" in program.latex()
+    text = program.optimize().latex()
+    assert r"\mathrm{mul} &\leftarrow \operatorname{exp}(\mathrm{mul})" in text
+    assert r"\bar{x} &= \mathrm{mul} \odot 2" in text
+
+
 def test_a_second_backward_has_formulas_of_its_steps() -> None:
     w = nbgrad.ones(3, requires_grad=True)
 

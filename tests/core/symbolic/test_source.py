@@ -82,17 +82,16 @@ def test_the_source_of_a_network_computes_the_same(made: Callable[[], Case], lev
     compare(program.optimize(), args, tmp_path, level)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.filterwarnings("ignore:index_reduce")
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_the_source_of_a_row_and_its_gradient_computes_the_same(name: str, tmp_path: Path) -> None:
     row = OPS[name]
     sample = list(spread(row))[-1]
-    args = arguments(row, sample)
+    args = tuple(arguments(row, sample))
     try:
         program = trace(differentiated(row, sample.settings, 1), *args)
-    except TraceError:
-        assert row.name in ("getitem", "getitem_backward")
+    except TraceError:  # test_traced_rows says which ones, and why
         return
     tensors = [one.data for one in leaves(args) if isinstance(one, nbgrad.Tensor)]
     torch.manual_seed(1)
