@@ -131,7 +131,13 @@ class Step:
     def inputs(self) -> tuple[Value, ...]:
         """The values that it reads, each as often as it stands in the arguments."""
         if self._inputs is None:  # every pass asks for them, and the arguments of a step do not change
-            self._inputs = tuple(one for one in leaves((self.args, self.kwargs)) if isinstance(one, Value))
+            found: list[Value] = []
+            for one in (*self.args, *self.kwargs.values()):
+                if isinstance(one, Value):
+                    found.append(one)
+                elif isinstance(one, list | tuple | dict | slice):
+                    found += (part for part in leaves(one) if isinstance(part, Value))
+            self._inputs = tuple(found)
         return self._inputs
 
     def results(self) -> list[Value]:
@@ -150,10 +156,7 @@ class Step:
 
     def replaced(self, change: Callable[[Any], Any]) -> "Step":
         """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
-        for one in (*self.inputs(), *self.writes):
-            if change(one) is not one:
-                break
-        else:
+        if all([change(one) is one for one in (*self.inputs(), *self.writes)]):
             return self
         args, kwargs = mapped(change, self.args), mapped(change, self.kwargs)
         writes = tuple(change(one) for one in self.writes)

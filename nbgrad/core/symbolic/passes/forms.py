@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.symbolic.ir import Step, Value, name_of
+from nbgrad.core.symbolic.ir import Step, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
@@ -33,7 +33,7 @@ ROUNDED = frozenset(
         *("relu", "threshold_backward", "sign", "floor", "ceil", "trunc", "eq", "ne", "lt", "le", "gt", "ge"),
     )
 )
-"""Elementwise functions whose result is the rounded exact one: the same digits in whatever loop a kernel computes them."""
+"""Elementwise functions whose result is the rounded exact one: the same digits in whatever loop a kernel takes."""
 
 ELEMENTWISE = ROUNDED | {
     *("exp", "expm1", "log", "log1p", "log2", "sin", "cos", "tan", "tanh", "sigmoid", "rsqrt", "erf", "pow", "silu"),
@@ -68,7 +68,7 @@ def is_elementwise(step: Step, names: frozenset[str]) -> bool:
 _IN_ROUNDED, _IN_ELEMENTWISE, _OTHER = 2, 1, 0
 
 
-def _family(step: Step) -> int:
+def _family(step: Step) -> int:  # noqa: PLR0911  # a return for each reason
     """Which family of elementwise functions a step belongs to."""
     result = step.result
     name = canonical(step)
@@ -110,7 +110,7 @@ class Forms:
         self._known: dict[Any, Form | None] = {}
 
     def of(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Form | None:
-        """The form of the one tensor that a call returns; None where torch refuses the call or returns another thing."""
+        """The form of the one tensor that a call returns; None where torch refuses it or returns another thing."""
         try:
             key = (id(function), _key(args), _key(tuple(kwargs.items())))
             known = self._known.get(key, False)
@@ -200,10 +200,10 @@ def sum_of(step: Step) -> Sum | None:  # noqa: PLR0911  # a return for each form
         not set(step.kwargs) <= {"dim", "keepdim", "dtype"}
         or step.kwargs.get("dtype") is not None
         or len(step.args) > 3
-    ):  # noqa: PLR2004
+    ):
         return None
     dim = step.args[1] if len(step.args) > 1 else step.kwargs.get("dim")
-    keepdim = step.args[2] if len(step.args) > 2 else step.kwargs.get("keepdim", False)  # noqa: PLR2004
+    keepdim = step.args[2] if len(step.args) > 2 else step.kwargs.get("keepdim", False)
     rank = len(of.shape)
     chosen: Sequence[Any] = range(rank) if dim is None else (dim,) if type(dim) is int else dim
     if dim is not None and not chosen:

@@ -9,7 +9,7 @@ from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, is_elementwise
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.passes.peak import Life, lives, profile
-from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, described, note, storages
+from nbgrad.core.symbolic.passes.rewrite import L, Passed, Replacement, described, note, storages
 from nbgrad.core.symbolic.structure import mapped
 
 _CHEAP = frozenset(

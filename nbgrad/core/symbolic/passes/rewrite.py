@@ -95,7 +95,10 @@ class Replacement:
 
     def step(self, given: Step) -> Step:
         """A step with the values that stand for its arguments."""
-        if not self._of:
+        of = self._of
+        if not of:
+            return given
+        if not any([id(one) in of for one in given.inputs()]):
             return given
         if self._memory:
             for value in given.results():
