@@ -156,7 +156,10 @@ class Step:
 
     def replaced(self, change: Callable[[Any], Any]) -> "Step":
         """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
-        if all([change(one) is one for one in (*self.inputs(), *self.writes)]):
+        for one in (*self.inputs(), *self.writes):
+            if change(one) is not one:
+                break
+        else:
             return self
         args, kwargs = mapped(change, self.args), mapped(change, self.kwargs)
         writes = tuple(change(one) for one in self.writes)

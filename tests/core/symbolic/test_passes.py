@@ -431,7 +431,7 @@ def test_nothing_is_computed_again_that_is_random_or_was_changed() -> None:
 
     x = nbgrad.tensor(torch.randn(100, 100))
     program = trace(function, x)
-    lower = program.rematerialize(1)
+    lower = program.rematerialize(2)
     start = w.data.clone()
     expected = results(program, [x], 3)
     w.data.copy_(start)

@@ -340,7 +340,7 @@ class _Merging:
             self._ends[id(step.result)] = _Term(first, step.function, after.of, second)
             return None
         one, other = before.of, after.of
-        function = step.function
+        function: Any = step.function
         if before.rest is not None and _sign(before.function) != "add":  # c - sum(x) + sum(y) = c - sum(x - y)
             function = torch.sub if _sign(step.function) == "add" else torch.add
         inner = self._editor.call(function, (one.of, other.of), step)
@@ -424,7 +424,7 @@ def _factored(step: Step, of: Sum, inner: Step, editor: Editor) -> tuple[Step, S
     """The sum of the other factor, and the product with it."""
     name, args = canonical(inner), inner.args
     if name == "neg":
-        choices = [(args[0], None)]
+        choices: list[tuple[Any, Any]] = [(args[0], None)]
     elif name == "mul":
         choices = [(args[0], args[1]), (args[1], args[0])]
     elif name == "div":
@@ -438,8 +438,7 @@ def _factored(step: Step, of: Sum, inner: Step, editor: Editor) -> tuple[Step, S
         if summed is None:
             continue
         given = (summed.result,) if factor is None else (summed.result, factor)
-        function = {"neg": torch.neg, "mul": torch.mul, "div": torch.div}[name]
-        outer = editor.call(function, given, step, result=step.result)
+        outer = editor.call(inner.function, given, step, result=step.result)
         if outer is not None:
             return summed, outer
     return None

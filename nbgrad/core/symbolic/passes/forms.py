@@ -174,14 +174,6 @@ class Sum(NamedTuple):
     dims: tuple[int, ...]
     keepdim: bool
 
-    @property
-    def count(self) -> int:
-        """How many numbers each sum has."""
-        count = 1
-        for one in self.dims:
-            count *= self.of.shape[one]
-        return count
-
 
 def sum_of(step: Step) -> Sum | None:  # noqa: PLR0911  # a return for each form
     """A step as a sum that keeps the type; None if it is another thing."""

@@ -48,17 +48,13 @@ def undo_in_place(listing: L) -> Passed[L]:
             else:
                 whole[value.storage] = value
         step = stands.step(given)
-        target = given.result
+        target = _changed(given)
         function = _FUNCTIONS.get(given.name)
         if (
             function is None
-            or not isinstance(target, Value)
-            or [id(one) for one in given.writes] != [id(target)]
-            or given.args[0] is not target
+            or target is None
             or whole.get(target.storage) is not target
-            or target.storage in external
-            or target.storage in viewed
-            or any(value.dtype is not target.dtype for value in given.inputs())
+            or target.storage in external | viewed
             or editor.forms.of(function, step.args, step.kwargs) != form_of(target)
         ):
             steps.append(step)
@@ -80,6 +76,15 @@ def undo_in_place(listing: L) -> Passed[L]:
     if not notes:
         return Passed(listing, [])
     return Passed(listing.with_steps(steps, stands), notes)
+
+
+def _changed(step: Step) -> Value | None:
+    """The value that a method in place changes, if it is the only one and has the type of the other arguments."""
+    target = step.result
+    if not isinstance(target, Value) or len(step.writes) != 1 or step.writes[0] is not target:
+        return None
+    same = step.args[0] is target and all(value.dtype is target.dtype for value in step.inputs())
+    return target if same else None
 
 
 def work_in_place(listing: L) -> Passed[L]:

@@ -98,7 +98,10 @@ class Replacement:
         of = self._of
         if not of:
             return given
-        if not any([id(one) in of for one in given.inputs()]):
+        for one in given.inputs():
+            if id(one) in of:
+                break
+        else:
             return given
         if self._memory:
             for value in given.results():
