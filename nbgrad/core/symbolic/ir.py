@@ -143,7 +143,13 @@ class Step:
     def inputs(self) -> tuple[Value, ...]:
         """The values that it reads, each as often as it stands in the arguments."""
         if self._inputs is None:  # every pass asks for them, and the arguments of a step do not change
-            self._inputs = tuple(one for one in leaves((self.args, self.kwargs)) if isinstance(one, Value))
+            found: list[Value] = []
+            for one in (*self.args, *self.kwargs.values()):
+                if isinstance(one, Value):
+                    found.append(one)
+                elif isinstance(one, list | tuple | dict | slice):
+                    found += (part for part in leaves(one) if isinstance(part, Value))
+            self._inputs = tuple(found)
         return self._inputs
 
     def results(self) -> list[Value]:

@@ -187,7 +187,7 @@ class Program(Listing):
         """
         if budget <= 0:
             raise ValueError(f"rematerialize(budget={budget}): expected bytes, or a part of the peak up to 1.0")
-        nbytes = int(budget * self.peak_memory()) if isinstance(budget, float) and budget <= 1 else int(budget)
+        nbytes = int(budget * self.peak_memory()) if budget <= 1 else int(budget)
         passed = rematerialize(self, nbytes)
         return replace(passed.listing, notes=[*self.notes, *passed.notes])
 

@@ -1,4 +1,4 @@
-"""Random functions for tests of passes: arithmetic with broadcasting, views, changes in place, constants and dropout."""
+"""Random functions for tests of passes: arithmetic, broadcasting, views, changes in place, constants and dropout."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -9,7 +9,7 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.symbolic.structure import leaves
-from nbgrad.symbolic import Program
+from nbgrad.symbolic import Program, trace
 
 SHAPES = ((), (1,), (6,), (5, 1), (1, 6), (5, 6))
 UNARY: tuple[Callable[[Any], Any], ...] = (
@@ -119,3 +119,30 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     unknown = one.isnan() & other.isnan() if one.is_floating_point() else torch.zeros_like(one, dtype=torch.bool)
     equal = (one == other) & (one.signbit() == other.signbit()) if one.is_floating_point() else one == other
     return bool((unknown | equal).all())
+
+
+def check_passes(random: Random) -> None:
+    """Optimize a random program, and compare it with the program without passes.
+
+    Raises:
+        AssertionError: they differ: by a bit for exact passes, or by more than the last digits for the others.
+    """
+    function, args = random_function(random, random.randrange(2, 14)), random_arguments(random)
+    seed = random.randrange(1 << 30)
+    program = trace(function, *args)
+    if random.random() < 0.8:
+        program = program.grad()
+    before = [one._data.clone() for one in args]
+    expected = results(program, args, seed)
+    exact = program.optimize()
+    for _ in range(2):  # the second run finds what the first one has left
+        found = results(exact, args, seed)
+        assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True)), str(program)
+    for one, other in zip(results(program.optimize("reassociate"), args, seed), expected, strict=True):
+        scale = float(other.nan_to_num(0.0, 0.0, 0.0).abs().max()) if other.numel() else 0.0
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4 * max(scale, 1.0), equal_nan=True), str(program)
+    lower = program.rematerialize(0.7)
+    found = results(lower, args, seed)
+    assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True)), str(program)
+    assert lower.peak_memory() <= program.peak_memory()
+    assert all(same_bits(one._data, other) for one, other in zip(args, before, strict=True)), "an argument has changed"

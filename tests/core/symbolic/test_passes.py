@@ -13,7 +13,7 @@ from nbgrad import nn
 from nbgrad.core.symbolic.passes import optimize
 from nbgrad.core.symbolic.passes.rewrite import Passed, note
 from nbgrad.symbolic import Program, trace
-from tests.core.symbolic.random_programs import random_arguments, random_function, results, same_bits
+from tests.core.symbolic.random_programs import check_passes, results, same_bits
 
 X = nbgrad.tensor(torch.randn(5, 6))
 COLUMN = nbgrad.tensor(torch.randn(5, 1))
@@ -28,25 +28,9 @@ def names(program: Program) -> list[str]:
     return [step.name for step in program.steps]
 
 
-def is_same(seed: int) -> None:
-    """Optimize a random program, and compare it with the program without passes."""
-    random = Random(seed)
-    function, args = random_function(random, random.randrange(2, 14)), random_arguments(random)
-    program = trace(function, *args)
-    if random.random() < 0.8:
-        program = program.grad()
-    expected = results(program, args, seed)
-    exact = program.optimize()
-    for _ in range(2):  # the second run finds what the first one has left
-        found = results(exact, args, seed)
-        assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True)), f"seed {seed}"
-    for one, other in zip(results(program.optimize("reassociate"), args, seed), expected, strict=True):
-        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4, equal_nan=True), f"seed {seed}"
-
-
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(30))
 def test_random_programs_stay_what_they_are(seed: int) -> None:
-    is_same(seed)
+    check_passes(Random(seed))
 
 
 def test_a_wrong_pass_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +47,7 @@ def test_a_wrong_pass_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found = 0
     for seed in range(6):
         try:
-            is_same(seed)
+            check_passes(Random(seed))
         except AssertionError:
             found += 1
     assert found >= 3
@@ -88,7 +72,7 @@ def _returned(x: Any) -> Any:
         (lambda x: (x / 1).exp(), ["exp"]),
         (lambda x: (x - 0).exp(), ["exp"]),
         (lambda x: (x + -0.0).exp(), ["exp"]),
-        (lambda x: (-(-x)).exp(), ["exp"]),
+        (lambda x: x.neg().neg().exp(), ["exp"]),
         (lambda x: x + (-(x.exp())), ["exp", "sub"]),
         (lambda x: x - (-(x.exp())), ["exp", "add"]),
         (lambda x: (-(x.exp())) + x, ["exp", "sub"]),
@@ -179,9 +163,13 @@ def test_an_expand_that_stays(function: Callable[..., Any]) -> None:
     [
         (lambda c, r: c.expand(5, 6).sum() * r, "sum of expand", 3),
         (lambda c, r: c.expand(5, 6).sum(1, keepdim=True) * r, "sum of expand", 2),
-        (lambda c, r: c.expand(5, 6).sum(0) * r, "sum of expand", None),
-        (lambda c, r: (c * r).sum(1) + (c - r).sum(1), "sum of sums", 4),
-        (lambda c, r: (c * r).sum(1) - (c - r).sum(1), "sum of sums", 4),
+        (lambda c, r: c.expand(5, 6).sum(0) * r, "sum of expand", 3),
+        (lambda c, r: (c + r).sum(1) + (c - r).sum(1), "sum of sums", 4),
+        (lambda c, r: (c + r).sum(1) - (c - r).sum(1), "sum of sums", 4),
+        (lambda c, r: c.square().sum(1) - (c + r).sum(1) + (c - r).sum(1), "sum of sums", 7),
+        (lambda c, r: c + r * (c + 1.0), "product and sum in one", 2),
+        (lambda c, r: c - r * (c + 1.0), "product and sum in one", 2),
+        (lambda c, r: r * (c + 1.0) - c, "in place", 3),
         (lambda c, r: (-(c + r)).sum(0), "factor out of a sum", 3),
         (lambda c, r: ((c + r) * c).sum(1, keepdim=True), "factor out of a sum", 3),
         (lambda c, r: ((c + r) * r).sum(0), "factor out of a sum", 3),
@@ -196,7 +184,7 @@ def test_reassociating_rules(function: Callable[..., Any], rule: str, steps: int
     found = program.optimize("reassociate")
     assert rule in rules(found), found
     assert steps is None or len(found) == steps, found
-    assert rule not in [*rules(program.optimize()), "algebra"[: 7 * (rule == "algebra")]] or rule == "algebra"
+    assert rule in ("algebra", "in place") or rule not in rules(program.optimize())
     exact = results(trace(function, COLUMN.double(), ROW.double()), [COLUMN.double(), ROW.double()])[0]
     assert torch.allclose(results(found, [COLUMN, ROW])[0].double(), exact, rtol=1e-5, atol=1e-5)
 
@@ -287,6 +275,176 @@ def test_the_example_of_a_student() -> None:
     assert all(map(same_bits, results(found, args), results(program, args)))
 
 
+def test_a_view_of_a_replaced_value_is_one_of_the_other_value() -> None:
+    """A change in place of the doubled view must not reach the argument."""
+
+    def function(x: Any) -> Any:
+        return (x - 0).unsqueeze(0) * 2.0 + 1.0
+
+    x = nbgrad.tensor(torch.randn(5, 6))
+    before = x.data.clone()
+    trace(function, x).optimize()(x)
+    assert torch.equal(x.data, before)
+
+
+def test_two_results_do_not_share_memory() -> None:
+    program = trace(lambda x: (x + 1, x + 1), X).optimize()
+    first, second = program(X)
+    first.data.zero_()
+    assert torch.equal(second.data, X.data + 1)
+
+
+def test_memory_of_the_forward_stays_for_a_second_backward() -> None:
+    w = nbgrad.tensor(torch.randn(5, 6), requires_grad=True)
+
+    @nbgrad.compile
+    def loss(x: Any) -> Any:
+        y = (w * x).exp()
+        return (y * y.tanh()).sum()
+
+    for function in (loss, loss.function):
+        w.grad = None
+        found = function(X)
+        found.backward(retain_graph=True)
+        first = w.grad.data.clone()
+        found.backward()
+        assert torch.equal(w.grad.data, first + first)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_an_update_takes_the_product_in(momentum: float) -> None:
+    net, opt, x, y = dense(momentum)
+    step = training_step(net, opt)
+    step(x, y)
+    program = trace(step, x, y)
+    exact, found = program.optimize(), program.optimize("reassociate")
+    assert rules(found).count("folded update") == 2
+    assert "folded update" not in rules(exact)
+    assert names(found).index("addmm_") < max(place for place, one in enumerate(found.steps) if one.phase == "backward")
+    before = {key: one.clone() for key, one in net.state_dict().items()}
+    state = [{key: one.clone() for key, one in held.items()} for held in opt.state_dict()["state"].values()]
+    outcomes = []
+    for one in (program, found):
+        net.load_state_dict({key: one.clone() for key, one in before.items()})
+        for held, kept in zip(opt.state.values(), state, strict=True):
+            held["momentum_buffer"].copy_(kept["momentum_buffer"])
+        losses = [float(one(x, y)) for _ in range(3)]
+        outcomes.append((losses, {key: one.clone() for key, one in net.state_dict().items()}))
+    (losses, values), (others, found_values) = outcomes
+    assert losses == pytest.approx(others, rel=1e-5)
+    assert all(torch.allclose(values[key].data, found_values[key].data, atol=1e-6) for key in values)
+
+
+def dense(momentum: float) -> tuple[nn.Module, Any, Any, Any]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    opt = nbgrad.optim.SGD(net.parameters(), lr=0.1, momentum=momentum)
+    return net, opt, nbgrad.tensor(torch.randn(16, 6)), nbgrad.tensor(torch.randint(0, 3, (16,)))
+
+
+def training_step(net: nn.Module, opt: Any, *, clears: bool = True) -> Callable[..., Any]:
+    def step(x: Any, y: Any) -> Any:
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step()
+        if clears:
+            opt.zero_grad()
+        return loss
+
+    return step
+
+
+def test_a_gradient_that_leaves_the_program_is_not_folded() -> None:
+    net, opt, x, y = dense(0.0)
+    step = training_step(net, opt, clears=False)
+    assert "folded update" not in rules(trace(step, x, y).optimize("reassociate"))
+    step(x, y)
+    assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def test_a_parameter_is_not_updated_before_it_is_read() -> None:
+    w = nbgrad.tensor(torch.randn(6, 6), requires_grad=True)
+    opt = nbgrad.optim.SGD([w], lr=0.1)
+
+    def step(x: Any) -> Any:
+        loss = ((x @ w).relu() @ w).sum()
+        loss.backward()
+        old = w.detach() * 2.0
+        opt.step()
+        opt.zero_grad()
+        return loss, old
+
+    start = w.data.clone()
+    program = trace(step, X)
+    expected = [*results(program, [X]), w.data.clone()]
+    for level in ("exact", "reassociate"):
+        w.data.copy_(start)
+        found = [*results(program.optimize(level), [X]), w.data.clone()]
+        assert all(torch.allclose(one, other, atol=1e-5) for one, other in zip(found, expected, strict=True))
+
+
+def deep(x: Any) -> Any:
+    for _ in range(6):
+        x = (x * 1.5).exp().tanh() * 2.0
+    return x.sum()
+
+
+def measured_peak(program: Program, args: list[Any]) -> int:
+    """The peak of the memory that torch's allocator gives in one run."""
+    data, captured = [one._data for one in args], program.captured_data()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        made = program.run(data, captured)
+    events = sorted(
+        (one for one in profile.profiler.kineto_results.events() if one.name() == "[memory]"),
+        key=lambda one: one.start_ns(),
+    )
+    alive = peak = 0
+    for one in events:
+        alive += one.nbytes()
+        peak = max(peak, alive)
+    assert made
+    return peak
+
+
+def test_peak_memory_is_that_of_the_allocator_and_can_be_lowered() -> None:
+    args = [nbgrad.tensor(torch.randn(100, 100), requires_grad=True)]
+    program = trace(deep, *args).grad().optimize()
+    lower = program.rematerialize(0.8)
+    for one in (program, lower):
+        assert abs(measured_peak(one, args) - one.peak_memory()) <= 0.01 * one.peak_memory()
+    assert lower.peak_memory() <= 0.8 * program.peak_memory()
+    assert "rematerialize" in rules(lower)
+    assert all(map(same_bits, results(lower, args), results(program, args)))
+    assert len(lower) > len(program)
+
+
+def test_nothing_is_computed_again_that_is_random_or_was_changed() -> None:
+    w = nbgrad.tensor(torch.randn(100, 100), requires_grad=True)
+
+    def function(x: Any) -> Any:
+        y = nn.functional.dropout(x * w, 0.5)
+        z = (w * 1.5).exp()
+        total = (y * y.exp()).sum() + (z * z.tanh()).sum()
+        total.backward()
+        w.detach().add_(1.0)
+        return total, (z * 2.0).sum(), (y * 3.0).sum()
+
+    x = nbgrad.tensor(torch.randn(100, 100))
+    program = trace(function, x)
+    lower = program.rematerialize(2)
+    start = w.data.clone()
+    expected = results(program, [x], 3)
+    w.data.copy_(start)
+    found = results(lower, [x], 3)
+    assert all(map(same_bits, found, expected))
+    assert sum(step.random for step in lower.steps) == sum(step.random for step in program.steps)
+
+
+def test_a_budget_is_positive() -> None:
+    with pytest.raises(ValueError, match="budget=0"):
+        trace(deep, X).rematerialize(0)
+
+
 def test_notes_say_what_was_done_and_where() -> None:
     program = trace(lambda x: (x * 1).exp() + (x * 1).exp(), X).optimize()
     first = next(one for one in program.notes if one.rule == "algebra")
@@ -301,22 +459,21 @@ def test_an_unknown_level_is_refused() -> None:
         trace(lambda x: x * 2, X).optimize("fast")
 
 
-def test_ten_thousand_steps_take_less_than_a_second() -> None:
-    def chain(a: Any, b: Any) -> Any:
-        y = a
-        for _ in range(600):
-            y = (y * a + b) * a - b
-        return y.sum()
+def test_the_time_of_passes_grows_with_the_number_of_steps() -> None:
+    def seconds(count: int) -> float:
+        def chain(a: Any, b: Any) -> Any:
+            y = a
+            for _ in range(count):
+                y = (y * a + b) * a - b
+            return y.sum()
 
-    args = [
-        nbgrad.tensor(torch.full((64, 1), 0.1), requires_grad=True),
-        nbgrad.tensor(torch.ones(64), requires_grad=True),
-    ]
-    program = trace(chain, *args).grad()
-    assert len(program) > 10_000
-    taken = []
-    for _ in range(2):
-        begin = time.process_time()
-        program.optimize()
-        taken.append(time.process_time() - begin)
-    assert min(taken) < 3
+        column, row = (nbgrad.tensor(torch.ones(shape), requires_grad=True) for shape in ((64, 1), (64,)))
+        program = trace(chain, column, row).grad()
+        taken = []
+        for _ in range(2):
+            begin = time.process_time()
+            program.optimize("reassociate")
+            taken.append(time.process_time() - begin)
+        return min(taken)
+
+    assert seconds(160) < 4 * 2.5 * seconds(40)

@@ -234,7 +234,13 @@ class _Algebra:
         if inner is None or canonical(inner) != "mul" or not is_elementwise(inner, ROUNDED) or self._uses[id(of)] > 1:
             return None
         before, first = _with_number(inner)
-        if before is None or not self._still(before) or not self._still(of) or not before.dtype.is_floating_point:
+        if (
+            of is None
+            or before is None
+            or not self._still(before)
+            or not self._still(of)
+            or not before.dtype.is_floating_point
+        ):
             return None
         return self._editor.call(torch.mul, (before, first * factor), step, result=step.result)
 

@@ -89,26 +89,7 @@ class _Sinking:
 
     def _needed_whole(self) -> set[int]:
         """The values that a step must read as they are: to compute them twice, small and whole, costs more."""
-        shapes: dict[int, tuple[int, ...]] = {}
-        repeats: dict[int, Step] = {}
-        for step in self._listing.steps:
-            if not self._fits(step):
-                continue
-            result = step.result
-            if step.name in _EXPANDS and isinstance(step.args[0], Value):
-                shapes[id(result)] = self._shape(step.args[0], shapes)
-            elif is_elementwise(step, self._names):
-                found = [self._shape(one, shapes) for one in step.inputs()]
-                if result.shape in found:
-                    continue
-                shape = broadcast(found)
-                if _count(shape) < result.numel:
-                    shapes[id(result)] = shape
-                    repeats[id(result)] = step
-            elif self._reassociate and (of := sum_of(step)) is not None and id(of.of) in shapes:
-                shape = _summed(shapes[id(of.of)], of)
-                if _count(shape) < result.numel:
-                    shapes[id(result)] = shape
+        shapes, repeats = self._small_shapes()
         whole = self._read_whole(shapes)
         for key, step in repeats.items():  # what leaves at the end of a chain is expanded there, and not at its begin
             if key in whole and any(id(one) in repeats and id(one) not in whole for one in step.inputs()):
@@ -117,6 +98,27 @@ class _Sinking:
             if key in whole and key not in self._expanded:
                 whole.update(id(value) for value in repeats[key].inputs())
         return whole
+
+    def _small_shapes(self) -> tuple[dict[int, tuple[int, ...]], dict[int, Step]]:
+        """The shape of the smaller value that each value repeats, and the elementwise steps that make such values."""
+        shapes: dict[int, tuple[int, ...]] = {}
+        repeats: dict[int, Step] = {}
+        for step in self._listing.steps:
+            if not self._fits(step):
+                continue
+            result, shape = step.result, None
+            if step.name in _EXPANDS and isinstance(step.args[0], Value):
+                shape = self._shape(step.args[0], shapes)
+            elif is_elementwise(step, self._names):
+                if any(id(one) in shapes or one.constant for one in step.inputs()):
+                    shape = broadcast(self._shape(one, shapes) for one in step.inputs())
+            elif self._reassociate and (of := sum_of(step)) is not None and id(of.of) in shapes:
+                shape = _summed(shapes[id(of.of)], of)
+            if shape is not None and _count(shape) < result.numel:
+                shapes[id(result)] = shape
+                if is_elementwise(step, self._names):
+                    repeats[id(result)] = step
+        return shapes, repeats
 
     def _read_whole(self, shapes: dict[int, tuple[int, ...]]) -> set[int]:
         """The values that are returned, or read by a step that cannot read a smaller value for them."""
@@ -170,6 +172,9 @@ class _Sinking:
     def _elementwise(self, step: Step) -> None:
         """A step that computes each number from those at the same place."""
         result = step.result
+        if not any(id(one) in self._small or one.constant for one in step.inputs()):
+            self._keep(step)
+            return
         smalls = tuple(self._smallest(one) if isinstance(one, Value) else one for one in step.args)
         shape = broadcast(one.shape for one in smalls if isinstance(one, Value))
         if _count(shape) < result.numel and (id(result) not in self._whole or id(result) in self._expanded):
@@ -331,13 +336,11 @@ class _Merging:
         before, after = self._end(first), self._end(second)
         if after is None or after.rest is not None:
             return None
-        if before is None:
+        if before is None or not _alike(before.of, after.of):
             self._ends[id(step.result)] = _Term(first, step.function, after.of, second)
             return None
         one, other = before.of, after.of
-        if (one.dims, one.keepdim, form_of(one.of)) != (other.dims, other.keepdim, form_of(other.of)):
-            return None
-        function = step.function
+        function: Any = step.function
         if before.rest is not None and _sign(before.function) != "add":  # c - sum(x) + sum(y) = c - sum(x - y)
             function = torch.sub if _sign(step.function) == "add" else torch.add
         inner = self._editor.call(function, (one.of, other.of), step)
@@ -366,6 +369,10 @@ class _Merging:
 
 
 _OPERANDS = 2
+
+
+def _alike(one: Sum, other: Sum) -> bool:
+    return (one.dims, one.keepdim, form_of(one.of)) == (other.dims, other.keepdim, form_of(other.of))
 
 
 def _sign(function: Any) -> str:
@@ -417,7 +424,7 @@ def _factored(step: Step, of: Sum, inner: Step, editor: Editor) -> tuple[Step, S
     """The sum of the other factor, and the product with it."""
     name, args = canonical(inner), inner.args
     if name == "neg":
-        choices = [(args[0], None)]
+        choices: list[tuple[Any, Any]] = [(args[0], None)]
     elif name == "mul":
         choices = [(args[0], args[1]), (args[1], args[0])]
     elif name == "div":
@@ -431,8 +438,7 @@ def _factored(step: Step, of: Sum, inner: Step, editor: Editor) -> tuple[Step, S
         if summed is None:
             continue
         given = (summed.result,) if factor is None else (summed.result, factor)
-        function = {"neg": torch.neg, "mul": torch.mul, "div": torch.div}[name]
-        outer = editor.call(function, given, step, result=step.result)
+        outer = editor.call(inner.function, given, step, result=step.result)
         if outer is not None:
             return summed, outer
     return None

@@ -79,7 +79,8 @@ def _numbers(step: Step) -> torch.Tensor | None:
     same = isinstance(made, torch.Tensor) and made.layout is torch.strided and made.device == result.device
     if not same or (tuple(made.shape), tuple(made.stride()), made.dtype) != tuple(form_of(result)):
         return None
-    return made
+    found: torch.Tensor = made
+    return found
 
 
 def _data(given: Any) -> Any:

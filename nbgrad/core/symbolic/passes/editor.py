@@ -61,7 +61,8 @@ class Editor:
 
         Args:
             function: returns one tensor, in memory of its own unless ``view_of`` is given.
-            args, kwargs: its arguments.
+            args: its arguments.
+            kwargs: its arguments with names.
             like: the step that it stands for.
             result: an earlier value that it is to make; by default it makes a new one.
             view_of: the argument whose memory the result shares.

@@ -33,7 +33,7 @@ ROUNDED = frozenset(
         *("relu", "threshold_backward", "sign", "floor", "ceil", "trunc", "eq", "ne", "lt", "le", "gt", "ge"),
     )
 )
-"""Elementwise functions whose result is the rounded exact one: the same digits in whatever loop a kernel computes them."""
+"""Elementwise functions whose result is the rounded exact one: the same digits in whatever loop a kernel takes."""
 
 ELEMENTWISE = ROUNDED | {
     *("exp", "expm1", "log", "log1p", "log2", "sin", "cos", "tan", "tanh", "sigmoid", "rsqrt", "erf", "pow", "silu"),
@@ -68,7 +68,7 @@ def is_elementwise(step: Step, names: frozenset[str]) -> bool:
 _IN_ROUNDED, _IN_ELEMENTWISE, _OTHER = 2, 1, 0
 
 
-def _family(step: Step) -> int:
+def _family(step: Step) -> int:  # noqa: PLR0911  # a return for each reason
     """Which family of elementwise functions a step belongs to."""
     result = step.result
     name = canonical(step)
@@ -110,7 +110,7 @@ class Forms:
         self._known: dict[Any, Form | None] = {}
 
     def of(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Form | None:
-        """The form of the one tensor that a call returns; None where torch refuses the call or returns another thing."""
+        """The form of the one tensor that a call returns; None where torch refuses it or returns another thing."""
         try:
             key = (id(function), _key(args), _key(tuple(kwargs.items())))
             known = self._known.get(key, False)
@@ -173,14 +173,6 @@ class Sum(NamedTuple):
     of: Value
     dims: tuple[int, ...]
     keepdim: bool
-
-    @property
-    def count(self) -> int:
-        """How many numbers each sum has."""
-        count = 1
-        for one in self.dims:
-            count *= self.of.shape[one]
-        return count
 
 
 def sum_of(step: Step) -> Sum | None:  # noqa: PLR0911  # a return for each form

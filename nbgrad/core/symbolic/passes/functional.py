@@ -14,13 +14,16 @@ _IN_PLACE: dict[str, Callable[..., Any]] = {
     name: getattr(torch.Tensor, f"{name}_")
     for name in sorted(ELEMENTWISE - COMPARISONS)
     if hasattr(torch.Tensor, f"{name}_") and name not in ("where", "pow")
-}
+} | {"threshold_backward": torch.ops.aten.threshold_backward}
 """The method in place of each elementwise function that has one."""
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     f"{name}_": function for name in _IN_PLACE for function in [getattr(torch, name, None)] if function is not None
 }
 """What each method in place computes."""
+
+_MORE: dict[str, Callable[..., Any]] = {"addcmul": torch.Tensor.addcmul_}
+"""Methods in place of functions with settings."""
 
 _COMMUTE = frozenset(("add", "mul"))
 
@@ -45,17 +48,13 @@ def undo_in_place(listing: L) -> Passed[L]:
             else:
                 whole[value.storage] = value
         step = stands.step(given)
-        target = given.result
+        target = _changed(given)
         function = _FUNCTIONS.get(given.name)
         if (
             function is None
-            or not isinstance(target, Value)
-            or [id(one) for one in given.writes] != [id(target)]
-            or given.args[0] is not target
+            or target is None
             or whole.get(target.storage) is not target
-            or target.storage in external
-            or target.storage in viewed
-            or any(value.dtype is not target.dtype for value in given.inputs())
+            or target.storage in external | viewed
             or editor.forms.of(function, step.args, step.kwargs) != form_of(target)
         ):
             steps.append(step)
@@ -79,6 +78,15 @@ def undo_in_place(listing: L) -> Passed[L]:
     return Passed(listing.with_steps(steps, stands), notes)
 
 
+def _changed(step: Step) -> Value | None:
+    """The value that a method in place changes, if it is the only one and has the type of the other arguments."""
+    target = step.result
+    if not isinstance(target, Value) or len(step.writes) != 1 or step.writes[0] is not target:
+        return None
+    same = step.args[0] is target and all(value.dtype is target.dtype for value in step.inputs())
+    return target if same else None
+
+
 def work_in_place(listing: L) -> Passed[L]:
     """Write the result of an elementwise step into the memory of an operand that nothing reads any more.
 
@@ -94,8 +102,7 @@ def work_in_place(listing: L) -> Passed[L]:
         if operand is None:
             steps.append(step)
             continue
-        args = step.args if step.args[0] is operand else (operand, step.args[0])
-        made = Step(_IN_PLACE[canonical(step)], args, {}, operand, (operand,), False, step.phase, None, step.place)
+        made = _in_place(step, operand)
         stands.add(step.result, operand)
         memory.move(step.result, operand)
         steps.append(made)
@@ -145,9 +152,10 @@ class _Lifetimes:
 
 def _free_operand(step: Step, position: int, memory: _Lifetimes) -> Value | None:
     """The operand whose memory can take the result."""
-    if canonical(step) not in _IN_PLACE or not is_elementwise(step, ELEMENTWISE):
+    name = canonical(step)
+    if not (name in _IN_PLACE and is_elementwise(step, ELEMENTWISE)) and name not in _MORE:
         return None
-    places = (0, 1) if canonical(step) in _COMMUTE and len(step.args) == 2 else (0,)
+    places = (0, 1) if name in _COMMUTE and len(step.args) == 2 else (0,)
     for place in places:
         operand = step.args[place]
         if not isinstance(operand, Value) or form_of(operand) != form_of(step.result):
@@ -156,3 +164,17 @@ def _free_operand(step: Step, position: int, memory: _Lifetimes) -> Value | None
         if alone and operand.device == step.result.device and memory.ends(operand, position, step.phase):
             return operand
     return None
+
+
+def _in_place(step: Step, operand: Value) -> Step:
+    """A step that writes its result into an operand."""
+    name = canonical(step)
+    args, kwargs = step.args, dict(step.kwargs)
+    if name == "threshold_backward":
+        function: Callable[..., Any] = torch.ops.aten.threshold_backward.grad_input
+        kwargs["grad_input"] = operand
+    else:
+        function = _MORE[name] if name in _MORE else _IN_PLACE[name]
+        if args[0] is not operand:
+            args = (operand, args[0])
+    return Step(function, args, kwargs, operand, (operand,), False, step.phase, None, step.place)

@@ -7,6 +7,7 @@ from nbgrad.core.symbolic.passes.algebra import simplify, simplify_inexact
 from nbgrad.core.symbolic.passes.broadcast import factor_out, merge_sums, sink_broadcasts, sink_broadcasts_inexact
 from nbgrad.core.symbolic.passes.common import merge_common
 from nbgrad.core.symbolic.passes.constants import fold_constants
+from nbgrad.core.symbolic.passes.contract import contract_products
 from nbgrad.core.symbolic.passes.dead_code import remove_dead_code
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed
@@ -32,7 +33,7 @@ LEVELS: dict[str, tuple[Pass, ...]] = {"exact": EXACT, "reassociate": REASSOCIAT
 
 LAST: dict[str, tuple[Pass, ...]] = {
     "exact": (run_updates_early, work_in_place),
-    "reassociate": (fold_updates, run_updates_early, work_in_place),
+    "reassociate": (contract_products, fold_updates, run_updates_early, work_in_place),
 }
 """The passes that are applied once, after all others."""
 

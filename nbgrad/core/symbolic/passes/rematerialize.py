@@ -3,8 +3,9 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
+from typing import Generic
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Step, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, is_elementwise
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
@@ -47,10 +48,10 @@ def rematerialize(listing: L, budget: int) -> Passed[L]:
     return Passed(listing, notes)
 
 
-class _State:
+class _State(Generic[L]):
     """A listing, and where each value is made, read and written."""
 
-    def __init__(self, listing: Listing, levels: list[int]) -> None:
+    def __init__(self, listing: L, levels: list[int]) -> None:
         self._listing = listing
         self._levels = levels
         self._peak = levels.index(max(levels))
@@ -68,7 +69,7 @@ class _State:
             for storage in storages(step.writes):
                 self._writes.setdefault(storage, []).append(position)
 
-    def without_one(self, tried: set[int]) -> Passed[Listing] | None:
+    def without_one(self, tried: set[int]) -> Passed[L] | None:
         """The listing in which the largest value that can be computed again is not kept over the peak."""
         kept = {id(value) for value in self._listing.leaving()}
         found: list[Value] = []
@@ -143,7 +144,7 @@ class _State:
             return False
         return is_elementwise(step, ELEMENTWISE) or step.name in _CHEAP or step.name in _VIEWS
 
-    def _again(self, value: Value, plan: list[Step], position: int, tried: set[int]) -> Passed[Listing]:
+    def _again(self, value: Value, plan: list[Step], position: int, tried: set[int]) -> Passed[L]:
         """The listing that computes a value again before a step."""
         listing, editor = self._listing, Editor(self._listing)
         stands, storage_of = Replacement(), dict[int, int]()

@@ -7,7 +7,7 @@ import torch
 from nbgrad.core.symbolic.ir import Listing, Step, Value
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, described, note, storages
 
-_FOREACH_ADD = frozenset(("_foreach_add_",))
+_ADDITIONS = frozenset(("_foreach_add_", "add_"))
 _PRODUCTS = frozenset(("matmul", "mm", "__matmul__"))
 _MATRIX = 2
 
@@ -116,10 +116,13 @@ class _Accesses:
 
 
 def _pairs(step: Step) -> list[tuple[Value, Value]] | None:
-    """The targets of an addition of lists in place, each with what is added to it; None for another step."""
-    if step.name not in _FOREACH_ADD or len(step.args) != 2 or not set(step.kwargs) <= {"alpha"}:
+    """The targets of an addition in place, each with what is added to it; None for another step."""
+    if step.name not in _ADDITIONS or len(step.args) != 2 or not set(step.kwargs) <= {"alpha"}:
         return None
     targets, added = step.args
+    if step.name == "add_":
+        fits = step.phase == "update" and isinstance(targets, Value) and isinstance(added, Value)
+        return [(targets, added)] if fits else None
     if not isinstance(targets, list | tuple) or not isinstance(added, list | tuple):
         return None
     return list(zip(targets, added, strict=True))
