@@ -93,4 +93,7 @@ def check(random: Random) -> None:
         if NODE is not None:
             compare(program, (x, y), file)
         if find_spec("onnx") and find_spec("onnxruntime"):
-            program.to_onnx(file, x, y)
+            try:
+                program.to_onnx(file, x, y)
+            except RuntimeError as error:  # of some operators onnxruntime has no float64
+                assert "Could not find an implementation" in str(error), text

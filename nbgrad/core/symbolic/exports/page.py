@@ -89,7 +89,7 @@ def described_program(listing: Listing, examples: Sequence[Any]) -> dict[str, An
     data = [*inputs, *captured_data(listing)]
     given = [{"name": value.name, **_kind(one), "data": _numbers(one)} for value, one in zip(values, data, strict=True)]
     places: dict[fx.Node, int] = {}
-    nodes = []
+    nodes: list[dict[str, Any]] = []
     for node in form.module.graph.nodes:
         if node.op == "output":
             return {"name": listing.name, "given": given, "nodes": nodes, **_outputs(form, node.args[0], places)}
