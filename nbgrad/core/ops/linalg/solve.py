@@ -374,7 +374,7 @@ def _full_rank_fit(A, B, rcond, driver):
     """The fit as a program has it, whose residuals have one shape. Raises LinAlgError where there are none."""
     found = tuple(_linalg.lstsq(A, B, rcond, driver=driver))
     if found[1].shape != _like_a_fit(A, B, rcond, driver)[1].shape:
-        raise torch.linalg.LinAlgError(
+        raise torch.linalg.LinAlgError(  # type: ignore[attr-defined]  # torch has it, and does not list it
             "linalg_lstsq: a matrix has not full rank, so that torch gives no residuals, and the program was traced "
             "with them: run the function without a trace, or take linalg.pinv(A) @ B"
         )
