@@ -371,10 +371,10 @@ def _like_a_fit(A, B, rcond, driver):  # it takes the arguments of _full_rank_fi
 
 @opaque(_like_a_fit)
 def _full_rank_fit(A, B, rcond, driver):
-    """The fit as a program has it, whose residuals have one shape. Raises LinAlgError where there are none."""
+    """The fit as a program has it, whose residuals have one shape. Raises RuntimeError where there are none."""
     found = tuple(_linalg.lstsq(A, B, rcond, driver=driver))
     if found[1].shape != _like_a_fit(A, B, rcond, driver)[1].shape:
-        raise torch.linalg.LinAlgError(
+        raise RuntimeError(
             "linalg_lstsq: a matrix has not full rank, so that torch gives no residuals, and the program was traced "
             "with them: run the function without a trace, or take linalg.pinv(A) @ B"
         )
