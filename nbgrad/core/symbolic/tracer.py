@@ -345,6 +345,9 @@ class Tracer(TorchFunctionMode):
             return FakeMemory(args[0])
         if name in _QUIET:
             return func(*args, **kwargs)
+        if name == "_fused_sdp_choice":  # of fake tensors torch always says the slow kernel
+            asked, named = mapped(_stand_in, (args, kwargs))
+            return func(*asked, **named)
         if name == "data_ptr":  # tells whether two tensors share memory
             return storage_of(args[0])
         if name in _READS_NUMBERS and any(isinstance(one, torch.Tensor) for one in leaves((args, kwargs))):
@@ -458,6 +461,13 @@ class TraceObserver(Observer):
     def on_step_end(self, params: Sequence[Any], what: str) -> None:  # noqa: ARG002
         self._tracer.phase = None
         self._tracer.check_warm()
+
+
+def _stand_in(given: Any) -> Any:
+    """A tensor with any numbers that lies in memory as ``given`` does."""
+    if not isinstance(given, torch.Tensor):
+        return given
+    return torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
 
 
 def _entry(group: dict[str, Any], key: str, place: int) -> float:

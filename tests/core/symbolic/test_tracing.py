@@ -308,3 +308,16 @@ def test_a_function_that_seeds_is_refused() -> None:
     with pytest.raises(TraceError, match=r"seeds torch's random numbers.*outside of the function"):
         trace(function, X)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_attention_takes_the_kernel_that_it_takes_without_a_trace() -> None:
+    x = nbgrad.tensor(torch.randn(1, 2, 8, 4), requires_grad=True)
+
+    def function(x: nbgrad.Tensor) -> "object":
+        found = nbgrad.nn.functional.scaled_dot_product_attention(x, x, x)
+        return found, nbgrad.grad((found * found).sum(), x)[0]
+
+    program = trace(function, x)
+    assert any("flash_attention" in step.name for step in program.steps)
+    for found, expected in zip(program(x), function(x), strict=True):
+        assert torch.equal(found.data, expected.data)

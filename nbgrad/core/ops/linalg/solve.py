@@ -183,12 +183,12 @@ def linalg_solve(A, B, *, left=True):
     return _solution(A, B, left)
 
 
-@linalg_solve.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, B_shape, out, factors, pivots, left):
     return _of_system(g, needed, A, B_shape, out, factors, pivots, left)
 
 
-@linalg_solve_ex.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve_ex.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, B_shape, result, factors, pivots, left):
     return _of_system(g, needed, A, B_shape, result, factors, pivots, left)
 
@@ -235,7 +235,7 @@ def linalg_solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     return _linalg.solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular)
 
 
-@linalg_solve_triangular.joint_rule(A=r"-A^{-\top}\,\bar{y}\,y^{\top} \text{, its half}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve_triangular.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top} \text{, its half}", B=r"A^{-\top}\,\bar{y}")
 def _(g, needed, A, out, upper, left, unitriangular):
     solved = linalg_solve_triangular(transposed(A), g, upper=not upper, left=left, unitriangular=unitriangular)
     to_a = None
@@ -371,10 +371,10 @@ def _like_a_fit(A, B, rcond, driver):  # it takes the arguments of _full_rank_fi
 
 @opaque(_like_a_fit)
 def _full_rank_fit(A, B, rcond, driver):
-    """The fit as a program has it, whose residuals have one shape. Raises LinAlgError where there are none."""
+    """The fit as a program has it, whose residuals have one shape. Raises RuntimeError where there are none."""
     found = tuple(_linalg.lstsq(A, B, rcond, driver=driver))
     if found[1].shape != _like_a_fit(A, B, rcond, driver)[1].shape:
-        raise torch.linalg.LinAlgError(  # type: ignore[attr-defined]  # torch has it, and does not list it
+        raise RuntimeError(
             "linalg_lstsq: a matrix has not full rank, so that torch gives no residuals, and the program was traced "
             "with them: run the function without a trace, or take linalg.pinv(A) @ B"
         )
