@@ -96,4 +96,5 @@ def check(random: Random) -> None:
             try:
                 program.to_onnx(file, x, y)
             except RuntimeError as error:  # of some operators onnxruntime has no float64
-                assert "Could not find an implementation" in str(error), text
+                if "Could not find an implementation" not in str(error):
+                    raise

@@ -1,4 +1,4 @@
 """Programs: functions traced without numbers, their gradients, passes over them, and what runs them.
 
-A module here may import every other part of the core. Nothing in the core imports this folder.
+It imports every other part of the core. Nothing in the core imports this folder.
 """

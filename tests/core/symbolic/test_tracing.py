@@ -186,3 +186,10 @@ def test_dropout_is_kept_and_drawn_in_order() -> None:
     program: Program = trace(function, X).optimize()
     torch.manual_seed(3)
     assert torch.equal(program(X).data, expected.data)
+
+
+def test_a_batch_norm_in_training_is_known_to_change_its_statistics() -> None:
+    net = nbgrad.nn.BatchNorm1d(4)
+    (step,) = [one for one in trace(net, X).steps if one.name == "native_batch_norm"]
+    assert [value.name for value in step.writes] == ["running_mean", "running_var"]
+    assert not any(one.writes for one in trace(net.eval(), X).steps)
