@@ -108,7 +108,7 @@ class _Drawing:
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self.ops: dict[str, OpText] = {}
-        self.scopes = _Scopes()
+        self.scopes = _ProgramScopes()
 
     def add(self, label: str, listing: Listing) -> None:
         """Add a program, in a box with the label, if it has one."""
@@ -172,7 +172,7 @@ def _part(box: Drawn) -> str:
     return _PARTS["backward" if seeded else box.steps[0].phase]
 
 
-class _Scopes:
+class _ProgramScopes:
     """The boxes: the parts of the program, and the modules that were called in them."""
 
     def __init__(self) -> None:

@@ -91,9 +91,10 @@ def check(random: Random) -> None:
         for found in (loaded.run(raw, loaded.captured_data()), program.to_fx()(*raw)):
             assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True)), text
         if NODE is not None:
-            compare(program, (x, y), file)
+            compare(program, (x, y), file, terms=10.0)  # the loss sums up a hundred sines, which may cancel
         if find_spec("onnx") and find_spec("onnxruntime"):
             try:
                 program.to_onnx(file, x, y)
             except RuntimeError as error:  # of some operators onnxruntime has no float64
-                assert "Could not find an implementation" in str(error), text
+                if "Could not find an implementation" not in str(error):
+                    raise

@@ -39,15 +39,15 @@ def ran(file: Path, change: str = "{}") -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def compare(program: Program, args: tuple[Any, ...], file: Path) -> dict[str, Any]:
-    """Compare every result of a page, and of each of its steps, with those of torch."""
+def compare(program: Program, args: tuple[Any, ...], file: Path, terms: float = 0.0) -> dict[str, Any]:
+    """Compare every result of a page with that of torch; ``terms`` is the size of the numbers that a result sums up."""
     program.to_html(file, *args)
     found = ran(file)
     made = program.run([one.data for one in args], program.captured_data())
     for value, wanted in zip(program.leaving(), made, strict=True):
         one = torch.tensor([float(x) for x in found["results"][value.name]], dtype=torch.float64).view(wanted.shape)
         exact = torch.finfo(wanted.dtype).eps if wanted.is_floating_point() else 0.0
-        size = float(wanted.double().abs().max()) if wanted.numel() else 0.0
+        size = max(terms, float(wanted.double().abs().max()) if wanted.numel() else 0.0)
         torch.testing.assert_close(one, wanted.double(), rtol=32 * exact, atol=32 * exact * size)
     assert found["steps"].keys() == {value.name for step in program.steps for value in step.results()}
     return found

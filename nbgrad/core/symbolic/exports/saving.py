@@ -47,12 +47,12 @@ def save(listing: Listing, path: str | os.PathLike[str]) -> None:
             "a program is written by the package safetensors, which is not installed. Run: pip install safetensors",
             name=error.name,
         ) from None
-    written = _Written(listing)
+    written = _SavedListing(listing)
     metadata = {"format": "pt", KEY: json.dumps(written.text(), separators=(",", ":"), allow_nan=False)}
     replace_file(path, lambda file: save_file(written.tensors, file, metadata))
 
 
-class _Written:
+class _SavedListing:
     """A listing on its way into a file.
 
     Attributes:
