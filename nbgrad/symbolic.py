@@ -7,7 +7,7 @@ from nbgrad.core.symbolic.backends import BACKENDS
 from nbgrad.core.symbolic.compiled import Compiled, compile  # torch's name
 from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.exports.loading import load
-from nbgrad.core.symbolic.ir import RowCall, Step, Value
+from nbgrad.core.symbolic.ir import ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.program import Program, trace
 from nbgrad.core.symbolic.tracing import Spec
@@ -17,9 +17,9 @@ __all__ = (
     "Compiled",
     "Note",
     "Program",
+    "ProgramStep",
     "RowCall",
     "Spec",
-    "Step",
     "TraceError",
     "Value",
     "compile",

@@ -130,7 +130,7 @@ def answer(result: subprocess.CompletedProcess[str], site: Path) -> str:
 def wanted() -> set[str]:
     """Every module, what editors read of it, what the build reads of it, and the view's bundle."""
     sources = ROOT / "nbgrad"
-    files = {path for path in sources.rglob("*.*") if path.suffix in {".py", ".pyi", ".pxd", ".c", ".h"}}
+    files = {path for path in sources.rglob("*.*") if path.suffix in {".py", ".pyi", ".pxd", ".c", ".h", ".js"}}
     files = {path for path in files if "node_modules" not in path.parts}
     files |= {path for path in (sources / "widgets" / "static").iterdir() if path.is_file()}
     files.add(sources / "py.typed")

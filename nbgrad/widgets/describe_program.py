@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from nbgrad.core.engine.tensor_data import dtype_name
-from nbgrad.core.symbolic.ir import Listing, RowCall, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.structure import leaves
 from nbgrad.widgets.describe import op_text
 from nbgrad.widgets.description.format import byte_text, counted, shape_text
@@ -23,7 +23,7 @@ class Drawn(NamedTuple):
         row: the row; None for a step outside of any, or of a row that a pass has changed.
     """
 
-    steps: list[Step]
+    steps: list[ProgramStep]
     row: RowCall | None
 
     @property
@@ -233,7 +233,7 @@ def _details(box: Drawn) -> list[Detail]:
     return [Detail(term=term, text=text) for term, text in told]
 
 
-def _call(step: Step) -> str:
+def _call(step: ProgramStep) -> str:
     made = ", ".join(value.name for value in step.results())
     args = [_argument(one) for one in step.args] + [f"{key}={_argument(one)}" for key, one in step.kwargs.items()]
     return f"{made} = {step.name}({', '.join(args)})" if made else f"{step.name}({', '.join(args)})"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.lines import ProgramLine, lines_of
 from nbgrad.core.symbolic.passes.common import merge_common
 from nbgrad.core.symbolic.passes.rewrite import Note
@@ -134,7 +134,7 @@ def _gradients(listing: Listing) -> Iterator[str]:
         )
 
 
-def _names(steps: Iterable[Step]) -> list[str]:
+def _names(steps: Iterable[ProgramStep]) -> list[str]:
     return [f"{step.name} of {', '.join(map(repr, step.writes))}" for step in steps]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Step, Value, name_of
+from nbgrad.core.symbolic.ir import ProgramStep, Value, name_of
 from nbgrad.core.symbolic.naming import Names
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.replay import OPERATORS
@@ -77,11 +77,11 @@ class Expressions:
         self.imports.add("from nbgrad.extend import ops")
         return _call(f"ops.{name}" + (".forward" if hidden else ""), parts)
 
-    def step(self, step: Step) -> str:
+    def step(self, step: ProgramStep) -> str:
         """A call of a function of torch, as a statement or as what is assigned."""
         return self.operator(step) or self._plain(step)
 
-    def of_row(self, step: Step, args: Sequence[Any]) -> str | None:
+    def of_row(self, step: ProgramStep, args: Sequence[Any]) -> str | None:
         """The operator or the index that does what a row with these arguments does, whose one step is ``step``."""
         name = name_of(step.function)
         taken = step.args[:1] if name == "__getitem__" else step.args[::-1] if name in _SWAPPED else step.args
@@ -89,7 +89,7 @@ class Expressions:
         same = len(args) == len(taken) and all(map(_is_same, args, taken))
         return self.operator(step) if known and same else None
 
-    def operator(self, step: Step) -> str | None:  # noqa: PLR0911  # a case for each form
+    def operator(self, step: ProgramStep) -> str | None:  # noqa: PLR0911  # a case for each form
         """A call as an operator or an index; None if it is neither."""
         name, args = name_of(step.function), step.args
         if step.kwargs or not args or not isinstance(args[0], Value):
@@ -128,7 +128,7 @@ class Expressions:
         start, stop, step = ("" if one is None else self.literal(one) for one in (given.start, given.stop, given.step))
         return f"{start}:{stop}" + (f":{step}" if step else "")
 
-    def _plain(self, step: Step) -> str:
+    def _plain(self, step: ProgramStep) -> str:
         parts = [self.literal(one) for one in step.args]
         parts += [f"{key}={self.literal(one)}" for key, one in step.kwargs.items()]
         text = _text_of(step.function)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.lowering import VIEWS, Lowering, known, name_in_place
 from nbgrad.core.symbolic.nest import c_library, interpreter
 from nbgrad.core.symbolic.nest.interpreter import Run as NestRun
@@ -127,7 +127,7 @@ class FusedCall:
         return self.run(*inputs)
 
 
-def _bare(step: Step) -> Step:
+def _bare(step: ProgramStep) -> ProgramStep:
     """A step that runs its kernel without a look at the inputs."""
     return replace(step, function=step.function.run) if isinstance(step.function, FusedCall) else step
 
@@ -144,7 +144,7 @@ class _Part:
 
     __slots__ = ("inputs", "results", "step", "view")
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: ProgramStep) -> None:
         self.step = step
         self.inputs = tuple({id(one): one for one in step.inputs()}.values())
         self.results = step.results()
@@ -194,9 +194,9 @@ class _Fusion:
             self.last[id(value)] = len(self.parts)
         self.threads = torch.get_num_threads()
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ProgramStep]:
         """All steps, in an order in which they can run."""
-        done: list[Step] = []
+        done: list[ProgramStep] = []
         group = _Group()
         for position, part in enumerate(self.parts):
             full = len(group.parts) >= LONGEST
@@ -237,7 +237,7 @@ class _Fusion:
                 return False
         return all(map(_small if part.view else _plain, part.results))
 
-    def _closed(self, group: _Group, end: int) -> list[Step]:
+    def _closed(self, group: _Group, end: int) -> list[ProgramStep]:
         """The steps that stand for a group, whose successors begin at ``end``."""
         plan = self._plan(group, end)
         if plan is None or not self._faster(plan):
@@ -247,7 +247,7 @@ class _Fusion:
             low.append(part.step)
         kernel = low.builder.kernel([low.number(value) for value in plan.outputs])
         function = FusedCall(kernel, self.build(kernel))
-        made = Step(function, tuple(plan.inputs), {}, list(plan.outputs), phase=plan.nest[-1].step.phase)
+        made = ProgramStep(function, tuple(plan.inputs), {}, list(plan.outputs), phase=plan.nest[-1].step.phase)
         return [made, *(part.step for part in plan.again)]
 
     def _plan(self, group: _Group, end: int) -> _FusedGroup | None:

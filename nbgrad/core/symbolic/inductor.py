@@ -12,7 +12,7 @@ import torch
 
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.exports.fx import to_fx
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.structure import leaves
@@ -49,7 +49,7 @@ def inductor(listing: Listing) -> Run:
     return run
 
 
-def _compilable(step: Step) -> bool:
+def _compilable(step: ProgramStep) -> bool:
     """Whether a step is a call of torch whose settings are the same in each run."""
     numbers = any(isinstance(one, Number) for one in leaves((step.args, step.kwargs)))
     return step.phase != "update" and not numbers and path_of(step.function) is not None

@@ -95,7 +95,7 @@ class RowCall:
 
 
 @dataclass(eq=False, slots=True)
-class Step:
+class ProgramStep:
     """One call of a torch function.
 
     Attributes:
@@ -160,7 +160,7 @@ class Step:
             self._results = list(dict.fromkeys(made))
         return self._results
 
-    def replaced(self, change: Callable[[Any], Any]) -> "Step":
+    def replaced(self, change: Callable[[Any], Any]) -> "ProgramStep":
         """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
         for one in (*self.inputs(), *self.writes):
             if change(one) is not one:
@@ -208,7 +208,7 @@ class Listing:
     name: str
     inputs: list[Value]
     captured: list[Value]
-    steps: list[Step]
+    steps: list[ProgramStep]
     outputs: Any
     gradients: list[tuple[Any, Value | None]] = field(default_factory=list)
     arguments: tuple[Any, ...] = ()
@@ -249,7 +249,7 @@ class Listing:
                 raise ValueError(f"the program returns {value!r}, which no step made")
         return self
 
-    def with_steps(self, steps: list[Step], change: Callable[[Any], Any] = lambda one: one) -> Self:
+    def with_steps(self, steps: list[ProgramStep], change: Callable[[Any], Any] = lambda one: one) -> Self:
         """The same with other steps; ``change`` gives the value that stands for another one now."""
         used = {id(value) for step in steps for value in (*step.inputs(), *step.writes)}
         outputs = mapped(change, self.outputs)

@@ -7,7 +7,7 @@ from typing import Any
 
 from nbgrad.core.dispatch.formula import formula_with, latex_name
 from nbgrad.core.symbolic.expressions import name_of_setting
-from nbgrad.core.symbolic.ir import Listing, RowCall, Step, Value, name_of
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value, name_of
 from nbgrad.core.symbolic.lines import ProgramLine, handed, lines_of
 from nbgrad.core.symbolic.numbers import Number
 
@@ -138,7 +138,7 @@ class Formulas:
         left = ", ".join(map(latex_of, made[: max(line.row.op.shown, 1)] if not line.row.op.many else made[:_SHOWN]))
         return [f"{left} {_equals(self._formula(line.row))}"]
 
-    def _of_step(self, step: Step) -> str:
+    def _of_step(self, step: ProgramStep) -> str:
         name, args = name_of(step.function), [*step.args, *step.kwargs.values()]
         made = step.results()
         texts = [_argument(one) for one in args]

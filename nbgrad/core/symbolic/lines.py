@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nbgrad.core.dispatch.table import OPS
-from nbgrad.core.symbolic.ir import Listing, Phase, RowCall, Step, Value
+from nbgrad.core.symbolic.ir import Listing, Phase, ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.structure import leaves
 
 Level = Literal["ops", "torch"]
@@ -24,13 +24,13 @@ class ProgramLine:
             gradient it computes.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     row: RowCall | None
     hidden: bool
     scope: tuple[str, ...]
 
     @property
-    def first(self) -> Step:
+    def first(self) -> ProgramStep:
         """The first of its steps, which has the user's line."""
         return self.steps[0]
 
@@ -76,7 +76,7 @@ def handed(row: RowCall, hidden: bool) -> tuple[Any, ...]:
     return row.results if hidden or row.op.many else row.results[: row.op.shown]
 
 
-def _grouped(listing: Listing, called: bool) -> Iterator[tuple[tuple[Step, ...], RowCall | None, bool]]:
+def _grouped(listing: Listing, called: bool) -> Iterator[tuple[tuple[ProgramStep, ...], RowCall | None, bool]]:
     """The steps in groups: those of a row that can be called in their place, or single ones.
 
     A row of which a pass has left out steps that nothing needs can be called as well.
@@ -119,7 +119,7 @@ def _readers(listing: Listing) -> dict[int, set[int]]:
 
 
 def _callable(  # noqa: PLR0911  # a reason each
-    row: RowCall, steps: tuple[Step, ...], known: Container[int], reads: dict[int, set[int]]
+    row: RowCall, steps: tuple[ProgramStep, ...], known: Container[int], reads: dict[int, set[int]]
 ) -> bool | None:
     """Whether the results for the rules are needed of a row; None if a call of the row cannot replace the steps."""
     if any(step.row is not row for step in steps):
@@ -152,7 +152,7 @@ class _LineScopes:
         self._of: dict[int, tuple[str, ...]] = {}
         self._backward: set[int] = set()
 
-    def of(self, steps: tuple[Step, ...]) -> tuple[str, ...]:
+    def of(self, steps: tuple[ProgramStep, ...]) -> tuple[str, ...]:
         """The scope of a line, which its results then have too."""
         step = steps[0]
         scope = step.scope
@@ -165,7 +165,7 @@ class _LineScopes:
                     self._backward.add(id(value))
         return scope
 
-    def _found(self, steps: tuple[Step, ...]) -> Iterator[tuple[str, ...]]:
+    def _found(self, steps: tuple[ProgramStep, ...]) -> Iterator[tuple[str, ...]]:
         """Scopes that a step of the backward may have, the best first: that of the op whose gradient it takes."""
         inputs = [value for step in steps for value in step.inputs()]
         for value in inputs:

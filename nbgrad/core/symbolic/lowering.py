@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Step, Value
+from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.nest.ir import COMPARISONS, UNARY, Builder, KernelError
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves
@@ -42,13 +42,13 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
     return decorate
 
 
-def name_in_place(step: Step) -> str:
+def name_in_place(step: ProgramStep) -> str:
     """The name of a step's function, without the underscore of one that works in place."""
     name = step.name
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
 
-def known(step: Step) -> bool:
+def known(step: ProgramStep) -> bool:
     """Whether there is a rule for the function of a step."""
     return name_in_place(step) in _RULES
 
@@ -63,7 +63,7 @@ class Lowering:
         for value in inputs:
             self.numbers[id(value)] = self.builder.input(value.shape, truth=value.dtype == torch.bool)
 
-    def append(self, step: Step) -> None:
+    def append(self, step: ProgramStep) -> None:
         """Append one step.
 
         Raises:
@@ -168,7 +168,7 @@ _SAME = {
 def _same(name: str) -> Rule:
     count = 1 if name in UNARY else 2
 
-    def rule(low: Lowering, _: Step, *args: Any) -> int | float:
+    def rule(low: Lowering, _: ProgramStep, *args: Any) -> int | float:
         if len(args) != count:
             raise KernelError(f"{name} of {len(args)} arguments")
         return low.apply(name, *map(_operand, args))
@@ -181,22 +181,22 @@ for _torch, _own in _SAME.items():
 
 
 @_rule("add", "__add__", "__radd__")
-def _(low: Lowering, _: Step, a: Any, b: Any, *, alpha: Any = 1) -> int | float:
+def _(low: Lowering, _: ProgramStep, a: Any, b: Any, *, alpha: Any = 1) -> int | float:
     return low.apply("add", _operand(a), _scaled(low, b, alpha))
 
 
 @_rule("sub", "subtract", "__sub__")
-def _(low: Lowering, _: Step, a: Any, b: Any, *, alpha: Any = 1) -> int | float:
+def _(low: Lowering, _: ProgramStep, a: Any, b: Any, *, alpha: Any = 1) -> int | float:
     return low.apply("sub", _operand(a), _scaled(low, b, alpha))
 
 
 @_rule("rsub", "__rsub__")
-def _(low: Lowering, _: Step, a: Any, b: Any, *, alpha: Any = 1) -> int | float:
+def _(low: Lowering, _: ProgramStep, a: Any, b: Any, *, alpha: Any = 1) -> int | float:
     return low.apply("sub", _operand(b), _scaled(low, a, alpha))
 
 
 @_rule("__rtruediv__")
-def _(low: Lowering, _: Step, a: Any, b: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, a: Any, b: Any) -> int | float:
     return low.apply("div", _operand(b), _operand(a))
 
 
@@ -205,7 +205,7 @@ def _scaled(low: Lowering, one: Any, alpha: Any) -> int | float:
 
 
 @_rule("pow", "__pow__", "float_power")
-def _(low: Lowering, step: Step, x: Any, exponent: Any) -> int | float:
+def _(low: Lowering, step: ProgramStep, x: Any, exponent: Any) -> int | float:
     """Powers that torch too computes by products, roots and quotients."""
     if step.name == "float_power" or type(exponent) not in (int, float):
         raise KernelError("a power with an exponent that is no number")
@@ -222,14 +222,14 @@ def _(low: Lowering, step: Step, x: Any, exponent: Any) -> int | float:
 
 
 @_rule("where")
-def _(low: Lowering, _: Step, condition: Any, a: Any, b: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, condition: Any, a: Any, b: Any) -> int | float:
     if not isinstance(condition, _Of) or condition.value.dtype != torch.bool:
         raise KernelError("where() of a condition that is no bool")
     return low.apply("where", _operand(condition), _operand(a), _operand(b))
 
 
 @_rule("clamp", "clip")
-def _(low: Lowering, _: Step, x: Any, min: Any = None, max: Any = None) -> int | float:
+def _(low: Lowering, _: ProgramStep, x: Any, min: Any = None, max: Any = None) -> int | float:
     found = _operand(x)
     if min is not None:
         found = low.apply("maximum", found, _operand(min))
@@ -237,50 +237,50 @@ def _(low: Lowering, _: Step, x: Any, min: Any = None, max: Any = None) -> int |
 
 
 @_rule("clamp_min")
-def _(low: Lowering, _: Step, x: Any, min: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, x: Any, min: Any) -> int | float:
     return low.apply("maximum", _operand(x), _operand(min))
 
 
 @_rule("clamp_max")
-def _(low: Lowering, _: Step, x: Any, max: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, x: Any, max: Any) -> int | float:
     return low.apply("minimum", _operand(x), _operand(max))
 
 
 @_rule("threshold_backward")
-def _(low: Lowering, _: Step, grad: Any, x: Any, threshold: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, grad: Any, x: Any, threshold: Any) -> int | float:
     return low.apply("where", low.apply("le", _operand(x), _operand(threshold)), 0.0, _operand(grad))
 
 
 @_rule("tanh_backward")
-def _(low: Lowering, _: Step, grad: Any, y: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, grad: Any, y: Any) -> int | float:
     slope = low.apply("sub", 1.0, low.apply("mul", _operand(y), _operand(y)))
     return low.apply("mul", _operand(grad), slope)
 
 
 @_rule("sigmoid_backward")
-def _(low: Lowering, _: Step, grad: Any, y: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, grad: Any, y: Any) -> int | float:
     slope = low.apply("mul", low.apply("sub", 1.0, _operand(y)), _operand(y))
     return low.apply("mul", _operand(grad), slope)
 
 
 @_rule("silu")
-def _(low: Lowering, _: Step, x: Any, inplace: bool = False) -> int | float:
+def _(low: Lowering, _: ProgramStep, x: Any, inplace: bool = False) -> int | float:
     if inplace:
         raise KernelError("silu in place")
     return low.apply("mul", _operand(x), low.apply("sigmoid", _operand(x)))
 
 
 @_rule("ones_like")
-def _(_: Lowering, step: Step, x: Any, **settings: Any) -> float:
+def _(_: Lowering, step: ProgramStep, x: Any, **settings: Any) -> float:
     return _constant(step, x, settings, 1.0)
 
 
 @_rule("zeros_like")
-def _(_: Lowering, step: Step, x: Any, **settings: Any) -> float:
+def _(_: Lowering, step: ProgramStep, x: Any, **settings: Any) -> float:
     return _constant(step, x, settings, 0.0)
 
 
-def _constant(step: Step, x: Any, settings: dict[str, Any], number: float) -> float:
+def _constant(step: ProgramStep, x: Any, settings: dict[str, Any], number: float) -> float:
     if not isinstance(x, _Of) or any(
         value for key, value in settings.items() if key in ("pin_memory", "requires_grad")
     ):
@@ -292,7 +292,7 @@ def _constant(step: Step, x: Any, settings: dict[str, Any], number: float) -> fl
 
 
 @_rule(*VIEWS)
-def _(low: Lowering, step: Step, x: Any, *_: Any, **__: Any) -> int | float:
+def _(low: Lowering, step: ProgramStep, x: Any, *_: Any, **__: Any) -> int | float:
     """Where each element goes the shapes say."""
     found = _operand(x)
     (value,) = step.results()
@@ -315,14 +315,22 @@ def _dims(x: _Of, dim: Any) -> list[int]:
 
 
 @_rule("sum")
-def _(low: Lowering, _: Step, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> int:  # noqa: ARG001  # the result says it
+def _(low: Lowering, _: ProgramStep, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> int:  # noqa: ARG001  # the result says it
     if dtype not in (None, torch.float32):
         raise KernelError(f"a sum in {dtype}")
     return low.builder.sum(_tensor(low, x), _dims(x, dim))
 
 
 @_rule("mean")
-def _(low: Lowering, _: Step, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> int | float:  # noqa: ARG001  # as above
+def _(
+    low: Lowering,
+    _: ProgramStep,
+    x: Any,
+    dim: Any = None,
+    keepdim: bool = False,  # noqa: ARG001  # as above
+    *,
+    dtype: Any = None,
+) -> int | float:
     if dtype not in (None, torch.float32):
         raise KernelError(f"a mean in {dtype}")
     dims = _dims(x, dim)
@@ -331,12 +339,12 @@ def _(low: Lowering, _: Step, x: Any, dim: Any = None, keepdim: bool = False, *,
 
 
 @_rule("amax")
-def _(low: Lowering, _: Step, x: Any, dim: Any = (), keepdim: bool = False) -> int:  # noqa: ARG001  # as above
+def _(low: Lowering, _: ProgramStep, x: Any, dim: Any = (), keepdim: bool = False) -> int:  # noqa: ARG001  # as above
     return low.builder.max(_tensor(low, x), _dims(x, dim))
 
 
 @_rule("sum_to_size")
-def _(low: Lowering, step: Step, x: Any, *_: Any) -> int:
+def _(low: Lowering, step: ProgramStep, x: Any, *_: Any) -> int:
     (value,) = step.results()
     aligned = (1,) * (len(x.shape) - len(value.shape)) + value.shape
     dims = [dim for dim, (before, after) in enumerate(zip(x.shape, aligned, strict=True)) if before != after]
@@ -345,13 +353,13 @@ def _(low: Lowering, step: Step, x: Any, *_: Any) -> int:
 
 
 @_rule("softmax", "_softmax")
-def _(low: Lowering, step: Step, x: Any, dim: Any, other: Any = None, *, dtype: Any = None) -> int | float:
+def _(low: Lowering, step: ProgramStep, x: Any, dim: Any, other: Any = None, *, dtype: Any = None) -> int | float:
     _unconverted(step, other, dtype)
     return _softmax(low, _tensor(low, x), _dims(x, dim))[0]
 
 
 @_rule("log_softmax", "_log_softmax")
-def _(low: Lowering, step: Step, x: Any, dim: Any, other: Any = None, *, dtype: Any = None) -> int | float:
+def _(low: Lowering, step: ProgramStep, x: Any, dim: Any, other: Any = None, *, dtype: Any = None) -> int | float:
     _unconverted(step, other, dtype)
     value, dims = _tensor(low, x), _dims(x, dim)
     shifted = low.apply("sub", value, low.builder.max(value, dims))
@@ -359,7 +367,7 @@ def _(low: Lowering, step: Step, x: Any, dim: Any, other: Any = None, *, dtype: 
     return low.apply("sub", shifted, low.apply("log", total))
 
 
-def _unconverted(step: Step, other: Any, dtype: Any) -> None:
+def _unconverted(step: ProgramStep, other: Any, dtype: Any) -> None:
     if other not in (None, False, 3, torch.float32) or dtype not in (None, torch.float32):
         raise KernelError(f"{step.name} that converts its input")
 
@@ -371,7 +379,7 @@ def _softmax(low: Lowering, value: int, dims: list[int]) -> tuple[int | float, i
 
 
 @_rule("_softmax_backward_data")
-def _(low: Lowering, _: Step, grad: Any, y: Any, dim: Any, dtype: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, grad: Any, y: Any, dim: Any, dtype: Any) -> int | float:
     if dtype != torch.float32:
         raise KernelError(f"a gradient of softmax in {dtype}")
     both = low.kernel_value(low.apply("mul", _tensor(low, grad), _tensor(low, y)))
@@ -379,7 +387,7 @@ def _(low: Lowering, _: Step, grad: Any, y: Any, dim: Any, dtype: Any) -> int | 
 
 
 @_rule("_log_softmax_backward_data")
-def _(low: Lowering, _: Step, grad: Any, y: Any, dim: Any, dtype: Any) -> int | float:
+def _(low: Lowering, _: ProgramStep, grad: Any, y: Any, dim: Any, dtype: Any) -> int | float:
     if dtype != torch.float32:
         raise KernelError(f"a gradient of log_softmax in {dtype}")
     total = low.builder.sum(_tensor(low, grad), _dims(y, dim))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value, name_of
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value, name_of
 from nbgrad.core.symbolic.numbers import Number
 
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "true_divide": "/", "matmul": "@"}
@@ -70,7 +70,7 @@ class Code:
                 lines.append(f"del {', '.join(dead)}")
         return lines
 
-    def _line(self, step: Step) -> str:
+    def _line(self, step: ProgramStep) -> str:
         call = self._call(step)
         given = {id(value) for value in step.inputs()}
         if not step.results():
@@ -84,7 +84,7 @@ class Code:
             return f"[{', '.join(self._target(one, given) for one in result)}]"
         return "_"
 
-    def _call(self, step: Step) -> str:
+    def _call(self, step: ProgramStep) -> str:
         sign = OPERATORS.get(name_of(step.function))
         if sign and len(step.args) == 2 and not step.kwargs and isinstance(step.args[0], Value):
             return f"{self._literal(step.args[0])} {sign} {self._literal(step.args[1])}"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.symbolic.expressions import Expressions, NoText, plain
-from nbgrad.core.symbolic.ir import Listing, RowCall, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.lines import Level, ProgramLine, handed, lines_of
 from nbgrad.core.symbolic.naming import Names
 from nbgrad.core.symbolic.structure import leaves
@@ -145,7 +145,7 @@ class Source:
             call = self._text.row(op.name, args, settings, line.hidden)
         return Statement(target, call, self._notes(line.results(), line.random))
 
-    def _step(self, step: Step) -> Statement:
+    def _step(self, step: ProgramStep) -> Statement:
         call = self._text.step(step)
         made = step.results()
         target = self._target(step.result, {id(value) for value in step.inputs()}) if made else ""

@@ -17,7 +17,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import current, outwards
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, error_at
 from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, FakeMemory, Fakes, is_fake, storage_of
-from nbgrad.core.symbolic.ir import Phase, RowCall, Step, Value, name_of
+from nbgrad.core.symbolic.ir import Phase, ProgramStep, RowCall, Value, name_of
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
@@ -67,7 +67,7 @@ class Tracer(TorchFunctionMode):
         self.fakes = Fakes()
         self.inputs: list[Value] = []
         self.captured: list[Value] = []
-        self.steps: list[Step] = []
+        self.steps: list[ProgramStep] = []
         self.modules: dict[int, Any] = {}
         self.guards: list[tuple[str, Callable[[], Any], Any]] = []
         self.found_gradients: list[tuple[TensorBase, torch.Tensor | None]] = []
@@ -239,7 +239,7 @@ class Tracer(TorchFunctionMode):
         values = [self.value(param._data) for param in params]
         update = OptimizerUpdate(optimizer, params, group)
         args = ([self.value(grad) for grad in grads],)
-        self.steps.append(Step(update, args, {}, None, tuple(values), False, "update", None, user_place()))
+        self.steps.append(ProgramStep(update, args, {}, None, tuple(values), False, "update", None, user_place()))
 
     def check_warm(self) -> None:
         """Raise an error if a step has made state of an optimizer, or changed a number in it."""
@@ -378,7 +378,7 @@ class Tracer(TorchFunctionMode):
             for one in fresh:
                 if id(one) not in self._values:
                     self._register(one, "result")
-            step = Step(
+            step = ProgramStep(
                 func,
                 mapped(self._told, args),
                 mapped(self._told, settings),

@@ -9,7 +9,7 @@ from torch import fx
 
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.symbolic.exports.functions import path_of
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import mapped
 
@@ -48,7 +48,7 @@ def to_fx(listing: Listing, takes_captured: bool = False) -> fx.GraphModule:
     return fx.GraphModule(root, graph, "".join(map(str.capitalize, words)) or "Program")
 
 
-def _emit(steps: list[Step], root: torch.nn.Module, graph: fx.Graph, nodes: dict[int, Any]) -> None:
+def _emit(steps: list[ProgramStep], root: torch.nn.Module, graph: fx.Graph, nodes: dict[int, Any]) -> None:
     """Append steps to a graph. ``nodes`` has the node of each value, by the id of the value."""
     settings: dict[int, Any] = {}
 

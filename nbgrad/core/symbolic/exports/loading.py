@@ -21,7 +21,7 @@ from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.symbolic.exports.functions import function_at
 from nbgrad.core.symbolic.exports.saving import KEY, VERSION
 from nbgrad.core.symbolic.fake import Fakes, storage_of
-from nbgrad.core.symbolic.ir import RowCall, Step, Value
+from nbgrad.core.symbolic.ir import ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.places import SavedPlace
 from nbgrad.core.symbolic.program import Program
@@ -186,7 +186,7 @@ class _Reading:
         scope = tuple(_line(label) for label in one["scope"])
         return RowCall(op, args, settings, results, scope, _place(one["place"]), _count(one["steps"]))
 
-    def _step(self, one: dict[str, Any]) -> Step:
+    def _step(self, one: dict[str, Any]) -> ProgramStep:
         try:
             function = function_at(one["function"])
         except LookupError as error:
@@ -194,7 +194,7 @@ class _Reading:
         kwargs = self._part(one["kwargs"])
         if type(kwargs) is not dict or not all(map(_is_name, kwargs)) or one["phase"] not in _PHASES:
             raise ValueError(f"the step {one['function']} has other settings than a step has")
-        return Step(
+        return ProgramStep(
             function,
             self._part(one["args"]),
             kwargs,

@@ -16,7 +16,7 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from nbgrad.core.engine.node import TensorBase, raw_of
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
@@ -37,7 +37,7 @@ class Lowered:
     module: fx.GraphModule
     changed: list[Value]
 
-    def step_of(self, node: fx.Node) -> Step | None:
+    def step_of(self, node: fx.Node) -> ProgramStep | None:
         """The step of the program that an operator belongs to."""
         trace = node.stack_trace
         return self.listing.steps[int(trace)] if trace and trace.isdigit() else None
@@ -47,7 +47,7 @@ class Untranslated(NotImplementedError):
     """A step that another system cannot take; the message names it and its line."""
 
 
-def untranslated(what: str, step: Step | None, reason: str) -> Untranslated:
+def untranslated(what: str, step: ProgramStep | None, reason: str) -> Untranslated:
     """The error for a step.
 
     Args:
@@ -117,7 +117,7 @@ def _followed(listing: Listing, values: list[Value], wanted: list[Value], what: 
     return run
 
 
-def _is_batch_norm(step: Step) -> bool:
+def _is_batch_norm(step: ProgramStep) -> bool:
     """Whether it is the kernel whose schema does not say that it changes the running statistics."""
     return step.name == "native_batch_norm" and not step.kwargs
 

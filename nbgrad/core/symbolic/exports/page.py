@@ -22,7 +22,7 @@ from nbgrad.core.symbolic.exports.lowering import (
     raw_tensors,
     untranslated,
 )
-from nbgrad.core.symbolic.ir import Listing, Step
+from nbgrad.core.symbolic.ir import Listing, ProgramStep
 from nbgrad.core.symbolic.passes.rewrite import described
 
 _NAMES = """
@@ -153,7 +153,7 @@ def _outputs(form: Lowered, nodes: Any, places: dict[fx.Node, int]) -> dict[str,
     return {"results": results, "steps": steps}
 
 
-def _line(step: Step) -> str:
+def _line(step: ProgramStep) -> str:
     return str(step.place) if step.place else ""
 
 

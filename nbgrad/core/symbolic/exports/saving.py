@@ -15,7 +15,7 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.files import replace_file
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.fake import storage_of
-from nbgrad.core.symbolic.ir import Listing, RowCall, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.numbers import Number
 
 KEY = "nbgrad.program"
@@ -139,7 +139,7 @@ class _SavedListing:
             "steps": row.steps,
         }
 
-    def _step(self, step: Step) -> dict[str, Any]:
+    def _step(self, step: ProgramStep) -> dict[str, Any]:
         path, at = path_of(step.function), _told(step)
         if path is None:
             raise ValueError(
@@ -261,6 +261,6 @@ def _shown(text: str) -> str:
     return " ".join(text.split())
 
 
-def _told(step: Step) -> str:
+def _told(step: ProgramStep) -> str:
     """A step for an error message."""
     return f"the step {step.name} at {step.place}" if step.place else f"the step {step.name}"

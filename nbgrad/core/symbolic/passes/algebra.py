@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.constants import number_of
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, ROUNDED, canonical, form_of, is_elementwise
@@ -67,7 +67,7 @@ class _Algebra:
         self._leaving = storages(leaving)
         self._out = {id(value) for value in leaving}
         self._editor = Editor(listing)
-        self._made: dict[int, Step] = {}
+        self._made: dict[int, ProgramStep] = {}
         self._views: dict[Any, Value] = {}
         self._roots: dict[int, Value] = {}
         self._stands = Replacement()
@@ -77,7 +77,7 @@ class _Algebra:
 
     def passed(self) -> Passed[Any]:
         """What the pass gives."""
-        steps: list[Step] = []
+        steps: list[ProgramStep] = []
         for value in (*self._listing.inputs, *self._listing.captured):
             self._see(value)
         for given in self._listing.steps:
@@ -107,7 +107,7 @@ class _Algebra:
         """Remember a value that views may come back to."""
         self._views.setdefault((value.storage, form_of(value)), value)
 
-    def _value_of(self, step: Step) -> Value | None:
+    def _value_of(self, step: ProgramStep) -> Value | None:
         """The earlier value that the result of a step is."""
         result = step.result
         if not isinstance(result, Value) or step.writes or step.random:
@@ -133,7 +133,7 @@ class _Algebra:
         """Whether a value has the same numbers all the time."""
         return value.storage not in self._written
 
-    def _view_of(self, step: Step) -> Value | None:
+    def _view_of(self, step: ProgramStep) -> Value | None:
         """An earlier value with the same memory, which begins at the same place and has the same form."""
         result = step.result
         of = step.args[0] if step.args else None
@@ -149,7 +149,7 @@ class _Algebra:
         """The value at whose beginning a chain of views begins."""
         return self._roots.get(id(value), value)
 
-    def _undone(self, step: Step) -> Value | None:
+    def _undone(self, step: ProgramStep) -> Value | None:
         """``-(-x)``, and ``exp(log(x))`` for what is not negative."""
         name = canonical(step)
         inner = self._made.get(id(step.args[0]))
@@ -165,7 +165,7 @@ class _Algebra:
             return before if source is not None and canonical(source) in _NOT_NEGATIVE else None
         return None
 
-    def _cast(self, step: Step) -> Value | None:
+    def _cast(self, step: ProgramStep) -> Value | None:
         """What was converted to a wider type and comes back."""
         of = step.args[0] if step.args else None
         if not isinstance(of, Value) or len(step.inputs()) != 1:
@@ -181,7 +181,7 @@ class _Algebra:
 
     # ---------------------------------------------------------------------------------------- shorter steps
 
-    def _shorter(self, step: Step) -> Step | None:
+    def _shorter(self, step: ProgramStep) -> ProgramStep | None:
         """Another step for the same result."""
         result = step.result
         if not isinstance(result, Value) or step.writes or step.random:
@@ -197,7 +197,7 @@ class _Algebra:
             return self._one_factor(step)
         return None
 
-    def _one_view(self, step: Step) -> Step | None:
+    def _one_view(self, step: ProgramStep) -> ProgramStep | None:
         """A reshape of a reshape, or an expand of an expand, in one step."""
         family = _RESHAPES if step.name in _RESHAPES else _EXPANDS
         of, result = step.args[0], step.result
@@ -218,7 +218,7 @@ class _Algebra:
         before = inner.args[0]
         return before if isinstance(before, Value) and self._still(before) and self._still(value) else None
 
-    def _with_sign(self, step: Step, name: str) -> Step | None:
+    def _with_sign(self, step: ProgramStep, name: str) -> ProgramStep | None:
         first, second = step.args
         other = {"add": torch.sub, "sub": torch.add}[name]
         if isinstance(first, Value) and (plain := self._negated(second)) is not None:
@@ -227,7 +227,7 @@ class _Algebra:
             return self._editor.call(torch.sub, (second, plain), step, result=step.result)
         return None
 
-    def _one_factor(self, step: Step) -> Step | None:
+    def _one_factor(self, step: ProgramStep) -> ProgramStep | None:
         """``(x * 2) * 3`` as ``x * 6``."""
         of, factor = _with_number(step)
         inner = self._made.get(id(of)) if of is not None else None
@@ -245,7 +245,7 @@ class _Algebra:
         return self._editor.call(torch.mul, (before, first * factor), step, result=step.result)
 
 
-def _with_number(step: Step) -> tuple[Value | None, float]:
+def _with_number(step: ProgramStep) -> tuple[Value | None, float]:
     """A product with a number as its two parts; None where neither of them is a number."""
     if len(step.args) == _BINARY:
         for value, other in (step.args, step.args[::-1]):
@@ -255,7 +255,7 @@ def _with_number(step: Step) -> tuple[Value | None, float]:
     return None, 0.0
 
 
-def identity(step: Step, inexact: bool = False) -> Value | None:
+def identity(step: ProgramStep, inexact: bool = False) -> Value | None:
     """The operand that an elementwise step returns unchanged, apart from its shape.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value, name_of
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value, name_of
 from nbgrad.core.symbolic.passes.algebra import identity
 from nbgrad.core.symbolic.passes.constants import number_of
 from nbgrad.core.symbolic.passes.editor import Editor
@@ -58,7 +58,7 @@ class _Sinking:
         self._editor = Editor(listing)
         self._small: dict[int, Value] = {}
         self._numbers: dict[int, Value] = {}
-        self._steps: list[tuple[Step, Note | None, bool]] = []
+        self._steps: list[tuple[ProgramStep, Note | None, bool]] = []
         self._expanded: set[int] = set()
         self._whole = self._needed_whole()
 
@@ -67,7 +67,7 @@ class _Sinking:
         for step in self._listing.steps:
             self._visit(step)
         live = {id(value) for value in self._listing.leaving()}
-        kept, notes = list[Step](), list[Note]()
+        kept, notes = list[ProgramStep](), list[Note]()
         for step, made, optional in reversed(self._steps):
             if optional and not any(id(value) in live for value in step.results()):
                 continue
@@ -82,7 +82,7 @@ class _Sinking:
         found.captured = [*found.captured, *(one for one in self._numbers.values() if id(one) in used)]
         return Passed(found, notes[::-1])
 
-    def _fits(self, step: Step) -> bool:
+    def _fits(self, step: ProgramStep) -> bool:
         """Whether a step makes one value whose numbers stay."""
         result = step.result
         return isinstance(result, Value) and not step.writes and not step.random and result.storage not in self._written
@@ -99,10 +99,10 @@ class _Sinking:
                 whole.update(id(value) for value in repeats[key].inputs())
         return whole
 
-    def _small_shapes(self) -> tuple[dict[int, tuple[int, ...]], dict[int, Step]]:
+    def _small_shapes(self) -> tuple[dict[int, tuple[int, ...]], dict[int, ProgramStep]]:
         """The shape of the smaller value that each value repeats, and the elementwise steps that make such values."""
         shapes: dict[int, tuple[int, ...]] = {}
-        repeats: dict[int, Step] = {}
+        repeats: dict[int, ProgramStep] = {}
         for step in self._listing.steps:
             if not self._fits(step):
                 continue
@@ -139,7 +139,7 @@ class _Sinking:
         known = shapes.get(id(value))
         return self._smallest(value).shape if known is None else known
 
-    def _visit(self, step: Step) -> None:
+    def _visit(self, step: ProgramStep) -> None:
         result, fit = step.result, self._fits(step)
         if fit and step.name in _EXPANDS and isinstance(step.args[0], Value):
             self._small[id(result)] = self._smallest(step.args[0])
@@ -151,7 +151,7 @@ class _Sinking:
         else:
             self._keep(step)
 
-    def _keep(self, step: Step, made: Note | None = None, *, optional: bool = False) -> None:
+    def _keep(self, step: ProgramStep, made: Note | None = None, *, optional: bool = False) -> None:
         self._steps.append((step, made, optional))
 
     def _smallest(self, value: Value) -> Value:
@@ -169,7 +169,7 @@ class _Sinking:
             return known
         return value
 
-    def _elementwise(self, step: Step) -> None:
+    def _elementwise(self, step: ProgramStep) -> None:
         """A step that computes each number from those at the same place."""
         result = step.result
         if not any(id(one) in self._small or one.constant for one in step.inputs()):
@@ -188,10 +188,10 @@ class _Sinking:
                 return
         self._keep(step)
 
-    def _small_elementwise(self, step: Step, smalls: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+    def _small_elementwise(self, step: ProgramStep, smalls: tuple[Any, ...], shape: tuple[int, ...]) -> None:
         """A step whose result repeats a smaller value."""
         result = step.result
-        whole: list[Step] = [step]
+        whole: list[ProgramStep] = [step]
         same = identity(step, self._reassociate)
         if same is not None and _count(self._smallest(same).shape) <= _count(shape):
             self._small[id(result)] = self._smallest(same)
@@ -205,7 +205,7 @@ class _Sinking:
         for one in whole:
             self._keep(one, optional=True)
 
-    def _written_out(self, step: Step, small: Value) -> list[Step] | None:
+    def _written_out(self, step: ProgramStep, small: Value) -> list[ProgramStep] | None:
         """The steps that expand a smaller value, and write it to the result of a step; None for unusual strides."""
         expand = self._editor.call(torch.Tensor.expand, (small, step.result.shape), step, view_of=small)
         if expand is None:
@@ -214,7 +214,7 @@ class _Sinking:
         clone = self._editor.call(torch.clone, (expand.result,), step, settings, result=step.result)
         return None if clone is None else [expand, clone]
 
-    def _sum(self, step: Step, of: Sum) -> None:
+    def _sum(self, step: ProgramStep, of: Sum) -> None:
         """A sum of repeated numbers is a product."""
         small = self._smallest(of.of)
         rank, lead = len(of.of.shape), len(of.of.shape) - len(small.shape)
@@ -226,7 +226,7 @@ class _Sinking:
         if small is of.of or small.numel == of.of.numel or not of.of.numel:
             self._keep(step)
             return
-        made: list[Step | None] = []
+        made: list[ProgramStep | None] = []
         value = small
         if real:
             left = [dim for dim in range(lead, rank) if dim not in of.dims]
@@ -252,7 +252,7 @@ class _Sinking:
             self._keep(one, told if place == 0 else None, optional=True)
 
 
-def _result(made: list[Step | None], other: Value) -> Value:
+def _result(made: list[ProgramStep | None], other: Value) -> Value:
     last = made[-1]
     return other if last is None else last.result
 
@@ -310,7 +310,7 @@ class _Merging:
 
     def passed(self) -> Passed[Any]:
         """What the pass gives."""
-        steps, notes = list[Step](), list[Note]()
+        steps, notes = list[ProgramStep](), list[Note]()
         for step in self._listing.steps:
             of = sum_of(step)
             if of is not None:
@@ -330,7 +330,7 @@ class _Merging:
         kept = [one for one in steps if not (isinstance(one.result, Value) and id(one.result) in self._dropped)]
         return Passed(self._listing.with_steps(kept), notes)
 
-    def _merged(self, step: Step) -> list[Step] | None:
+    def _merged(self, step: ProgramStep) -> list[ProgramStep] | None:
         """The steps that stand for an addition of sums."""
         first, second = step.args
         before, after = self._end(first), self._end(second)
@@ -394,9 +394,9 @@ def factor_out(listing: L) -> Passed[L]:
     written = Memory(listing).written
     uses = _uses(listing)
     editor = Editor(listing)
-    made: dict[int, Step] = {}
+    made: dict[int, ProgramStep] = {}
     dropped: set[int] = set()
-    steps, notes = list[Step](), list[Note]()
+    steps, notes = list[ProgramStep](), list[Note]()
     for step in listing.steps:
         of = sum_of(step)
         inner = None if of is None else made.get(id(of.of))
@@ -420,7 +420,7 @@ def factor_out(listing: L) -> Passed[L]:
     return Passed(listing.with_steps(steps), notes)
 
 
-def _factored(step: Step, of: Sum, inner: Step, editor: Editor) -> tuple[Step, Step] | None:
+def _factored(step: ProgramStep, of: Sum, inner: ProgramStep, editor: Editor) -> tuple[ProgramStep, ProgramStep] | None:
     """The sum of the other factor, and the product with it."""
     name, args = canonical(inner), inner.args
     if name == "neg":

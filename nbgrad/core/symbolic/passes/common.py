@@ -1,6 +1,6 @@
 """Common subexpressions: steps that compute what an earlier one has computed."""
 
-from nbgrad.core.symbolic.ir import Step, Value
+from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.passes.forms import ONE_NAME
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, key_of, note, storages
 
@@ -48,7 +48,7 @@ def merge_common(listing: L) -> Passed[L]:
     return Passed(listing.with_steps(steps, stands), notes)
 
 
-def _key(step: Step, memory: Memory) -> object:
+def _key(step: ProgramStep, memory: Memory) -> object:
     name = ONE_NAME.get(step.name, step.name)
     args = [key_of(one, lambda value: ("value", id(value), memory.epoch(value))) for one in step.args]
     if step.name in _COMMUTATIVE and len(args) == 2 and not step.kwargs:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Step, Value
+from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import form_of
@@ -33,7 +33,7 @@ def fold_constants(listing: L) -> Passed[L]:
     memory = Memory(listing)
     fixed = memory.written | storages(listing.leaving())
     editor, stands = Editor(listing), Replacement()
-    kept, notes = list[Step](), list[Note]()
+    kept, notes = list[ProgramStep](), list[Note]()
     folded: list[Value] = []
     for given in listing.steps:
         step = stands.step(given)
@@ -53,7 +53,7 @@ def fold_constants(listing: L) -> Passed[L]:
     return Passed(found, notes)
 
 
-def _foldable(step: Step, fixed: set[int]) -> bool:
+def _foldable(step: ProgramStep, fixed: set[int]) -> bool:
     result = step.result
     if not isinstance(result, Value) or step.random or step.writes or result.storage in fixed:
         return False
@@ -67,7 +67,7 @@ def _foldable(step: Step, fixed: set[int]) -> bool:
     return not any(isinstance(one, Number | torch.Tensor) for one in leaves((step.args, step.kwargs)))
 
 
-def _numbers(step: Step) -> torch.Tensor | None:
+def _numbers(step: ProgramStep) -> torch.Tensor | None:
     """The numbers of a result; None where torch does not give what was traced."""
     function: Callable[..., Any] = step.function
     try:

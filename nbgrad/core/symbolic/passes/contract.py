@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ROUNDED, canonical, form_of, is_elementwise
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, described, note
@@ -31,8 +31,8 @@ class _Contraction:
         self._editor = Editor(listing)
         self._uses = Counter(id(value) for step in listing.steps for value in step.inputs())
         self._uses.update(id(value) for value in listing.leaving())
-        self._products: dict[int, Step] = {}
-        self._negated: dict[int, Step] = {}
+        self._products: dict[int, ProgramStep] = {}
+        self._negated: dict[int, ProgramStep] = {}
         self._subtracted: Counter[int] = Counter()
 
     def passed(self) -> Passed[Any]:
@@ -40,7 +40,7 @@ class _Contraction:
         for step in self._listing.steps:
             self._see(step)
         dropped: set[int] = set()
-        steps, notes = list[Step](), list[Note]()
+        steps, notes = list[ProgramStep](), list[Note]()
         for step in self._listing.steps:
             made, product = self._contracted(step)
             if made is None or product is None:
@@ -53,7 +53,7 @@ class _Contraction:
             return Passed(self._listing, [])
         return Passed(self._listing.with_steps([one for one in steps if id(one) not in dropped]), notes)
 
-    def _see(self, step: Step) -> None:
+    def _see(self, step: ProgramStep) -> None:
         """Remember products, and what is subtracted from them."""
         if not _plain(step):
             return
@@ -64,7 +64,7 @@ class _Contraction:
         elif name == "sub" and id(step.args[0]) in self._products and form_of(step.args[0]) == form_of(result):
             self._subtracted[id(step.args[1])] += 1
 
-    def _contracted(self, step: Step) -> tuple[list[Step] | None, Step | None]:
+    def _contracted(self, step: ProgramStep) -> tuple[list[ProgramStep] | None, ProgramStep | None]:
         """The steps that stand for one, and the product that they take in."""
         name = canonical(step)
         if name not in ("add", "sub") or not _plain(step):
@@ -84,7 +84,7 @@ class _Contraction:
             return self._from_negative(step, product, second), product
         return None, None
 
-    def _from_negative(self, step: Step, product: Step, other: Value) -> list[Step] | None:
+    def _from_negative(self, step: ProgramStep, product: ProgramStep, other: Value) -> list[ProgramStep] | None:
         """``x * y - c`` as ``-c + x * y``; the negative is computed once."""
         if other.storage in self._written:
             return None
@@ -99,7 +99,7 @@ class _Contraction:
         return [made] if known is not None else [negative, made]
 
 
-def _plain(step: Step) -> bool:
+def _plain(step: ProgramStep) -> bool:
     """Whether a step computes with two values of one floating type."""
     if not is_elementwise(step, ROUNDED) or len(step.inputs()) != len(step.args) or len(step.args) != _OPERANDS:
         return False

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.naming import Names
 from nbgrad.core.symbolic.passes.forms import Form, Forms, form_of
 
@@ -51,12 +51,12 @@ class Editor:
         self,
         function: Callable[..., Any],
         args: tuple[Any, ...],
-        like: Step,
+        like: ProgramStep,
         kwargs: dict[str, Any] | None = None,
         *,
         result: Value | None = None,
         view_of: Value | None = None,
-    ) -> Step | None:
+    ) -> ProgramStep | None:
         """A step that calls ``function``, with the place and phase of another step.
 
         Args:
@@ -78,7 +78,7 @@ class Editor:
             result = self.value(form, like.results()[0], view_of=view_of)
         elif form != form_of(result):
             return None
-        return Step(function, args, kwargs, result, (), False, like.phase, None, like.place)
+        return ProgramStep(function, args, kwargs, result, (), False, like.phase, None, like.place)
 
     @cached_property
     def _next(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.symbolic.ir import Step, Value
+from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
@@ -46,13 +46,13 @@ COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 SCALARS = (bool, int, float)
 
 
-def canonical(step: Step) -> str:
+def canonical(step: ProgramStep) -> str:
     """The name of the function of a step, one for all its spellings."""
     name = step.name
     return ONE_NAME.get(name, name)
 
 
-def is_elementwise(step: Step, names: frozenset[str]) -> bool:
+def is_elementwise(step: ProgramStep, names: frozenset[str]) -> bool:
     """Whether a step computes each number of one result from numbers at the same place, without a change of type.
 
     Args:
@@ -68,7 +68,7 @@ def is_elementwise(step: Step, names: frozenset[str]) -> bool:
 _IN_ROUNDED, _IN_ELEMENTWISE, _OTHER = 2, 1, 0
 
 
-def _family(step: Step) -> int:  # noqa: PLR0911  # a return for each reason
+def _family(step: ProgramStep) -> int:  # noqa: PLR0911  # a return for each reason
     """Which family of elementwise functions a step belongs to."""
     result = step.result
     name = canonical(step)
@@ -175,7 +175,7 @@ class Sum(NamedTuple):
     keepdim: bool
 
 
-def sum_of(step: Step) -> Sum | None:  # noqa: PLR0911  # a return for each form
+def sum_of(step: ProgramStep) -> Sum | None:  # noqa: PLR0911  # a return for each form
     """A step as a sum that keeps the type; None if it is another thing."""
     name, result = step.name, step.result
     if name not in ("sum", "sum_to_size") or not isinstance(result, Value) or step.writes or not step.args:

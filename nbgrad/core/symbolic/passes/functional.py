@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import COMPARISONS, ELEMENTWISE, canonical, form_of, is_elementwise
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, described, note, storages
@@ -40,7 +40,7 @@ def undo_in_place(listing: L) -> Passed[L]:
     whole: dict[int, Value] = {}
     viewed: set[int] = set()
     editor, stands = Editor(listing), Replacement()
-    steps, notes = list[Step](), list[Note]()
+    steps, notes = list[ProgramStep](), list[Note]()
     for given in listing.steps:
         for value in given.results():
             if value.storage in whole:
@@ -59,7 +59,7 @@ def undo_in_place(listing: L) -> Passed[L]:
         ):
             steps.append(step)
             continue
-        made = Step(
+        made = ProgramStep(
             function,
             step.args,
             step.kwargs,
@@ -78,7 +78,7 @@ def undo_in_place(listing: L) -> Passed[L]:
     return Passed(listing.with_steps(steps, stands), notes)
 
 
-def _changed(step: Step) -> Value | None:
+def _changed(step: ProgramStep) -> Value | None:
     """The value that a method in place changes, if it is the only one and has the type of the other arguments."""
     target = step.result
     if not isinstance(target, Value) or len(step.writes) != 1 or step.writes[0] is not target:
@@ -95,7 +95,7 @@ def work_in_place(listing: L) -> Passed[L]:
     """
     memory = _Lifetimes(listing)
     stands = Replacement()
-    steps, notes = list[Step](), list[Note]()
+    steps, notes = list[ProgramStep](), list[Note]()
     for position, given in enumerate(listing.steps):
         step = stands.step(given)
         operand = _free_operand(step, position, memory)
@@ -150,7 +150,7 @@ class _Lifetimes:
             self._kept.add(operand.storage)
 
 
-def _free_operand(step: Step, position: int, memory: _Lifetimes) -> Value | None:
+def _free_operand(step: ProgramStep, position: int, memory: _Lifetimes) -> Value | None:
     """The operand whose memory can take the result."""
     name = canonical(step)
     if not (name in _IN_PLACE and is_elementwise(step, ELEMENTWISE)) and name not in _MORE:
@@ -166,7 +166,7 @@ def _free_operand(step: Step, position: int, memory: _Lifetimes) -> Value | None
     return None
 
 
-def _in_place(step: Step, operand: Value) -> Step:
+def _in_place(step: ProgramStep, operand: Value) -> ProgramStep:
     """A step that writes its result into an operand."""
     name = canonical(step)
     args, kwargs = step.args, dict(step.kwargs)
@@ -177,4 +177,4 @@ def _in_place(step: Step, operand: Value) -> Step:
         function = _MORE[name] if name in _MORE else _IN_PLACE[name]
         if args[0] is not operand:
             args = (operand, args[0])
-    return Step(function, args, kwargs, operand, (operand,), False, step.phase, None, step.place)
+    return ProgramStep(function, args, kwargs, operand, (operand,), False, step.phase, None, step.place)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Generic
 
-from nbgrad.core.symbolic.ir import Step, Value
+from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, is_elementwise
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
@@ -100,9 +100,9 @@ class _State(Generic[L]):
                 if life is not None and life.last > self._peak:
                     yield value
 
-    def _plan(self, value: Value, position: int) -> list[Step] | None:
+    def _plan(self, value: Value, position: int) -> list[ProgramStep] | None:
         """The steps that compute a value again before ``position``; None if that is not possible, or too much."""
-        steps: list[Step] = []
+        steps: list[ProgramStep] = []
         done: set[int] = set()
         waiting: list[tuple[Value, bool]] = [(value, False)]
         while waiting:
@@ -137,19 +137,19 @@ class _State(Generic[L]):
     def _changed(self, value: Value, first: int, last: int) -> bool:
         return any(first < place < last for place in self._writes.get(value.storage, ()))
 
-    def _cheap(self, step: Step, place: int, position: int) -> bool:
+    def _cheap(self, step: ProgramStep, place: int, position: int) -> bool:
         if step.random or step.writes or any(one.storage in self._writes for one in step.results()):
             return False
         if any(self._changed(one, place, position) for one in step.inputs()):
             return False
         return is_elementwise(step, ELEMENTWISE) or step.name in _CHEAP or step.name in _VIEWS
 
-    def _again(self, value: Value, plan: list[Step], position: int, tried: set[int]) -> Passed[L]:
+    def _again(self, value: Value, plan: list[ProgramStep], position: int, tried: set[int]) -> Passed[L]:
         """The listing that computes a value again before a step."""
         listing, editor = self._listing, Editor(self._listing)
         stands, storage_of = Replacement(), dict[int, int]()
         late = listing.steps[position]
-        again: list[Step] = []
+        again: list[ProgramStep] = []
         for step in plan:
             shared = storages(step.inputs())
             for one in step.results():
@@ -163,9 +163,11 @@ class _State(Generic[L]):
                 tried.add(id(made))
             copy = step.replaced(stands)
             if copy is step:  # it has no arguments that are computed again, only other results
-                copy = Step(step.function, step.args, step.kwargs, step.result)
+                copy = ProgramStep(step.function, step.args, step.kwargs, step.result)
             result = mapped(stands, step.result)
-            again.append(Step(copy.function, copy.args, copy.kwargs, result, (), False, late.phase, None, step.place))
+            again.append(
+                ProgramStep(copy.function, copy.args, copy.kwargs, result, (), False, late.phase, None, step.place)
+            )
         only = Replacement()
         only.add(value, stands(value))
         rest = [step.replaced(only) for step in listing.steps[position:]]

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves
 
@@ -44,14 +44,14 @@ class Passed(Generic[L]):
     notes: list[Note]
 
 
-def described(step: Step) -> str:
+def described(step: ProgramStep) -> str:
     """A step as text, for a note."""
     made = ", ".join(map(repr, step.results())) or ", ".join(map(repr, step.writes))
     settings = "".join(f", {key}={value!r}" for key, value in step.kwargs.items())
     return f"{made} = {step.name}({', '.join(map(repr, step.args))}{settings})"
 
 
-def note(rule: str, step: Step, after: str, nodes: int = 1) -> Note:
+def note(rule: str, step: ProgramStep, after: str, nodes: int = 1) -> Note:
     """The note of a rewrite of ``step``."""
     nbytes = sum(value.nbytes for value in step.results())
     return Note(rule, described(step), after, str(step.place) if step.place else "", nodes, nbytes)
@@ -67,7 +67,7 @@ class Memory:
         self._epochs: dict[int, int] = {}
         self.written = {value.storage for step in listing.steps for value in step.writes}
 
-    def pass_step(self, step: Step) -> None:
+    def pass_step(self, step: ProgramStep) -> None:
         """Go past ``step``."""
         for storage in {value.storage for value in step.writes}:
             self._epochs[storage] = self._epochs.get(storage, 0) + 1
@@ -93,7 +93,7 @@ class Replacement:
         if value.storage != other.storage:
             self._memory[value.storage] = other.storage
 
-    def step(self, given: Step) -> Step:
+    def step(self, given: ProgramStep) -> ProgramStep:
         """A step with the values that stand for its arguments."""
         of = self._of
         if not of:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import torch
 
-from nbgrad.core.symbolic.ir import Listing, Step, Value
+from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, described, note, storages
 
 _ADDITIONS = frozenset(("_foreach_add_", "add_"))
@@ -24,7 +24,7 @@ def fold_updates(listing: L) -> Passed[L]:
     memory = _Accesses(listing)
     made = {id(value): (position, step) for position, step in enumerate(listing.steps) for value in step.results()}
     folded: set[int] = set()
-    steps, notes = list[Step](), list[Note]()
+    steps, notes = list[ProgramStep](), list[Note]()
     for position, step in enumerate(listing.steps):
         pairs = _pairs(step)
         if pairs is None:
@@ -38,7 +38,7 @@ def fold_updates(listing: L) -> Passed[L]:
                 continue
             product = found[1]
             folded.add(id(product))
-            add = Step(
+            add = ProgramStep(
                 torch.Tensor.addmm_,
                 (target, *product.args),
                 dict(step.kwargs),
@@ -66,7 +66,7 @@ def run_updates_early(listing: L) -> Passed[L]:
     A gradient of 256 KiB or more gets a step of its own for it. No digit changes.
     """
     listing_ = _split(listing)
-    buckets: list[list[Step]] = [[] for _ in range(len(listing_.steps) + 1)]
+    buckets: list[list[ProgramStep]] = [[] for _ in range(len(listing_.steps) + 1)]
     made: dict[int, int] = {}
     read: dict[int, int] = {}
     written: dict[int, int] = {}
@@ -115,7 +115,7 @@ class _Accesses:
         return any(first < position < last for position in self._writes.get(value.storage, ()))
 
 
-def _pairs(step: Step) -> list[tuple[Value, Value]] | None:
+def _pairs(step: ProgramStep) -> list[tuple[Value, Value]] | None:
     """The targets of an addition in place, each with what is added to it; None for another step."""
     if step.name not in _ADDITIONS or len(step.args) != 2 or not set(step.kwargs) <= {"alpha"}:
         return None
@@ -128,7 +128,7 @@ def _pairs(step: Step) -> list[tuple[Value, Value]] | None:
     return list(zip(targets, added, strict=True))
 
 
-def _foldable(target: Value, gradient: Value, found: tuple[int, Step], memory: _Accesses, position: int) -> bool:
+def _foldable(target: Value, gradient: Value, found: tuple[int, ProgramStep], memory: _Accesses, position: int) -> bool:
     place, product = found
     if product.name not in _PRODUCTS or product.kwargs or len(product.args) != 2:
         return False
@@ -142,17 +142,19 @@ def _foldable(target: Value, gradient: Value, found: tuple[int, Step], memory: _
     return target.shape == gradient.shape and target.dtype is gradient.dtype and target.device == gradient.device
 
 
-def _group(step: Step, pairs: list[tuple[Value, Value]]) -> Step:
+def _group(step: ProgramStep, pairs: list[tuple[Value, Value]]) -> ProgramStep:
     """The same update of some of its parameters."""
     targets, added = [one for one, _ in pairs], [one for _, one in pairs]
     result = list(targets) if step.result is not None else None
     writes = tuple(one for one in step.writes if any(one is target for target in targets))
-    return Step(step.function, (targets, added), step.kwargs, result, writes, False, step.phase, None, step.place)
+    return ProgramStep(
+        step.function, (targets, added), step.kwargs, result, writes, False, step.phase, None, step.place
+    )
 
 
 def _split(listing: L) -> L:
     """The listing with a step of its own for the update by each large gradient."""
-    steps: list[Step] = []
+    steps: list[ProgramStep] = []
     for step in listing.steps:
         pairs = _pairs(step)
         if pairs is None or step.phase != "update":
