@@ -72,6 +72,15 @@ class Value:
         return self.name or f"%{self.number}"
 
 
+class Shown(str):
+    """A setting or argument of a row of which there is only the text: the file of a program does not hold it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 @dataclass(eq=False, slots=True)
 class RowCall:
     """One run of a row of the op table.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nbgrad.core.dispatch.table import OPS
-from nbgrad.core.symbolic.ir import Listing, Phase, ProgramStep, RowCall, Value
+from nbgrad.core.symbolic.ir import Listing, Phase, ProgramStep, RowCall, Shown, Value
 from nbgrad.core.symbolic.structure import leaves
 
 Level = Literal["ops", "torch"]
@@ -82,7 +82,7 @@ def _grouped(listing: Listing, called: bool) -> Iterator[tuple[tuple[ProgramStep
     A row of which a pass has left out steps that nothing needs can be called as well.
     """
     counts = Counter(id(step.row) for step in listing.steps if step.row is not None)
-    reads = _readers(listing)
+    reads, writers = _readers(listing), _writers(listing)
     known = {id(value) for value in (*listing.inputs, *listing.captured)}
     place = 0
     while place < len(listing.steps):
@@ -90,7 +90,7 @@ def _grouped(listing: Listing, called: bool) -> Iterator[tuple[tuple[ProgramStep
         row = step.row
         if row is not None:
             steps = tuple(listing.steps[place : place + counts[id(row)]])
-            how = _callable(row, steps, known, reads)
+            how = None if _is_continued(row, steps, writers) else _callable(row, steps, known, reads)
             if not called and len(steps) == row.steps and all(one.row is row for one in steps):
                 how = bool(how)
             if how is not None:
@@ -118,6 +118,21 @@ def _readers(listing: Listing) -> dict[int, set[int]]:
     return reads
 
 
+def _writers(listing: Listing) -> dict[int, set[int]]:
+    """For each memory the ids of the rows that change it; that of the step, if it has none."""
+    writers: dict[int, set[int]] = {}
+    for step in listing.steps:
+        for value in step.writes:
+            writers.setdefault(value.storage, set()).add(id(step if step.row is None else step.row))
+    return writers
+
+
+def _is_continued(row: RowCall, steps: tuple[ProgramStep, ...], writers: dict[int, set[int]]) -> bool:
+    """Whether a step outside of the row may do what a step of the row did before a pass put another in its place."""
+    made = {value.storage for step in steps for value in step.results()}
+    return len(steps) < row.steps and any(writers.get(storage, set()) - {id(row)} for storage in made)
+
+
 def _callable(  # noqa: PLR0911  # a reason each
     row: RowCall, steps: tuple[ProgramStep, ...], known: Container[int], reads: dict[int, set[int]]
 ) -> bool | None:
@@ -126,10 +141,11 @@ def _callable(  # noqa: PLR0911  # a reason each
         return None
     if (listed := OPS.get(row.op.name)) is None or listed.forward is not row.op.forward:
         return None
-    if any(isinstance(one, Value) and id(one) not in known for one in leaves((row.args, row.settings))):
+    taken = list(leaves((row.args, row.settings)))
+    if any(isinstance(one, Shown) or (isinstance(one, Value) and id(one) not in known) for one in taken):
         return None
     made = {id(value) for step in steps for value in step.results()}
-    given = {id(one) for one in leaves((row.args, row.settings))} | made
+    given = {id(one) for one in taken} | made
     if any(id(one) not in given and one.kind == "result" for step in steps for one in step.inputs()):
         return None  # a step was put in the place of one of them
     foreign = {value.storage for step in steps for value in step.inputs() if id(value) not in made}

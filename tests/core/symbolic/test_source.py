@@ -102,6 +102,14 @@ def test_the_source_of_a_row_and_its_gradient_computes_the_same(name: str, tmp_p
         same(function(*(one.clone() for one in tensors), **program.source_arguments(level)), expected)
 
 
+def test_a_row_whose_last_step_a_pass_works_in_place_is_not_called(tmp_path: Path) -> None:
+    row = OPS["hardsigmoid_backward"]
+    args = [nbgrad.tensor([-1.0, 0.5, 4.0], dtype=nbgrad.float64) for _ in range(2)]
+    program = trace(row, *args).optimize()
+    assert [step.name for step in program.steps] == ["hardtanh_backward", "div_"]
+    compare(program, tuple(args), tmp_path, "ops")
+
+
 def test_a_gradient_reads_as_one_would_write_it() -> None:
     torch.manual_seed(0)
     function, args = mlp()

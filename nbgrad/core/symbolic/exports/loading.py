@@ -21,7 +21,7 @@ from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.symbolic.exports.functions import function_at
 from nbgrad.core.symbolic.exports.saving import KEY, VERSION
 from nbgrad.core.symbolic.fake import Fakes, storage_of
-from nbgrad.core.symbolic.ir import ProgramStep, RowCall, Value
+from nbgrad.core.symbolic.ir import ProgramStep, RowCall, Shown, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.places import SavedPlace
 from nbgrad.core.symbolic.program import Program
@@ -94,15 +94,6 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, dict[str, torch.Tensor]]:
     if KEY not in metadata:
         raise ValueError(f"{os.fspath(path)} holds tensors and no program: it was not written by Program.save")
     return metadata[KEY], tensors
-
-
-class Shown(str):
-    """A setting of a row that a file shows and does not hold."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 class _Reading:
@@ -283,7 +274,7 @@ def _follow(program: Program) -> None:
         value.storage = storage_of(known[id(value)])
     for step in program.steps:
         args, kwargs = mapped(lambda one: known.get(id(one), one), (step.args, step.kwargs))
-        ran = fakes.run(step.function, args, kwargs)
+        ran = fakes.run(getattr(step.function, "like", step.function), args, kwargs)  # one that looks at numbers cannot
         _bind(step.result, ran.result, known, step.name)
         written = {id(one) for one in ran.writes}
         if written != {id(known[id(value)]) for value in step.writes} or ran.random != step.random:
