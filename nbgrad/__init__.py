@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from nbgrad.core.symbolic.passes.optimize import Level
     from nbgrad.watching import Watch
 
 __version__ = "0.1.0"
@@ -122,19 +123,25 @@ def trace(  # type: ignore[no-redef]
     return program.trace(function, *examples)
 
 
-def compile(function: "Callable[..., Any] | None" = None, *, backend: str = "auto") -> Any:  # torch's name
+def compile(  # torch's name
+    function: "Callable[..., Any] | None" = None,
+    *,
+    backend: str = "auto",
+    level: "Level" = "exact",
+) -> Any:
     """Run a loss function or a training step as a program: see ``nbgrad.symbolic.compile``.
 
     Args:
         function: what is compiled; without it this is a decorator.
         backend: what runs the program.
+        level: "exact" changes no digit of any result, "reassociate" may change the last ones.
 
     Returns:
         A function with the same arguments.
     """
     from nbgrad.core.symbolic import compiled as compiling
 
-    return compiling.compile(function, backend=backend)
+    return compiling.compile(function, backend=backend, level=level)
 
 
 _register_renderer(_GraphRenderer())

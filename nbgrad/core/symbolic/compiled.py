@@ -19,13 +19,17 @@ from nbgrad.core.symbolic.errors import ColdOptimizer
 from nbgrad.core.symbolic.fake import storage_of
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.joint import partitioned, with_seeds
+from nbgrad.core.symbolic.nest import interpreter
+from nbgrad.core.symbolic.passes.optimize import LEVELS, Level
 from nbgrad.core.symbolic.program import Program
 from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
 from nbgrad.core.tensor.tensor import Tensor
 
 
-def compile(function: Callable[..., Any] | None = None, *, backend: str = "auto") -> Any:  # torch's name
+def compile(  # torch's name
+    function: Callable[..., Any] | None = None, *, backend: str = "auto", level: Level = "exact"
+) -> Any:
     """Run ``function`` as a program: traced at its first call, and again where the program would no longer hold.
 
     The function is a loss, whose result has a ``backward()`` as before, or a whole training step with its optimizer. It
@@ -35,19 +39,21 @@ def compile(function: Callable[..., Any] | None = None, *, backend: str = "auto"
 
     Args:
         function: as for ``trace``. Without it this is a decorator: ``@nbgrad.compile(backend="replay")``.
-        backend: what runs the program: "auto", "replay", or another name in ``nbgrad.symbolic.BACKENDS``.
+        backend: what runs the program, a name in ``nbgrad.symbolic.BACKENDS``. "auto" is "replay", which calls torch's
+            own kernels; at the level "reassociate" it is "fused" where the core is compiled.
+        level: that of ``Program.optimize``: "exact" changes no digit, "reassociate" may change the last ones.
 
     Returns:
         A function with the same arguments. Its ``reasons`` say why each trace was made.
 
     Raises:
-        ValueError: there is no such backend.
+        ValueError: there is no such backend or level.
     """
     if function is None:
-        return lambda one: Compiled(one, backend)
+        return lambda one: Compiled(one, backend, level)
     if not callable(function):
         raise TypeError(f"compile() takes a function, a module or a training step, got {type(function).__name__}")
-    return Compiled(function, backend)
+    return Compiled(function, backend, level)
 
 
 class Compiled:
@@ -58,13 +64,16 @@ class Compiled:
         reasons: a line for each trace: why it was made, and how long it took.
     """
 
-    def __init__(self, function: Callable[..., Any], backend: str) -> None:
+    def __init__(self, function: Callable[..., Any], backend: str, level: Level) -> None:
+        if level not in LEVELS:
+            raise ValueError(f"compile(level={level!r}): there is no such level, only {', '.join(LEVELS)}")
         if backend not in BACKENDS:
             raise ValueError(f"compile(backend={backend!r}): there is no such backend, only {', '.join(BACKENDS)}")
         self.function = function
         self.reasons: list[str] = []
         self.__name__ = getattr(function, "__name__", type(function).__name__)
-        self._backend = BACKENDS[backend]
+        fuses = backend == "auto" and level == "reassociate" and interpreter.available()
+        self._backend, self._level = BACKENDS["fused" if fuses else backend], level
         self._variants: dict[Any, list[Variant]] = {}
         self._writes_inputs = False
         self._takes_names = _takes_names(function)
@@ -106,7 +115,7 @@ class Compiled:
         reason = why or ("first call" if not self._variants else f"arguments of another kind: {_told(args)}")
         begin = perf_counter()
         try:
-            variant = _variant(self.function, args, self._backend)
+            variant = _variant(self.function, args, self._backend, self._level)
         except ColdOptimizer as cold:
             self.reasons.append(f"{reason}: ran without a program, because {str(cold).partition(',')[0]}")
             return self.function(*args)
@@ -200,20 +209,21 @@ _PLAIN = (bool, int, float, str, tuple, type(None))
 """The attributes of modules that are settings."""
 
 
-class _Step(Variant):
+class _CompiledStep(Variant):
     """A program whose results need no gradient."""
 
     def __init__(self, program: Program, trace: Trace, backend: Backend) -> None:
         super().__init__(program, trace)
         self._run = backend(program)
+        self._captured = program.captured_data()  # ``why_not`` has seen that they are still the same objects
+        self._alone = isinstance(program.outputs, Value) and not program.gradients
 
     def run(self, args: tuple[Any, ...]) -> Any:
-        program = self.program
-        made = below_autograd(self._run, _tensors(args), program.captured_data())
-        return program.delivered(made)
+        made = below_autograd(self._run, _tensors(args), self._captured)
+        return Tensor(made[0]) if self._alone else self.program.delivered(made)
 
 
-class _Loss(Variant):
+class _CompiledLoss(Variant):
     """A program whose results have a backward."""
 
     def __init__(self, program: Program, trace: Trace, joint: Listing, owners: list[Any], backend: Backend) -> None:
@@ -223,16 +233,17 @@ class _Loss(Variant):
         self._forward, self._backward = _shaped(parts.forward, program), _shaped(parts.backward, program)
         self._runs = backend(self._forward), backend(self._backward)
         self._saved, self._owners = len(parts.saved), owners
+        self._captured = self._forward.captured_data()
 
     def run(self, args: tuple[Any, ...]) -> Any:
         tensors = [one for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
-        results = _Joint.apply(self, len(tensors), *tensors, *self._owners)
+        results = CompiledFunction.apply(self, len(tensors), *tensors, *self._owners)
         made = iter(results)
         return mapped(lambda one: next(made) if isinstance(one, Value) else one, self.program.outputs)
 
     def forward(self, data: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """The results, and the values that the backward needs."""
-        made = below_autograd(self._runs[0], data, self._forward.captured_data())
+        made = below_autograd(self._runs[0], data, self._captured)
         count = len(made) - self._saved
         return made[:count], made[count:]
 
@@ -242,7 +253,7 @@ class _Loss(Variant):
         return [next(made) if isinstance(one, Value) else None for one in self._backward.outputs]
 
 
-class _Joint(Function):
+class CompiledFunction(Function):
     """One call of a compiled loss, recorded as one op."""
 
     @staticmethod
@@ -268,12 +279,12 @@ class _Joint(Function):
         return (None, None, *(None if one is None else Tensor(one) for one in found))
 
 
-def _variant(function: Callable[..., Any], args: tuple[Any, ...], backend: Backend) -> Variant:
+def _variant(function: Callable[..., Any], args: tuple[Any, ...], backend: Backend, level: Level) -> Variant:
     """Trace a function for these arguments."""
     trace = traced(function, args)
     program = Program(**vars(trace.listing), function=function, examples=mapped(spec_of, args))
     if not any(trace.differentiable):
-        return _Step(program.optimize(), trace, backend)
+        return _CompiledStep(program.optimize(level), trace, backend)
     flat = [one for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
     places = [place for place, one in enumerate(flat) if isinstance(one, TensorBase)]
     owners = [owner for owner, _, needs_grad in trace.tensors if needs_grad]
@@ -291,7 +302,7 @@ def _variant(function: Callable[..., Any], args: tuple[Any, ...], backend: Backe
     by_place = dict(zip(wanted, gradients, strict=False))
     in_order = [by_place.get(place) for place in range(len(flat))] + list(gradients[len(wanted) :])
     joint.outputs = (found, in_order)
-    return _Loss(program, trace, _shaped(joint, program).optimize(), owners, backend)
+    return _CompiledLoss(program, trace, _shaped(joint, program).optimize(level), owners, backend)
 
 
 def _shaped(listing: Listing, program: Program) -> Program:
@@ -300,6 +311,8 @@ def _shaped(listing: Listing, program: Program) -> Program:
 
 
 def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
+    if all([isinstance(one, TensorBase) for one in args]):  # noqa: C419  # faster than a generator
+        return [one._data for one in args]
     return [raw_of(one) for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
 
 
@@ -307,7 +320,16 @@ def _key(args: tuple[Any, ...]) -> Any:
     """The kind of a call: the shapes and types of its tensors, its other arguments, and the modes around it."""
     state = current()
     casts = Settings().key() if any_enabled() else None
-    return (_part(args), recording(state), state.inference, casts, torch.get_default_dtype())
+    key = (_part(args), recording(state), state.inference, casts, torch.get_default_dtype())
+    try:
+        hash(key)
+    except TypeError:
+        kinds = ", ".join(sorted({type(one).__name__ for one in leaves(args)}))
+        raise TypeError(
+            f"a compiled function takes tensors, numbers and text, in lists, tuples and dicts, but got {kinds}: make "
+            "an array a tensor with nbgrad.tensor(...), or let the function find an object outside of itself"
+        ) from None
+    return key
 
 
 def _part(given: Any) -> Any:

@@ -225,5 +225,31 @@ def test_bad_calls() -> None:
         _ = nbgrad.compile(lambda x: x).program
 
 
+def test_levels() -> None:
+    net = network().eval()
+    x, y = nbgrad.tensor(X), nbgrad.tensor(Y)
+    for level in ("exact", "reassociate"):
+        net.zero_grad()
+        loss = nbgrad.compile(lambda x, y: nn.functional.cross_entropy(net(x), y), level=level)(x, y)
+        loss.backward()
+        expected = nn.functional.cross_entropy(net(x), y)
+        torch.testing.assert_close(loss.data, expected.data, rtol=0 if level == "exact" else 1e-6, atol=0)
+    with pytest.raises(ValueError, match="no such level, only exact, reassociate"):
+        nbgrad.compile(lambda x: x, level="fast")
+
+
+def test_arguments_that_cannot_be_compared_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"got ndarray: make an array a tensor with nbgrad\.tensor"):
+        nbgrad.compile(lambda x: x)(X.numpy())
+
+
+def test_a_compiled_loss_is_one_op_of_a_graph() -> None:
+    w = nbgrad.ones(6, requires_grad=True)
+    loss = nbgrad.compile(lambda x: (x @ w).square().mean())
+    with nbgrad.AutogradGraph() as graph:
+        loss(nbgrad.tensor(X)).backward()
+    assert [record.op.name for record in graph.records if record.kind == "op"] == ["CompiledFunction"]
+
+
 def test_a_matrix_still_has_a_trace() -> None:
     assert float(nbgrad.trace(nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]]))) == 5.0
