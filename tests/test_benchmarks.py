@@ -21,6 +21,7 @@ from benchmarks import (
     memory,
     mlp,
     networks,
+    programs,
     timing,
     view,
     watching,
@@ -79,6 +80,14 @@ def test_everything_is_on_the_device_that_is_asked_for(
 
 
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
+@pytest.mark.parametrize("name", [*programs.SMALL, "program-mlp"])
+def test_a_program_computes_what_the_others_compute(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (case,) = [one for one in cases.CASES if one.name == name]
+    slow = ("torch.compile", "jax.jit", "nbgrad inductor", "nbgrad c")  # they start a compiler
+    monkeypatch.setattr(case, "contenders", {key: one for key, one in case.contenders.items() if key not in slow})
+    assert {"torch", "nbgrad", "nbgrad replay"} <= check(case)
+
+
 def test_a_gpt_is_the_same_in_both_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     size = networks.Size(layers=2, heads=2, width=16, words=50, batch=2, context=8)
     theirs, ours = networks.gpt2(torch, size), networks.gpt2(nbgrad, size)

@@ -36,7 +36,9 @@ assert "nbgrad.optim.adam" in sys.modules and "nbgrad.widgets.view" in sys.modul
 def seen(more: str = "pass") -> str:
     """The kernels that run while every module is imported, and then ``more``."""
     program = [sys.executable, "-W", "ignore", "-c", COUNTING.replace("MORE", more)]
-    return subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.rotated(2)

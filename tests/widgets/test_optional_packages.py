@@ -280,14 +280,14 @@ def raising_value(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"3", b'{"engine.backward": 5}', b"\xed\xa0\x80"])
 def test_damaged_fingerprints_are_a_reason_to_run_plain(tmp_path: Path, text: bytes) -> None:
-    from nbgrad.core.compilation import CORE, EXTENSION_SUFFIXES
+    from nbgrad.core.compilation import CORE, EXTENSION_SUFFIXES, sources
 
     for name in modules(CORE):
-        for suffix in (".py", ".pxd"):
-            copy = tmp_path.joinpath(*name.split(".")).with_suffix(suffix)
-            copy.parent.mkdir(exist_ok=True)
-            shutil.copy(CORE / copy.relative_to(tmp_path), copy)
-        copy.with_suffix(EXTENSION_SUFFIXES[0]).touch()
+        for source in sources(CORE, name):
+            copy = tmp_path / source.relative_to(CORE)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+        tmp_path.joinpath(*name.split(".")).with_suffix(EXTENSION_SUFFIXES[0]).touch()
     (tmp_path / SIGNATURE).write_bytes(text)
     said = obstacle(tmp_path)
     assert said is not None
