@@ -27,7 +27,11 @@ with Seen():
     import nbgrad
     for found in pkgutil.walk_packages(nbgrad.__path__, "nbgrad."):
         if not found.name.endswith("__main__"):
-            importlib.import_module(found.name)
+            try:
+                importlib.import_module(found.name)
+            except ImportError as error:  # the plain core has no modules in C
+                if "is written in C" not in str(error):
+                    raise
     MORE
 assert "nbgrad.optim.adam" in sys.modules and "nbgrad.widgets.view" in sys.modules
 """
