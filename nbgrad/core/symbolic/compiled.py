@@ -86,7 +86,7 @@ class Compiled:
             return self.function(*args)
         key = _key(args)
         if self._writes_inputs:  # then it matters which of them share their memory
-            key = (*key, first_places([storage_of(one) for one in _tensors(args)]))
+            key = (*key, _sharing(args))
         known = self._variants.get(key)
         whys = []
         for place, variant in enumerate(known or ()):
@@ -121,7 +121,7 @@ class Compiled:
             return self.function(*args)
         if variant.program.writes_inputs and not self._writes_inputs:
             self._writes_inputs = True
-            key = (*key, first_places([storage_of(one) for one in _tensors(args)]))
+            key = (*key, _sharing(args))
         self._variants.setdefault(key, []).insert(0, variant)
         del self._variants[key][_KEPT:]
         self.reasons.append(f"{reason}: traced in {(perf_counter() - begin) * 1e3:.0f} ms, {len(variant)} steps")
@@ -314,6 +314,11 @@ def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
     if all([isinstance(one, TensorBase) for one in args]):  # noqa: C419  # faster than a generator
         return [one._data for one in args]
     return [raw_of(one) for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
+
+
+def _sharing(args: tuple[Any, ...]) -> Any:
+    """Which of the tensor arguments share their memory."""
+    return first_places([storage_of(one) for one in _tensors(args)])
 
 
 def _key(args: tuple[Any, ...]) -> Any:

@@ -83,7 +83,7 @@ def _passes(notes: Sequence[Note]) -> Iterator[str]:
 
 
 def _repeated(listing: Listing, lines: list[ProgramLine]) -> Iterator[str]:
-    """What is computed more than once, and what of the forward the backward computes anew."""
+    """The steps that are computed more than once, and the values of the forward that the backward computes anew."""
     again = merge_common(listing).notes
     if again:
         named = _named([f"{note.before} is {note.after}" for note in again], ";")

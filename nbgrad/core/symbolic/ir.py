@@ -51,10 +51,6 @@ class Value:
     gradient: "Value | None" = None
     constant: bool = False
 
-    def like(self, kind: Kind) -> "Value":
-        """A value of the same name, shape and memory in another program, where it is of another kind."""
-        return replace(self, kind=kind)
-
     @property
     def numel(self) -> int:
         """The number of elements."""

@@ -357,7 +357,7 @@ class Tracer(TorchFunctionMode):
             ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # of an opaque function
         except NEEDS_NUMBERS:
             raise _sized_by_numbers(name) from None
-        return self._write(func, fake_args, fake_kwargs, ran, kwargs)
+        return self._write(func, fake_args, fake_kwargs, ran)
 
     def _fake(self, given: Any) -> Any:
         if isinstance(given, torch.Tensor):
@@ -366,9 +366,7 @@ class Tracer(TorchFunctionMode):
             self.value(given)
         return given
 
-    def _write(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ran: Any, asked: dict[str, Any]
-    ) -> Any:
+    def _write(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ran: Any) -> Any:
         """Write the call down, and return what its caller gets."""
         made = [one for one in leaves(ran.result) if isinstance(one, torch.Tensor)]
         fresh = [one for one in made if id(one) not in self._values]
@@ -392,7 +390,6 @@ class Tracer(TorchFunctionMode):
                 checks,
             )
             self.steps.append(step)
-        del asked
         if not made:
             return ran.result
         return mapped(
