@@ -31,7 +31,7 @@ OUTPUT = 0.8e-6
 """The seconds that torch takes to allocate an output."""
 
 GRAIN = 32768
-"""torch gives a pointwise kernel a thread for so many elements."""
+"""The number of elements for which torch gives a pointwise kernel one more thread."""
 
 PRICES = {
     **dict.fromkeys(("exp", "softmax", "_softmax", "log_softmax", "_log_softmax"), (1.0, 1.1)),
@@ -218,7 +218,7 @@ class _Fusion:
         step = part.step
         if step.random or not known(step) or not self._readable(part, group):
             return False
-        for value in step.writes:  # only memory that the group itself has made, and nobody else looks at
+        for value in step.writes:  # only memory that the group has made, and that no other step reads
             if id(value) not in group.made or self.sharing[value.storage] > 1:
                 return False
         if part.view and any(one.storage in self.written for one in part.inputs):

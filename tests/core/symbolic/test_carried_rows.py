@@ -18,7 +18,6 @@ def same(found: torch.Tensor, expected: torch.Tensor, most: float) -> None:
     torch.testing.assert_close(one, other, rtol=most, atol=most, equal_nan=True)
 
 
-@pytest.mark.once  # with the kernels of an older processor one of torch's crashes here: not found yet which
 @pytest.mark.sampled(4)
 @pytest.mark.filterwarnings(r"ignore:index_reduce\(\) is in beta")
 @pytest.mark.parametrize("name", sorted(OPS))

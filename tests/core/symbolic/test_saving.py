@@ -320,3 +320,17 @@ def test_deep_json_is_refused(program: Program, tmp_path: Path) -> None:
     save_file({"a": torch.ones(1)}, tmp_path / "it", {KEY: text.replace('"outputs":', f'"more":{bomb},"outputs":')})
     with pytest.raises(ValueError, match="damaged"):
         load(tmp_path / "it")
+
+
+def test_what_is_loaded_lies_in_memory_as_kernels_need_it(tmp_path: Path) -> None:
+    whole = torch.randn(4, 4, dtype=torch.complex128)
+    views = [nbgrad.tensor(whole[0]), nbgrad.tensor(whole[1])]  # they share their memory
+    odd = nbgrad.tensor(torch.ones(1, dtype=torch.uint8))
+    for length in range(8):  # each length of the text moves the numbers in the file by another step
+        program = trace(lambda x: (x * views[0] + views[1]) * odd, nbgrad.tensor(whole[2]))
+        program.name = "p" * (length + 1)
+        program.save(tmp_path / "program")
+        loaded = load(tmp_path / "program")
+        bases = [one.untyped_storage().data_ptr() for one in loaded.captured_data()]
+        assert [base % 16 for base in bases] == [0] * len(bases)
+        assert torch.equal(loaded(whole[2]).data, program(whole[2]).data)

@@ -163,8 +163,9 @@ class _Reading:
                 data = made.copy_(data)
             else:
                 key = (entry["tensor"], value.device)
-                memory = moved.setdefault(key, data.to(value.device))
-                data = memory.view(value.dtype).as_strided(value.shape, value.stride, _count(entry["offset"]))
+                if key not in moved:  # a copy: in the file it may lie where kernels for complex numbers crash
+                    moved[key] = data.to(value.device, copy=True)
+                data = moved[key].view(value.dtype).as_strided(value.shape, value.stride, _count(entry["offset"]))
             value.data = data
             if entry["owned"] is not None:
                 value.owner = Tensor(data, bool(entry["owned"]))

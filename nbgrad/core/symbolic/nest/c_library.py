@@ -49,7 +49,7 @@ def build(kernel: Kernel) -> Run:
     """Compile a kernel, or load what was compiled before; seconds for a large one.
 
     The cache directory is ``$XDG_CACHE_HOME/nbgrad``, by default ``~/.cache/nbgrad``. Only files of this user's, which
-    nobody else can write, are loaded.
+    no other user can write, are loaded.
 
     Raises:
         KernelError: where there is no C compiler, or it fails.
@@ -174,7 +174,7 @@ def cache() -> Path:
 
 
 def _own(path: Path) -> bool:
-    """Whether there is a file of this user's that nobody else can write."""
+    """Whether there is a file of this user's that no other user can write."""
     try:
         found = path.lstat()
     except FileNotFoundError:

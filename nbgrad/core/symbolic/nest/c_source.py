@@ -144,7 +144,7 @@ class _NestText:
             yield f"  for (long k = 0; k < {one.count}; k++) {to} = (float)d{number}[k];"
 
     def _row_values(self) -> Iterator[str]:
-        """What has one number a row and comes from memory."""
+        """The values with one number a row that come from memory."""
         written = {step.to for step in self.nest.steps}
         for number, one in enumerate(self.registers):
             if one.kind is RegisterKind.ROW and one.kept and number not in written:

@@ -63,7 +63,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is computed in one call.
+    """The computation of one call.
 
     Attributes:
         inputs: the shape of each input, all contiguous float32 tensors on the processor.

@@ -30,11 +30,11 @@ SMALLEST, LARGEST = 512, 1024
 """The limits of a block: below, the steps cost more than the arithmetic; above, nothing is gained."""
 
 TALLEST = 16
-"""So many rows at most are added up in float32 where the columns stay."""
+"""The most rows that are added up in float32 where the columns stay."""
 
 
 OFTEN = 3
-"""What has one number a row or a column is spread over the block where so many steps use it."""
+"""The number of steps from which a value with one number a row or a column is spread over the block."""
 
 
 class RegisterKind(IntEnum):

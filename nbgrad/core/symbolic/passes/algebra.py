@@ -166,7 +166,7 @@ class _Algebra:
         return None
 
     def _cast(self, step: ProgramStep) -> Value | None:
-        """What was converted to a wider type and comes back."""
+        """A conversion back from a wider type is the value before it was widened."""
         of = step.args[0] if step.args else None
         if not isinstance(of, Value) or len(step.inputs()) != 1:
             return None
