@@ -96,7 +96,7 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
     return Watch(model, every=every, **options)
 
 
-def trace(  # type: ignore[no-redef]
+def trace(  # type: ignore[no-redef]  # in the place of the row of that name, which it calls for a matrix
     function: "Callable[..., Any] | Tensor", *examples: Any
 ) -> Any:
     """Trace ``function`` as a program; or give the sum of the diagonal of a matrix, as ``torch.trace``.

@@ -1,6 +1,6 @@
 """``Tracer``: watches a function run on tensors without numbers, and writes its steps down."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from nbgrad.core.backend.below_autograd import outside
 from nbgrad.core.engine.backward import reachable
 from nbgrad.core.engine.call_site import user_place
-from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, TensorBase
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, TensorBase, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import current, outwards
@@ -266,22 +266,20 @@ class Tracer(TorchFunctionMode):
     def state_names(self) -> dict[int, tuple[TensorBase, str]]:
         """For the tensors in the states of the optimizers the parameter and the key, by the id of the tensor."""
         return {
-            id(one._data if isinstance(one, TensorBase) else one): (param, key)
-            for optimizer, _ in self._optimizers.values()
-            for param, state in optimizer.state.items()
-            for key, one in state.items()
+            id(raw_of(one)): (param, key)
+            for _, param, key, one in self._state_entries()
             if isinstance(one, TensorBase | torch.Tensor)
         }
 
     def states(self) -> list[tuple[Any, Any, str, torch.Tensor]]:
         """The tensors in the states of the optimizers that were stepped: optimizer, parameter, key, tensor."""
-        return [
-            (optimizer, param, key, one)
-            for optimizer, _ in self._optimizers.values()
-            for param, held in optimizer.state.items()
-            for key, one in held.items()
-            if isinstance(one, torch.Tensor)
-        ]
+        return [entry for entry in self._state_entries() if isinstance(entry[-1], torch.Tensor)]
+
+    def _state_entries(self) -> Iterator[tuple[Any, Any, str, Any]]:
+        for optimizer, _ in self._optimizers.values():
+            for param, held in optimizer.state.items():
+                for key, one in held.items():
+                    yield optimizer, param, key, one
 
     # ---------------------------------------------------------------------------------------------- rows
 
