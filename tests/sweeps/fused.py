@@ -84,6 +84,7 @@ def step(random: Random, values: list[Any]) -> Any:
         *(lambda: a + b, lambda: a - b, lambda: a * b, lambda: a * 2 - b, lambda: nbgrad.maximum(a, b)),
         *(lambda: -a, a.relu, a.abs, lambda: a**2, lambda: a + 1, lambda: 3 - a),
         *(lambda: nbgrad.where(a > b, a, b - 1), lambda: values[0] * 0 + a, lambda: a.sum() + b),
+        lambda: nbgrad.addcmul(a, b, values[0], value=2),
     ]
     if a.ndim:
         dim = random.randrange(a.ndim)

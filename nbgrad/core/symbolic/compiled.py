@@ -87,7 +87,11 @@ class Compiled:
         key = _key(args)
         if self._writes_inputs:  # then it matters which of them share their memory
             key = (*key, _sharing(args))
-        known = self._variants.get(key)
+        try:
+            known = self._variants.get(key)
+        except TypeError:
+            _check_kinds(key, args)
+            raise
         whys = []
         for place, variant in enumerate(known or ()):
             why = variant.why_not()
@@ -325,16 +329,7 @@ def _key(args: tuple[Any, ...]) -> Any:
     """The kind of a call: the shapes and types of its tensors, its other arguments, and the modes around it."""
     state = current()
     casts = Settings().key() if any_enabled() else None
-    key = (_part(args), recording(state), state.inference, casts, torch.get_default_dtype())
-    try:
-        hash(key)
-    except TypeError:
-        kinds = ", ".join(sorted({type(one).__name__ for one in leaves(args)}))
-        raise TypeError(
-            f"a compiled function takes tensors, numbers and text, in lists, tuples and dicts, but got {kinds}: make "
-            "an array a tensor with nbgrad.tensor(...), or let the function find an object outside of itself"
-        ) from None
-    return key
+    return (*[_part(one) for one in args], recording(state), state.inference, casts, torch.get_default_dtype())
 
 
 def _part(given: Any) -> Any:
@@ -348,6 +343,18 @@ def _part(given: Any) -> Any:
     if isinstance(given, dict):
         return (dict, *((key, _part(one)) for key, one in given.items()))
     return (type(given), given)
+
+
+def _check_kinds(key: Any, args: tuple[Any, ...]) -> None:
+    """Raise an error if an argument is of a kind that no program is kept for."""
+    try:
+        hash(key)
+    except TypeError:
+        kinds = ", ".join(sorted({type(one).__name__ for one in leaves(args)}))
+        raise TypeError(
+            f"a compiled function takes tensors, numbers and text, in lists, tuples and dicts, but got {kinds}: make "
+            "an array a tensor with nbgrad.tensor(...), or let the function find an object outside of itself"
+        ) from None
 
 
 def _told(args: tuple[Any, ...]) -> str:

@@ -195,13 +195,24 @@ def _(low: Lowering, _: ProgramStep, a: Any, b: Any, *, alpha: Any = 1) -> int |
     return low.apply("sub", _operand(b), _scaled(low, a, alpha))
 
 
-@_rule("__rtruediv__")
+@_rule("__rtruediv__", "__rdiv__")
 def _(low: Lowering, _: ProgramStep, a: Any, b: Any) -> int | float:
-    return low.apply("div", _operand(b), _operand(a))
+    """A number divided by a tensor: torch too takes the reciprocal first."""
+    return low.apply("mul", low.apply("reciprocal", _operand(a)), _operand(b))
 
 
 def _scaled(low: Lowering, one: Any, alpha: Any) -> int | float:
     return _operand(one) if alpha == 1 else low.apply("mul", _operand(one), _operand(alpha))
+
+
+@_rule("addcmul")
+def _(low: Lowering, _: ProgramStep, x: Any, a: Any, b: Any, *, value: Any = 1) -> int | float:
+    return low.apply("add", _operand(x), low.apply("mul", _scaled(low, a, value), _operand(b)))
+
+
+@_rule("addcdiv")
+def _(low: Lowering, _: ProgramStep, x: Any, a: Any, b: Any, *, value: Any = 1) -> int | float:
+    return low.apply("add", _operand(x), low.apply("div", _scaled(low, a, value), _operand(b)))
 
 
 @_rule("pow", "__pow__", "float_power")

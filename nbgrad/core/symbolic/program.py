@@ -67,10 +67,22 @@ class Program(Listing):
 
     def delivered(self, made: list[Any]) -> Any:
         """What the function returns, from the raw values that leave the program. Sets the gradients that it set."""
-        raw = {id(value): data for value, data in zip(self.leaving(), made, strict=True)}
-        for owner, value in self.gradients:
-            owner._grad = None if value is None else Tensor(raw[id(value)])
-        return mapped(lambda one: Tensor(raw[id(one)]) if isinstance(one, Value) else one, self.outputs)
+        outputs = self.outputs
+        if self._flat:
+            results = type(outputs)([Tensor(one) for one in made[: len(outputs)]])
+        else:
+            given = iter(made)
+            results = mapped(lambda one: Tensor(next(given)) if isinstance(one, Value) else one, outputs)
+        if self.gradients:
+            gradients = iter(made[len(made) - sum(value is not None for _, value in self.gradients) :])
+            for owner, value in self.gradients:
+                owner._grad = None if value is None else Tensor(next(gradients))
+        return results
+
+    @cached_property
+    def _flat(self) -> bool:
+        """Whether it returns a list or tuple of tensors, which is put together without a walk."""
+        return type(self.outputs) in (list, tuple) and all(isinstance(one, Value) for one in self.outputs)
 
     def captured_data(self) -> list[torch.Tensor]:
         """The data of the captured tensors as they are now.

@@ -46,6 +46,18 @@ def test_a_small_program_becomes_one_step() -> None:
     assert names(traced(function, (6,), (4, 1, 3))) == ["nest"]
 
 
+@pytest.mark.parametrize("level", ["exact", "reassociate"])
+def test_what_a_pass_makes_of_a_step_is_still_fused(level: Any) -> None:
+    def function(x: Any, y: Any) -> Any:
+        for _ in range(5):
+            x = x * y + x
+            x = nbgrad.addcdiv(x * y - x, x, y, value=2.0)
+        return x.sum()
+
+    program = traced(function, (6,), (6,)).grad(wrt=[0, 1]).optimize(level)  # type: ignore[attr-defined]
+    assert names(program) == ["nest"]
+
+
 def test_a_product_of_matrices_parts_two_nests_only_where_it_needs_the_first() -> None:
     def function(x: Any, w: Any) -> Any:
         first = (x + 1).relu() * 2
