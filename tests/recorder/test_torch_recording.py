@@ -80,6 +80,19 @@ def test_gradients_are_the_same_to_the_bit(program: Program, watch: bool) -> Non
     assert any(record.kind == "op" for record in graph.records)
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+def test_on_a_gpu_gradients_are_the_same_to_the_bit(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of a GPU's backward are others than those of the program."""
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    with torch.device("cuda"):
+        plain = seeded(program)
+        made, graph = recorded(program)
+    assert alike(plain, made)
+    assert all(one is None or one.device.type == "cuda" for one in made)
+    assert graph.backwards
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
 def test_every_op_and_leaf_of_the_last_backward_has_a_gradient(program: Program) -> None:
     _, graph = recorded(program)

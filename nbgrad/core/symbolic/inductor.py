@@ -5,11 +5,11 @@ needs of it.
 """
 
 from collections.abc import Callable
-from dataclasses import replace as replaced
 from typing import Any
 
 import torch
 
+from nbgrad.core.symbolic.division import divided
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.exports.fx import to_fx
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
@@ -29,19 +29,13 @@ def inductor(listing: Listing) -> Run:
     Raises:
         RuntimeError: there is no C++ compiler.
     """
-    count = next((place for place, step in enumerate(listing.steps) if not _compilable(step)), len(listing))
-    first, second = listing.steps[:count], listing.steps[count:]
-    if not first:
+    parts = divided(listing, _compilable)
+    if not parts.first.steps:
         return replay(listing)
-    made = {id(value) for step in first for value in step.results()}
-    wanted = {id(value): value for step in second for value in (*step.inputs(), *step.writes)}
-    wanted |= {id(value): value for value in listing.leaving()}
-    handed = [value for key, value in wanted.items() if key in made]
-    head = replaced(listing, steps=first, outputs=handed, gradients=[])
-    compiled = _compiled(head)
-    if not second and [id(value) for value in listing.leaving()] == [id(value) for value in handed]:
+    compiled = _compiled(parts.first)
+    if parts.second is None:
         return lambda inputs, captured: list(compiled(*inputs, *captured))
-    rest = replay(replaced(listing, inputs=[*listing.inputs, *handed], steps=second))
+    rest = replay(parts.second)
 
     def run(inputs: list[torch.Tensor], captured: list[torch.Tensor]) -> list[Any]:
         return rest([*inputs, *compiled(*inputs, *captured)], captured)
