@@ -27,6 +27,9 @@ FLAGS = ["-O2", "-g0"]
 # More compilers than this take more memory than a small machine has.
 MOST = 4
 
+# Versions of Cython that translate the core wrongly, each with what goes wrong.
+BROKEN = {"3.3.0": "the loop of a comprehension over an attribute reads memory that nothing was written to"}
+
 # How a source is fingerprinted is nbgrad's own to say: the package compares when it is imported.
 _spec = importlib.util.spec_from_file_location("compilation", ROOT / CORE / "compilation.py")
 compilation = importlib.util.module_from_spec(_spec)
@@ -36,10 +39,14 @@ _spec.loader.exec_module(compilation)
 def extensions():
     """What is to be compiled: nothing where Cython or a compiler is missing, and then the wheel is for any machine."""
     try:
-        from Cython.Build import cythonize  # it may be missing
+        from Cython import __version__  # it may be missing
+        from Cython.Build import cythonize
         from Cython.Compiler.Nodes import CClassDefNode
     except ImportError:
         sys.stderr.write("nbgrad: without Cython the core is not compiled\n")
+        return []
+    if __version__ in BROKEN:
+        sys.stderr.write(f"nbgrad: with Cython {__version__} the core is not compiled: {BROKEN[__version__]}\n")
         return []
     if not compiles():
         sys.stderr.write("nbgrad: without a working C compiler the core is not compiled\n")
@@ -118,7 +125,7 @@ class BuildAndSign(build_ext):
             folders.append(ROOT / CORE)
         for folder in folders:
             made = [folder / Path(self.get_ext_filename(one.name)).relative_to(CORE) for one in self.extensions]
-            if all(file.exists() for file in made):
+            if made and all(file.exists() for file in made):
                 compilation.sign(ROOT / CORE, folder)
             else:  # they know each other's memory layout
                 for file in made:

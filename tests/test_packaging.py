@@ -56,6 +56,23 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+def test_a_cython_that_translates_the_core_wrongly_compiles_nothing(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "Cython" / "Build").mkdir(parents=True)
+    (tmp_path / "Cython" / "Compiler").mkdir()
+    (tmp_path / "Cython" / "__init__.py").write_text('__version__ = "3.3.0"')
+    (tmp_path / "Cython" / "Build" / "__init__.py").write_text(
+        "def cythonize(*_, **__): raise SystemExit('translated')"
+    )
+    (tmp_path / "Cython" / "Compiler" / "__init__.py").touch()
+    (tmp_path / "Cython" / "Compiler" / "Nodes.py").write_text("class CClassDefNode: pass")
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", str(tmp_path / "made")]
+    said = subprocess.run(
+        command, cwd=source, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert "with Cython 3.3.0 the core is not compiled" in said.stderr
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.fixture(scope="module")
 def plain(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as it is built where no compiler works."""

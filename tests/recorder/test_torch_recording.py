@@ -82,10 +82,9 @@ def test_gradients_are_the_same_to_the_bit(program: Program, watch: bool) -> Non
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
-def test_on_a_gpu_gradients_are_the_same_to_the_bit(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_gradients_are_the_same_to_the_bit(program: Program) -> None:
     """The threads of a GPU's backward are others than those of the program."""
-    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
-    with torch.device("cuda"):
+    with torch.backends.cudnn.flags(deterministic=True), torch.device("cuda"):
         plain = seeded(program)
         made, graph = recorded(program)
     assert alike(plain, made)

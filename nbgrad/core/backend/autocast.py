@@ -48,7 +48,7 @@ def cast(op: Any, args: tuple[Any, ...], values: list[Any], settings: dict[str, 
     key = (onednn, *modes, *map(_kind, values), *((name, _kind(value)) for name, value in settings.items()))
     if key not in known:
         try:
-            known[key] = _ask(op.forward, values, settings)
+            known[key] = _ask(op.policy or op.forward, values, settings)
         except (
             RuntimeError,
             IndexError,

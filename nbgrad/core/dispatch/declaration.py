@@ -41,6 +41,7 @@ class Declaration:
         operator: Python's operator for it, as ``add`` for ``+``.
         method: whether ``Tensor`` has it as a method; default: whether torch's has.
         reference: torch's own function, if it is not the one of the same name.
+        policy: torch's function whose autocast policy holds, where the kernel has none of its own on every device.
         view: whether the output may share the memory of the first input.
         inplace: whether there is an in-place twin, a method with an underscore; or what changes a raw tensor so, if
             torch has no method of that name.
@@ -69,6 +70,7 @@ class Declaration:
     operator: str | None = None
     method: bool | None = None
     reference: Callable[..., Any] | None = None
+    policy: Callable[..., Any] | None = None
     view: bool = False
     inplace: bool | Callable[..., None] = False
     random: bool = False

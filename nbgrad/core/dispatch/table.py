@@ -74,6 +74,7 @@ class Op(OpInfo):
         domain, samples, ranks: where random test inputs are drawn from, the inputs that the tests run the row on, and
             the ranks that the first of these have.
         reference: torch's own function, if it has another name than this row.
+        policy: torch's function whose autocast policy holds, if it is not that of the forward.
         random: whether it draws random numbers.
         mutates: the inputs that it changes in place.
         unvaried: settings that all samples leave at one value, each with the reason.
@@ -110,7 +111,7 @@ class Op(OpInfo):
         self._in_place: Twin | None = None
         self.domain, self.samples, self.ranks = declared.domain, declared.samples, declared.ranks
         self.reference, self.unvaried, self.symbols = declared.reference, declared.unvaried, declared.symbols
-        self.random, self.mutates = declared.random, declared.mutates
+        self.policy, self.random, self.mutates = declared.policy, declared.random, declared.mutates
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
         self._rows: dict[int, Op] = {}

@@ -15,6 +15,8 @@ from nbgrad.core.tensor.tensor import Tensor
 class _One:
     """How torch's function is called: with so many arguments by position, and with tensors by these names."""
 
+    policy: Callable[..., Any] | None = None  # that of the forward
+
     def __init__(self, function: Callable[..., Any], count: int, names: tuple[str, ...]) -> None:
         self.function, self.count, self.names = function, count, names
 

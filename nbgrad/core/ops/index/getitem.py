@@ -197,7 +197,9 @@ def _scatters(make: Make):
     formula=r"g \text{ added at } i \text{ in zeros}",
     no_gradient=("index",),
     samples=_scatters,
-    reference=lambda g, index, dim, shape: torch.zeros(shape, dtype=g.dtype).scatter_add(dim, index, g),
+    reference=lambda g, index, dim, shape: torch.zeros(shape, dtype=g.dtype, device=g.device).scatter_add(
+        dim, index, g
+    ),
 )
 def gather_backward(g, index, *, dim, shape):
     """Zeros of ``shape`` with g added along ``dim`` at the numbers in ``index``.
@@ -302,7 +304,7 @@ def _unselections(make: Make):
     formula=r"g \text{ added at } i \text{ in zeros}",
     no_gradient=("index",),
     samples=_unselections,
-    reference=lambda g, index, dim, shape: torch.zeros(shape, dtype=g.dtype).index_add(dim, index, g),
+    reference=lambda g, index, dim, shape: torch.zeros(shape, dtype=g.dtype, device=g.device).index_add(dim, index, g),
 )
 def index_select_backward(g, index, *, dim, shape):
     """Zeros of ``shape`` with the slices of g added along ``dim`` at the numbers in index.
@@ -360,7 +362,7 @@ def _untakings(make: Make):
     formula=r"g \text{ added at } i \text{ in zeros}",
     no_gradient=("index",),
     samples=_untakings,
-    reference=lambda g, index, shape: torch.zeros(shape, dtype=g.dtype).put(index, g, accumulate=True),
+    reference=lambda g, index, shape: torch.zeros(shape, dtype=g.dtype, device=g.device).put(index, g, accumulate=True),
 )
 def take_backward(g, index, *, shape):
     """Zeros of ``shape`` with g added at the numbers in index, counted through all dimensions.

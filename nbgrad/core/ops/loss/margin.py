@@ -186,7 +186,7 @@ def _(gradient, g_shape, input, target, weight, p, margin, reduction):
     one = torch.ones(g_shape, dtype=gradient.dtype, device=gradient.device)
     settings = {"p": p, "margin": margin, "reduction": reduction}
     product = gradient * multi_margin_loss_backward(one, input, target, weight, **settings)
-    return product.sum() if reduction != "none" else product.sum(-1)
+    return product.sum().expand(g_shape) if reduction != "none" else product.sum(-1)  # on a GPU, (0,) for no row
 
 
 @multi_margin_loss_backward.rule(
@@ -236,6 +236,7 @@ def _multilabel_margin(input, target, reduction="mean"):
     samples=_several_classes,
     ranks=(1, 2),
     reference=_multilabel_margin,
+    policy=torch.nn.functional.multilabel_margin_loss,
 )
 def multilabel_margin_loss(input, target, *, reduction="mean"):
     """How far the scores of the right classes fall short of leading each of the others by 1.
@@ -290,4 +291,4 @@ def multilabel_margin_loss_backward(g, input, target, is_target, *, reduction):
 def _(gradient, g_shape, input, target, is_target, reduction):
     one = torch.ones(g_shape, dtype=gradient.dtype, device=gradient.device)
     product = gradient * multilabel_margin_loss_backward(one, input, target, is_target, reduction=reduction)
-    return product.sum() if reduction != "none" else product.sum(-1)
+    return product.sum().expand(g_shape) if reduction != "none" else product.sum(-1)  # on a GPU, (0,) for no row

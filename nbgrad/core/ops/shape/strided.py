@@ -209,7 +209,7 @@ def _pasted(make: Make):
 
 def _pasting(input, src, size, stride, storage_offset, geometry):
     """In two steps: torch's as_strided_scatter gives as the gradient of input what is that of the places of src."""
-    copied = torch.empty_strided(input.shape, input.stride(), dtype=input.dtype).copy_(input)
+    copied = torch.empty_strided(input.shape, input.stride(), dtype=input.dtype, device=input.device).copy_(input)
     copied.as_strided(size, stride, storage_offset - input.storage_offset()).copy_(src)
     return copied
 
