@@ -291,5 +291,5 @@ def test_a_row_of_ones_own_is_cast_as_its_kernels_are() -> None:
 
 @pytest.mark.cuda
 def test_torchs_scaler_is_for_torchs_tensors() -> None:
-    with pytest.raises(Exception, match="nbgrad.amp.GradScaler is the one for nbgrad's"):
+    with pytest.raises(Exception, match=r"nbgrad\.amp\.GradScaler is the one for nbgrad's"):
         torch.amp.GradScaler("cuda").scale(tensor(1.0, device="cuda"))
