@@ -179,6 +179,8 @@ def test_a_backend_is_torchs_choice_where_we_have_its_kernel(monkeypatch: pytest
 @pytest.mark.parametrize("backend", ["flash", "efficient", "cudnn"])
 def test_a_fused_kernel_on_a_gpu_is_torchs(backend: str, dtype: torch.dtype, case: str) -> None:
     settings = {name: one.cuda() if isinstance(one, torch.Tensor) else one for name, one in CALLS[case].items()}
+    if case == "scaled":
+        settings["scale"] = 0.7  # of a negative one torch's kernels for bfloat16 make NaN
     if case == "float mask":
         settings["attn_mask"] = settings["attn_mask"].to(dtype)
     raw = [heads(2, 4, 3, 64).to("cuda", dtype) for _ in range(3)]

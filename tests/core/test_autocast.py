@@ -9,6 +9,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
+from nbgrad.core.backend import autocast
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.dispatch.table import OPS, Op
@@ -287,6 +288,16 @@ def test_a_row_of_ones_own_is_cast_as_its_kernels_are() -> None:
         assert [edge is not None for edge in ours.grad_fn.edges] == [True, False]
     finally:
         del OPS["noisy_product"]
+
+
+def test_a_cast_after_elements_were_moved_is_one_of_the_input() -> None:
+    def forward(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.conv1d(torch.nn.functional.pad(x[None], (0, 1)), w)
+
+    with nbgrad.autocast("cpu", torch.bfloat16):
+        found = autocast._casts(forward, [torch.ones(2, 5), torch.ones(3, 2, 2)], {})
+        assert found == {0: torch.bfloat16, 1: torch.bfloat16}
+        assert autocast._casts(lambda x, w: x.exp() @ w, [torch.ones(2, 2), torch.ones(2, 2)], {}).keys() == {1}
 
 
 @pytest.mark.cuda

@@ -205,6 +205,7 @@ class _CastRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
         super().__init__()  # type: ignore[no-untyped-call]
         self._places = {id(one): place for place, one in enumerate(watched) if isinstance(one, torch.Tensor)}
         self.found: dict[int, torch.dtype] = {}
+        self._moved: list[torch.Tensor] = []  # kept alive: ``_places`` knows them by their identity
 
     def run(self, forward: Callable[..., Any], *values: Any, **settings: Any) -> None:
         """Watch ``forward(*values, **settings)``, and leave torch's stack of modes as high as it is now.
@@ -228,7 +229,21 @@ class _CastRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
         kwargs = kwargs or {}
         if function is torch.ops.aten._to_copy.default and id(args[0]) in self._places and kwargs.get("dtype"):
             self.found.setdefault(self._places[id(args[0])], kwargs["dtype"])
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        if function.overloadpacket in _MOVES and id(args[0]) in self._places:
+            self._places[id(result)] = self._places[id(args[0])]
+            self._moved.append(result)
+        return result
+
+
+_MOVES = frozenset(
+    getattr(torch.ops.aten, name)
+    for name in (
+        *("alias", "view", "_unsafe_view", "_reshape_alias", "unsqueeze", "squeeze", "expand", "permute", "transpose"),
+        *("t", "slice", "constant_pad_nd", "clone"),
+    )
+)
+"""Kernels that only move elements, or add zeros: a cast after one is the same as a cast before it."""
 
 
 def _lower(height: int) -> None:

@@ -1,4 +1,4 @@
-"""Division of a listing: its first steps as one listing, the others as another that takes what the first gives."""
+"""Division of a listing in two: the second takes what the first gives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +11,8 @@ class Division:
     """A listing in two parts.
 
     Attributes:
-        first: the steps up to one that does not fit; its outputs are the values that are needed after it.
+        first: the steps that fit and that wait for no step of the second part; its outputs are the values that are
+            needed after it.
         second: the other steps; its inputs are those of the whole, then the outputs of the first. None where the first
             part is the whole and gives its results in order.
     """
@@ -21,9 +22,23 @@ class Division:
 
 
 def divided(listing: Listing, fits: Callable[[ProgramStep], bool]) -> Division:
-    """Divide a listing before the first step that does not fit. The first part may be empty."""
-    count = next((place for place, step in enumerate(listing.steps) if not fits(step)), len(listing.steps))
-    first, second = listing.steps[:count], listing.steps[count:]
+    """Divide a listing: a step that does not fit goes to the second part, and so does each that has to run after it.
+
+    The order of the steps of a part stays. The first part may be empty.
+    """
+    first, second = list[ProgramStep](), list[ProgramStep]()
+    read, written = set[int](), set[int]()
+    random = False
+    for step in listing.steps:
+        reads, writes = {value.storage for value in step.inputs()}, {value.storage for value in step.writes}
+        touched = bool(reads & written or writes & (read | written))
+        if fits(step) and not touched and not (random and step.random):
+            first.append(step)
+            continue
+        second.append(step)
+        read |= reads
+        written |= writes | {value.storage for value in step.results()}
+        random |= step.random
     made = {id(value) for step in first for value in step.results()}
     wanted = {id(value): value for step in second for value in (*step.inputs(), *step.writes)}
     wanted |= {id(value): value for value in listing.leaving()}

@@ -220,6 +220,7 @@ class Tracer(TorchFunctionMode):
         if not self.sees_into(optimizer):
             return list(optimizer.param_groups)
         if id(optimizer) not in self._optimizers:
+            _move_counts(optimizer)
             self._optimizers[id(optimizer)] = (
                 optimizer,
                 {param: dict(held) for param, held in optimizer.state.items()},
@@ -497,6 +498,15 @@ def _may_fuse(group: dict[str, Any]) -> bool:
         return True
     unchosen = group.get("fused") is None and group.get("foreach") is None and not group.get("differentiable")
     return unchosen and not isinstance(group.get("lr"), torch.Tensor)
+
+
+def _move_counts(optimizer: Any) -> None:
+    """Move the counts of steps to the devices of their parameters, where a fused kernel reads them."""
+    for param, held in optimizer.state.items():
+        count, device = held.get("step"), raw_of(param).device
+        if isinstance(count, torch.Tensor) and count.device != device:
+            with torch._C.DisableTorchFunction():
+                held["step"] = count.to(device)
 
 
 def _kernels(optimizer: Any, group: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,10 @@ from nbgrad.core.tensor.tensor import Tensor
 from tests.core.symbolic.test_traced_rows import compare
 from tests.core.symbolic.traced_rows import ORDERS, arguments, differentiated, spread
 
-pytestmark = pytest.mark.cuda
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's own, of what it compiles with
+]
 BACKENDS = ["replay", "inductor", "cudagraph"]
 
 
@@ -130,7 +133,7 @@ def test_a_row_computes_the_same_as_a_program(name: str) -> None:
                 torch.manual_seed(0)
                 expected = [*function(*moved), *moved]
             except (RuntimeError, NotImplementedError) as error:  # what torch has on CPUs alone
-                if "cuda" in str(error).lower() or "same device" in str(error):
+                if "cuda" in str(error).lower() or "gpu" in str(error).lower() or "same device" in str(error):
                     continue
                 raise
             given = [mapped(_there, one) for one in arguments(row, sample)]
