@@ -166,7 +166,7 @@ class ProgramStep:
         return self._results
 
     def replaced(self, change: Callable[[Any], Any]) -> "ProgramStep":
-        """A step like this one with other arguments. Where they differ it no longer belongs to a row."""
+        """A step like this one with other arguments. It still belongs to its row: see ``with_steps``."""
         for one in (*self.inputs(), *self.writes):
             if change(one) is not one:
                 break
@@ -174,12 +174,32 @@ class ProgramStep:
             return self
         args, kwargs = mapped(change, self.args), mapped(change, self.kwargs)
         writes = tuple(change(one) for one in self.writes)
-        same = all(
-            one is other for one, other in zip(leaves((args, kwargs)), leaves((self.args, self.kwargs)), strict=True)
-        )
-        row = self.row if same else None
-        result = mapped(change, self.result)
-        return replace(self, args=args, kwargs=kwargs, result=result, writes=writes, row=row)
+        return replace(self, args=args, kwargs=kwargs, result=mapped(change, self.result), writes=writes)
+
+
+def _itself(given: Any) -> Any:
+    return given
+
+
+def _with_rows(steps: list[ProgramStep], rows: set[int], change: Callable[[Any], Any]) -> list[ProgramStep]:
+    """The steps, with the values that stand for others in those ``rows`` that they belong to."""
+    made: dict[int, set[int]] = {}
+    for step in steps:
+        if id(step.row) in rows:
+            made.setdefault(id(step.row), set()).update(id(one) for one in step.results())
+    known: dict[int, RowCall] = {}
+    found = []
+    for step in steps:
+        row = step.row
+        if row is not None and id(row) in rows:
+            if id(row) not in known:
+                own = made[id(row)]
+                results = mapped(lambda one, own=own: now if id(now := change(one)) in own else one, row.results)  # type: ignore[misc]
+                args, settings = mapped(change, row.args), mapped(change, row.settings)
+                known[id(row)] = replace(row, args=args, settings=settings, results=results)
+            step = replace(step, row=known[id(row)])  # the step of the row that there is now
+        found.append(step)
+    return found
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -254,8 +274,14 @@ class Listing:
                 raise ValueError(f"the program returns {value!r}, which no step made")
         return self
 
-    def with_steps(self, steps: list[ProgramStep], change: Callable[[Any], Any] = lambda one: one) -> Self:
-        """The same with other steps; ``change`` gives the value that stands for another one now."""
+    def with_steps(self, steps: list[ProgramStep], change: Callable[[Any], Any] | None = None) -> Self:
+        """The same with other steps; ``change`` gives the value that stands for another one now, in rows too."""
+        if change is None:
+            change = _itself
+        else:
+            before = {id(step) for step in self.steps}
+            rows = {id(step.row) for step in steps if step.row is not None and id(step) not in before}
+            steps = _with_rows(steps, rows, change) if rows else steps
         used = {id(value) for step in steps for value in (*step.inputs(), *step.writes)}
         outputs = mapped(change, self.outputs)
         gradients = [(owner, None if value is None else change(value)) for owner, value in self.gradients]

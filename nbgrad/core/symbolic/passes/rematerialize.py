@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Generic
 
 from nbgrad.core.symbolic.ir import ProgramStep, Value
@@ -170,9 +171,14 @@ class _State(Generic[L]):
             )
         only = Replacement()
         only.add(value, stands(value))
-        rest = [step.replaced(only) for step in listing.steps[position:]]
+        rest = [_without_row(step, step.replaced(only)) for step in listing.steps[position:]]
         steps = [*listing.steps[:position], *again, *rest]
         text = "; ".join(map(described, again))
         made_by = listing.steps[self._made[id(value)]]
         told = note("rematerialize", made_by, text, -len(again))
         return Passed(listing.with_steps(steps), [told])
+
+
+def _without_row(before: ProgramStep, step: ProgramStep) -> ProgramStep:
+    """A step that has changed no longer belongs to its row: others read the value that was computed first."""
+    return step if step is before else replace(step, row=None)
