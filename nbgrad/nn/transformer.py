@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.state import current
 from nbgrad.nn import init
 from nbgrad.nn.attention import MultiheadAttention
 from nbgrad.nn.containers import ModuleList
@@ -39,7 +40,14 @@ def _is_causal(mask: Any, is_causal: bool | None, length: int) -> bool:
     """Whether the mask lets no position see a later one; ``is_causal`` says so, or None to look."""
     if is_causal is not None or mask is None:
         return bool(is_causal)
-    given = raw_of(mask)
+    tracer = current().tracer
+    if tracer is not None:
+        remedy = "Say is_causal=True or is_causal=False, or let the function find the mask outside of itself"
+        return bool(tracer.asked(mask, partial(_looks_causal, length=length), remedy))
+    return _looks_causal(raw_of(mask), length)
+
+
+def _looks_causal(given: torch.Tensor, length: int) -> bool:
     if not given.dtype.is_floating_point:
         given = torch.zeros(given.shape, device=given.device).masked_fill_(given, float("-inf"))
     causal = Transformer.generate_square_subsequent_mask(length, given.device, given.dtype)

@@ -58,7 +58,7 @@ class Tracer(TorchFunctionMode):
     Attributes:
         inputs, captured, steps: those of the program.
         modules: the outermost modules that were called, by their ids.
-        guards: the comparisons of settings of optimizers that decided what was traced.
+        guards: what decided how the function was traced, such as comparisons of settings of optimizers.
         found_gradients: tensors with the ``.grad`` that they had before the function touched it.
     """
 
@@ -163,6 +163,28 @@ class Tracer(TorchFunctionMode):
         for one in leaves(args):
             if isinstance(one, TensorBase):
                 self.adopt(one)
+
+    def asked(self, tensor: Any, question: Callable[[torch.Tensor], bool], remedy: str) -> bool:
+        """The answer to a question about the numbers of a tensor that the function found outside of itself.
+
+        The program holds as long as nothing changes that tensor in place.
+
+        Args:
+            tensor: of nbgrad or torch.
+            question: takes the tensor's data.
+            remedy: what to do where the function takes or computes the tensor, for the error.
+        """
+        data = raw_of(tensor)
+        held = self._originals.get(id(data)) if is_fake(data) else data
+        if held is None:
+            raise error_at(
+                user_place(), f"a choice depends on the numbers of a tensor of shape {tuple(data.shape)}", remedy
+            )
+        version = held._version
+        text = f"'a tensor of shape {tuple(held.shape)} has the numbers that decided what was traced'"
+        self.guards.append((text, lambda: held._version == version, True))
+        with torch._C.DisableTorchFunction():
+            return question(held)
 
     def refuse_data(self, tensor: TensorBase) -> None:
         """Raise an error: a tensor gets other data, which would only be so in the trace."""

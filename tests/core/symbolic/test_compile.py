@@ -8,6 +8,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
+from nbgrad.core.symbolic.errors import TraceError
 
 X, Y = torch.randn(16, 6), torch.randint(0, 3, (16,))
 
@@ -253,3 +254,20 @@ def test_a_compiled_loss_is_one_op_of_a_graph() -> None:
 
 def test_a_matrix_still_has_a_trace() -> None:
     assert float(nbgrad.trace(nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]]))) == 5.0
+
+
+def test_a_mask_that_decides_how_to_attend_is_looked_at() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    net = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    x = nbgrad.tensor(torch.randn(2, 5, 8))
+    run = nbgrad.compile(lambda x: net(x, mask=mask).sum())
+    assert float(run(x)) == float(net(x, mask=mask).sum())
+    with nbgrad.no_grad():
+        mask[0, 1] = 0.0
+    assert float(run(x)) == float(net(x, mask=mask).sum())
+    assert run.reasons[-1].startswith(
+        "'a tensor of shape (5, 5) has the numbers that decided what was traced' is False now"
+    )
+    with pytest.raises(TraceError, match="Say is_causal=True or is_causal=False"):
+        nbgrad.compile(lambda x, mask: net(x, mask=mask).sum())(x, nbgrad.zeros(5, 5))
