@@ -159,7 +159,7 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
 
         hint = {
             "GradScaler": ": it is nbgrad.amp.GradScaler, as torch's is torch.amp.GradScaler",
-            "distributions": ": use torch.distributions itself, with Distribution.set_default_validate_args(False)",
+            "distributions": ": use torch.distributions itself",
             "is_tensor": ": ask isinstance(x, nbgrad.Tensor)",
         }.get(name, "")
         if hint:

@@ -36,8 +36,8 @@ def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
             module inside is converted.
         check: compare the first call of the result, or of a part of it, with torch's own forward, once in training mode
             and once in evaluation. It takes as long as one more forward, and changes nothing that the model or a random
-            generator holds. Where the results differ, as those of a forward that asks ``isinstance(x, torch.Tensor)``,
-            the call is an error that says where.
+            generator holds. Where the results differ, as those of a forward that asks ``type(x) is torch.Tensor``, the
+            call is an error that says where.
 
     Raises:
         TypeError: ``module`` is no module, or one compiled by torch.jit, which has no forward in Python.

@@ -25,10 +25,11 @@ from nbgrad.core.tensor.construct import raw_from
 from nbgrad.core.tensor.filled import counterparts, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.processes import refused
+from nbgrad.core.tensor.torch_class import LikeTorchs
 from nbgrad.core.tensor.views import View, cut, part
 
 
-class Tensor(TensorBase, Contents, TensorMethods):
+class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
     """A multi-dimensional array that remembers how it was computed.
 
     Make one with ``nbgrad.tensor``. Operators and methods come from the op table and carry torch's names.
