@@ -16,11 +16,10 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
-from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import NO_OUT, NUMPYS, other_names
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import raw_of
-from nbgrad.core.engine.state import current, is_grad_enabled, tell_changed
+from nbgrad.core.engine.state import is_grad_enabled, tell_changed
 from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.functional.grad import backward, grad
 from nbgrad.core.interop import aten_functions
@@ -31,7 +30,7 @@ from nbgrad.core.ops.create.random import sample_dirichlet, standard_gamma
 from nbgrad.core.ops.linalg.grouped import grouped_mm
 from nbgrad.core.ops.linalg.weight_norm import norm_except_dim, weight_norm
 from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
-from nbgrad.core.tensor.filled import counterparts, fillings
+from nbgrad.core.tensor.filled import counterparts, entered, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor, tensor
 
@@ -156,7 +155,7 @@ def _run(
         return _written(function, args, settings)
     settings.pop("out", None)
     if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
-        args = (_constant(args[0], function), *args[1:])
+        args = (_constant(args[0]), *args[1:])
     result = ours(*args, **_translated(function, ours, settings))
     return result if function.__name__ in HIDDEN else _as_ours(result)
 
@@ -263,14 +262,8 @@ def _called(function: Callable[..., Any]) -> str:
     return str(resolve_name(function) or getattr(function, "__qualname__", function))
 
 
-def _constant(value: torch.Tensor, function: Callable[..., Any]) -> Tensor:
-    if value.requires_grad:
-        check_cut(_called(function), current().grad_enabled)
-        raise RuntimeError(
-            "a torch tensor that requires grad in torch's own autograd, into which nbgrad does not differentiate, was "
-            "mixed with an nbgrad tensor: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
-        )
-    return Tensor(value)
+def _constant(value: torch.Tensor) -> Tensor:
+    return entered(value) if value.requires_grad else Tensor(value)
 
 
 def each(values: Any, change: Callable[[Tensor], Any]) -> Any:
