@@ -18,16 +18,21 @@ class SharedParameter(SharedGradient, Parameter):
     clears them. Other data end this: then it is like any other parameter. Copies and pickles are such from the start.
 
     Args:
-        theirs: the torch parameter, whose memory it shares.
+        theirs: the torch parameter, whose memory it shares. Code that makes another parameter of this class passes what
+            ``Parameter`` takes, and gets one like any other.
+        requires_grad: whether a backward gives it a gradient; default: as ``theirs`` says.
     """
 
     __slots__ = ("_gradient", "_theirs")
 
-    def __init__(self, theirs: torch.nn.Parameter) -> None:
+    def __init__(self, theirs: Any, requires_grad: bool | None = None) -> None:
         self._theirs: torch.nn.Parameter | None = None
         self._gradient: Any = None
-        super().__init__(theirs.detach(), theirs.requires_grad)
-        self._theirs = theirs
+        if requires_grad is None and type(theirs) is torch.nn.Parameter:
+            super().__init__(theirs.detach(), theirs.requires_grad)
+            self._theirs = theirs
+        else:
+            super().__init__(theirs, requires_grad is None or requires_grad)
 
     def _shared_with(self) -> torch.Tensor | None:
         return self._theirs

@@ -43,6 +43,8 @@ YES = [
     "not isinstance(x, int) and isinstance(x, Tensor)",
     "torch.is_tensor(x)",
     "all(map(torch.is_tensor, [x]))",
+    "torch.jit.isinstance(x, torch.Tensor)",
+    "torch.jit.isinstance([x], list[torch.Tensor])",
 ]
 
 NO = [

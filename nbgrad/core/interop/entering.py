@@ -1,7 +1,8 @@
 """A torch tensor that needs a gradient takes part in an op of ours: torch's own autograd continues where ours ends.
 
 A leaf of torch's becomes a leaf of ours in the same memory, with the same ``.grad``. A result of torch's becomes one
-op, with the leaves that it was computed from as inputs: its rule is a backward of torch's through its own graph. Every tensor of torch's enters once, so that its gradient is complete before it goes on.
+op, with the leaves that it was computed from as inputs: its rule is a backward of torch's through its own graph.
+Each tensor of torch's enters once, so its gradient is complete before it goes on.
 """
 
 from inspect import Parameter
@@ -70,7 +71,7 @@ def enter(theirs: torch.Tensor) -> Tensor:
 
 
 def _facts(theirs: torch.Tensor) -> tuple[Any, ...]:
-    """What is the same as long as the same tensor of ours stands for it; a leaf may be changed in place, as ours may."""
+    """What does not change as long as the same tensor of ours stands for it; a leaf may be changed in place."""
     version = None if theirs.is_leaf else theirs._version
     return version, theirs.grad_fn, theirs.data_ptr(), theirs.shape, theirs.stride(), theirs.dtype
 

@@ -27,6 +27,10 @@ _BY_DEVICE: Any = type(torch.FloatTensor)
 """The class of ``torch.FloatTensor`` and the like. They are written in C++, and read the memory of what they get."""
 
 
+_ANSWER = {("torch", "is_tensor"), ("torch._jit_internal", "_isinstance"), ("torch._jit_internal", "container_checker")}
+"""Functions of torch's that answer the question for others: ``torch.is_tensor`` and ``torch.jit.isinstance``."""
+
+
 class _Answer:
     """The attribute ``__class__`` of a class of ours: a class of torch's for code that asks for it, else the true."""
 
@@ -51,8 +55,10 @@ def _asks(frame: FrameType) -> bool:
     if asker == "torch.nn.parameter" and frame.f_code.co_name == "__instancecheck__":  # a call of isinstance runs it
         behind = frame.f_back
         return behind is not None and not _is_torchs(behind) and _calls_isinstance(behind)
-    if asker == "torch" and frame.f_code.co_name == "is_tensor":
+    if (asker, frame.f_code.co_name) in _ANSWER:
         behind = frame.f_back
+        while behind is not None and behind.f_globals.get("__name__") in {"torch.jit", "torch._jit_internal"}:
+            behind = behind.f_back
         return behind is not None and not _is_torchs(behind) and _calls_isinstance(frame)
     return not _is_torchs(frame) and _calls_isinstance(frame)
 
