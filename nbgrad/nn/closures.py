@@ -52,7 +52,7 @@ class ClosureCopy:
         if id(cell) in self._made:
             found: CellType = self._made[id(cell)]
             return found
-        return self._remember(cell, CellType()) if self._holds(cell) else cell  # type: ignore[no-any-return]
+        return self._remember(cell, CellType()) if self._holds(cell) else cell
 
     def _part(self, value: Any) -> Any:
         return self._change(value) if self._holds(value) else value

@@ -83,10 +83,12 @@ class _LikeTorchs(type):
         return type.__hash__(cls if theirs is None else theirs)
 
 
-@cache
-def _class_of(kind: type) -> type:
+def _make_class_of(kind: type) -> type:
     """The class of the converted class for a class of this class: one of a library may have its own."""
     return _LikeTorchs if kind is type else new_class(kind.__name__, (_LikeTorchs, kind))
+
+
+_class_of: Callable[[Any], type] = cache(_make_class_of)
 
 
 class ClassReference:

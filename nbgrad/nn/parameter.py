@@ -122,7 +122,7 @@ class Uninitialized(_Mixed):
         """Give it a shape, and with that arbitrary values; it is then an ordinary parameter or tensor."""
         where = self._data.device if device is None else check_device(device)
         empty = torch.empty(tuple(shape), device=where, dtype=dtype or self._data.dtype)
-        self.__class__ = self._made  # type: ignore[assignment]  # both have the same layout
+        self.__class__ = self._made  # both have the same layout
         self.data = empty
 
     @property

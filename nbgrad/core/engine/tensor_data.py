@@ -134,7 +134,7 @@ class Contents:
     @property
     def _cdata(self) -> int:
         """Torch's number of the raw tensor: libraries compare it, to see whether two tensors are the same."""
-        return self._data._cdata  # type: ignore[no-any-return,attr-defined]
+        return self._data._cdata
 
     @property
     def is_cuda(self) -> bool:
