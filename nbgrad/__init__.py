@@ -52,7 +52,7 @@ from nbgrad.core.functional.products import hvp as hvp, jvp as jvp, vhp as vhp, 
 from nbgrad.core.graph.finding import Finding as Finding
 from nbgrad.core.graph.graph import AutogradGraph as AutogradGraph
 from nbgrad.core.graph.renderer import register_renderer as _register_renderer
-from nbgrad.core.interop import einops_backend as _einops, torch_contexts as _contexts  # noqa: F401  # they make us known
+from nbgrad.core.interop import einops_backend as _einops, entering as _entering, torch_contexts as _contexts  # noqa: F401  # they make us known
 from nbgrad.core.interop.numpy_arrays import from_numpy as from_numpy
 from nbgrad.core.interop.torch_functions import from_dlpack as from_dlpack
 from nbgrad.core.suggestions import suggesting
@@ -159,7 +159,7 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
 
         hint = {
             "GradScaler": ": it is nbgrad.amp.GradScaler, as torch's is torch.amp.GradScaler",
-            "distributions": ": use torch.distributions itself, with Distribution.set_default_validate_args(False)",
+            "distributions": ": use torch.distributions itself",
             "is_tensor": ": ask isinstance(x, nbgrad.Tensor)",
         }.get(name, "")
         if hint:

@@ -11,6 +11,7 @@ from weakref import ref
 import torch
 
 from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.closures import ClosureCopy
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
 from nbgrad.nn.utils.rnn import PackedSequence
@@ -174,6 +175,7 @@ class Twins(StructureCopy):
         self.of: dict[int, torch.nn.Module] = {}
         self.hooked = False
         self.unknown: Module | None = None
+        self._closure = ClosureCopy((Module, Parameter), self)
         self._copies = sum(one._data.nbytes for one in module.parameters()) <= SMALL
         self.root = self(module)
         self.args, self.kwargs = self(args), self(kwargs)
@@ -183,6 +185,8 @@ class Twins(StructureCopy):
         if isinstance(value, Parameter) and id(value) not in self._made:
             data = value._data.detach()
             return self.remember(value, torch.nn.Parameter(data.clone() if self._copies else data, value.requires_grad))
+        if type(value) is FunctionType:
+            return self._closure(value)
         return super().__call__(value)
 
     def block(self, value: Any) -> Any:
@@ -212,10 +216,10 @@ class Twins(StructureCopy):
 
     def _hook(self, value: Module, made: Any) -> None:
         for before in () if value._hooks is None else value._hooks.before.values():
-            torch.nn.Module.register_forward_pre_hook(made, before.run, with_kwargs=before.with_kwargs)
+            torch.nn.Module.register_forward_pre_hook(made, self(before.run), with_kwargs=before.with_kwargs)
             self.hooked = True
         for after in () if value._hooks is None else value._hooks.after.values():
-            torch.nn.Module.register_forward_hook(made, after.run, with_kwargs=after.with_kwargs)
+            torch.nn.Module.register_forward_hook(made, self(after.run), with_kwargs=after.with_kwargs)
             self.hooked = True
 
 

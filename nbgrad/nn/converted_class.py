@@ -69,6 +69,28 @@ _MODULES: Any = new_class("_Module", (Module, torch.nn.Module), {}, lambda names
 """The last base of a class that keeps its methods: our ``Module`` comes directly before torch's."""
 
 
+class _LikeTorchs(type):
+    """The class of such classes: each is equal to the class of torch's module, so it is found where that is looked up.
+
+    ``type(module) in {torch.nn.ReLU: ...}`` and ``type(module) == torch.nn.ReLU`` are true. ``is`` cannot be.
+    """
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or (other is not None and other is vars(cls).get("_torch_class"))
+
+    def __hash__(cls) -> int:
+        theirs = vars(cls).get("_torch_class")  # a class derived from such a class has none
+        return type.__hash__(cls if theirs is None else theirs)
+
+
+def _make_class_of(kind: type) -> type:
+    """The class of the converted class for a class of this class: one of a library may have its own."""
+    return _LikeTorchs if kind is type else new_class(kind.__name__, (_LikeTorchs, kind))
+
+
+_class_of: Callable[[Any], type] = cache(_make_class_of)
+
+
 class ClassReference:
     """Stands for a converted class in pickles, which name classes by their place: it is in no module."""
 
@@ -105,7 +127,8 @@ def _make(kind: Any) -> type[Module]:
         if issubclass(kind, torch.fx.GraphModule):  # it would make a graph of torch's again
             own |= {"__deepcopy__": None, "__copy__": None}
         bases = (_Made, kind, _last_base(kind))
-    made: Any = new_class(kind.__name__, bases, {}, lambda names: names.update(own))
+    settings = {"metaclass": _class_of(type(kind))}
+    made: Any = new_class(kind.__name__, bases, settings, lambda names: names.update(own))
     if known is None:
         made.forward = _returning_ours(made.forward)
     return made  # type: ignore[no-any-return]

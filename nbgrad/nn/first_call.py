@@ -1,6 +1,6 @@
 """The first call of a converted module is compared with torch's own forward.
 
-Its forward is the user's code, which may ask ``isinstance(x, torch.Tensor)`` and take another branch on our tensors.
+Its forward is the user's code, which may ask for the type of a tensor and take another branch on ours.
 Before it runs, a module of torch's is made of what the converted one holds now, and called with copies of the inputs
 and the same random numbers. Both results must be equal. Nothing that the model or the user holds is changed by it.
 """
@@ -213,7 +213,8 @@ def _message(module: Module, comparison: _Comparison, difference: str) -> str:
 
 
 _REASON = (
-    "As a rule such code asks isinstance(x, torch.Tensor) or type(x), and goes another way for a tensor of nbgrad's."
+    "As a rule such code asks for type(x), or calls what torch has for its own tensors alone, and goes another way for "
+    "a tensor of nbgrad's."
 )
 _INSTEAD = UNMODIFIED[0].upper() + UNMODIFIED[1:]
 

@@ -2,11 +2,12 @@
 
 from collections import OrderedDict, defaultdict, deque
 from functools import partial
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
+from nbgrad.nn.closures import ClosureCopy
 from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty, empty_of
 from nbgrad.nn.first_call import await_first_call
 from nbgrad.nn.module.module import Module
@@ -36,8 +37,8 @@ def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
             module inside is converted.
         check: compare the first call of the result, or of a part of it, with torch's own forward, once in training mode
             and once in evaluation. It takes as long as one more forward, and changes nothing that the model or a random
-            generator holds. Where the results differ, as those of a forward that asks ``isinstance(x, torch.Tensor)``,
-            the call is an error that says where.
+            generator holds. Where the results differ, as those of a forward that asks ``type(x) is torch.Tensor``, the
+            call is an error that says where.
 
     Raises:
         TypeError: ``module`` is no module, or one compiled by torch.jit, which has no forward in Python.
@@ -59,6 +60,7 @@ class _Conversion:
         self.modules: list[Module] = []
         self.made: dict[int, Any] = {}
         self.kept: list[Any] = []  # or another object might get the id of one that is gone
+        self.function = ClosureCopy((torch.nn.Module, torch.nn.Parameter), self.value)
 
     def remember(self, theirs: Any, ours: Any) -> None:
         self.made[id(theirs)] = ours
@@ -86,8 +88,17 @@ class _Conversion:
         for name, value in vars(theirs).items():
             if name not in _BASE and name not in _RECURRENT:
                 vars(ours)[name] = self.value(value)
-        _copy_hooks(theirs, ours)
+        self.hooks(theirs, ours)
         return ours
+
+    def hooks(self, theirs: torch.nn.Module, ours: Module) -> None:
+        for number, before in theirs._forward_pre_hooks.items():
+            with_kwargs = number in theirs._forward_pre_hooks_with_kwargs
+            Module.register_forward_pre_hook(ours, self.value(before), with_kwargs=with_kwargs)
+        for number, after in theirs._forward_hooks.items():
+            with_kwargs = number in theirs._forward_hooks_with_kwargs
+            always = number in theirs._forward_hooks_always_called
+            Module.register_forward_hook(ours, self.value(after), with_kwargs=with_kwargs, always_call=always)
 
     def parameter(self, theirs: Any) -> Parameter | None:
         if theirs is None:
@@ -100,13 +111,15 @@ class _Conversion:
         return found
 
     def value(self, theirs: Any) -> Any:
-        """A plain attribute: modules and parameters in it, and methods of modules, become ours."""
+        """A plain attribute: modules, parameters, methods of modules and functions with such in it become ours."""
         if isinstance(theirs, torch.nn.Module):
             return self.module(theirs)
         if isinstance(theirs, torch.nn.Parameter):
             return self.parameter(theirs)
         if isinstance(theirs, MethodType) and isinstance(theirs.__self__, torch.nn.Module):
             return MethodType(theirs.__func__, self.module(theirs.__self__))
+        if type(theirs) is FunctionType:
+            return self.function(theirs)
         if type(theirs) is partial:
             return partial(self.value(theirs.func), *map(self.value, theirs.args), **self.several(theirs.keywords))
         return self.several(theirs)
@@ -219,13 +232,3 @@ def _check_tensor(what: str, theirs: torch.Tensor) -> None:
             f"from_torch(): {what} is a {kind}, and nbgrad takes ordinary dense tensors of one device: convert the "
             f"module before it is sharded, quantized or wrapped, or {UNMODIFIED}"
         )
-
-
-def _copy_hooks(theirs: torch.nn.Module, ours: Module) -> None:
-    for number, before in theirs._forward_pre_hooks.items():
-        with_kwargs = number in theirs._forward_pre_hooks_with_kwargs
-        Module.register_forward_pre_hook(ours, before, with_kwargs=with_kwargs)
-    for number, after in theirs._forward_hooks.items():
-        with_kwargs = number in theirs._forward_hooks_with_kwargs
-        always = number in theirs._forward_hooks_always_called
-        Module.register_forward_hook(ours, after, with_kwargs=with_kwargs, always_call=always)

@@ -10,6 +10,7 @@ from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import check_device
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.tensor.torch_class import LikeTorchsParameters
 
 Device = torch.device | str | None
 """Where parameters are made; None is the device of the active graph, else torch's default device."""
@@ -30,7 +31,7 @@ def check_several(name: str, given: Any, wanted: str = "a list of tensors") -> N
         )
 
 
-class Parameter(Tensor):
+class Parameter(LikeTorchsParameters, Tensor):
     """A tensor that a ``Module`` counts among its parameters when it is assigned to an attribute.
 
     Args:
@@ -121,7 +122,7 @@ class Uninitialized(_Mixed):
         """Give it a shape, and with that arbitrary values; it is then an ordinary parameter or tensor."""
         where = self._data.device if device is None else check_device(device)
         empty = torch.empty(tuple(shape), device=where, dtype=dtype or self._data.dtype)
-        self.__class__ = self._made  # type: ignore[assignment]  # both have the same layout
+        self.__class__ = self._made  # both have the same layout
         self.data = empty
 
     @property

@@ -6,62 +6,44 @@ from weakref import ref
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.tensor.shared_gradient import SharedGradient
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parameter import Parameter
 
-_OWN: Any = TensorBase.__dict__["_grad"]
-"""Where a tensor keeps its gradient."""
 
-
-class SharedParameter(Parameter):
+class SharedParameter(SharedGradient, Parameter):
     """A ``Parameter`` of a converted module. Its ``.grad`` is that of the torch parameter that it was made of.
 
     So torch's optimizer of the original module steps with the gradients of nbgrad's backward, and its ``zero_grad()``
     clears them. Other data end this: then it is like any other parameter. Copies and pickles are such from the start.
 
     Args:
-        theirs: the torch parameter, whose memory it shares.
+        theirs: the torch parameter, whose memory it shares. Code that makes another parameter of this class passes what
+            ``Parameter`` takes, and gets one like any other.
+        requires_grad: whether a backward gives it a gradient; default: as ``theirs`` says.
     """
 
     __slots__ = ("_gradient", "_theirs")
 
-    def __init__(self, theirs: torch.nn.Parameter) -> None:
+    def __init__(self, theirs: Any, requires_grad: bool | None = None) -> None:
         self._theirs: torch.nn.Parameter | None = None
         self._gradient: Any = None
-        super().__init__(theirs.detach(), theirs.requires_grad)
-        self._theirs = theirs
+        if requires_grad is None and type(theirs) is torch.nn.Parameter:
+            super().__init__(theirs.detach(), theirs.requires_grad)
+            self._theirs = theirs
+        else:
+            super().__init__(theirs, requires_grad is None or requires_grad)
 
-    @property
-    def _grad(self) -> TensorBase | None:  # a field of the base
-        theirs = self._theirs
-        if theirs is None:
-            own: TensorBase | None = _OWN.__get__(self)
-            return own
-        gradient = theirs.grad
-        known: TensorBase | None = self._gradient
-        if gradient is None:
-            self._gradient = None
-            return None
-        if known is None or known._data is not gradient:
-            self._gradient = known = Tensor(gradient.detach())
-            known._data = gradient
-        return known
+    def _shared_with(self) -> torch.Tensor | None:
+        return self._theirs
 
-    @_grad.setter
-    def _grad(self, value: TensorBase | None) -> None:
-        theirs = self._theirs
-        if theirs is None:
-            _OWN.__set__(self, value)
-            return
-        if value is not None and theirs.data_ptr() != self._data.data_ptr():
+    def _check_shared(self, theirs: torch.Tensor) -> None:
+        if theirs.data_ptr() != self._data.data_ptr():
             raise RuntimeError(
                 f"the torch parameter that {self.name or 'this parameter'} shares its gradient with has other data "
                 "now: the torch module was moved or loaded after nbgrad.from_torch(). Convert it again, or convert a "
                 "copy: nbgrad.from_torch(copy.deepcopy(module))"
             )
-        theirs.grad = None if value is None else value._data
-        self._gradient = value
 
     def _replace(self, value: "torch.Tensor | Tensor") -> None:
         before = self._data

@@ -39,7 +39,7 @@ def number(result: Any) -> Any:
     for one in parts(result):
         if one is not None and one.requires_grad:
             total = (
-                total + (one * one * rows.weights(one.detach() if isinstance(one, torch.Tensor) else one.data)).sum()
+                total + (one * one * rows.weights(one.data if isinstance(one, nbgrad.Tensor) else one.detach())).sum()
             )
     return total
 

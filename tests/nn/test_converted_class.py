@@ -661,3 +661,57 @@ def test_what_torch_makes_of_modules_takes_those_of_torch(made):
                 give()
     with pytest.raises(AttributeError, match="__name__"):
         _ = next(ours.parameters()).__name__
+
+
+def test_a_table_of_torchs_classes_finds_the_converted_ones():
+    class Own(tnn.Module):
+        def forward(self, x):
+            return x
+
+    class Meta(type):
+        pass
+
+    class WithMeta(tnn.Linear, metaclass=Meta):
+        pass
+
+    for theirs in (tnn.ReLU(), tnn.Linear(2, 2), tnn.Sequential(), Own(), WithMeta(2, 2)):
+        kind, ours = type(theirs), from_torch(theirs)
+        made = type(ours)
+        assert {kind: "found"}[type(ours)] == "found"
+        assert {type(ours): "found"}[kind] == "found"
+        assert made == kind
+        assert kind == made
+        assert type(ours) in [tnn.Tanh, kind]
+        assert type(ours) is not kind
+        assert made != tnn.Module
+        assert made != getattr(nn, kind.__name__, None)
+        assert type(ours) is type(from_torch(copy.deepcopy(theirs)))
+        assert isinstance(ours, kind)
+    assert isinstance(type(from_torch(WithMeta(2, 2))), Meta)
+
+    class Mine(type(from_torch(tnn.ReLU()))):
+        pass
+
+    assert Mine != tnn.ReLU
+    assert hash(Mine) != hash(tnn.ReLU)
+    assert len({Mine, tnn.ReLU, type(from_torch(tnn.ReLU()))}) == 2
+
+
+def test_an_explanation_that_looks_for_activations_by_their_class():
+    """As methods do that put another gradient in the place of that of an activation."""
+
+    def explained(net, x):
+        rules = {tnn.ReLU: 3.0, tnn.Tanh: 0.5}
+        handles = [
+            module.register_forward_hook(lambda module, _, y: y * rules[type(module)])
+            for module in net.modules()
+            if type(module) in rules
+        ]
+        assert len(handles) == 2
+        return net(x)
+
+    theirs = tnn.Sequential(tnn.Linear(2, 3), tnn.ReLU(), tnn.Linear(3, 3), tnn.Tanh())
+    x = torch.rand(4, 2)
+    ours = from_torch(copy.deepcopy(theirs))
+    ours(nbgrad.tensor(x))
+    assert torch.equal(explained(ours, nbgrad.tensor(x)).data, explained(theirs, x).detach())

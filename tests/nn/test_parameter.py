@@ -13,7 +13,7 @@ from nbgrad import nn
 @pytest.mark.parametrize("data", [torch.ones(2, 3), nbgrad.tensor(torch.ones(2, 3)), nn.Parameter(torch.ones(2, 3))])
 def test_shares_the_memory_of_a_tensor(data):
     parameter = nn.Parameter(data)
-    raw = data if isinstance(data, torch.Tensor) else data.data
+    raw = data if type(data) is torch.Tensor else data.data
     raw[0, 0] = 5
     assert parameter.data[0, 0] == 5
     assert parameter.data.data_ptr() == raw.data_ptr()

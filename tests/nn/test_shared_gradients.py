@@ -160,3 +160,16 @@ def test_torchs_optimizer_of_a_model_that_was_moved_on_is_an_error(change):
     optimizer.zero_grad()
     original(X).sum().backward()
     optimizer.step()
+
+
+def test_a_parameter_made_of_its_class_is_one_of_its_own() -> None:
+    theirs = torch.nn.Linear(2, 2)
+    shared = next(nbgrad.from_torch(theirs).parameters())
+    for made in (type(shared)(torch.ones(2), requires_grad=False), type(shared)(shared.data, requires_grad=True)):
+        assert isinstance(made, nbgrad.nn.Parameter)
+    frozen = type(shared)(torch.ones(2), requires_grad=False)
+    assert not frozen.requires_grad
+    learned = type(shared)(torch.ones(2), requires_grad=True)
+    (learned * 3).sum().backward()
+    assert learned.grad.tolist() == [3.0, 3.0]
+    assert theirs.weight.grad is None

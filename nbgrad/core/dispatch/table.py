@@ -28,7 +28,7 @@ from nbgrad.core.engine.observer import tell
 from nbgrad.core.engine.state import State, current, recording
 from nbgrad.core.engine.tensor_data import REAL, differentiable
 from nbgrad.core.tensor.call_errors import INFERENCE, check_foreign, check_given, explained
-from nbgrad.core.tensor.filled import counterparts
+from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.core.tensor.views import ViewOutput, link
 
@@ -293,7 +293,7 @@ class Op(OpInfo):
         needs = self._unwrap(args, values, edges)
         if needs < 0:
             if needs == _COUNTERPARTS:
-                return self.run(counterparts(args), settings)
+                return self.run(entered(args), settings)
             result = self.forward(*values, **settings) if settings else self.kernel(*values)
             return result if self.simple else self._shown(result)
         recorded = (
@@ -375,7 +375,7 @@ class Op(OpInfo):
 
         Returns:
             A bit set for each input that needs a gradient; -1 where none of them is a ``Tensor``, -2 where there is one
-            and also a torch tensor that has a counterpart.
+            and also a torch tensor for which something of ours stands.
         """
         needs, ours, foreign = 0, False, False
         for position, arg in enumerate(args):

@@ -132,6 +132,11 @@ class Contents:
         return self._data.layout
 
     @property
+    def _cdata(self) -> int:
+        """Torch's number of the raw tensor: libraries compare it, to see whether two tensors are the same."""
+        return self._data._cdata
+
+    @property
     def is_cuda(self) -> bool:
         """Whether the data lives on a GPU."""
         return self._data.is_cuda

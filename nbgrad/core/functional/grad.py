@@ -7,8 +7,9 @@ import torch
 
 from nbgrad.core.engine.backward import Inputs, backward as accumulate, gradients
 from nbgrad.core.engine.node import Leaf
-from nbgrad.core.functional.gradient_edge import GradientEdge, several
+from nbgrad.core.functional.gradient_edge import GradientEdge, held, several
 from nbgrad.core.ops.shape.joining import stack
+from nbgrad.core.tensor.filled import entered_leaves, fillings
 from nbgrad.core.tensor.tensor import Tensor, seed
 
 
@@ -76,6 +77,9 @@ def grad(
         raise ValueError("grad(): only_inputs=False is gone, in torch too: backward() accumulates in every .grad")
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): materialize_grads=True gives zeros for unused inputs: leave allow_unused out")
+    for one in held(inputs):
+        if isinstance(one, torch.Tensor) and one.requires_grad:
+            fillings.enters_whole(one)
     ends, wanted = several(outputs), several(inputs)
     if not wanted:
         raise RuntimeError("grad() got no inputs: name the tensors whose gradients it is to return")
@@ -105,8 +109,8 @@ def grad(
 
 def _accumulating(inputs: Any) -> list[Tensor]:
     """The tensors that a backward is to accumulate in: of an edge the leaf there."""
-    held: list[Any] = [inputs] if isinstance(inputs, Tensor | GradientEdge) else list(inputs)
-    for position, one in enumerate(held):
+    wanted = held(entered_leaves(inputs))
+    for position, one in enumerate(wanted):
         if isinstance(one, GradientEdge):
             tensor = one.node.variable if isinstance(one.node, Leaf) else None
             if tensor is None:
@@ -114,8 +118,8 @@ def _accumulating(inputs: Any) -> list[Tensor]:
                     f"backward(): inputs[{position}] is the edge of {one.node}, where there is no tensor to accumulate "
                     "in: pass the tensor, or ask grad() for the gradient"
                 )
-            held[position] = tensor
-    return held
+            wanted[position] = tensor
+    return wanted
 
 
 def _check_inputs(inputs: list[Tensor]) -> None:

@@ -11,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from nbgrad.core.engine.backward import Walk, reachable
 from nbgrad.core.engine.node import Leaf, Node, Output, raw_of
 from nbgrad.core.engine.state import current
+from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -61,7 +62,12 @@ def placed(value: Any) -> Any:
 
 def several(values: Any) -> list[Any]:
     """One tensor or edge, or each of several, as a list of tensors."""
-    return [placed(one) for one in ([values] if isinstance(values, Tensor | GradientEdge) else values)]
+    return [entered(placed(one)) for one in held(values)]
+
+
+def held(values: Any) -> list[Any]:
+    """One tensor or edge, or each of several."""
+    return [values] if isinstance(values, Tensor | torch.Tensor | GradientEdge) else list(values)
 
 
 def _stand_in(origin: Any, device: "torch.device | None") -> Tensor:

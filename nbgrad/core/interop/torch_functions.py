@@ -16,11 +16,10 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 from torch.utils.dlpack import from_dlpack as from_capsule
 
 from nbgrad.core import ops
-from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import NO_OUT, NUMPYS, other_names
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import raw_of
-from nbgrad.core.engine.state import current, is_grad_enabled, tell_changed
+from nbgrad.core.engine.state import current, is_grad_enabled, no_grad, tell_changed
 from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.functional.grad import backward, grad
 from nbgrad.core.interop import aten_functions
@@ -31,7 +30,7 @@ from nbgrad.core.ops.create.random import sample_dirichlet, standard_gamma
 from nbgrad.core.ops.linalg.grouped import grouped_mm
 from nbgrad.core.ops.linalg.weight_norm import norm_except_dim, weight_norm
 from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
-from nbgrad.core.tensor.filled import counterparts, fillings
+from nbgrad.core.tensor.filled import counterparts, entered, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor, tensor
 
@@ -59,7 +58,17 @@ _CHANGES = {"__setitem__", *(f"__i{name[2:]}" for name in dir(torch.Tensor) if h
 
 ABOUT = {
     *("allclose", "can_cast", "equal", "get_device", "is_complex", "is_conj", "is_floating_point", "is_inference"),
-    *("_is_all_true", "_is_any_true", "is_neg", "is_nonzero", "is_same_size", "is_signed", "numel", "result_type"),
+    *(
+        "_is_all_true",
+        "_is_any_true",
+        "_parse_to",
+        "is_neg",
+        "is_nonzero",
+        "is_same_size",
+        "is_signed",
+        "numel",
+        "result_type",
+    ),
     *("binomial", "multinomial", "poisson"),
 }
 """torch's functions that ask something of the data or draw by them: no gradient."""
@@ -100,14 +109,53 @@ def _torch_function(
         overload = function if isinstance(function, OpOverload) else _overload(function)
         return run_custom_op(overload, args, settings)
     ours = _ours(function, name)
-    if ours is not None:
-        return _run(function, ours, args, settings)
+    return (
+        _without_op(function, args, settings, changes=changes) if ours is None else _run(function, ours, args, settings)
+    )
+
+
+def _without_op(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any], *, changes: bool) -> Any:
+    """Run a function of torch's that nbgrad has no op for, on the data, if no gradient can get lost.
+
+    Raises:
+        NotImplementedError: one can.
+    """
+    name = getattr(function, "__name__", "")
     if name in ABOUT:
         result = function(*each(args, raw_of), **each(settings, raw_of))
         return tensor(result, requires_grad=result.requires_grad) if isinstance(result, torch.Tensor) else result
-    raise NotImplementedError(
-        f"nbgrad has no op {_called(function)!r} yet: use t.data for the values without gradients"
-    )
+    if changes or settings.get("out") is not None or _needs_gradient(args, settings):
+        raise NotImplementedError(
+            f"nbgrad has no op {_called(function)!r} yet: use t.data for the values without gradients"
+        )
+    return _constants(function, args, settings)
+
+
+def _needs_gradient(args: tuple[Any, ...], settings: dict[str, Any]) -> bool:
+    """Whether the result may need a gradient, or a program is traced, which would not have the function."""
+    if current().tracer is not None:
+        return True
+    given = [*leaves_in([args, settings], Tensor), *leaves_in([args, settings], torch.Tensor)]
+    return is_grad_enabled() and any(one.requires_grad for one in given)
+
+
+def _constants(function: Callable[..., Any], args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """The results of a function of torch's that nbgrad has no op for, on tensors that need no gradient.
+
+    Raises:
+        NotImplementedError: a result shares the memory of an argument: a change of one would have to reach the other.
+    """
+    raw, named = each(args, raw_of), each(settings, raw_of)
+    held = {one.untyped_storage().data_ptr() for one in leaves_in([raw, named], torch.Tensor)} - {0}
+    with no_grad():
+        result = function(*raw, **named)
+    for one in leaves_in(result, torch.Tensor):
+        if one.layout is not torch.strided or one.untyped_storage().data_ptr() in held:
+            raise NotImplementedError(
+                f"nbgrad has no op {_called(function)!r} yet, whose result is a view or no dense tensor: use t.data "
+                "for the values without gradients"
+            )
+    return _as_ours(result)
 
 
 _TORCHS_OWN = {"aten", "prim", "prims", "aten_", "_refs", "higher_order", "inductor"}
@@ -156,7 +204,7 @@ def _run(
         return _written(function, args, settings)
     settings.pop("out", None)
     if getattr(function, "__objclass__", None) is not None and isinstance(args[0], torch.Tensor):
-        args = (_constant(args[0], function), *args[1:])
+        args = (_constant(args[0]), *args[1:])
     result = ours(*args, **_translated(function, ours, settings))
     return result if function.__name__ in HIDDEN else _as_ours(result)
 
@@ -263,14 +311,8 @@ def _called(function: Callable[..., Any]) -> str:
     return str(resolve_name(function) or getattr(function, "__qualname__", function))
 
 
-def _constant(value: torch.Tensor, function: Callable[..., Any]) -> Tensor:
-    if value.requires_grad:
-        check_cut(_called(function), current().grad_enabled)
-        raise RuntimeError(
-            "a torch tensor that requires grad in torch's own autograd, into which nbgrad does not differentiate, was "
-            "mixed with an nbgrad tensor: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
-        )
-    return Tensor(value)
+def _constant(value: torch.Tensor) -> Tensor:
+    return entered(value) if value.requires_grad else Tensor(value)
 
 
 def each(values: Any, change: Callable[[Tensor], Any]) -> Any:

@@ -23,6 +23,7 @@ from nbgrad.core.dispatch.plan import Plan, path_to
 from nbgrad.core.engine.node import Node, Output, next_seq
 from nbgrad.core.engine.state import Switch, current, is_grad_enabled, no_grad, recording, restoring
 from nbgrad.core.functional.checkpoint import checkpoint
+from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
 
 Kind = type[Function]
@@ -118,7 +119,7 @@ class TorchGraphPlan(Plan):
             if once:
                 gradients = [None if one is None else underivable(Tensor(one), sources) for one in gradients]
             else:
-                kind = _kind(self.kind, (), f"{self.kind.__name__}Backward", "", _ANY)
+                kind = kind_of(self.kind, (), f"{self.kind.__name__}Backward", "", _ANY)
                 gradients = _settled(kind, sources, starts, [None] * len(starts), gradients)
         for place, one in zip(places, gradients, strict=True):
             found[place] = one
@@ -169,7 +170,7 @@ def _settled(kind: Kind, args: list[Any], leaves: list[Any], values: list[Any], 
         if not live:
             return outputs
         graph = TorchGraph(leaves, [returned[place] for place in live])
-        node = _node(kind, args, leaves, graph, outputs[live[0]]._data)
+        node = node_of(kind, args, leaves, graph, outputs[live[0]]._data)
         for slot, place in enumerate(live):
             raw = outputs[place]._data
             outputs[place] = Tensor(raw, True, Output(node, slot, raw) if node.outputs else node)
@@ -178,7 +179,7 @@ def _settled(kind: Kind, args: list[Any], leaves: list[Any], values: list[Any], 
     return settled(kind, context, tuple(args), given, results, made, recorded=bool(live))
 
 
-def _node(kind: Kind, args: list[Any], leaves: list[Any], graph: TorchGraph, first: torch.Tensor) -> Node:
+def node_of(kind: Kind, args: list[Any], leaves: list[Any], graph: TorchGraph, first: torch.Tensor) -> Node:
     """The node of a call whose first output with a gradient is ``first``."""
     node = Node()
     node.op = row_of(kind, len(args))
@@ -205,15 +206,6 @@ def _wrapped(value: Any) -> Any:
     return value
 
 
-def _check_torchs(name: str, values: Any) -> None:
-    """Raise if a tensor of torch's among the arguments needs a gradient, which would be lost."""
-    if any(one.requires_grad for one in leaves_in(values, torch.Tensor)):
-        raise RuntimeError(
-            f"{name} got an nbgrad tensor and a torch tensor that requires grad in torch's own autograd, into which "
-            "nbgrad does not differentiate: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
-        )
-
-
 def leaves_in(value: Any, kind: type) -> list[Any]:
     """The objects of class ``kind`` in ``value``, also in lists, tuples and dicts."""
     if isinstance(value, kind):
@@ -228,7 +220,7 @@ _ANY = (Parameter("inputs", Parameter.VAR_POSITIONAL),)
 _kinds: "WeakKeyDictionary[Any, dict[Any, Kind]]" = WeakKeyDictionary()
 
 
-def _kind(function: Any, key: Any, name: str, doc: str | None, parameters: Iterable[Parameter]) -> Kind:
+def kind_of(function: Any, key: Any, name: str, doc: str | None, parameters: Iterable[Parameter]) -> Kind:
     """The class that describes ``function``; it is made once for each ``key``."""
     kinds = _kinds.setdefault(function, {})
     if key not in kinds:
@@ -284,8 +276,8 @@ def _run_function(function: Any, args: tuple[Any, ...], settings: dict[str, Any]
             f"{function.__name__}.apply() got an nbgrad tensor that requires grad inside a list, tuple or dict, where "
             "its gradient would be lost: pass each tensor as an argument of its own, or t.detach()"
         )
-    _check_torchs(function.__name__, list(args))
-    kind = _kind(function, (), function.__name__, function.__doc__, _parameters(function))
+    args = entered(args)
+    kind = kind_of(function, (), function.__name__, function.__doc__, _parameters(function))
     if _is_once(function.backward):
         _once.add(kind)
     return run_as_one(kind, lambda values: _applied(function, *map(_raw, values), **settings), list(args))
@@ -350,6 +342,7 @@ def run_custom_op(op: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> A
         NotImplementedError: it changes a tensor in place while a gradient is asked for.
     """
     schema = op._schema
+    args, settings = entered(args), entered(settings)
     given = dict(zip([one.name for one in schema.arguments], args, strict=False)) | settings
     names = [name for name, value in given.items() for name in _named(name, value)]
     tensors = [tensor for value in given.values() for tensor in leaves_in(value, Tensor)]
@@ -358,10 +351,9 @@ def run_custom_op(op: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> A
             f"{op} changes its arguments in place, which nbgrad cannot record: call it on t.detach(), or inside "
             "torch.no_grad()"
         )
-    _check_torchs(str(op), list(given.values()))
     parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     short = schema.name.rpartition("::")[2]
-    kind = _kind(op, tuple(names), short, None, parameters)
+    kind = kind_of(op, tuple(names), short, None, parameters)
 
     def run(values: list[Any]) -> Any:
         left = iter(values)

@@ -6,12 +6,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.engine.call_site import variable_name
 from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, told, words_of
-from nbgrad.core.tensor.filled import Filled, fillings
+from nbgrad.core.tensor.filled import Filled
 
 E = TypeVar("E", bound=Exception)
 
@@ -217,27 +216,22 @@ _CONVERSIONS = {torch.float32: ".float()", torch.float64: ".double()", torch.flo
 
 
 def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> int:
-    """Raise if a torch tensor among ``args`` needs a gradient: only torch's autograd could compute it.
+    """Whether something of ours stands for a torch tensor among ``args``, as it was filled or needs a gradient.
 
     Returns:
-        -2 where a torch tensor has a counterpart of ours, which the op takes in its place; 0 where none has.
+        -2 where the op takes that in its place; 0 where there is none.
+
+    Raises:
+        RuntimeError: one needs a gradient while a program is traced, which holds nothing of torch's own autograd.
     """
-    if fillings.any and any(isinstance(arg, Filled) for arg in args):
-        return -2
-    theirs = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
-    if theirs:
-        check_cut(op.name, current().grad_enabled)  # inside a torch.autograd.Function its arguments do
-    if any(isinstance(arg, torch.nn.Parameter) for arg in theirs):
+    if not any(isinstance(arg, Filled) or (isinstance(arg, torch.Tensor) and arg.requires_grad) for arg in args):
+        return 0
+    if current().tracer is not None and not any(isinstance(arg, Filled) for arg in args):
         raise RuntimeError(
-            f"{op.name}() got a parameter of a torch module, in torch's own autograd, into which nbgrad does not "
-            "differentiate: nbgrad.from_torch(module) makes the module one of nbgrad's"
+            f"{op.name}() got a torch tensor that requires grad in torch's own autograd, which a program does not "
+            "have: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
         )
-    if theirs:
-        raise RuntimeError(
-            f"{op.name}() got a torch tensor that requires grad in torch's own autograd, into which nbgrad does "
-            "not differentiate: wrap it with nbgrad.tensor(t, requires_grad=True), or pass t.detach()"
-        )
-    return 0
+    return -2
 
 
 INFERENCE = (

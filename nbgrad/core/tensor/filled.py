@@ -5,6 +5,7 @@ would know only the values. So ``out`` becomes a ``Filled``: the same object in 
 tensor of ours, its counterpart, for all that torch's functions and methods want of it.
 """
 
+from collections.abc import Callable
 from types import GetSetDescriptorType
 from typing import Any
 
@@ -14,12 +15,18 @@ from nbgrad.core.engine.node import TensorBase
 
 
 class Fillings:
-    """Whether there has been a ``Filled``: before that there is nothing to look for."""
+    """Whether there has been a ``Filled``: before that there is nothing to look for.
 
-    __slots__ = ("any",)
+    ``enter(tensor)`` gives what stands for a torch tensor that needs a gradient, and ``enters_whole(tensor)`` raises if
+    not all of its gradient arrives there. ``core.interop`` sets them.
+    """
+
+    __slots__ = ("any", "enter", "enters_whole")
 
     def __init__(self) -> None:
         self.any = False
+        self.enter: Callable[[torch.Tensor], Any]
+        self.enters_whole: Callable[[torch.Tensor], None]
 
 
 fillings = Fillings()
@@ -101,3 +108,34 @@ def counterparts(value: Any) -> Any:
     if type(value) is dict:
         return {key: counterparts(one) for key, one in value.items()}
     return value
+
+
+def entered(value: Any) -> Any:
+    """``value`` with what stands for it in the place of each torch tensor that needs a gradient, in lists as well."""
+    if isinstance(value, Filled):
+        return value._nbgrad
+    if isinstance(value, torch.Tensor):
+        return fillings.enter(value) if value.requires_grad else value
+    if type(value) in (list, tuple):
+        return type(value)([entered(one) for one in value])
+    if type(value) is dict:
+        return {key: entered(one) for key, one in value.items()}
+    return value
+
+
+def entered_leaves(inputs: Any) -> Any:
+    """The ``inputs`` of a backward, with what stands for it in the place of each leaf of torch's.
+
+    Raises:
+        RuntimeError: one is a result of torch's, whose ``.grad`` only a backward of torch's can keep.
+    """
+    if inputs is None or isinstance(inputs, TensorBase):
+        return inputs
+    held = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+    for position, one in enumerate(held):
+        if isinstance(one, torch.Tensor) and not isinstance(one, Filled) and one.grad_fn is not None:
+            raise RuntimeError(
+                f"backward(): inputs[{position}] is a result of torch's own autograd, in whose .grad nbgrad does not "
+                "accumulate: pass leaves, or ask grad() for the gradient"
+            )
+    return entered(held)

@@ -22,13 +22,14 @@ from nbgrad.core.engine.tensor_data import Contents, check_device, check_differe
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.broadcast_check import warn_copied
 from nbgrad.core.tensor.construct import raw_from
-from nbgrad.core.tensor.filled import counterparts, fillings
+from nbgrad.core.tensor.filled import counterparts, entered_leaves, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.processes import refused
+from nbgrad.core.tensor.torch_class import LikeTorchs
 from nbgrad.core.tensor.views import View, cut, part
 
 
-class Tensor(TensorBase, Contents, TensorMethods):
+class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
     """A multi-dimensional array that remembers how it was computed.
 
     Make one with ``nbgrad.tensor``. Operators and methods come from the op table and carry torch's names.
@@ -196,7 +197,7 @@ class Tensor(TensorBase, Contents, TensorMethods):
         """
         roots = [(self.origin, seed(self, gradient, create_graph=create_graph))]
         retain = create_graph if retain_graph is None else retain_graph
-        backward(roots, inputs, retain_graph=retain, create_graph=create_graph)
+        backward(roots, entered_leaves(inputs), retain_graph=retain, create_graph=create_graph)
 
     def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.

@@ -1,0 +1,123 @@
+"""A torch tensor that needs a gradient takes part in an op of ours: torch's own autograd continues where ours ends.
+
+A leaf of torch's becomes a leaf of ours in the same memory, with the same ``.grad``. A result of torch's becomes one
+op, with the leaves that it was computed from as inputs: its rule is a backward of torch's through its own graph.
+Each tensor of torch's enters once, so its gradient is complete before it goes on.
+"""
+
+from inspect import Parameter
+from typing import Any
+from weakref import ref
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from nbgrad.core.engine.state import current, recording
+from nbgrad.core.interop.torch_graphs import TorchGraph, kind_of, node_of
+from nbgrad.core.tensor.filled import fillings
+from nbgrad.core.tensor.shared_gradient import SharedGradient
+from nbgrad.core.tensor.tensor import Tensor
+
+_entered: Any = WeakTensorKeyDictionary()
+"""By the tensor of torch's: what stands for it, and the version and the node that it had."""
+
+
+class SharedLeaf(SharedGradient, Tensor):
+    """A leaf for one of torch's: hooks on that are not run, so they are refused.
+
+    Args:
+        theirs: the leaf of torch's.
+    """
+
+    __slots__ = ("_gradient", "_theirs")
+
+    def __init__(self, theirs: torch.Tensor) -> None:
+        self._theirs: Any = None
+        self._gradient: Any = None
+        super().__init__(theirs.detach(), True)
+        self._theirs = ref(theirs)  # which may go before: then nobody asks for its gradient
+
+    def _shared_with(self) -> torch.Tensor | None:
+        theirs: torch.Tensor | None = None if self._theirs is None else self._theirs()
+        return theirs
+
+    def _check_shared(self, theirs: torch.Tensor) -> None:
+        if theirs._backward_hooks or getattr(theirs, "_post_accumulate_grad_hooks", None):
+            raise RuntimeError(
+                f"a torch tensor of shape {tuple(theirs.shape)} has hooks of torch's engine on its gradient, which "
+                "nbgrad's backward would not run: give nbgrad a tensor of its own, nbgrad.tensor(t, "
+                "requires_grad=True), and register the hooks on that"
+            )
+
+
+def _history() -> None:
+    """What torch's own autograd has recorded."""
+
+
+_DESCRIBED = kind_of(_history, (), "torch_history", _history.__doc__, (Parameter("leaves", Parameter.VAR_POSITIONAL),))
+
+
+def enter(theirs: torch.Tensor) -> Tensor:
+    """What stands for a torch tensor that needs a gradient; the same for each call, until it is changed in place."""
+    known, facts = _entered.get(theirs), _facts(theirs)
+    if known is not None and known[1] == facts:
+        found: Tensor = known[0]
+        return found
+    if not theirs.is_leaf and not recording(current()):
+        return Tensor(theirs.detach())
+    ours = SharedLeaf(theirs) if theirs.is_leaf else _result(theirs)
+    _entered[theirs] = ours, facts
+    return ours
+
+
+def _facts(theirs: torch.Tensor) -> tuple[Any, ...]:
+    """What does not change as long as the same tensor of ours stands for it; a leaf may be changed in place."""
+    version = None if theirs.is_leaf else theirs._version
+    return version, theirs.grad_fn, theirs.data_ptr(), theirs.shape, theirs.stride(), theirs.dtype
+
+
+def enters_whole(theirs: torch.Tensor) -> None:
+    """Raise if a result of torch's has not entered, or another one has that was computed from it.
+
+    Then its gradient is not the one that arrives at what stands for it.
+    """
+    if theirs.is_leaf:
+        return
+    known = _entered.get(theirs)
+    if known is None or known[1] != _facts(theirs) or theirs.grad_fn.metadata.get(_PASSED):  # type: ignore[union-attr]
+        raise RuntimeError(
+            f"the gradient of a torch tensor of shape {tuple(theirs.shape)} is asked for, which torch's own autograd "
+            "has computed, and an op of nbgrad's took another one that was computed from it: make it one of nbgrad's "
+            "before it is used, with nbgrad.tensor(t, requires_grad=True)"
+        )
+
+
+_PASSED = "nbgrad passed"
+"""The mark of a node of torch's from which a result that has entered was computed."""
+
+
+def _result(theirs: torch.Tensor) -> Tensor:
+    leaves, data = _leaves_of(theirs), theirs.detach()
+    node = node_of(_DESCRIBED, [enter(one) for one in leaves], [*leaves], TorchGraph([*leaves], [theirs]), data)
+    return Tensor(data, True, node)
+
+
+def _leaves_of(theirs: torch.Tensor) -> list[torch.Tensor]:
+    """The leaves of torch's graph that a tensor was computed from; the nodes on the way are marked."""
+    waiting: list[Any] = [one for one, _ in theirs.grad_fn.next_functions]  # type: ignore[union-attr]
+    seen, leaves = set(), []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            leaves.append(variable)
+        else:
+            node.metadata[_PASSED] = True
+        waiting.extend(one for one, _ in node.next_functions)
+    return leaves
+
+
+fillings.enter, fillings.enters_whole = enter, enters_whole
