@@ -42,6 +42,9 @@ _NAMED = 3
 
 _LARGER = "Try a larger one"
 
+_LEFT_OUT = "Use it in forward(), or leave it out of the model and of the optimizer"
+"""What to do about a layer that no op uses."""
+
 _VERDICTS: dict[str, FindingKind] = {"vanishing": "vanishing", "exploding": "exploding", "none": "zero gradient"}
 """The kinds of findings that the gradients of a module are, by what they are judged to be."""
 
@@ -340,7 +343,9 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     return [
         Finding(
             "unreached",
-            f"{words} {_first([one.what for one in several])}: {several[0].reason}",
+            f"{words} {_first([one.what for one in several])}: {several[0].reason}"
+            f"{f'. {_LEFT_OUT}' if several[0].kind == 'unused' else ''}",
+            _LEFT_OUT if several[0].kind == "unused" else None,
             id=shown,
             tensors=tuple([one.what for one in several]),
             scope=_path(at.get(shown or 0)),
