@@ -27,6 +27,7 @@ from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
 from nbgrad.widgets.findings.module_gradients import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
 from nbgrad.widgets.findings.saturated import leading_to_learned, silent
+from nbgrad.widgets.findings.through_numpy import halved
 from nbgrad.widgets.findings.unregistered import plain
 from nbgrad.widgets.findings.vanishing import falls
 from nbgrad.widgets.findings.zero_factors import Waiting, waiting
@@ -130,6 +131,7 @@ def _found(
     if not fallen and (shrunk := shrinking(judged)) is not None:
         found.append(Finding("vanishing", *shrunk))
     found += [*silent(records, ahead), *fallen, *mistaken(records), *evaluating(records), *[one for one, _ in unseen]]
+    found += halved(records)
     at = {record.id: record for record in records}
     accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # of both inputs it may say the same
     return found + [located(at[id], "broadcast", one.text, one.remedy) for one, id in accidents]
