@@ -9,6 +9,7 @@ from IPython.utils.capture import capture_output
 
 import nbgrad
 from nbgrad.core.graph.advice import advice
+from nbgrad.unloaded import answer
 
 BEGIN = (
     "import math, nbgrad, numpy as np, torch\nfrom math import log\nw = nbgrad.tensor([1.0, 2.0], requires_grad=True)"
@@ -178,3 +179,38 @@ def test_other_errors_stay_as_they_are(shell: InteractiveShell, cell: str) -> No
         result = shell.run_cell(cell)
     notes = getattr(result.error_in_exec, "__notes__", [])
     assert len(notes) <= (cell in ("(1).backward()", "[].grad", "(lambda x: x)(y=1)"))
+
+
+def test_a_step_that_is_named_and_not_called_is_told(shell: InteractiveShell) -> None:
+    with capture_output() as captured:
+        shell.run_cell(BEGIN)
+        loop = "for _ in range(2):\n    opt.zero_grad\n    w.sum().backward()\n    opt.step"
+        cell = f"opt = nbgrad.optim.SGD([w], lr=0.1)\n{loop}"
+        result = shell.run_cell(f"%%autograd --view none\n{cell}")
+    assert result.success
+    assert captured.stderr.splitlines() == [
+        "%%autograd: line 4, `opt.zero_grad`, names the function and does not call it: write opt.zero_grad().",
+        "%%autograd: line 6, `opt.step`, names the function and does not call it: write opt.step().",
+    ]
+
+
+def test_a_magic_that_is_indented_records_the_cell(shell: InteractiveShell) -> None:
+    with capture_output():
+        shell.run_cell(BEGIN)
+        result = shell.run_cell("  %%autograd --view none\n  loss = w.sum()\n  loss.backward()")
+    assert result.success
+    assert shell.magics_manager.registry["AutogradMagics"].last.graph.backwards == 1
+
+
+def test_the_magic_before_load_ext_says_what_is_missing(shell: InteractiveShell) -> None:
+    with capture_output() as captured:
+        nbgrad.unload_ipython_extension(shell)
+        answer(shell)
+        shell.run_cell("%%autograd\n1 + 1")
+    expected = "%%autograd: nbgrad is imported, but its magics are not loaded. Run %load_ext nbgrad in a cell first"
+    assert expected in captured.stderr
+    with capture_output():
+        nbgrad.load_ipython_extension(shell)
+        shell.run_cell(BEGIN)
+        assert shell.run_cell("%%autograd --view none\nw.sum().backward()").success
+    assert shell.magics_manager.registry["AutogradMagics"].last.graph.backwards == 1

@@ -63,6 +63,22 @@ def replacement(frame: FrameType, name: str) -> ast.Assign | None:
     return None
 
 
+_CALLED = ("backward", "step", "zero_grad", "retain_grad", "requires_grad_", "detach_")
+"""Methods that do nothing where they are only named, and are called for what they do."""
+
+
+def uncalled(text: str) -> Iterator[str]:
+    """What there is to say of the statements of a program that name such a method and do not call it."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Attribute) and node.value.attr in _CALLED:
+            written = ast.unparse(node.value)
+            yield f"line {node.lineno}, `{written}`, names the function and does not call it: write {written}()."
+
+
 def replaced_text(file: str, replaced: ast.Assign, name: str, library: str) -> str:
     """Say that a statement makes a new tensor where it was to change a parameter, and how that is written.
 
