@@ -153,10 +153,10 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
 
     def __getattr__(name: str) -> Any:
         """A module that is loaded when it is asked for, or what there is instead of a name that torch has."""
-        if name == "symbolic":
+        if name in ("symbolic", "lab", "testing"):
             from importlib import import_module
 
-            return import_module("nbgrad.symbolic")
+            return import_module(f"nbgrad.{name}")
         import torch
 
         hint = {
