@@ -22,7 +22,7 @@ RTOL, ATOL = 1e-3, 1e-4
 """How far an answer that was worked out by hand may be off: three digits are enough."""
 
 
-class Difference(NamedTuple):
+class Deviation(NamedTuple):
     """What is wrong with an answer.
 
     Attributes:
@@ -89,7 +89,7 @@ def _float_of(found: "np.ndarray[Any, Any]") -> "np.dtype[Any]":
 
 def difference(
     answer: Any, right: Any, *, rtol: float = RTOL, atol: float = ATOL, equal_nan: bool = False
-) -> Difference | None:
+) -> Deviation | None:
     """How ``answer`` differs from ``right``; None where it does not.
 
     Types of numbers may differ: 2, 2.0 and ``tensor(2.)`` are one answer.
@@ -105,10 +105,10 @@ def difference(
     try:
         got = numbers_of(answer)
     except NoNumbers as error:
-        return Difference("type", str(error))
+        return Deviation("type", str(error))
     if (wrong := _of_types(got, want)) is not None:
         return wrong
-    near = _Near(rtol, atol, equal_nan)
+    near = _Tolerance(rtol, atol, equal_nan)
     whole = got.dtype in _WHOLE and want.dtype not in _WHOLE
     got, want = got.to(_wide(got)), want.to(_wide(want))
     if got.shape != want.shape:
@@ -116,7 +116,7 @@ def difference(
     if near(got, want):
         return None
     if whole and near(got, want.real.trunc()):
-        return Difference("dtype", "these are whole numbers: what comes after the point is lost, as by // or .long()")
+        return Deviation("dtype", "these are whole numbers: what comes after the point is lost, as by // or .long()")
     return _of_numbers(got, want, near)
 
 
@@ -127,17 +127,17 @@ def _wide(one: torch.Tensor) -> torch.dtype:
     return torch.complex128 if one.dtype.is_complex else torch.float64
 
 
-def _of_types(got: torch.Tensor, want: torch.Tensor) -> Difference | None:
+def _of_types(got: torch.Tensor, want: torch.Tensor) -> Deviation | None:
     for one, other in ((got, want), (want, got)):
         if one.dtype is torch.bool and other.dtype is not torch.bool:
             expected = "numbers are" if one is got else "True or False is"
-            return Difference("dtype", f"it is of type {dtype_name(got.dtype)}, where {expected} expected")
+            return Deviation("dtype", f"it is of type {dtype_name(got.dtype)}, where {expected} expected")
     if got.dtype.is_complex and not want.dtype.is_complex:
-        return Difference("dtype", "it is complex, where real numbers are expected")
+        return Deviation("dtype", "it is complex, where real numbers are expected")
     return None
 
 
-class _Near:
+class _Tolerance:
     """Whether two tensors of one shape agree in every number."""
 
     def __init__(self, rtol: float, atol: float, equal_nan: bool) -> None:
@@ -155,22 +155,22 @@ class _Near:
 # Shapes.
 
 
-def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Near) -> Difference:
+def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation:
     shape, wanted = tuple(got.shape), tuple(want.shape)
     said = f"it has shape {shape}, and {wanted} is expected"
     if got.ndim == want.ndim == 2 and near(got.mT, want):
-        return Difference("transposed", f"it is transposed: {said}")
+        return Deviation("transposed", f"it is transposed: {said}")
     if prod(shape) == prod(wanted) and near(got.reshape(wanted), want):
-        return Difference("shape", f"the numbers are right, but {said}")
+        return Deviation("shape", f"the numbers are right, but {said}")
     for found in (_one_row, _summed, _missing):
         if text := found(got, want, near):
-            return Difference("row" if found is _one_row else "shape", f"{text}: {said}")
+            return Deviation("row" if found is _one_row else "shape", f"{text}: {said}")
     if got.numel() == 1 and want.numel() > 1:
-        return Difference("shape", f"it is one number, and one for each element is expected: {said}")
-    return Difference("shape", said)
+        return Deviation("shape", f"it is one number, and one for each element is expected: {said}")
+    return Deviation("shape", said)
 
 
-def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Near) -> str:
+def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     flat = got.squeeze(0) if got.ndim == want.ndim and got.shape[:1] == (1,) else got
     if want.ndim == 0 or flat.shape != want.shape[1:] or not len(want):
         return ""
@@ -182,7 +182,7 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Near) -> str:
     return f"this is row {found[0]} alone"
 
 
-def _summed(got: torch.Tensor, want: torch.Tensor, near: _Near) -> str:
+def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     """Whether a sum or a mean over dimensions is missing, or one too many."""
     sums: tuple[tuple[str, Callable[..., torch.Tensor]], ...] = (("sum", torch.sum), ("mean", torch.mean))
     for one, other, text in ((got, want, "is missing"), (want, got, "is too many")):
@@ -199,7 +199,7 @@ def _dims(ndim: int) -> Iterator[tuple[int, ...]]:
         yield from combinations(range(ndim), count)
 
 
-def _missing(got: torch.Tensor, want: torch.Tensor, near: _Near) -> str:
+def _missing(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     """Whether one dimension is one too short or too long, and the rest is right."""
     if got.ndim != want.ndim:
         return ""
@@ -220,16 +220,16 @@ def _missing(got: torch.Tensor, want: torch.Tensor, near: _Near) -> str:
 # Numbers.
 
 
-def _of_numbers(got: torch.Tensor, want: torch.Tensor, near: _Near) -> Difference:
+def _of_numbers(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation:
     finite = torch.isfinite(got) | ~torch.isfinite(want)
     if not finite.all():
         bad = got[~finite].flatten()[0]
         what = "NaN" if bool(torch.isnan(bad)) else "Inf"
-        return Difference("not finite", f"{_count(~finite)} {what}, where a finite number is expected")
+        return Deviation("not finite", f"{_count(~finite)} {what}, where a finite number is expected")
     for found in (_zero, _rounded, _sign_or_factor, _transposed, _moved, _in_part):
         if (told := found(got, want, near)) is not None:
             return told
-    return Difference("numbers", _how_many(got, want, near))
+    return Deviation("numbers", _how_many(got, want, near))
 
 
 def _count(wrong: torch.Tensor) -> str:
@@ -239,16 +239,16 @@ def _count(wrong: torch.Tensor) -> str:
     return f"{many} of {wrong.numel()} elements {'is' if many == 1 else 'are'}"
 
 
-def _zero(got: torch.Tensor, _: torch.Tensor, __: _Near) -> Difference | None:
+def _zero(got: torch.Tensor, _: torch.Tensor, __: _Tolerance) -> Deviation | None:
     if got.any() or got.numel() == 0:
         return None
-    return Difference("zero", "it is 0, which is not right" if got.numel() == 1 else "every element is 0")
+    return Deviation("zero", "it is 0, which is not right" if got.numel() == 1 else "every element is 0")
 
 
-def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Near) -> Difference | None:
+def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
     single = got.numel() == 1
     if near(-got, want):
-        return Difference("sign", "the sign is wrong" if single else "the sign of every element is wrong")
+        return Deviation("sign", "the sign is wrong" if single else "the sign of every element is wrong")
     if not want.any():
         return None
     ratio = ((got * want.conj()).sum() / (want * want.conj()).sum()).real
@@ -257,7 +257,7 @@ def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Near) -> Diffe
         return None
     flipped = "the sign is wrong, and " if size < 0 else ""
     words = "" if abs(abs(size) - 1) < 1e-3 else _multiple(abs(size), tuple(want.shape), single=single)
-    return Difference("factor", f"{flipped}{words}")
+    return Deviation("factor", f"{flipped}{words}")
 
 
 def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
@@ -275,60 +275,59 @@ def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
     return f"every element is {size:.4g} times what it has to be: a constant factor is wrong"
 
 
-def _transposed(got: torch.Tensor, want: torch.Tensor, near: _Near) -> Difference | None:
+def _transposed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
     for one, other in combinations(range(got.ndim), 2):
         if got.shape[one] == got.shape[other] > 1 and near(got.transpose(one, other), want):
-            return Difference("transposed", "it is transposed: rows and columns have changed places")
+            return Deviation("transposed", "it is transposed: rows and columns have changed places")
     return None
 
 
-def _moved(got: torch.Tensor, want: torch.Tensor, near: _Near) -> Difference | None:
+def _moved(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
     if got.numel() < 2 or got.is_complex() or want.is_complex():
         return None
     if got.numel() > 2:
         for dim in range(got.ndim):
             if got.shape[dim] > 2 and any(near(got.roll(by, dim), want) for by in (-1, 1)):
                 text = "every element is right, but one place off: an index begins one too early or too late"
-                return Difference("shifted", text)
+                return Deviation("shifted", text)
     if near(got.flatten().sort().values, want.flatten().sort().values):
-        return Difference("order", "these are the right numbers in another order")
+        return Deviation("order", "these are the right numbers in another order")
     gap = got - want
     if near(gap, gap.flatten()[0].expand_as(gap)):
         which = "large" if float(gap.flatten()[0]) > 0 else "small"
         text = f"every element is too {which} by the same amount: a term is missing, or one is too many"
-        return Difference("offset", text)
+        return Deviation("offset", text)
     return None
 
 
-def _in_part(got: torch.Tensor, want: torch.Tensor, near: _Near) -> Difference | None:
+def _in_part(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
     """The wrong numbers where most are right: one row, one column, one element; or signs alone."""
     wrong = ~near.each(got, want)
     if got.numel() < 2:
         return None
     if near(got.abs(), want.abs()):
-        return Difference("sign", f"the sign of {int(wrong.sum())} of {wrong.numel()} elements is wrong")
+        return Deviation("sign", f"the sign of {int(wrong.sum())} of {wrong.numel()} elements is wrong")
     if got.ndim > 1:
         for what, dim in (("row", 0), ("column", 1)):
             lines = wrong.movedim(dim, 0).flatten(1).any(1)
             if int(lines.sum()) == 1 and len(lines) > 1 and int(wrong.sum()) > 1:
-                at = int(lines.nonzero()[0])
-                return Difference("row", f"{what} {at} is wrong, all others are right")
+                return Deviation("row", f"{what} {int(lines.nonzero()[0])} is wrong, all others are right")
             if int((~lines).sum()) == 1 and len(lines) > 2:
-                return Difference("row", f"{what} {int((~lines).nonzero()[0])} alone is right")
+                return Deviation("row", f"{what} {int((~lines).nonzero()[0])} alone is right")
     if int(wrong.sum()) == 1:
         at = ", ".join(map(str, wrong.nonzero()[0].tolist()))
-        return Difference("element", f"the element at [{at}] is wrong, all others are right")
+        return Deviation("element", f"the element at [{at}] is wrong, all others are right")
     return None
 
 
-def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Near) -> Difference | None:
+def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation | None:
     loose = torch.isclose(got, want.to(got.dtype), rtol=2e-2, atol=0.0)
     if not loose.all():
         return None
-    return Difference("rounding", "it is nearly right: write more digits, and round only at the end")
+    return Deviation("rounding", "it is nearly right: write more digits, and round only at the end")
 
 
-def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Near) -> str:
+def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if got.numel() == 1:
         return "it is not right"
     right = int(near.each(got, want).sum())
