@@ -16,6 +16,7 @@ from sysconfig import get_path
 
 from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 CORE = Path("nbgrad", "core")
 ROOT = Path(__file__).parent.resolve()
@@ -132,6 +133,19 @@ class BuildAndSign(build_ext):
                     file.unlink(missing_ok=True)
 
 
+class BuildWithLessons(build_py):
+    """Puts the lessons into the package: ``nbgrad lab`` copies them from there where no clone is."""
+
+    def run(self):
+        super().run()
+        if self.editable_mode:  # the package is the clone's own
+            return
+        target = Path(self.build_lib, "nbgrad", "lab", "notebooks")
+        for lesson in sorted(ROOT.glob("notebooks/*.ipynb")):
+            self.mkpath(str(target))
+            self.copy_file(str(lesson), str(target / lesson.name))
+
+
 def description():
     """README.md for a package index, where relative links and pictures lead nowhere: they are taken out of the text."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -141,7 +155,7 @@ def description():
 
 setup(
     ext_modules=extensions(),
-    cmdclass={"build_ext": BuildAndSign},
+    cmdclass={"build_ext": BuildAndSign, "build_py": BuildWithLessons},
     long_description=description(),
     long_description_content_type="text/markdown",
 )

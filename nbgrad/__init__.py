@@ -63,6 +63,7 @@ from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: foun
 from nbgrad.nn.from_torch import from_torch as from_torch
 from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_safetensors as save_safetensors
 from nbgrad.recording import record as record
+from nbgrad.unloaded import announce as _announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,16 +146,17 @@ def compile(  # torch's name
 
 
 _register_renderer(_GraphRenderer())
+_announce()
 
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is here
 
     def __getattr__(name: str) -> Any:
         """A module that is loaded when it is asked for, or what there is instead of a name that torch has."""
-        if name == "symbolic":
+        if name in ("symbolic", "lab", "testing"):
             from importlib import import_module
 
-            return import_module("nbgrad.symbolic")
+            return import_module(f"nbgrad.{name}")
         import torch
 
         hint = {

@@ -1,4 +1,4 @@
-"""``python -m nbgrad doctor``: the command ``nbgrad`` where it is not on PATH."""
+"""``python -m nbgrad doctor``, ``python -m nbgrad lab``: the command ``nbgrad`` where it is not on PATH."""
 
 from nbgrad.doctor import main
 

@@ -1,4 +1,4 @@
-"""``nbgrad doctor``: what this installation has, and what to do about what it lacks."""
+"""The command ``nbgrad``: ``doctor`` says what this installation has and lacks, ``lab`` opens the lessons."""
 
 import argparse
 import platform
@@ -20,8 +20,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="nbgrad", description="An autograd engine you can see.")
     commands = parser.add_subparsers(required=True)
     doctor = commands.add_parser("doctor", help="say what this installation has, and what it lacks")
-    doctor.set_defaults(run=examine)
-    return int(parser.parse_args(arguments).run())
+    doctor.set_defaults(run=lambda _: examine())
+    lab = commands.add_parser("lab", help="copy the lessons into a folder, and open JupyterLab there")
+    lab.add_argument("folder", nargs="?", default=FOLDER, help="where they are copied to; default: %(default)s")
+    lab.add_argument("--no-open", action="store_true", help="copy them only")
+    lab.set_defaults(run=_lab)
+    given = parser.parse_args(arguments)
+    return int(given.run(given))
+
+
+FOLDER = "nbgrad-lessons"
+"""Where the lessons are copied to, in the current folder, unless another one is named."""
+
+
+def _lab(given: argparse.Namespace) -> int:
+    from nbgrad.lab import course
+
+    return course.run(given.folder, opens=not given.no_open)
 
 
 def examine() -> int:

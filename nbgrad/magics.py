@@ -21,6 +21,7 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from nbgrad import executions, magic_arguments
+from nbgrad.core.engine.source_text import uncalled
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.suggestions import nearest
@@ -77,6 +78,9 @@ class Session:
         if isinstance(error, GeneratorExit) or not (self.graph.records or stopped or (self.line and success)):
             return
         self.magics.last = self
+        if success and result is not None:
+            for text in uncalled(getattr(result.info, "transformed_cell", None) or ""):
+                _tell(f"{MAGIC}: {text}")
         if told and result is not None:
             self.magics.waiting.setdefault(result, []).append(self)
         else:
@@ -264,7 +268,7 @@ def _tell(text: str) -> None:
 
 _BEGIN = "get_ipython().run_line_magic('_autograd_begin'"
 _HELP = re.compile(r"%%\w+\?")  # which IPython answers itself
-_LINE = re.compile(rf"{MAGIC}(?:\s(?P<options>.*))?\s*")
+_LINE = re.compile(rf"\s*{MAGIC}(?:\s(?P<options>.*))?\s*")
 
 
 def rewrite(lines: list[str]) -> list[str]:

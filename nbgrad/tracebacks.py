@@ -15,6 +15,8 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from nbgrad.core.graph.advice import advise
+
 _SHOWN = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError),
     *(OSError, RuntimeError, TypeError, ValueError, KeyboardInterrupt),
@@ -47,6 +49,7 @@ def _show(
     tb_offset: int | None = None,
 ) -> None:
     """What IPython calls to show an error."""
+    advise(error)
     if getattr(shell.InteractiveTB, "skip_hidden", True):
         trace = shortened(error, trace)
     shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)

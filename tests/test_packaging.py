@@ -45,6 +45,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "nbgrad", copy / "nbgrad", ignore=BUILT, symlinks=True)
+    shutil.copytree(ROOT / "notebooks", copy / "notebooks")
     # What Cython has translated for the environment it does not translate again, where it is newer than its source.
     if (ROOT / "build" / "cython").is_dir():
         shutil.copytree(ROOT / "build" / "cython", copy / "build" / "cython")
@@ -145,14 +146,16 @@ def answer(result: subprocess.CompletedProcess[str], site: Path) -> str:
 
 
 def wanted() -> set[str]:
-    """Every module, what editors read of it, what the build reads of it, and the view's bundle."""
+    """Every module, what editors read of it, what the build reads of it, the view's bundle, and the lessons."""
     sources = ROOT / "nbgrad"
     files = {path for path in sources.rglob("*.*") if path.suffix in {".py", ".pyi", ".pxd", ".c", ".h", ".js"}}
     files = {path for path in files if "node_modules" not in path.parts}
     files |= {path for path in (sources / "widgets" / "static").iterdir() if path.is_file()}
     files.add(sources / "py.typed")
     assert any(path.suffix == ".js" for path in files), "the view's bundle"
-    return {path.relative_to(ROOT).as_posix() for path in files}
+    lessons = {f"nbgrad/lab/notebooks/{path.name}" for path in ROOT.glob("notebooks/*.ipynb")}
+    assert lessons
+    return {path.relative_to(ROOT).as_posix() for path in files} | lessons
 
 
 def metadata(wheel: Path) -> Message:

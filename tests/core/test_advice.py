@@ -296,6 +296,84 @@ def test_unreached_lists_the_parameters_of_a_module_by_name() -> None:
     assert str(inside[0]) == repr(inside[0]) == "idle.weight (2, 2): no op in this graph uses it"
 
 
+class LeavesOneOut(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.second = nn.Linear(4, 4)
+        self.last = nn.Linear(4, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.first(x))
+
+
+def trained(optimizer_of: Any, net: nn.Module) -> nbgrad.AutogradGraph:
+    optimizer = optimizer_of()
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            loss = net(nbgrad.ones(5, 3)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return graph
+
+
+def test_a_layer_that_the_optimizer_holds_and_forward_leaves_out_is_found() -> None:
+    net = LeavesOneOut()
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1)
+    graph = trained(lambda: optimizer, net)
+    assert [(one.name, one.kind) for one in graph.unreached()] == [
+        ("second.weight", "unused"),
+        ("second.bias", "unused"),
+    ]
+    (finding,) = [one for one in graph.findings() if one.kind == "unreached"]
+    assert finding.text == (
+        "The last backward gave no gradient to second.weight (4, 4), second.bias (4,): no op in this graph uses it. "
+        "Use it in forward(), or leave it out of the model and of the optimizer"
+    )
+    assert finding.remedy in finding.text
+
+
+def test_a_layer_of_torchs_that_forward_leaves_out_is_found() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(3, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.first(x)
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            loss = net(torch.ones(5, 3)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert [(one.name, one.kind) for one in graph.unreached()] == [
+        ("second.weight", "unused"),
+        ("second.bias", "unused"),
+    ]
+
+
+def test_a_tensor_that_only_the_optimizer_knows_is_found() -> None:
+    w, unused = leaf(1.0), leaf(2.0)
+    optimizer = nbgrad.optim.SGD([w, unused], lr=0.1)
+    with nbgrad.AutogradGraph() as graph:
+        (w * w).sum().backward()
+        optimizer.step()
+    assert [one.kind for one in graph.unreached()] == ["unused"]
+
+
+def test_what_is_frozen_or_of_a_module_that_was_not_called_is_no_layer_that_is_left_out() -> None:
+    net, other = LeavesOneOut(), nn.Linear(2, 2)
+    net.second.requires_grad_(False)
+    optimizer = nbgrad.optim.SGD([*net.parameters(), *other.parameters()], lr=0.1)
+    assert trained(lambda: optimizer, net).unreached() == []
+    assert optimizer.param_groups[0]["params"]
+
+
 def only(graph: nbgrad.AutogradGraph, **named: Tensor) -> Unreached:
     (found,) = graph.unreached(named)
     return found

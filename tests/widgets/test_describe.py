@@ -281,8 +281,11 @@ def test_notes_say_what_is_missing() -> None:
     with nbgrad.AutogradGraph() as of_numbers:
         nbgrad.tensor((nbgrad.tensor(1.0, requires_grad=True) * 2).item(), requires_grad=True).backward()
     assert describe(of_numbers)["notes"] == describe(no_op)["notes"]
-    with nbgrad.AutogradGraph() as gone:
+    with nbgrad.AutogradGraph() as of_a_number:
         (nbgrad.tensor(1.0, requires_grad=True) * 2).item()
+    assert describe(of_a_number)["notes"][0].startswith("No backward ran here"), "it shows what led to the number"
+    with nbgrad.AutogradGraph() as gone:
+        nbgrad.tensor(1.0, requires_grad=True) * 2
     assert "its results are gone" in describe(gone)["notes"][0]
     earlier = nbgrad.tensor(1.0, requires_grad=True) * 2
     with nbgrad.AutogradGraph() as backward_only:

@@ -188,6 +188,13 @@ def scored() -> nbgrad.AutogradGraph:
     return once(lambda: cross_entropy(net(nbgrad.tensor(ROWS)).softmax(1), torch.zeros(16, dtype=torch.int64)))
 
 
+def through_numpy() -> nbgrad.AutogradGraph:
+    w = leaf(1.0, 2.0)
+    with nbgrad.AutogradGraph() as graph:
+        (nbgrad.tensor(w.detach().numpy() * 2) * w).sum().backward()
+    return graph
+
+
 SCENES: dict[str, tuple[FindingKind, Callable[[], nbgrad.AutogradGraph]]] = {
     "an op that raised": ("failed", lambda: broken(unfit)),
     "a cell that raised": ("failed", lambda: broken(stops)),
@@ -211,6 +218,7 @@ SCENES: dict[str, tuple[FindingKind, Callable[[], nbgrad.AutogradGraph]]] = {
     "a clip before unscale_": ("early call", clipped_early),
     "probabilities for scores": ("loss input", scored),
     "a model in eval mode": ("eval mode", evaluated),
+    "numbers through numpy": ("through numpy", through_numpy),
     "a layer in a list": ("unregistered", lambda: once(lambda: kept(Plain())(nbgrad.tensor(ROWS)))),
     "shapes that do not pair": ("broadcast", unpaired),
 }

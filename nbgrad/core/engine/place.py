@@ -31,7 +31,7 @@ class Place:
     @property
     def cell(self) -> bool:
         """Whether the line is in a notebook cell, whose file name means nothing to a reader."""
-        return "ipykernel_" in self.file or self.file.startswith("<ipython-input")
+        return in_cell(self.file)
 
     @property
     def text(self) -> str:
@@ -58,8 +58,19 @@ class Place:
         return None
 
     def __str__(self) -> str:
-        where = f"line {self.line} of the cell" if self.cell else f"{_shortened(self.file)}:{self.line}"
-        return f"{where}, `{self.text}`" if self.text else where
+        return line_of(self.file, self.line)
+
+
+def in_cell(file: str) -> bool:
+    """Whether ``file`` is the name of a notebook cell."""
+    return "ipykernel_" in file or file.startswith("<ipython-input")
+
+
+def line_of(file: str, line: int) -> str:
+    """The line with this number, from 1, as messages name it: with its file, and its text where that is known."""
+    where = f"line {line} of the cell" if in_cell(file) else f"{_shortened(file)}:{line}"
+    text = linecache.getline(file, line).strip()
+    return f"{where}, `{text}`" if text else where
 
 
 @lru_cache(4096)

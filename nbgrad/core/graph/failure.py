@@ -1,15 +1,12 @@
 """The facts of an error that ended a recorded block. A picture needs them when the error itself is gone."""
 
-import sysconfig
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from nbgrad.core.engine.call_site import NOT_THE_USERS
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import words_of
+from nbgrad.core.graph.advice import LIBRARIES, advise
 from nbgrad.core.graph.record import Failure
-
-_LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
 
 
 class Ending(NamedTuple):
@@ -20,6 +17,7 @@ class Ending(NamedTuple):
         interrupted: whether the user stopped it.
         place: the user's line that raised it; None where the traceback has none.
         failure: where it was raised, if an op or a backward of the graph did.
+        advice: what to do, where the mistake is a common one of the user's own code.
     """
 
     kind: str
@@ -27,12 +25,14 @@ class Ending(NamedTuple):
     interrupted: bool
     place: Place | None
     failure: Failure | None
+    advice: str | None = None
 
     @classmethod
     def of(cls, error: BaseException, failure: Failure | None) -> Self:
         """What ``error`` says."""
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
-        return cls(type(error).__name__, words_of(error), interrupted, place, failure)
+        told = None if failure is not None else advise(error)
+        return cls(type(error).__name__, words_of(error), interrupted, place, failure, told)
 
 
 def _raised_at(trace: TracebackType | None) -> Place | None:
@@ -40,7 +40,7 @@ def _raised_at(trace: TracebackType | None) -> Place | None:
     found = None
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not code.co_filename.startswith(_LIBRARIES):
+        if not code.co_filename.startswith(LIBRARIES):
             found = Place(code, trace.tb_lasti)
         trace = trace.tb_next
     return found

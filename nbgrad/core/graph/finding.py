@@ -28,6 +28,7 @@ FindingKind = Literal[
     "loss input",
     "eval mode",
     "unregistered",
+    "through numpy",
     "broadcast",
 ]
 """What a finding is about, in the words of ``Finding``."""
@@ -55,6 +56,7 @@ class Finding:
             - "loss input": a loss is given what it does not take.
             - "eval mode": a model learns in eval mode.
             - "unregistered": a module or a parameter stands in a plain list or dict.
+            - "through numpy": numbers of a tensor that got a gradient went another way, which has none.
             - "broadcast": a tensor was stretched, probably by accident.
         text: what there is to say, in one or a few sentences; the remedy is a part of it.
         remedy: what to do, where that is known; None where it is not.

@@ -432,7 +432,11 @@ class Listener(Observer):
                 return ops, {**outer, **self.outer}, self.constants.copy(), roots
 
     def passed(self, roots: tuple[int, ...] | None = None) -> list[Passed]:
-        """The facts of what is shown, or of what led to ``roots``, each with its id and the scope it is shown in."""
+        """The facts of what is shown, or of what led to ``roots``, each with its id and the scope it is shown in.
+
+        Before any backward that is everything whose result still exists; where nothing does, what led to the number
+        that was taken last.
+        """
         ops, outer, constants, last = self.there()
         if self.backwards:
             shown = [(id, ops[id]) for id in sorted(_reached(last if roots is None else roots, ops))]
@@ -440,6 +444,9 @@ class Listener(Observer):
             failed = self.failure is not None and self.failure.seq > next(reversed(ops), 0)  # nothing ran after it
             needed = _reached(self.failure.ids if self.failure and failed else (), ops)
             shown = [(id, ran) for id, ran in ops.items() if id in needed or ran.thing() is not None]
+            if not shown and (last_read := max(self.uses.reads(), default=0)):  # a loss made by item() has no tensor
+                needed = _reached((last_read,), ops)
+                shown = [(id, ran) for id, ran in ops.items() if id in needed]
         raw = {id: data for data, id in constants.values()}
         seen: set[int] = set()
         passed: list[Passed] = []

@@ -166,6 +166,11 @@ class Holders:
         """Whether one that does not hold ``tensor`` holds what the last backward reached."""
         return any(id(tensor) not in params for params in self._at_work)
 
+    def beside(self) -> list[Tensor]:
+        """What those hold, with what the last backward reached, that it did not reach."""
+        held = {key: param for params in self._at_work for key, param in params.items() if key not in self._reached}
+        return list(held.values())
+
     def forgotten(self) -> Iterator[tuple[Stepper, list[int]]]:
         """Those that clear gradients in a loop and have taken no step, each with the ids of what waits for one.
 

@@ -197,6 +197,7 @@ class Paths:
             found = [tensor for _, held in sorted(self._leaves.items()) if (tensor := held()) is not None]
             distinct = {id(one): one for one in found}.values()
             named = [(None, tensor) for tensor in distinct if tensor.requires_grad]
+            named += self._unused({id(one) for one in distinct})
         # A leaf whose data were replaced since has another origin now.
         given = {id(held()) for seq, held in self._leaves.items() if seq in self._reached}
         holders, names = self.holders(), _Names()
@@ -205,6 +206,25 @@ class Paths:
             for name, tensor in named
             if not (tensor.requires_grad and (_id(tensor) in self._reached or id(tensor) in given))
         ]
+
+    def _unused(self, used: Container[int]) -> list[tuple[str | None, Tensor]]:
+        """What an optimizer holds beside what the last backward reached, and no op here used: a layer is left out.
+
+        Parameters are those of a module that was called here: an optimizer may hold those of another one too, which
+        learns elsewhere.
+        """
+        waiting = [one for one in self.holders().beside() if one.requires_grad and id(one) not in used]
+        if not waiting:
+            return []
+        names = _Names()
+        scopes = dict.fromkeys([*(fact.scope for fact in self._facts.values()), *self._used_in.values()])
+        called = dict.fromkeys(names.outermost(scope) for scope in scopes)
+        found: list[tuple[str | None, Tensor]] = []
+        for tensor in waiting:
+            name = next(filter(None, [names.inside(one, tensor) for one in called]), None)
+            if name is not None or kind_of(tensor) == "leaf":
+                found.append((name, tensor))
+        return found
 
     def spoiled(self, shown: Container[int]) -> list[str]:
         """The frozen parameters, and buffers of theirs, that ops without history used and that hold a NaN or an Inf.
@@ -429,7 +449,7 @@ class _Names:
 
     def find(self, tensor: Tensor, scope: Scope | None) -> str | None:
         """What the module calls it that the user called; there are many of the name ``weight`` below it."""
-        outermost = self._around(scope)
+        outermost = self.outermost(scope)
         if outermost is None:
             return None
         if (name := self._in(outermost, tensor)) is not None:
@@ -439,7 +459,11 @@ class _Names:
                 return name
         return None
 
-    def _around(self, scope: Scope | None) -> ModuleScope | None:
+    def inside(self, scope: ModuleScope | None, tensor: Tensor) -> str | None:
+        """What the module of ``scope`` calls it; None where it has no such tensor."""
+        return None if scope is None else self._in(scope, tensor)
+
+    def outermost(self, scope: Scope | None) -> ModuleScope | None:
         """The outermost call of a module around."""
         new = list(takewhile(lambda one: one not in self._outermost, outwards(scope)))
         for one in reversed(new):

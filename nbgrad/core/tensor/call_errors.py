@@ -11,6 +11,7 @@ from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, told, words_of
 from nbgrad.core.tensor.filled import Filled
+from nbgrad.core.tensor.shape_remedies import shape_remedy
 
 E = TypeVar("E", bound=Exception)
 
@@ -141,7 +142,17 @@ def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
     if op.name == "binary_cross_entropy" and "between 0 and 1" in said and input is not None:
         scores = bool(((input < 0) | (input > 1)).any())
         return ". Give scores to binary_cross_entropy_with_logits, or sigmoid of them to this" if scores else ""
-    return _in_one_dtype(said, given) or _as_floats(op, said, given)
+    return _in_one_dtype(said, given) or _as_floats(op, said, given) or _of_shapes(op, said, values)
+
+
+def _of_shapes(op: OpInfo, said: str, values: list[Any]) -> str:
+    """What to write if torch ``said`` that shapes do not fit."""
+    operands = [
+        (variable_name(lambda tensor, one=one: raw_of(tensor) is one) or name, one)  # type: ignore[misc]
+        for name, one in zip(op.inputs, values, strict=True)
+        if isinstance(one, torch.Tensor)
+    ]
+    return shape_remedy(op.name, said, operands)
 
 
 def _as_floats(op: OpInfo, said: str, given: dict[str, torch.Tensor]) -> str:

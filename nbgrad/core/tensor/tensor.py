@@ -16,7 +16,9 @@ from nbgrad.core.backend.below_autograd import inferring
 from nbgrad.core.backend.torch_guards import check_asker, check_cut
 from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.backward import Inputs, backward
+from nbgrad.core.engine.call_site import user_frame, variable_name
 from nbgrad.core.engine.node import Hooks, Leaf, Node, Origin, Output, TensorBase, add, check_alike, raw_of
+from nbgrad.core.engine.source_text import replaced_text, replacement
 from nbgrad.core.engine.state import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.engine.tensor_data import Contents, check_device, check_differentiable, dtype_name, owned, told
 from nbgrad.core.suggestions import kind_of
@@ -140,11 +142,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         """
         check_asker()
         if self._grad is None and not self.is_leaf and not self.retains_grad:
-            warnings.warn(
-                f"the .grad of a tensor made by {self.grad_fn} is asked for, but only leaves keep their gradients: "
-                "call retain_grad() on it before the backward, or ask for that of a leaf",
-                stacklevel=2,
-            )
+            warnings.warn(_no_grad_kept(self), stacklevel=2)
         return self._grad  # type: ignore[return-value]  # it is a Tensor
 
     @grad.setter
@@ -364,6 +362,19 @@ if hasattr(
     os, "register_at_fork"
 ):  # not on Windows; in a child process no thread would release a lock that another held
     os.register_at_fork(after_in_child=_WRITING._at_fork_reinit)  # type: ignore[attr-defined]  # as Python's own do
+
+
+def _no_grad_kept(tensor: Tensor) -> str:
+    """What there is to say where the ``.grad`` of a tensor is asked for that an op made."""
+    frame = user_frame()
+    name = variable_name(lambda one: one is tensor)
+    replaced = None if name is None else replacement(frame, name)
+    if name is not None and replaced is not None:
+        return replaced_text(frame.f_code.co_filename, replaced, name, "nbgrad")
+    return (
+        f"the .grad of a tensor made by {tensor.grad_fn} is asked for, but only leaves keep their gradients: call "
+        "retain_grad() on it before the backward, or ask for that of a leaf"
+    )
 
 
 def tensor(

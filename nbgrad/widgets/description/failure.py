@@ -86,11 +86,17 @@ def ended(ending: Ending) -> Finding | None:
     """What ended a graph, as a finding; None where the user stopped it."""
     failure = ending.failure
     if failure is None:
-        return None if ending.interrupted else Finding("failed", ending_text(ending), place=ending.place)
+        return None if ending.interrupted else _raised(ending)
     text = f"{failure.op} raised {ending.kind}{': ' if failure.message else ''}{failure.message}"
     scope = () if failure.scope is None else failure.scope.path()
     kind: FindingKind = "inplace" if "in-place" in failure.message else "failed"
     return Finding(kind, text, id=failure.id, scope=scope, place=failure.place)
+
+
+def _raised(ending: Ending) -> Finding:
+    """What the user's own code raised, with what to do about it."""
+    told = ending_text(ending) if ending.advice is None else f"{ending_text(ending)} {ending.advice}"
+    return Finding("failed", told, ending.advice, place=ending.place)
 
 
 def badge_of(kind: FindingKind) -> BadgeKind:

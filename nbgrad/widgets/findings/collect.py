@@ -27,6 +27,7 @@ from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
 from nbgrad.widgets.findings.module_gradients import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
 from nbgrad.widgets.findings.saturated import leading_to_learned, silent
+from nbgrad.widgets.findings.through_numpy import halved
 from nbgrad.widgets.findings.unregistered import plain
 from nbgrad.widgets.findings.vanishing import falls
 from nbgrad.widgets.findings.zero_factors import Waiting, waiting
@@ -41,6 +42,9 @@ _NAMED = 3
 """At most so many names stand in one finding."""
 
 _LARGER = "Try a larger one"
+
+_LEFT_OUT = "Use it in forward(), or leave it out of the model and of the optimizer"
+"""What to do about a layer that no op uses."""
 
 _VERDICTS: dict[str, FindingKind] = {"vanishing": "vanishing", "exploding": "exploding", "none": "zero gradient"}
 """The kinds of findings that the gradients of a module are, by what they are judged to be."""
@@ -127,6 +131,7 @@ def _found(
     if not fallen and (shrunk := shrinking(judged)) is not None:
         found.append(Finding("vanishing", *shrunk))
     found += [*silent(records, ahead), *fallen, *mistaken(records), *evaluating(records), *[one for one, _ in unseen]]
+    found += halved(records)
     at = {record.id: record for record in records}
     accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # of both inputs it may say the same
     return found + [located(at[id], "broadcast", one.text, one.remedy) for one, id in accidents]
@@ -340,7 +345,9 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     return [
         Finding(
             "unreached",
-            f"{words} {_first([one.what for one in several])}: {several[0].reason}",
+            f"{words} {_first([one.what for one in several])}: {several[0].reason}"
+            f"{f'. {_LEFT_OUT}' if several[0].kind == 'unused' else ''}",
+            _LEFT_OUT if several[0].kind == "unused" else None,
             id=shown,
             tensors=tuple([one.what for one in several]),
             scope=_path(at.get(shown or 0)),

@@ -14,6 +14,7 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import check_device
 from nbgrad.core.ops.create import random
+from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.construct import no_number, numbers, raw_from
 from nbgrad.core.tensor.tensor import Tensor, tensor
 
@@ -120,7 +121,7 @@ def _maker(name, takes, says):
         try:
             return _leaf(name, torchs, args, settings)
         except TypeError as error:
-            raise TypeError(_told(called, takes, args, error)) from None
+            raise TypeError(_told(called, takes, args, settings, error)) from None
 
     doc = f"""{says}; a leaf, with torch's arguments.
 
@@ -129,13 +130,18 @@ def _maker(name, takes, says):
     return named(make, name, _signature((), takes), doc)
 
 
-def _told(called, takes, args, error):
+def _told(called, takes, args, settings, error):
     """What is wrong with the arguments that torch refuses, and which there are."""
     flat = [one for arg in args for one in (arg if isinstance(arg, list | tuple) else [arg])]
     wrong = next((wrong for one in flat if (wrong := no_number(one)) is not None), None)
     if wrong is None and takes == "*size":
         float_ = next((one for one in flat if isinstance(one, float)), None)
         wrong = None if float_ is None else f"{float_} for a size: a // b divides to a whole number, a / b to a float"
+    known = {*_SETTINGS, *(part.partition("=")[0].lstrip("*") for part in takes.split(", ")), "out", "names"}
+    unknown = next((name for name in settings if name not in known), None)
+    if wrong is None and unknown is not None:
+        meant = nearest(unknown, known) or f". It is written {called}({takes})"
+        return f"{called}(): there is no argument {unknown}{meant}"
     said = str(error).partition(", but expected one of")[0] if wrong is None else f"it got {wrong}"
     return f"{called}(): {said}. It is written {called}({takes})"
 

@@ -6,7 +6,9 @@ import torch
 
 from nbgrad.core.dispatch.op import install, install_operator, op
 from nbgrad.core.dispatch.samples import Make, Sample, at, binary, pairs, points
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.elementwise.rounding import flat
+from nbgrad.core.tensor.comparison import numbers_of
 
 _NAN, _INF = float("nan"), float("inf")
 
@@ -85,8 +87,22 @@ def isclose(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=False):
 
 
 def allclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
-    """Whether every number of two tensors is close to its partner, as a Python bool; see isclose."""
-    return torch.allclose(input.data, other.data, float(rtol), float(atol), equal_nan)
+    """Whether every number of two tensors is close to its partner, as a Python bool; see isclose.
+
+    Each may also be an array, a number or a list, and their types may differ: they are compared in the wider one.
+    nbgrad.testing.assert_close says by how much they differ.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast.
+        TypeError: one of them holds no numbers.
+    """
+    a, b = raw_of(input), raw_of(other)
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
+        a, b = numbers_of(a), numbers_of(b)
+    if a.dtype != b.dtype:
+        wide = torch.promote_types(a.dtype, b.dtype)
+        a, b = a.to(wide), b.to(wide)
+    return torch.allclose(a, b, float(rtol), float(atol), equal_nan)
 
 
 def equal(input, other):

@@ -1,0 +1,104 @@
+"""The source of the user's code as syntax trees, for messages alone: which expression raised, what made a variable."""
+
+import ast
+import linecache
+from collections.abc import Iterator
+from itertools import islice
+from types import CodeType, FrameType
+
+from nbgrad.core.engine.place import line_of
+
+Assignment = ast.Assign | ast.AnnAssign | ast.AugAssign
+"""A statement that gives a variable a value."""
+
+
+def expression_at(code: CodeType, offset: int) -> ast.expr | ast.stmt | None:
+    """The expression, or the statement, that the instruction at ``offset`` of ``code`` computes; None if unknown."""
+    first, last, start, end = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    if first is None or last is None or start is None or end is None:
+        return None
+    lines = [linecache.getline(code.co_filename, line).encode() for line in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]
+    text = b"".join(lines)[start:].decode(errors="replace")
+    for form in ("({})", "{}"):  # an expression may go over several lines without parentheses of its own
+        try:
+            (statement,) = ast.parse(form.format(text)).body
+        except (SyntaxError, ValueError):
+            continue
+        return statement.value if isinstance(statement, ast.Expr) else statement
+    return None
+
+
+def program(file: str) -> ast.Module | None:
+    """The whole source of ``file``, or of the cell that goes by this name; None if it is not known."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def assignments(file: str, name: str) -> Iterator[Assignment]:
+    """The statements of ``file`` that give the variable ``name`` a value, in the order of their lines."""
+    tree = program(file)
+    found = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, Assignment)]
+    for node in sorted(found, key=lambda one: one.lineno):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(isinstance(part, ast.Name) and part.id == name for target in targets for part in ast.walk(target)):
+            yield node
+
+
+def replacement(frame: FrameType, name: str) -> ast.Assign | None:
+    """The statement that replaces the tensor ``name`` by one computed from it, as ``w = w - 0.1 * w.grad`` does."""
+    code = frame.f_code
+    last = max(line for *_, line in code.co_lines() if line is not None)
+    for node in assignments(code.co_filename, name):
+        if not code.co_firstlineno <= node.lineno <= last:
+            continue  # a variable of another function
+        read = node.value is not None and any(
+            isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load)
+            for part in ast.walk(node.value)
+        )
+        if isinstance(node, ast.Assign) and read and "grad" in ast.dump(node.value):
+            return node
+    return None
+
+
+_CALLED = ("backward", "step", "zero_grad", "retain_grad", "requires_grad_", "detach_")
+"""Methods that do nothing where they are only named, and are called for what they do."""
+
+
+def uncalled(text: str) -> Iterator[str]:
+    """What there is to say of the statements of a program that name such a method and do not call it."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Attribute) and node.value.attr in _CALLED:
+            written = ast.unparse(node.value)
+            yield f"line {node.lineno}, `{written}`, names the function and does not call it: write {written}()."
+
+
+def replaced_text(file: str, replaced: ast.Assign, name: str, library: str) -> str:
+    """Say that a statement makes a new tensor where it was to change a parameter, and how that is written.
+
+    Args:
+        file: of the statement.
+        replaced: the statement.
+        name: the variable.
+        library: "nbgrad" or "torch".
+    """
+    step = f"{name} -= ..."
+    value = replaced.value
+    if (
+        isinstance(value, ast.BinOp)
+        and isinstance(value.op, ast.Add | ast.Sub)
+        and isinstance(value.left, ast.Name)
+        and value.left.id == name
+    ):
+        step = f"{name} {'-=' if isinstance(value.op, ast.Sub) else '+='} {ast.unparse(value.right)}"
+    return (
+        f"{name} is the result of an op, which keeps no gradient, since {line_of(file, replaced.lineno)}, made a new "
+        f"tensor of it. Change the values of {name} itself: with {library}.no_grad(): {step}, and then {name}.grad = "
+        "None, so that the next backward does not add to this gradient."
+    )

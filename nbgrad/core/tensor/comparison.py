@@ -1,0 +1,334 @@
+"""How an answer differs from what is right: the shape, the sign, a factor, one row, one element, and by how much.
+
+Checks of exercises, ``nbgrad.testing`` and the answers to a graph say with it what is wrong. None of its sentences
+holds the right numbers.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import reduce
+from itertools import combinations
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from nbgrad.core.engine.node import TensorBase, raw_of
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.suggestions import kind_of
+
+RTOL, ATOL = 1e-3, 1e-4
+"""How far an answer that was worked out by hand may be off: three digits are enough."""
+
+
+class Deviation(NamedTuple):
+    """What is wrong with an answer.
+
+    Attributes:
+        kind: "type", "dtype", "shape", "not finite", "zero", "sign", "factor", "transposed", "shifted", "order",
+            "offset", "row", "element", "rounding" or "numbers".
+        text: the same in a sentence, without the right numbers.
+    """
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class NoNumbers(TypeError):
+    """An answer that holds no numbers."""
+
+
+def numbers_of(answer: Any) -> torch.Tensor:
+    """The numbers of an answer, on the CPU and without history.
+
+    Args:
+        answer: a tensor of nbgrad's or torch's, an array, a number, a nested list or tuple of these, or a text that
+            Python reads as one of them.
+
+    Raises:
+        NoNumbers: it is something else, or its rows have different lengths.
+    """
+    if isinstance(answer, TensorBase):
+        answer = raw_of(answer)
+    if isinstance(answer, torch.Tensor):
+        return answer.detach().resolve_conj().cpu()
+    if isinstance(answer, str):
+        try:
+            answer = ast.literal_eval(answer.strip())
+        except (SyntaxError, ValueError):
+            raise NoNumbers(f"the text {answer!r} is no number and no list of numbers") from None
+    if isinstance(answer, bool | int | float | complex | np.generic | np.ndarray):
+        found = np.asarray(answer)
+        if found.dtype.kind not in "biufc":
+            raise NoNumbers(f"an array of {found.dtype} holds no numbers")
+        return torch.from_numpy(np.array(found, dtype=_float_of(found)))
+    if isinstance(answer, list | tuple):
+        return _stacked([numbers_of(one) for one in answer])
+    what = "None" if answer is None else f"a {kind_of(answer)}"
+    hint = ": a function, or a cell, that ends without a value gives None" if answer is None else ""
+    raise NoNumbers(f"it is {what}, where numbers are expected{hint}")
+
+
+def _stacked(parts: list[torch.Tensor]) -> torch.Tensor:
+    if not parts:
+        return torch.zeros(0, dtype=torch.float64)
+    if len({part.shape for part in parts}) > 1:
+        sizes = ", ".join(str(tuple(part.shape)) for part in parts[:4])
+        raise NoNumbers(f"its parts have different shapes: {sizes}{', ...' if len(parts) > 4 else ''}")
+    kind = reduce(torch.promote_types, [part.dtype for part in parts])
+    return torch.stack([part.to(kind) for part in parts])
+
+
+def _float_of(found: "np.ndarray[Any, Any]") -> "np.dtype[Any]":
+    return np.dtype(np.int64) if found.dtype.kind == "u" else found.dtype
+
+
+def difference(
+    answer: Any, right: Any, *, rtol: float = RTOL, atol: float = ATOL, equal_nan: bool = False
+) -> Deviation | None:
+    """How ``answer`` differs from ``right``; None where it does not.
+
+    Types of numbers may differ: 2, 2.0 and ``tensor(2.)`` are one answer.
+
+    Args:
+        answer: numbers in any form that ``numbers_of`` takes.
+        right: the right numbers, in any form too.
+        rtol: how far each number may be off, in units of the right one.
+        atol: how far besides, absolutely.
+        equal_nan: whether NaN is right where NaN is.
+    """
+    want = numbers_of(right)
+    try:
+        got = numbers_of(answer)
+    except NoNumbers as error:
+        return Deviation("type", str(error))
+    if (wrong := _of_types(got, want)) is not None:
+        return wrong
+    near = _Tolerance(rtol, atol, equal_nan)
+    whole = got.dtype in _WHOLE and want.dtype not in _WHOLE
+    got, want = got.to(_wide(got)), want.to(_wide(want))
+    if got.shape != want.shape:
+        return _of_shapes(got, want, near)
+    if near(got, want):
+        return None
+    if whole and near(got, want.real.trunc()):
+        return Deviation("dtype", "these are whole numbers: what comes after the point is lost, as by // or .long()")
+    return _of_numbers(got, want, near)
+
+
+_WHOLE = {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool}
+
+
+def _wide(one: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if one.dtype.is_complex else torch.float64
+
+
+def _of_types(got: torch.Tensor, want: torch.Tensor) -> Deviation | None:
+    for one, other in ((got, want), (want, got)):
+        if one.dtype is torch.bool and other.dtype is not torch.bool:
+            expected = "numbers are" if one is got else "True or False is"
+            return Deviation("dtype", f"it is of type {dtype_name(got.dtype)}, where {expected} expected")
+    if got.dtype.is_complex and not want.dtype.is_complex:
+        return Deviation("dtype", "it is complex, where real numbers are expected")
+    return None
+
+
+class _Tolerance:
+    """Whether two tensors of one shape agree in every number."""
+
+    def __init__(self, rtol: float, atol: float, equal_nan: bool) -> None:
+        self._limits = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
+
+    def each(self, got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+        """The same for each number."""
+        kind = torch.promote_types(got.dtype, want.dtype)
+        return torch.isclose(got.to(kind), want.to(kind), **self._limits)  # type: ignore[arg-type]
+
+    def __call__(self, got: torch.Tensor, want: torch.Tensor) -> bool:
+        return got.shape == want.shape and bool(self.each(got, want).all())
+
+
+# Shapes.
+
+
+def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation:
+    shape, wanted = tuple(got.shape), tuple(want.shape)
+    said = f"it has shape {shape}, and {wanted} is expected"
+    if got.ndim == want.ndim == 2 and near(got.mT, want):
+        return Deviation("transposed", f"it is transposed: {said}")
+    if prod(shape) == prod(wanted) and near(got.reshape(wanted), want):
+        return Deviation("shape", f"the numbers are right, but {said}")
+    for found in (_one_row, _summed, _missing):
+        if text := found(got, want, near):
+            return Deviation("row" if found is _one_row else "shape", f"{text}: {said}")
+    if got.numel() == 1 and want.numel() > 1:
+        return Deviation("shape", f"it is one number, and one for each element is expected: {said}")
+    return Deviation("shape", said)
+
+
+def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
+    flat = got.squeeze(0) if got.ndim == want.ndim and got.shape[:1] == (1,) else got
+    if want.ndim == 0 or flat.shape != want.shape[1:] or not len(want):
+        return ""
+    found = [at for at, row in enumerate(want) if near(flat, row)]
+    if not found:
+        return ""
+    if len(found) == len(want):
+        return "every row is this one, but each has to be there"
+    return f"this is row {found[0]} alone"
+
+
+def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
+    """Whether a sum or a mean over dimensions is missing, or one too many."""
+    sums: tuple[tuple[str, Callable[..., torch.Tensor]], ...] = (("sum", torch.sum), ("mean", torch.mean))
+    for one, other, text in ((got, want, "is missing"), (want, got, "is too many")):
+        for dims in _dims(one.ndim):
+            for name, function in sums:
+                for keep in (True, False):
+                    if near(function(one, dims, keepdim=keep), other):
+                        return f"a {name} over {'a dimension' if len(dims) == 1 else 'dimensions'} {text}"
+    return ""
+
+
+def _dims(ndim: int) -> Iterator[tuple[int, ...]]:
+    for count in range(1, min(ndim, 4) + 1):
+        yield from combinations(range(ndim), count)
+
+
+def _missing(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
+    """Whether one dimension is one too short or too long, and the rest is right."""
+    if got.ndim != want.ndim:
+        return ""
+    unlike = [dim for dim in range(got.ndim) if got.shape[dim] != want.shape[dim]]
+    if len(unlike) != 1 or abs(got.shape[unlike[0]] - want.shape[unlike[0]]) != 1:
+        return ""
+    dim, short, long = unlike[0], got, want
+    many = got.shape[dim] > want.shape[dim]
+    if many:
+        short, long = want, got
+    words = "too many" if many else "missing"
+    for which, start in (("last", 0), ("first", 1)):
+        if near(short, long.narrow(dim, start, short.shape[dim])):
+            return f"the {which} element is {words}, all others are right"
+    return f"one element is {words}"
+
+
+# Numbers.
+
+
+def _of_numbers(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation:
+    finite = torch.isfinite(got) | ~torch.isfinite(want)
+    if not finite.all():
+        bad = got[~finite].flatten()[0]
+        what = "NaN" if bool(torch.isnan(bad)) else "Inf"
+        return Deviation("not finite", f"{_count(~finite)} {what}, where a finite number is expected")
+    for found in (_zero, _rounded, _sign_or_factor, _transposed, _moved, _in_part):
+        if (told := found(got, want, near)) is not None:
+            return told
+    return Deviation("numbers", _how_many(got, want, near))
+
+
+def _count(wrong: torch.Tensor) -> str:
+    many = int(wrong.sum())
+    if wrong.numel() == 1:
+        return "it is"
+    return f"{many} of {wrong.numel()} elements {'is' if many == 1 else 'are'}"
+
+
+def _zero(got: torch.Tensor, _: torch.Tensor, __: _Tolerance) -> Deviation | None:
+    if got.any() or got.numel() == 0:
+        return None
+    return Deviation("zero", "it is 0, which is not right" if got.numel() == 1 else "every element is 0")
+
+
+def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
+    single = got.numel() == 1
+    if near(-got, want):
+        return Deviation("sign", "the sign is wrong" if single else "the sign of every element is wrong")
+    if not want.any():
+        return None
+    ratio = ((got * want.conj()).sum() / (want * want.conj()).sum()).real
+    size = float(ratio)
+    if not size or not near(got / size, want):
+        return None
+    flipped = "the sign is wrong, and " if size < 0 else ""
+    words = "" if abs(abs(size) - 1) < 1e-3 else _multiple(abs(size), tuple(want.shape), single=single)
+    return Deviation("factor", f"{flipped}{words}")
+
+
+def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
+    """What a factor that all numbers are off by stands for."""
+    for factor, what in ((2.0, "too many"), (0.5, "missing")):
+        if abs(size / factor - 1) < 1e-3:
+            return f"a factor 2 is {what}: the derivative of a square, or a term that counts twice"
+    if single:  # the factor would be the answer
+        return "it is too large" if size > 1 else "it is too small"
+    for count in sorted({*shape, prod(shape)} - {0, 1, 2}):
+        if abs(size / count - 1) < 1e-3:
+            return f"every element is n = {count} times too large, as by a sum in the place of a mean"
+        if abs(size * count - 1) < 1e-3:
+            return f"every element is n = {count} times too small, as by a mean in the place of a sum"
+    return f"every element is {size:.4g} times what it has to be: a constant factor is wrong"
+
+
+def _transposed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
+    for one, other in combinations(range(got.ndim), 2):
+        if got.shape[one] == got.shape[other] > 1 and near(got.transpose(one, other), want):
+            return Deviation("transposed", "it is transposed: rows and columns have changed places")
+    return None
+
+
+def _moved(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
+    if got.numel() < 2 or got.is_complex() or want.is_complex():
+        return None
+    if got.numel() > 2:
+        for dim in range(got.ndim):
+            if got.shape[dim] > 2 and any(near(got.roll(by, dim), want) for by in (-1, 1)):
+                text = "every element is right, but one place off: an index begins one too early or too late"
+                return Deviation("shifted", text)
+    if near(got.flatten().sort().values, want.flatten().sort().values):
+        return Deviation("order", "these are the right numbers in another order")
+    gap = got - want
+    if near(gap, gap.flatten()[0].expand_as(gap)):
+        which = "large" if float(gap.flatten()[0]) > 0 else "small"
+        text = f"every element is too {which} by the same amount: a term is missing, or one is too many"
+        return Deviation("offset", text)
+    return None
+
+
+def _in_part(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
+    """The wrong numbers where most are right: one row, one column, one element; or signs alone."""
+    wrong = ~near.each(got, want)
+    if got.numel() < 2:
+        return None
+    if near(got.abs(), want.abs()):
+        return Deviation("sign", f"the sign of {int(wrong.sum())} of {wrong.numel()} elements is wrong")
+    if got.ndim > 1:
+        for what, dim in (("row", 0), ("column", 1)):
+            lines = wrong.movedim(dim, 0).flatten(1).any(1)
+            if int(lines.sum()) == 1 and len(lines) > 1 and int(wrong.sum()) > 1:
+                return Deviation("row", f"{what} {int(lines.nonzero()[0])} is wrong, all others are right")
+            if int((~lines).sum()) == 1 and len(lines) > 2:
+                return Deviation("row", f"{what} {int((~lines).nonzero()[0])} alone is right")
+    if int(wrong.sum()) == 1:
+        at = ", ".join(map(str, wrong.nonzero()[0].tolist()))
+        return Deviation("element", f"the element at [{at}] is wrong, all others are right")
+    return None
+
+
+def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation | None:
+    loose = torch.isclose(got, want.to(got.dtype), rtol=2e-2, atol=0.0)
+    if not loose.all():
+        return None
+    return Deviation("rounding", "it is nearly right: write more digits, and round only at the end")
+
+
+def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
+    if got.numel() == 1:
+        return "it is not right"
+    right = int(near.each(got, want).sum())
+    return f"{right or 'none'} of {got.numel()} elements {'is' if right == 1 else 'are'} right"

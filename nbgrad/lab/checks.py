@@ -1,0 +1,119 @@
+"""``check``, ``hint`` and the rest of what a student and a grade cell call."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from nbgrad.core.tensor.comparison import Deviation
+from nbgrad.lab.exercise import every, find
+
+_given: dict[str, int] = {}
+"""How many hints were given, by the number of the exercise."""
+
+
+class WrongAnswer(AssertionError):
+    """An answer that ``require`` refused; the message says how it is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What there is to say of an answer. It is true where that is right.
+
+    Attributes:
+        number: of the exercise.
+        right: whether the answer is right.
+        kind: how it is wrong, in a word: "shape", "sign", "factor", ...; empty where it is right.
+        reason: the same in a sentence, without the right answer.
+    """
+
+    number: str
+    right: bool
+    kind: str = ""
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.right
+
+    def __repr__(self) -> str:
+        if self.right:
+            return f"{self.number} ✓ right"
+        more = (
+            "" if _given.get(self.number, 0) >= len(find(self.number).hints) else f' nbgrad.lab.hint("{self.number}")'
+        )
+        return f"{self.number} ✗ not yet: {self.reason}.{f' A hint:{more}' if more else ''}"
+
+
+def check(number: str | float, answer: Any) -> Outcome:
+    """Say whether ``answer`` is right, or how it is wrong.
+
+    Args:
+        number: of the exercise, as "4.2".
+        answer: in any form that the task allows: a tensor of nbgrad's or torch's, an array, a list, a number, a
+            function, a graph.
+
+    Returns:
+        A ``Outcome``, true where the answer is right. As the last line of a cell it is shown.
+
+    Raises:
+        KeyError: there is no such exercise.
+    """
+    exercise = find(number)
+    if answer is ...:
+        return Outcome(
+            exercise.number, right=False, kind="type", reason="the ... is still there: write your answer in its place"
+        )
+    wrong: Deviation | None = exercise.judge(answer)
+    if wrong is None:
+        return Outcome(exercise.number, right=True)
+    return Outcome(exercise.number, right=False, kind=wrong.kind, reason=str(wrong).rstrip("."))
+
+
+def require(number: str | float, answer: Any) -> None:
+    """Raise if ``answer`` is wrong: for the cell that grades a hand-in.
+
+    Raises:
+        WrongAnswer: it is wrong; the message says how, and no right number.
+        KeyError: there is no such exercise.
+    """
+    outcome = check(number, answer)
+    if not outcome:
+        raise WrongAnswer(f"{outcome.number}: {outcome.reason}")
+
+
+def task(number: str | float) -> str:
+    """What to do in an exercise, and in which form the answer is expected.
+
+    Raises:
+        KeyError: there is no such exercise.
+    """
+    exercise = find(number)
+    return f"{exercise.number} {exercise.title}: {exercise.task}"
+
+
+def hint(number: str | float, step: int | None = None) -> str:
+    """The next hint to an exercise: each call goes a step further, and none says the answer.
+
+    Args:
+        number: of the exercise, as "4.2".
+        step: the hint with this number, from 1, in the place of the next one.
+
+    Raises:
+        KeyError: there is no such exercise.
+        ValueError: ``step`` is not between 1 and the number of hints.
+    """
+    exercise = find(number)
+    hints = exercise.hints
+    if not hints:
+        return f"{exercise.number} has no hints"
+    if step is None:
+        step = _given.get(exercise.number, 0) + 1
+        if step > len(hints):
+            return f"{exercise.number} has no further hint. Ask for an earlier one: hint({exercise.number!r}, 1)"
+    elif not 1 <= step <= len(hints):
+        raise ValueError(f"step={step}: {exercise.number} has the hints 1 to {len(hints)}")
+    _given[exercise.number] = max(step, _given.get(exercise.number, 0))
+    return f"Hint {step} of {len(hints)} to {exercise.number}: {hints[step - 1]}"
+
+
+def exercises() -> dict[str, str]:
+    """The exercises that there are: their titles, by number."""
+    return {number: one.title for number, one in every().items()}

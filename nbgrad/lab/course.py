@@ -1,0 +1,76 @@
+"""``nbgrad lab``: copy the lessons into a folder, and open JupyterLab on the first one."""
+
+import shutil
+import subprocess
+import sys
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from nbgrad.core.files import replace_file
+
+_HERE = Path(__file__).resolve().parent
+
+
+def source() -> Path:
+    """The folder of the lessons: beside the package in a clone, inside of it where it is installed.
+
+    Raises:
+        FileNotFoundError: this installation has none.
+    """
+    for folder in (_HERE / "notebooks", _HERE.parents[1] / "notebooks"):
+        if any(folder.glob("*.ipynb")):
+            return folder
+    raise FileNotFoundError(
+        "this installation of nbgrad has no lessons: install it from a wheel, or clone the repository, which has them "
+        "in the folder notebooks"
+    )
+
+
+def copy(folder: Path) -> list[Path]:
+    """Copy the lessons into ``folder``, which is made if it is not there.
+
+    A notebook that is there already stays as it is: somebody may have worked in it. The solutions are not copied.
+
+    Returns:
+        The lessons in the folder, the first one first.
+
+    Raises:
+        FileNotFoundError: this installation has no lessons.
+        OSError: the folder cannot be made, or written to.
+    """
+    lessons = sorted(source().glob("*.ipynb"))
+    folder.mkdir(parents=True, exist_ok=True)
+    for lesson in lessons:
+        if not (folder / lesson.name).exists():
+            replace_file(folder / lesson.name, partial(shutil.copyfile, lesson))
+    return [folder / lesson.name for lesson in lessons]
+
+
+def run(folder: str | Path, *, opens: bool = True) -> int:
+    """Do what the command ``nbgrad lab`` does.
+
+    Args:
+        folder: where the lessons are copied to.
+        opens: whether JupyterLab is started there; it runs until it is stopped.
+
+    Returns:
+        0, or the exit status of JupyterLab; 1 where that is not installed, or the lessons cannot be copied.
+    """
+    place = Path(folder).expanduser().resolve()
+    try:
+        lessons = copy(place)
+    except OSError as error:
+        return _failed(f"nbgrad lab: {error}")
+    print(f"{len(lessons)} lessons are in {place}")  # noqa: T201  # this is the command's output
+    if not opens:
+        return 0
+    if find_spec("jupyterlab") is None:
+        return _failed('nbgrad lab: JupyterLab is not installed: pip install "nbgrad[lab]"')
+    command = [sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{lessons[0].name}"]
+    return subprocess.run(command, cwd=place, check=False).returncode
+
+
+def _failed(text: str) -> int:
+    print(text, file=sys.stderr)  # noqa: T201
+    return 1

@@ -1,0 +1,82 @@
+"""``Exercise``: a task, the hints to it, and what judges an answer; and the list of those that there are."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from nbgrad.core.suggestions import nearest
+from nbgrad.core.tensor.comparison import Deviation
+
+Judge = Callable[[Any], Deviation | None]
+"""What looks at an answer: how it is wrong, or None where it is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """One exercise.
+
+    Attributes:
+        number: of the lesson and of the exercise in it, as "4.2".
+        title: a few words.
+        task: what to do, and in which form the answer is expected.
+        judge: takes an answer, and gives how it is wrong; None where it is right.
+        hints: one sentence each, from a nudge to nearly the answer, but never the answer.
+
+    Raises:
+        ValueError: the number is not two whole numbers with a point between.
+    """
+
+    number: str
+    title: str
+    task: str
+    judge: Judge
+    hints: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        lesson, _, place = self.number.partition(".")
+        if not (lesson.isdecimal() and place.isdecimal()):
+            raise ValueError(f"{self.number!r}: the number of an exercise is that of its lesson and its own, as '4.2'")
+
+
+_added: dict[str, Exercise] = {}
+
+
+def add(exercise: Exercise) -> None:
+    """Add an exercise of your own to those that ``check`` and ``hint`` know; one of the same number is replaced."""
+    _added[exercise.number] = exercise
+
+
+def of_lesson(lesson: int) -> dict[str, Exercise]:
+    """The exercises of a lesson, by number; empty where it has none."""
+    name = f"nbgrad.lab.lesson_{lesson:02}"
+    found = {} if find_spec(name) is None else {one.number: one for one in import_module(name).EXERCISES}
+    found |= {number: one for number, one in _added.items() if number.partition(".")[0] == str(lesson)}
+    return dict(sorted(found.items(), key=lambda one: _order(one[0])))
+
+
+def every() -> dict[str, Exercise]:
+    """All exercises, by number, in the order of the lessons."""
+    lessons = sorted({*range(1, 15), *(_order(number)[0] for number in _added)})
+    return {number: one for lesson in lessons for number, one in of_lesson(lesson).items()}
+
+
+def find(number: str | float) -> Exercise:
+    """The exercise of this number.
+
+    Raises:
+        KeyError: there is none; the message names those of the lesson.
+    """
+    wanted = str(number).strip()
+    lesson = wanted.partition(".")[0]
+    known = of_lesson(int(lesson)) if lesson.isdecimal() else {}
+    if wanted in known:
+        return known[wanted]
+    there = known or every()
+    raise KeyError(f"there is no exercise {wanted}, only {', '.join(there)}{nearest(wanted, there)}")
+
+
+def _order(number: str) -> tuple[int, int]:
+    lesson, _, place = number.partition(".")
+    return int(lesson), int(place)

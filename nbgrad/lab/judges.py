@@ -1,0 +1,147 @@
+"""What looks at an answer: at numbers, at named values, at a function, at a graph."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from warnings import catch_warnings
+
+import torch
+
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class NumbersJudge:
+    """Judges numbers in any form.
+
+    Attributes:
+        right: computes the right numbers; it is called when an answer is checked.
+        rtol: how far an answer may be off, in units of the right one.
+    """
+
+    right: Callable[[], Any]
+    rtol: float = RTOL
+
+    def __call__(self, answer: Any) -> Deviation | None:
+        return difference(answer, self.right(), rtol=self.rtol)
+
+
+@dataclass(frozen=True)
+class ValuesJudge:
+    """Judges several values with names: a dict, a list or a tensor in the order of the names, or a graph's gradients.
+
+    Attributes:
+        right: computes them, by name; it is called when an answer is checked.
+        what: what they are, as "gradient".
+    """
+
+    right: Callable[[], Mapping[str, Any]]
+    what: str = "value"
+    rtol: float = RTOL
+
+    def __call__(self, answer: Any) -> Deviation | None:
+        right = self.right()
+        names = list(right)
+        given = named(answer, names, self.what)
+        if isinstance(given, Deviation):
+            return given
+        wrong = {name: found for name in names if (found := difference(given[name], right[name], rtol=self.rtol))}
+        if not wrong:
+            return None
+        whole = self._whole(given, right) if len(wrong) > 1 else None
+        if whole is not None and (whole.kind == "order" or len(wrong) == len(names)):
+            return whole
+        name, found = next(iter(wrong.items()))
+        more = "" if len(wrong) == 1 else f" ({len(wrong)} of {len(names)} are wrong)"
+        return Deviation(found.kind, f"the {self.what} of {name}: {found}{more}")
+
+    def _whole(self, given: Mapping[str, Any], right: Mapping[str, Any]) -> Deviation | None:
+        """What is wrong with all of them in one way: the sign, a factor, their order."""
+        try:
+            values = [[float(numbers_of(one[name])) for name in right] for one in (given, right)]
+        except (TypeError, ValueError, RuntimeError):
+            return None
+        found = difference(values[0], values[1], rtol=self.rtol)
+        return found if found is not None and found.kind in ("sign", "factor", "order", "zero", "offset") else None
+
+
+def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Deviation":
+    """An answer as a dict of ``names``, or what is wrong with its form."""
+    listed = ", ".join(names)
+    if isinstance(answer, AutogradGraph) and what == "gradient":
+        found = {record.name: record.gradient for record in answer.records if record.gradient is not None}
+        lacking = [name for name in names if name not in found]
+        if lacking:
+            return Deviation("type", f"the graph has no gradient of {', '.join(lacking)}: it needs a backward from L")
+        return {name: found[name].values for name in names}
+    if isinstance(answer, Mapping):
+        lacking = [name for name in names if name not in answer]
+        if lacking:
+            return Deviation("type", f"{', '.join(lacking)} is missing: the names are {listed}")
+        return {name: answer[name] for name in names}
+    if isinstance(answer, torch.Tensor | Tensor) and answer.ndim == 0:
+        answer = answer.reshape(1)
+    try:
+        parts = list(answer)
+    except TypeError:
+        return Deviation("type", f"{len(names)} values are expected, in the order {listed}, or a dict of them")
+    if len(parts) != len(names):
+        count = len(parts)
+        return Deviation("shape", f"{count} values were given, and {len(names)} are expected, in the order {listed}")
+    return dict(zip(names, parts, strict=True))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a function that is judged.
+
+    Attributes:
+        arguments: what it is called with.
+        right: what it has to give.
+        said: how a message names the call.
+    """
+
+    arguments: tuple[Any, ...]
+    right: Any
+    said: str
+
+
+@dataclass(frozen=True)
+class FunctionJudge:
+    """Judges a function by what it gives for some arguments.
+
+    Attributes:
+        cases: makes them; it is called when an answer is checked.
+        form: how the function is written, as "unbroadcast(gradient, shape)".
+        explain: says more of a wrong result, where it can: it gets the function's result and the case.
+    """
+
+    cases: Callable[[], Sequence[Case]]
+    form: str
+    explain: Callable[[Any, Case], Deviation | None] = lambda _, __: None
+    rtol: float = RTOL
+
+    def __call__(self, answer: Any) -> Deviation | None:
+        if not callable(answer):
+            return Deviation(
+                "type", f"a function is expected, {self.form}: give it without parentheses behind its name"
+            )
+        for case in self.cases():
+            try:
+                with catch_warnings(action="ignore"):  # of shapes that do not pair, for one: the reason says more
+                    got = answer(*case.arguments)
+            except Exception as error:  # whatever the student's function raises is the answer's fault
+                return Deviation("raised", f"{case.said} raised {type(error).__name__}: {_first(error)}")
+            if got is None:
+                return Deviation("type", f"{case.said} gives None: the function has to end with return")
+            found = difference(got, case.right, rtol=self.rtol, atol=ATOL)
+            if found is not None:
+                found = self.explain(got, case) or found
+                return Deviation(found.kind, f"{case.said}: {found}")
+        return None
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:200]

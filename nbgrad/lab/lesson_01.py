@@ -1,0 +1,153 @@
+"""The exercises of lesson 1: a slope, and the chain rule on ``L = (a * b + c) * f``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.ops import exp, sin
+from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, named
+
+START = {"a": 2.0, "b": -3.0, "c": 10.0, "f": -2.0}
+"""The values that the lesson begins with."""
+
+RATE = 0.1
+"""The longest step that exercise 3 allows, in units of the gradient."""
+
+
+def _loss(a: Any, b: Any, c: Any, f: Any) -> Any:
+    return (a * b + c) * f
+
+
+def _leaves() -> dict[str, Tensor]:
+    return {name: tensor(value, dtype=torch.float64, requires_grad=True) for name, value in START.items()}
+
+
+def _gradients() -> dict[str, float]:
+    leaves = _leaves()
+    found = grad(_loss(**leaves), list(leaves.values()))
+    return {name: float(numbers_of(one)) for name, one in zip(leaves, found, strict=True)}
+
+
+# 1.2: a slope by nudging.
+
+
+def _square(x: Any) -> Any:
+    return x * x
+
+
+_CURVES: tuple[tuple[str, Callable[[Any], Any], float], ...] = (
+    ("x * x", _square, 3.0),
+    ("x * x", _square, -0.5),
+    ("exp(x)", lambda x: exp(x if isinstance(x, Tensor) else tensor(x, dtype=torch.float64)), 1.0),
+    ("sin(x)", lambda x: sin(x if isinstance(x, Tensor) else tensor(x, dtype=torch.float64)), 2.0),
+    ("5 * x + 1", lambda x: 5 * x + 1, 4.0),
+)
+
+
+def _nudges() -> list[Case]:
+    cases = []
+    for text, curve, at in _CURVES:
+        x = tensor(at, dtype=torch.float64, requires_grad=True)
+        (right,) = grad(curve(x), [x])
+        cases.append(Case((curve, at), right, f"slope(lambda x: {text}, {at:g})"))
+    return cases
+
+
+def _about_slope(got: Any, case: Case) -> Deviation | None:
+    curve, at = case.arguments
+    value, right = float(numbers_of(curve(at))), float(case.right)
+    if difference(got, value) is None:
+        return Deviation("numbers", "that is the value of the function there: compare it with the value beside it")
+    try:
+        found = float(numbers_of(got))
+    except (NoNumbers, RuntimeError, ValueError):
+        return None
+    ratio = found / right if right else 1.0
+    if 0 < abs(ratio) < 0.05:
+        return Deviation("factor", "it is far too small: the change of the value has to be divided by the nudge")
+    if abs(found - value) < 0.05 * abs(right) and abs(found - right) > 0.1 * abs(right):
+        return Deviation("numbers", "that is the value of the function beside the point, not how fast it changes")
+    if 0 < abs(ratio - 1) < 0.05:
+        return Deviation("rounding", "it is nearly right: the nudge is too large. Take one of 0.001 or less")
+    return None
+
+
+# 1.3: make L rise.
+
+
+def _rises(answer: Any) -> Deviation | None:
+    given = named(answer, list(START), "value")
+    if isinstance(given, Deviation):
+        return given
+    try:
+        values = {name: float(numbers_of(one)) for name, one in given.items()}
+    except (TypeError, ValueError, RuntimeError) as error:
+        return Deviation("type", f"each of {', '.join(START)} has to be one number: {error}")
+    moved = [values[name] - START[name] for name in START]
+    slopes = list(_gradients().values())
+    before, after = _loss(**START), _loss(**values)
+    if not any(moved):
+        return Deviation("zero", "the values are still those of the beginning: move each of them")
+    if (idle := [name for name, by in zip(START, moved, strict=True) if not by]) and after > before:
+        return Deviation("element", f"L rises, but {', '.join(idle)} did not move: move all four along their gradients")
+    length = sum(by * slope for by, slope in zip(moved, slopes, strict=True)) / sum(slope * slope for slope in slopes)
+    if length < 0:
+        return Deviation("sign", f"L went from {before:g} down to {after:g}: these steps go against the gradients")
+    along = [length * slope for slope in slopes]
+    found = difference(moved, along, rtol=1e-2, atol=1e-6)
+    if found is not None:
+        wrong = [name for name, by, to in zip(START, moved, along, strict=True) if by * to < 0]
+        of = f" {', '.join(wrong)} went the wrong way." if wrong else ""
+        return Deviation(
+            "sign" if wrong else "factor",
+            f"the four do not move in proportion to their gradients.{of} Take one rate for all: each step is the rate "
+            "times its gradient",
+        )
+    if length > RATE * 1.001:
+        return Deviation("factor", f"the step is too long: a slope holds nearby. Take a rate of {RATE} or less")
+    return None if after > before else Deviation("numbers", f"L did not rise: it was {before:g} and is {after:g}")
+
+
+EXERCISES = (
+    Exercise(
+        "1.1",
+        "Four gradients by hand",
+        "L = (a * b + c) * f with a = 2, b = -3, c = 10, f = -2. Give the gradients of L by a, b, c and f: as a dict, "
+        "as a list in this order, or as a tensor. A recorded graph with its backward is an answer too.",
+        ValuesJudge(_gradients, "gradient"),
+        (
+            "Begin at L and go back box by box. What does L change by, if f changes by a little and the rest stays?",
+            "A product hands on the incoming gradient times the other factor; a sum hands it on as it is.",
+            "Write e = a * b and d = e + c, so L = d * f: go from L to d, from d to e, from e to a and b.",
+        ),
+    ),
+    Exercise(
+        "1.2",
+        "A slope by nudging",
+        "Write slope(function, x): how fast function(x) changes at x, from two of its values that lie close together.",
+        FunctionJudge(_nudges, "slope(function, x)", _about_slope),
+        (
+            "Move x by a small number h, and look at what becomes of the value.",
+            "A slope is a change divided by a distance: which change, and which distance?",
+            "With h = 0.0001 on both sides of x the error is smaller than with one side: divide by the whole distance.",
+        ),
+    ),
+    Exercise(
+        "1.3",
+        "Make L rise",
+        "Move a, b, c and f a little so that L rises: each by one rate times its own gradient, with a rate of "
+        f"{RATE} or less. Give the four new values: as a dict, as a list in the order a, b, c, f, or as a tensor.",
+        _rises,
+        (
+            "A gradient says by how much L rises, if its value grows by a little. What of a value whose gradient is "
+            "negative?",
+            "The new value is the old one plus the rate times the gradient, for each of the four.",
+            "Take the gradients of 1.1 and a rate of 0.01. Learning goes the other way: it wants the loss to fall.",
+        ),
+    ),
+)

@@ -1,0 +1,233 @@
+"""The exercises of lesson 4: broadcasting, and the sums that undo it."""
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+from nbgrad.core.engine.broadcast import reduction
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.tensor import tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge
+
+MARKS = {
+    "bias": ((3, 4), (4,)),
+    "scale": ((3, 4), (3, 1)),
+    "shift": ((2, 3, 4), (3, 1)),
+    "gain": ((3, 4), ()),
+}
+"""By name of the smaller input: the shape of x and its own, in x + bias, x * scale, x + shift and x * gain."""
+
+
+def _sums(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions that the engine sums over, of the gradient of shape ``shape`` for an input of shape ``own``."""
+    found = reduction(shape, own)
+    return () if found is None else tuple(found.dims)
+
+
+def _marks(answer: Any) -> Deviation | None:
+    names = list(MARKS)
+    if isinstance(answer, Mapping):
+        lacking = [name for name in names if name not in answer]
+        if lacking:
+            return Deviation("type", f"{', '.join(lacking)} is missing: the names are {', '.join(names)}")
+        given = [answer[name] for name in names]
+    elif isinstance(answer, Sequence) and not isinstance(answer, str):
+        given = list(answer)
+    else:
+        return Deviation("type", f"four marks are expected: a list in the order {', '.join(names)}, or a dict")
+    if len(given) != len(names):
+        return Deviation("shape", f"{len(given)} marks were given, and {len(names)} are expected: {', '.join(names)}")
+    if all(_mark(_one_less(one), *MARKS[name]) is None for name, one in zip(names, given, strict=True)):
+        return Deviation("shifted", "every mark is right, if dimensions are counted from 1: they are counted from 0")
+    for name, one in zip(names, given, strict=True):
+        if (found := _mark(one, *MARKS[name])) is not None:
+            return Deviation(found.kind, f"the mark of {name}: {found}")
+    return None
+
+
+def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviation | None:
+    dims = _dims(answer)
+    if dims is None:
+        return Deviation("type", f"{answer!r} names no dimensions: write (0,), or 'sum dim 0'")
+    if outside := [dim for dim in dims if not -len(shape) <= dim < len(shape)]:
+        counted = ": dimensions are counted from 0" if outside == [len(shape)] else ""
+        return Deviation("shape", f"x has {len(shape)} dimensions, and none with the number {outside[0]}{counted}")
+    said, right = {dim % len(shape) for dim in dims}, set(_sums(shape, own))
+    if said == right:
+        return None
+    if not said:
+        return Deviation("zero", "its gradient has the shape of x, and has to get its own: it has to be summed")
+    if said == set(range(len(shape))) - right:
+        return Deviation("order", "these are the dimensions that stay: the others are summed")
+    if said < right:
+        return Deviation("element", "a dimension is missing: it was stretched along more than these")
+    if said > right:
+        return Deviation("element", "a dimension is too many: along one of these it has its own values")
+    return Deviation("numbers", "it was stretched along others: write the shapes below each other, right-aligned")
+
+
+def _one_less(answer: Any) -> tuple[int, ...] | None:
+    dims = _dims(answer)
+    return None if dims is None else tuple(dim - 1 for dim in dims)
+
+
+def _dims(answer: Any) -> tuple[int, ...] | None:
+    """The dimensions that a mark names: a number, several, or the text in the picture."""
+    if isinstance(answer, str):
+        text = answer.lower().replace("sum", "").replace("dims", "").replace("dim", "").replace("over", "").strip(" :")
+        text = re.sub(r"\band\b", ",", text)
+        try:
+            answer = ast.literal_eval(text) if text else ()
+        except (SyntaxError, ValueError):
+            return None
+    if answer is None:
+        return ()
+    if isinstance(answer, set | frozenset):
+        answer = sorted(answer)
+    try:
+        found = numbers_of(answer)
+    except NoNumbers:
+        return None
+    if (found.is_floating_point() and found.numel()) or found.dtype is torch.bool or found.is_complex():
+        return None
+    return tuple(int(one) for one in found.flatten())
+
+
+# 4.2: unbroadcast.
+
+_SHAPES = (
+    ((3, 4), (3, 4)),
+    ((3, 4), (4,)),
+    ((3, 4), (3, 1)),
+    ((2, 3, 4), (3, 1)),
+    ((2, 3, 4), (1, 1, 4)),
+    ((2, 3, 4), (4,)),
+    ((3, 4), ()),
+    ((5, 1), (1,)),
+)
+
+
+def _unbroadcasts() -> list[Case]:
+    generator = torch.Generator().manual_seed(4)
+    cases = []
+    for shape, own in _SHAPES:
+        gradient = tensor(torch.randn(shape, generator=generator, dtype=torch.float64))
+        leaf = tensor(torch.zeros(own, dtype=torch.float64), requires_grad=True)
+        (leaf + tensor(torch.zeros(shape, dtype=torch.float64))).backward(gradient)
+        cases.append(Case((gradient, own), leaf.grad, f"unbroadcast of a gradient of shape {shape} to {own}"))
+    return cases
+
+
+def _about_sums(got: Any, case: Case) -> Deviation | None:
+    gradient, own = case.arguments
+    terms = gradient.numel() // max(1, prod(own))
+    try:
+        mean = terms > 1 and difference(numbers_of(got) * terms, case.right) is None
+    except (NoNumbers, RuntimeError):
+        return None
+    return Deviation("factor", "it is a mean of what arrived: the gradients of all uses add up") if mean else None
+
+
+# 4.3: the (N, 1) bug.
+
+
+def _losses() -> list[Case]:
+    generator = torch.Generator().manual_seed(43)
+    cases = []
+    for count in (5, 1, 8):
+        prediction = tensor(torch.randn((count, 1), generator=generator, dtype=torch.float64))
+        target = tensor(torch.randn(count, generator=generator, dtype=torch.float64))
+        right = ((prediction.data.flatten() - target.data) ** 2).mean()
+        cases.append(Case((prediction, target), right, f"loss of predictions ({count}, 1) and targets ({count},)"))
+    return cases
+
+
+def _about_loss(got: Any, case: Case) -> Deviation | None:
+    prediction, target = (one.data for one in case.arguments)
+    table = (prediction - target) ** 2
+    if table.numel() > 1 and difference(got, table.mean()) is None:
+        count = len(target)
+        return Deviation(
+            "shape",
+            f"it is the mean of {count} * {count} numbers: each prediction still meets every target, since "
+            f"({count}, 1) and ({count},) broadcast to ({count}, {count})",
+        )
+    if table.numel() > 1 and difference(got, table.sum()) is None:
+        return Deviation("shape", "it is a sum over pairs of each prediction with every target")
+    own = prediction.flatten() - target
+    if len(target) > 1 and difference(got, (own**2).sum()) is None:
+        return Deviation("factor", "it is the sum over all predictions: the loss is their mean")
+    if len(target) > 1 and difference(got, own.mean()) is None:
+        return Deviation("numbers", "it is the mean of the differences: they have to be squared")
+    return None
+
+
+def _repaired(answer: Any) -> Deviation | None:
+    if isinstance(answer, AutogradGraph):
+        return _no_table(answer)
+    return FunctionJudge(_losses, "loss(prediction, target)", _about_loss)(answer)
+
+
+def _no_table(graph: AutogradGraph) -> Deviation | None:
+    """Whether a recorded loss has no (N, N) in it."""
+    records = graph.records
+    if graph.frame is None:
+        return Deviation("type", "the graph has no backward: call loss.backward() in it")
+    for record in records:
+        sources = [one for one in records if one.id in record.sources]
+        shapes = {one.shape for one in sources}
+        if record.op is not None and len(record.shape) == 2 and record.shape[0] == record.shape[1] > 1:
+            count = record.shape[0]
+            if {(count, 1), (count,)} <= shapes or {(count, 1), (1, count)} <= shapes:
+                return Deviation("shape", f"{record.run} still gives shape {record.shape}: every pair of rows")
+    return None
+
+
+EXERCISES = (
+    Exercise(
+        "4.1",
+        "Predict four marks",
+        "x has shape (3, 4). Over which dimensions does the backward sum for bias of shape (4,) in x + bias, for scale "
+        "of shape (3, 1) in x * scale, for gain of shape () in x * gain; and for shift of shape (3, 1) in x + shift, "
+        "where x has shape (2, 3, 4)? Give the marks in the order bias, scale, shift, gain, each as a tuple of "
+        "dimensions or as the text 'sum dim 0'; or a dict.",
+        _marks,
+        (
+            "Write the two shapes below each other, right-aligned. Where is the smaller one stretched?",
+            "A value that was used in several places gets the sum of the gradients from all of them.",
+            "A dimension that the smaller shape lacks is stretched, and one of size 1 beside a larger size is too.",
+        ),
+    ),
+    Exercise(
+        "4.2",
+        "Write unbroadcast",
+        "Write unbroadcast(gradient, shape): the gradient for an input of this shape that was broadcast to the shape "
+        "of gradient.",
+        FunctionJudge(_unbroadcasts, "unbroadcast(gradient, shape)", _about_sums),
+        (
+            "How many dimensions has the gradient more than the shape? They are in front: what happens to them?",
+            "After that both have the same number of dimensions. Which of them were stretched?",
+            "Sum over the extra dimensions first; then, where the shape has 1 and the gradient more, sum and keep the "
+            "dimension.",
+        ),
+    ),
+    Exercise(
+        "4.3",
+        "Find the (N, 1) bug",
+        "def loss(prediction, target): return ((prediction - target) ** 2).mean() learns badly: predictions have shape "
+        "(N, 1), targets (N,). Write loss(prediction, target) that is right for them. A recorded graph of the repaired "
+        "loss is an answer too.",
+        _repaired,
+        (
+            "Print the shape of prediction - target.",
+            "Each prediction has to meet its own target, and no other: both need one shape.",
+            "squeeze(-1) takes the last dimension away, unsqueeze(-1) adds one: which of the two inputs needs which?",
+        ),
+    ),
+)

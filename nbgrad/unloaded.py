@@ -1,0 +1,30 @@
+"""``%%autograd`` before ``%load_ext nbgrad``: it says what is missing; IPython says that it knows no magic."""
+
+import sys
+from typing import Any
+
+
+def announce() -> None:
+    """Have the running notebook, if there is one, answer ``%%autograd`` until the extension is loaded."""
+    if "IPython" in sys.modules:
+        answer(sys.modules["IPython"].get_ipython())
+
+
+def answer(shell: Any) -> None:
+    """Have ``shell`` answer ``%%autograd``, unless it knows such a magic."""
+    if shell is None or shell.find_cell_magic(_NAME) is not None or shell.find_line_magic(_NAME) is not None:
+        return
+    shell.register_magic_function(_missing, "line_cell", _NAME)
+
+
+_NAME = "autograd"
+
+
+def _missing(line: str, cell: str | None = None) -> None:  # noqa: ARG001
+    """Record a cell: run ``%load_ext nbgrad`` first."""
+    from IPython.core.error import UsageError
+
+    raise UsageError(
+        f"{'%' if cell is None else '%%'}autograd: nbgrad is imported, but its magics are not loaded. Run %load_ext "
+        "nbgrad in a cell first, then this cell again."
+    )

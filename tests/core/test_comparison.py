@@ -1,0 +1,177 @@
+"""How numbers differ: the reason that is said for each of the usual wrong answers, and never the right number."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.core.tensor.comparison import NoNumbers, difference, numbers_of
+from nbgrad.testing import assert_close
+
+RIGHT = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]])
+SQUARE = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.5]])
+
+FORMS = {
+    "a tensor": lambda: nbgrad.tensor(RIGHT),
+    "one that learns": lambda: nbgrad.tensor(RIGHT, requires_grad=True),
+    "a result": lambda: nbgrad.tensor(RIGHT, requires_grad=True) * 1,
+    "torch's": lambda: RIGHT,
+    "of float64": RIGHT.double,
+    "of float16": RIGHT.half,
+    "an array": RIGHT.numpy,
+    "a list": RIGHT.tolist,
+    "a tuple of lists": lambda: tuple(RIGHT.tolist()),
+    "a list of tensors": lambda: [nbgrad.tensor(row) for row in RIGHT],
+    "a text": lambda: "[[1, 2, 3], [4, 5, 6.5]]",
+    "three digits": (RIGHT + 5e-4).tolist,
+}
+
+WRONG: list[tuple[Any, Any, str, str]] = [
+    (-RIGHT, RIGHT, "sign", "the sign of every element is wrong"),
+    (RIGHT * torch.tensor([1, -1, 1]), RIGHT, "sign", "the sign of 2 of 6 elements is wrong"),
+    (2 * RIGHT, RIGHT, "factor", "a factor 2 is too many"),
+    (RIGHT / 2, RIGHT, "factor", "a factor 2 is missing"),
+    (-2 * RIGHT, RIGHT, "factor", "the sign is wrong, and a factor 2 is too many"),
+    (6 * RIGHT, RIGHT, "factor", "every element is n = 6 times too large, as by a sum in the place of a mean"),
+    (RIGHT / 3, RIGHT, "factor", "every element is n = 3 times too small, as by a mean in the place of a sum"),
+    (0.7 * RIGHT, RIGHT, "factor", "every element is 0.7 times what it has to be"),
+    (RIGHT.T, RIGHT, "transposed", "it is transposed: it has shape (3, 2), and (2, 3) is expected"),
+    (SQUARE.T, SQUARE, "transposed", "rows and columns have changed places"),
+    (RIGHT[0], RIGHT, "row", "this is row 0 alone"),
+    (SQUARE[1:], SQUARE, "shape", "the first element is missing, all others are right"),
+    (RIGHT[:, :2], RIGHT, "shape", "the last element is missing, all others are right"),
+    (RIGHT.flatten(), RIGHT, "shape", "the numbers are right, but it has shape (6,)"),
+    (RIGHT.sum(0), RIGHT, "shape", "a sum over a dimension is too many"),
+    (RIGHT, RIGHT.sum(0), "shape", "a sum over a dimension is missing"),
+    (RIGHT, RIGHT.mean(1, keepdim=True), "shape", "a mean over a dimension is missing"),
+    (RIGHT, RIGHT.sum(), "shape", "a sum over dimensions is missing"),
+    (3.0, RIGHT, "shape", "it is one number, and one for each element is expected"),
+    (torch.ones(4, 4), RIGHT, "shape", "it has shape (4, 4), and (2, 3) is expected"),
+    (torch.ones(2, 4), RIGHT, "shape", "one element is too many"),
+    (RIGHT.roll(1, 1), RIGHT, "shifted", "one place off"),
+    (RIGHT.flip(0), RIGHT, "order", "the right numbers in another order"),
+    (RIGHT + 1, RIGHT, "offset", "too large by the same amount"),
+    (RIGHT + torch.tensor([[0.0], [3.0]]) * RIGHT, RIGHT, "row", "row 1 is wrong, all others are right"),
+    (RIGHT * torch.tensor([1.0, 1.0, 9.0]), RIGHT, "row", "column 2 is wrong, all others are right"),
+    (SQUARE * torch.tensor([[1.0], [3.0], [4.0]]), SQUARE, "row", "row 0 alone is right"),
+    (
+        RIGHT.where(RIGHT < 6, torch.tensor(9.0)),
+        RIGHT,
+        "element",
+        "the element at [1, 2] is wrong, all others are right",
+    ),
+    (RIGHT.int(), RIGHT, "dtype", "these are whole numbers: what comes after the point is lost"),
+    (RIGHT > 2, RIGHT, "dtype", "it is of type bool, where numbers are expected"),
+    (1.0, torch.tensor(True), "dtype", "where True or False is expected"),
+    (RIGHT + 1j, RIGHT, "dtype", "it is complex"),
+    (RIGHT / 0 * 0, RIGHT, "not finite", "NaN, where a finite number is expected"),
+    (float("inf"), 2.0, "not finite", "it is Inf"),
+    (0 * RIGHT, RIGHT, "zero", "every element is 0"),
+    (RIGHT * 1.01, RIGHT, "rounding", "nearly right: write more digits"),
+    (RIGHT * RIGHT, RIGHT, "numbers", "1 of 6 elements is right"),
+    ([[1.0, 2.0], [3.0]], RIGHT, "type", "its parts have different shapes: (2,), (1,)"),
+    (None, RIGHT, "type", "it is None, where numbers are expected: a function, or a cell, that ends without a value"),
+    ("b * f", RIGHT, "type", "the text 'b * f' is no number"),
+    (len, RIGHT, "type", "it is a builtin_function_or_method, where numbers are expected"),
+    (Fraction(1, 2), RIGHT, "type", "it is a Fraction"),
+    (-2.0, 2.0, "sign", "the sign is wrong"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_right_answer_is_right_in_every_form(form: str) -> None:
+    assert difference(FORMS[form](), RIGHT) is None
+
+
+@pytest.mark.parametrize("right", [3, 3.0, np.float32(3), np.array(3), nbgrad.tensor(3.0), "3", " 3.0 ", True + 2])
+def test_a_number_is_right_in_every_form(right: Any) -> None:
+    assert difference(right, 3.0) is None
+
+
+@pytest.mark.parametrize(("answer", "right", "kind", "text"), WRONG)
+def test_a_wrong_answer_is_told_how_it_is_wrong(answer: Any, right: Any, kind: str, text: str) -> None:
+    found = difference(answer, right)
+    assert found is not None
+    assert found.kind == kind
+    assert text in str(found)
+
+
+def test_of_a_single_number_no_factor_is_told_but_that_of_a_square() -> None:
+    for factor in (0.3, 0.9, 1.1, 3.0, 7.0, 10.0):
+        for sign in (1, -1):
+            found = difference(sign * factor * 8.0, 8.0)
+            assert found is not None
+            assert not any(character.isdigit() for character in found.text)
+
+
+def test_an_array_of_texts_and_an_empty_list() -> None:
+    with pytest.raises(NoNumbers, match="holds no numbers"):
+        numbers_of(np.array(["a"]))
+    assert difference([], torch.zeros(0)) is None
+    assert difference([], RIGHT) is not None
+
+
+@pytest.mark.parametrize("actual", [RIGHT, RIGHT.numpy(), RIGHT.tolist(), RIGHT.double(), nbgrad.tensor(RIGHT)])
+@pytest.mark.parametrize("expected", [RIGHT, RIGHT.numpy(), RIGHT.tolist(), RIGHT.half(), nbgrad.tensor(RIGHT)])
+def test_assert_close_and_allclose_take_what_holds_numbers(actual: Any, expected: Any) -> None:
+    assert_close(actual, expected)
+    assert nbgrad.allclose(actual, expected)
+    assert not nbgrad.allclose(actual, nbgrad.tensor(RIGHT) + 1)
+
+
+def test_assert_close_says_by_how_much() -> None:
+    with pytest.raises(AssertionError) as raised:
+        assert_close(nbgrad.tensor([1.0, 2.0]), [1.0, 2.5])
+    assert str(raised.value).splitlines() == [
+        "assert_close: 1 of 2 elements differ",
+        "  worst at          [1]",
+        "  actual            2",
+        "  expected          2.5",
+        "  difference        0.5 (0.2 of the expected)",
+        "  allowed           1e-05 + 1.3e-06 * |expected|",
+        "  probable cause    the element at [1] is wrong, all others are right",
+    ]
+
+
+def test_assert_close_has_the_limits_of_torch() -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64):
+        for gap in (1e-8, 1e-6, 5e-6, 2e-5, 1e-3, 5e-3, 2e-2):
+            a, b = torch.ones(2, dtype=dtype), torch.ones(2, dtype=dtype) + gap
+            try:
+                torch.testing.assert_close(a, b)
+            except AssertionError:
+                with pytest.raises(AssertionError, match="elements differ"):
+                    assert_close(nbgrad.tensor(a), b)
+            else:
+                assert_close(nbgrad.tensor(a), b)
+
+
+def test_assert_close_of_dicts_shapes_types_and_messages() -> None:
+    assert_close({"w": nbgrad.ones(2)}, {"w": [1, 1]})
+    with pytest.raises(AssertionError, match="at key            'w'"):
+        assert_close({"w": 1.0}, {"w": 2.0})
+    with pytest.raises(AssertionError, match=r"the keys differ: \['b'\] are missing, \['a'\] are too many"):
+        assert_close({"a": 1.0}, {"b": 1.0})
+    with pytest.raises(AssertionError, match="the numbers are right, but it has shape"):
+        assert_close(nbgrad.ones(2), nbgrad.ones(2, 1))
+    with pytest.raises(AssertionError, match="actual is of type float32, expected of float64"):
+        assert_close(nbgrad.ones(2), torch.ones(2).double(), check_dtype=True)
+    with pytest.raises(AssertionError, match=r"^mine$"):
+        assert_close(1.0, 2.0, msg="mine")
+    with pytest.raises(TypeError, match="assert_close: expected: it is None"):
+        assert_close(1.0, None)
+    with pytest.raises(ValueError, match="go together"):
+        assert_close(1.0, 1.0, rtol=0.1)
+    assert_close([float("nan"), 1.0], [float("nan"), 1.0], equal_nan=True)
+    with pytest.raises(AssertionError, match="NaN"):
+        assert_close([float("nan"), 1.0], [2.0, 1.0])
+
+
+def test_allclose_broadcasts_as_torch_does_and_refuses_what_holds_no_numbers() -> None:
+    assert nbgrad.allclose(nbgrad.ones(2, 3), nbgrad.ones(3))
+    assert nbgrad.ones(2).allclose([1, 1])
+    with pytest.raises(TypeError, match="it is None"):
+        nbgrad.allclose(nbgrad.ones(2), None)

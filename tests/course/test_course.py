@@ -1,0 +1,73 @@
+"""``nbgrad lab`` copies the lessons and opens JupyterLab on the first one."""
+
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbgrad.doctor import main
+from nbgrad.lab import course
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_lessons_are_copied_and_one_that_was_worked_in_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my" / "lessons"
+    assert main(["lab", str(folder), "--no-open"]) == 0
+    lessons = sorted(path.name for path in ROOT.glob("notebooks/*.ipynb"))
+    assert sorted(path.name for path in folder.iterdir()) == lessons
+    assert capsys.readouterr().out == f"{len(lessons)} lessons are in {folder}\n"
+    first, second = lessons[:2]
+    (folder / first).write_text("mine")
+    (folder / second).unlink()
+    assert main(["lab", str(folder), "--no-open"]) == 0
+    assert (folder / first).read_text() == "mine"
+    assert (folder / second).read_bytes() == (ROOT / "notebooks" / second).read_bytes()
+
+
+def test_jupyterlab_opens_on_the_first_lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+
+    def run(command: list[str], **settings: Any) -> Any:
+        started.append((command, settings["cwd"]))
+        return SimpleNamespace(returncode=3)
+
+    monkeypatch.setattr(course.subprocess, "run", run)
+    assert main(["lab", str(tmp_path)]) == 3
+    first = min(ROOT.glob("notebooks/*.ipynb")).name
+    assert started == [([sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{first}"], tmp_path)]
+
+
+def test_what_is_missing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["lab", str(tmp_path / "file"), "--no-open"]) == 1
+    assert "nbgrad lab: " in capsys.readouterr().err
+    monkeypatch.setattr(course, "find_spec", lambda name: None if name == "jupyterlab" else util.find_spec(name))
+    assert main(["lab", str(tmp_path)]) == 1
+    assert 'JupyterLab is not installed: pip install "nbgrad[lab]"' in capsys.readouterr().err
+    monkeypatch.setattr(course, "_HERE", tmp_path / "nowhere" / "nbgrad" / "lab")
+    assert main(["lab", str(tmp_path), "--no-open"]) == 1
+    assert "this installation of nbgrad has no lessons" in capsys.readouterr().err
+
+
+def test_an_installed_package_brings_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = tmp_path / "nbgrad" / "lab" / "notebooks"
+    inside.mkdir(parents=True)
+    (inside / "01.ipynb").write_text("{}")
+    monkeypatch.setattr(course, "_HERE", inside.parent)
+    assert course.copy(tmp_path / "lessons") == [tmp_path / "lessons" / "01.ipynb"]
+
+
+def test_the_command_as_a_module(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "nbgrad", "lab", str(tmp_path), "--no-open"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert any(tmp_path.glob("*.ipynb"))

@@ -1,0 +1,293 @@
+"""The exercises of lessons: each takes the right answer in every form, and says how the usual wrong ones are wrong."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings
+
+import numpy as np
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import lab
+from nbgrad.lab import checks, exercise
+
+NAMES = ("a", "b", "c", "f")
+START = (2.0, -3.0, 10.0, -2.0)
+
+
+def gradients() -> list[float]:
+    """Those of L = (a * b + c) * f, worked out without the engine."""
+    a, b, c, f = START
+    return [b * f, a * f, f, a * b + c]
+
+
+def stepped(rate: float) -> list[float]:
+    return [value + rate * slope for value, slope in zip(START, gradients(), strict=True)]
+
+
+def of_graph(sign: float = 1.0, *, backward: bool = True) -> nbgrad.AutogradGraph:
+    with nbgrad.AutogradGraph() as graph:
+        a, b, c, f = (nbgrad.tensor(value, requires_grad=True) for value in START)
+        loss = (a * b + c) * f * sign
+        if backward:
+            loss.backward()
+    return graph
+
+
+def central(function: Callable[[Any], Any], x: float) -> Any:
+    return (function(x + 1e-4) - function(x - 1e-4)) / 2e-4
+
+
+def one_sided(function: Callable[[Any], Any], x: float) -> Any:
+    return (function(x + 1e-5) - function(x)) / 1e-5
+
+
+def by_backward(function: Callable[[Any], Any], x: float) -> Any:
+    at = nbgrad.tensor(x, dtype=nbgrad.float64, requires_grad=True)
+    function(at).backward()
+    return at.grad
+
+
+def unbroadcast(gradient: Any, shape: tuple[int, ...], how: str = "sum") -> Any:
+    while gradient.ndim > len(shape):
+        gradient = getattr(gradient, how)(0)
+    for dim, size in enumerate(shape):
+        if size == 1 and gradient.shape[dim] > 1:
+            gradient = getattr(gradient, how)(dim, keepdim=True)
+    return gradient
+
+
+def forgets_ones(gradient: Any, shape: tuple[int, ...]) -> Any:
+    while gradient.ndim > len(shape):
+        gradient = gradient.sum(0)
+    return gradient
+
+
+def loses_dimensions(gradient: Any, shape: tuple[int, ...]) -> Any:
+    gradient = forgets_ones(gradient, shape)
+    for dim, size in enumerate(shape):
+        if size == 1 and gradient.shape[dim] > 1:
+            gradient = gradient.sum(dim)
+    return gradient
+
+
+def repaired_graph(*, broken: bool = False) -> nbgrad.AutogradGraph:
+    w = nbgrad.tensor([[1.0]], requires_grad=True)
+    x, target = nbgrad.randn(5, 1), nbgrad.randn(5)
+    with nbgrad.AutogradGraph() as graph:
+        prediction = x @ w
+        with catch_warnings(action="ignore"):
+            gap = prediction - (target if broken else target.unsqueeze(1))
+        (gap**2).mean().backward()
+    return graph
+
+
+RIGHT: dict[str, list[Any]] = {
+    "1.1": [
+        gradients(),
+        tuple(gradients()),
+        dict(zip(NAMES, gradients(), strict=True)),
+        {name: nbgrad.tensor(one) for name, one in zip(NAMES, gradients(), strict=True)},
+        np.array(gradients()),
+        torch.tensor(gradients()),
+        nbgrad.tensor(gradients()),
+        [int(one) for one in gradients()],
+        of_graph(),
+    ],
+    "1.2": [central, one_sided, by_backward],
+    "1.3": [
+        stepped(0.01),
+        stepped(0.1),
+        dict(zip(NAMES, stepped(1e-3), strict=True)),
+        torch.tensor(stepped(0.02)),
+        nbgrad.tensor(stepped(0.02)),
+        np.array(stepped(0.05)),
+    ],
+    "4.1": [
+        [(0,), (1,), (0, 2), (0, 1)],
+        [0, 1, [0, 2], [0, 1]],
+        [{0}, {1}, {0, 2}, {1, 0}],
+        [-2, -1, (-3, -1), (-1, -2)],
+        ["sum dim 0", "sum dim 1", "sum dims 0, 2", "dims 0 and 1"],
+        {"bias": 0, "scale": 1, "shift": (0, 2), "gain": (0, 1)},
+        [np.array([0]), torch.tensor([1]), nbgrad.tensor([0, 2]), (0, 1)],
+    ],
+    "4.2": [
+        unbroadcast,
+        lambda gradient, shape: gradient.sum_to_size(shape),
+        lambda gradient, shape: (
+            unbroadcast(gradient.detach().numpy(), shape)
+            if not shape
+            else torch.from_numpy(gradient.numpy()).sum_to_size(shape)
+        ),
+    ],
+    "4.3": [
+        lambda prediction, target: ((prediction.squeeze(-1) - target) ** 2).mean(),
+        lambda prediction, target: ((prediction - target.unsqueeze(1)) ** 2).mean(),
+        lambda prediction, target: nbgrad.nn.functional.mse_loss(prediction[:, 0], target),
+        lambda prediction, target: float(((prediction[:, 0] - target) ** 2).mean()),
+        repaired_graph(),
+    ],
+}
+
+WRONG: dict[str, list[tuple[Any, str, str]]] = {
+    "1.1": [
+        ([-one for one in gradients()], "sign", "the sign of every element is wrong"),
+        ([6.0, 4.0, -2.0, 4.0], "sign", "the gradient of b: the sign is wrong"),
+        ([-3.0, 2.0, -2.0, 4.0], "factor", "the gradient of a: the sign is wrong, and a factor 2 is missing"),
+        ([-4.0, 6.0, -2.0, 4.0], "order", "these are the right numbers in another order"),
+        ([6.0, -4.0, -2.0, 40.0], "factor", "the gradient of f: it is too large"),
+        ([6.0, -4.0, -2.0], "shape", "3 values were given, and 4 are expected, in the order a, b, c, f"),
+        ([0, 0, 0, 0], "zero", "every element is 0"),
+        ({"a": 6.0, "b": -4.0, "c": -2.0}, "type", "f is missing: the names are a, b, c, f"),
+        (6.0, "type", "4 values are expected, in the order a, b, c, f"),
+        ([6.0, -4.0, None, 4.0], "type", "the gradient of c: it is None"),
+        (of_graph(-1.0), "sign", "the sign of every element is wrong"),
+        (of_graph(backward=False), "type", "the graph has no gradient of a, b, c, f: it needs a backward from L"),
+        (..., "type", "the ... is still there"),
+    ],
+    "1.2": [
+        (lambda f, x: (f(x) - f(x + 1e-4)) / 1e-4, "sign", "the sign is wrong"),
+        (lambda f, x: (f(x + 1e-4) - f(x - 1e-4)) / 1e-4, "factor", "a factor 2 is too many"),
+        (lambda f, x: f(x + 1e-4) - f(x), "factor", "the change of the value has to be divided by the nudge"),
+        (lambda f, x: f(x), "numbers", "that is the value of the function there"),
+        (lambda f, x: f(x + 1e-2), "numbers", "the value of the function beside the point"),
+        (lambda f, x: (f(x + 0.1) - f(x)) / 0.1, "rounding", "the nudge is too large"),
+        (lambda f, x: None, "type", "gives None: the function has to end with return"),
+        (lambda f: 0.0, "raised", "raised TypeError"),
+        (6.0, "type", "a function is expected, slope(function, x)"),
+    ],
+    "1.3": [
+        (stepped(-0.01), "sign", "these steps go against the gradients"),
+        (list(START), "zero", "the values are still those of the beginning"),
+        ([2.06, -3.0, 10.0, -2.0], "element", "L rises, but b, c, f did not move"),
+        ([2.01, -2.99, 10.01, -1.99], "sign", "b, c went the wrong way"),
+        ([2.01, -3.01, 9.99, -1.99], "factor", "do not move in proportion to their gradients"),
+        (stepped(0.5), "factor", "the step is too long"),
+        (gradients(), "factor", "do not move in proportion to their gradients"),
+        ([2.0, -3.0], "shape", "2 values were given, and 4 are expected"),
+    ],
+    "4.1": [
+        ([1, 1, (0, 2), (0, 1)], "order", "the mark of bias: these are the dimensions that stay"),
+        ([1, 2, (1, 3), (1, 2)], "shifted", "they are counted from 0"),
+        ([0, 1, 0, (0, 1)], "element", "the mark of shift: a dimension is missing"),
+        ([0, (0, 1), (0, 2), (0, 1)], "element", "the mark of scale: a dimension is too many"),
+        ([0, 1, (0, 2), ()], "zero", "the mark of gain: its gradient has the shape of x"),
+        ([0, 1, (0, 1), (0, 1)], "numbers", "the mark of shift: it was stretched along others"),
+        ([5, 1, (0, 2), (0, 1)], "shape", "x has 2 dimensions, and none with the number 5"),
+        ([0, 1, (0, 2)], "shape", "3 marks were given, and 4 are expected"),
+        (["rows", 1, (0, 2), (0, 1)], "type", "'rows' names no dimensions"),
+        ([0.5, 1, (0, 2), (0, 1)], "type", "names no dimensions"),
+        ({"bias": 0}, "type", "scale, shift, gain is missing"),
+        (4, "type", "four marks are expected"),
+    ],
+    "4.2": [
+        (lambda gradient, shape: gradient, "shape", "to (4,): a sum over a dimension is missing"),
+        (forgets_ones, "shape", "to (3, 1): a sum over a dimension is missing"),
+        (loses_dimensions, "shape", "to (3, 1): the numbers are right, but it has shape (3,)"),
+        (lambda gradient, shape: unbroadcast(gradient, shape, "mean"), "factor", "it is a mean of what arrived"),
+        (lambda gradient, shape: -unbroadcast(gradient, shape), "sign", "the sign of every element is wrong"),
+        (lambda gradient, shape: unbroadcast(gradient, shape).T, "transposed", "it is transposed"),
+        (lambda gradient, shape: gradient.sum(), "shape", "a sum over dimensions is too many"),
+        (lambda gradient, shape: gradient.reshape(shape), "raised", "raised RuntimeError"),
+        (lambda gradient, shape: print, "type", "it is a builtin_function_or_method, where numbers are expected"),
+    ],
+    "4.3": [
+        (
+            lambda prediction, target: ((prediction - target) ** 2).mean(),
+            "shape",
+            "it is the mean of 5 * 5 numbers: each prediction still meets every target",
+        ),
+        (lambda prediction, target: ((prediction[:, 0] - target) ** 2).sum(), "factor", "the loss is their mean"),
+        (lambda prediction, target: (prediction[:, 0] - target).mean(), "numbers", "they have to be squared"),
+        (lambda prediction, target: (prediction[:, 0] - target) ** 2, "shape", "a mean over a dimension is missing"),
+        (lambda prediction, target: ((prediction - target) ** 2).sum(), "shape", "each prediction with every target"),
+        (repaired_graph(broken=True), "shape", "sub at tests/course/test_lab.py"),
+        (of_graph(backward=False), "type", "the graph has no backward"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("number", "answer"), [(number, answer) for number, answers in RIGHT.items() for answer in answers]
+)
+def test_the_right_answer_is_right_in_every_form(number: str, answer: Any) -> None:
+    outcome = lab.check(number, answer)
+    assert outcome
+    assert repr(outcome) == f"{number} ✓ right"
+    lab.require(number, answer)
+
+
+@pytest.mark.parametrize(
+    ("number", "answer", "kind", "reason"),
+    [(number, *one) for number, wrong in WRONG.items() for one in wrong],
+)
+def test_a_wrong_answer_is_told_how_it_is_wrong(number: str, answer: Any, kind: str, reason: str) -> None:
+    outcome = lab.check(number, answer)
+    assert not outcome
+    assert reason in outcome.reason
+    assert outcome.kind == kind
+    with pytest.raises(lab.WrongAnswer, match=re.escape(reason)):
+        lab.require(number, answer)
+
+
+def test_every_exercise_is_tried_with_three_wrong_answers_of_different_kinds() -> None:
+    assert list(lab.exercises()) == list(RIGHT) == list(WRONG)
+    for wrong in WRONG.values():
+        assert len({kind for _, kind, _ in wrong}) >= 3
+
+
+def test_no_hint_and_no_reason_holds_the_numbers_of_the_answer() -> None:
+    for text in exercise.find("1.1").hints:
+        assert not re.search(r"\d", text)
+    for answer, _, _ in WRONG["1.1"]:
+        reason = lab.check("1.1", answer).reason
+        assert not {"6", "-4", "6.0", "-4.0"} & set(re.split(r"[\s,:]+", reason))
+
+
+def test_the_numbers_of_the_answers_are_not_in_the_source() -> None:
+    source = "".join(path.read_text() for path in Path(lab.__file__).parent.glob("*.py"))
+    for one in ([6, -4, -2, 4], [6.0, -4.0, -2.0, 4.0]):
+        assert str(one)[1:-1] not in source
+
+
+def test_hints_come_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_given", {})
+    wrong = lab.check("4.2", unbroadcast(nbgrad.ones(2), (2,)))
+    assert repr(wrong).endswith('A hint: nbgrad.lab.hint("4.2")')
+    texts = [lab.hint("4.2") for _ in range(4)]
+    assert [text[:18] for text in texts[:3]] == [f"Hint {step} of 3 to 4.2"[:18] for step in (1, 2, 3)]
+    assert texts[3] == "4.2 has no further hint. Ask for an earlier one: hint('4.2', 1)"
+    assert lab.hint("4.2", 1) == texts[0]
+    assert "A hint" not in repr(wrong), "there is none left"
+    assert lab.hint("1.1").startswith("Hint 1 of 3 to 1.1")
+    with pytest.raises(ValueError, match=r"step=4: 4.2 has the hints 1 to 3"):
+        lab.hint("4.2", 4)
+
+
+def test_tasks_and_unknown_numbers() -> None:
+    assert lab.task("4.3").startswith("4.3 Find the (N, 1) bug: def loss(prediction, target)")
+    assert lab.task(1.1) == lab.task("1.1")
+    with pytest.raises(KeyError, match=r"there is no exercise 4.7, only 4.1, 4.2, 4.3"):
+        lab.check("4.7", 1)
+    with pytest.raises(KeyError, match=r"there is no exercise one, only 1.1, "):
+        lab.hint("one")
+
+
+def test_a_lecturer_adds_an_exercise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exercise, "_added", {})
+    mine = lab.Exercise("20.1", "Seven", "Give seven.", lab.NumbersJudge(lambda: 7.0))
+    lab.add(mine)
+    assert list(lab.exercises())[-1] == "20.1"
+    assert lab.check("20.1", 7)
+    assert lab.check("20.1", "7").right
+    assert lab.check("20.1", -7).reason == "the sign is wrong"
+    assert lab.hint("20.1") == "20.1 has no hints"
+    lab.add(replace(mine, title="Sieben"))
+    assert lab.exercises()["20.1"] == "Sieben"
+    with pytest.raises(ValueError, match="the number of an exercise is that of its lesson and its own"):
+        replace(mine, number="twenty")
