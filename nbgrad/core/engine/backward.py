@@ -25,6 +25,7 @@ from nbgrad.core.engine.node import (
     Node,
     Origin,
     Output,
+    Reducer,
     Table,
     TensorBase,
     run_accumulated,
@@ -48,19 +49,38 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
     taken = {memory_of(seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
     wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
     walk = Walk(wanted, retain_graph=retain_graph, create_graph=create_graph)
+    walk.reducers = reducers = []
     with Switch(grad_enabled=create_graph, walking=walk), switched_off():
-        walk.run(roots)
-        taken |= walk.shown
-        for leaf, gradient in walk.leaves:
-            tensor = leaf.ref()
-            if tensor is not None and tensor._needs_grad:
-                if leaf.shape != (now := tensor._data.shape):
-                    raise backward_errors.replaced(leaf.shape, now)
-                tensor.accumulate(gradient, taken, create_graph=create_graph)
-                if leaf.hooks is not None:
-                    run_accumulated(leaf.hooks.accumulated, tensor)
+        try:
+            walk.run(roots)
+            for reducer in reducers:
+                reducer.wait()
+            taken |= walk.shown
+            for leaf, gradient in walk.leaves:
+                tensor = leaf.ref()
+                if tensor is not None and tensor._needs_grad:
+                    if leaf.shape != (now := tensor._data.shape):
+                        raise backward_errors.replaced(leaf.shape, now)
+                    if leaf.hooks is None:
+                        tensor.accumulate(gradient, taken, create_graph=create_graph)
+                    else:
+                        _accumulate(leaf.hooks, tensor, gradient, taken, create_graph)
+            for reducer in reducers:
+                reducer.end()
+        except BaseException as error:
+            for reducer in reducers:
+                reducer.abandon(error)
+            raise
     for observer in walk.observers:
         observer.on_backward_end()
+
+
+def _accumulate(hooks: Hooks, tensor: Any, gradient: Any, taken: set[int], create_graph: bool) -> None:
+    """Write the ``.grad`` of a leaf that has hooks: its reducer does, or the gradient is added as it is."""
+    reducer, number = hooks.reducer or (None, 0)
+    if reducer is None or not reducer.put(number, tensor, gradient, taken):
+        tensor.accumulate(gradient, taken, create_graph=create_graph)
+    run_accumulated(hooks.accumulated, tensor)
 
 
 @restoring
@@ -119,12 +139,13 @@ class Walk:
         leaves: the leaves and their gradients, after the run.
         roots: the origins where it begins, while it runs.
         shown: the addresses of gradients that the user's own code has seen or made, and may still hold.
+        reducers: those that have taken a gradient; None in a walk that writes no ``.grad``, and asks none.
     """
 
     __slots__ = (
-        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "roots"),
+        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "reducers", "retain_graph"),
         "__weakref__",
-        *("seeded", "shown", "summed", "useful", "waiting", "wanted"),
+        *("roots", "seeded", "shown", "summed", "useful", "waiting", "wanted"),
     )
 
     def __init__(self, wanted: set[Origin] | None, *, retain_graph: bool, create_graph: bool) -> None:
@@ -144,6 +165,7 @@ class Walk:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.roots: Roots = []
+        self.reducers: list[Reducer] | None = None
 
     def run(self, roots: Roots) -> None:
         """Visit each origin that a gradient reaches once, the latest first, so after everything that uses it."""
@@ -334,6 +356,11 @@ class Walk:
         tensor = hooks.retained() if hooks.retained is not None else None
         if tensor is not None and not isinstance(origin, Leaf):
             tensor.accumulate(gradient, None, create_graph=self.create_graph)
+        if hooks.reducer is not None and self.reducers is not None:
+            reducer, number = hooks.reducer
+            if reducer not in self.reducers:
+                self.reducers.append(reducer)
+            reducer.take(number, gradient, self)
         return gradient
 
     def _prepared(self, node: Node, before: Table, gradient: Any) -> Any:
