@@ -17,7 +17,7 @@ import torch
 
 # Processes that have torch and nbgrad already: a fork of a process that has done nothing else.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["torch", "nbgrad", __name__])
+CONTEXT.set_forkserver_preload(["torch", "torch._dynamo", "nbgrad", __name__])  # torch imports the second late
 
 LIMIT = 60
 """Seconds after which processes that still run have failed."""
