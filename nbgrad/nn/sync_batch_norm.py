@@ -14,7 +14,7 @@ from nbgrad.nn.normalization import BatchNorm
 from nbgrad.nn.parameter import Device
 
 
-class SyncBatchNorm(BatchNorm, dims=(2, 3, 4, 5)):
+class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # as many as a tensor of torch's can have
     """Normalizes each channel over the batches of all processes, as if they were one batch.
 
     In training the mean and the variance are those of all batches together, which may differ in size, and gradients go
@@ -62,6 +62,9 @@ class SyncBatchNorm(BatchNorm, dims=(2, 3, 4, 5)):
         if input.shape[1] == 0:
             raise ValueError(f"SyncBatchNorm needs at least one channel, got an input {of_shape(input)}")
 
+    def _misfit(self, input: Tensor) -> str | None:
+        return None if input.ndim < 2 else super()._misfit(input)
+
     def _normalized(self, input: Tensor, mean: Tensor | None, var: Tensor | None, share: float) -> Any:
         group = self._group()
         if group is None:
@@ -69,7 +72,10 @@ class SyncBatchNorm(BatchNorm, dims=(2, 3, 4, 5)):
         if current().tracer is not None:
             raise NotImplementedError("a program cannot hold the messages of SyncBatchNorm: trace it with eval()")
         return SynchronizedNorm.apply(
-            input, self.weight, self.bias, _Settings(self.eps, group, share, *(None if one is None else one.data for one in (mean, var)))
+            input,
+            self.weight,
+            self.bias,
+            _Settings(self.eps, group, share, *(None if one is None else one.data for one in (mean, var))),
         )
 
     def _group(self) -> Any:
@@ -190,9 +196,7 @@ class SynchronizedNorm(Function):
         kinds = [None if one is None else one.dtype for one in (weight, bias)]
         others = [
             Tensor(found.to(kind)) if kind is not None and needed else None
-            for found, kind, needed in zip(
-                (for_weight, for_bias), kinds, ctx.needs_input_grad[1:3], strict=True
-            )
+            for found, kind, needed in zip((for_weight, for_bias), kinds, ctx.needs_input_grad[1:3], strict=True)
         ]
         return Tensor(passed) if ctx.needs_input_grad[0] else None, *others, None
 

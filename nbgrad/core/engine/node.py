@@ -117,7 +117,14 @@ class Reducer:
     The hooks of a leaf name it. A backward that only returns gradients, and writes no ``.grad``, does not ask it.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
+
+    def __init__(self) -> None:
+        REDUCERS[id(self)] = ref(self, lambda _, number=id(self): REDUCERS.pop(number, None))  # type: ignore[misc]
+
+    def hurries(self) -> bool:
+        """Whether the next backward is to bring each gradient when it is complete, not when all rules have run."""
+        raise NotImplementedError
 
     def take(self, number: int, gradient: Any, walk: Any) -> None:
         """Take the complete gradient of leaf ``number``, after the hooks on it; called once per backward."""
@@ -152,6 +159,16 @@ class Reducer:
     def abandon(self, error: BaseException) -> None:
         """Give up: ``error`` has ended the backward. It must raise nothing of its own."""
         raise NotImplementedError
+
+
+REDUCERS: "dict[int, ref[Reducer]]" = {}
+"""Every reducer that there is, by its id."""
+
+
+def in_a_hurry() -> bool:
+    """Whether there is a reducer that wants gradients early."""
+    alive = [one() for one in list(REDUCERS.values())]
+    return any(one is not None and one.hurries() for one in alive)
 
 
 def add(table: Table, hook: Callable[..., Any]) -> RemovableHandle:

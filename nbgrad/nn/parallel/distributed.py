@@ -17,7 +17,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parallel.buckets import MEBIBYTE
+from nbgrad.nn.parallel.buckets import MEBIBYTE, Bucket
 from nbgrad.nn.parallel.peers import peers_of, renewed_peers
 from nbgrad.nn.parallel.reducer import BucketReducer
 from nbgrad.nn.parameter import Parameter, is_lazy
@@ -147,7 +147,9 @@ class DistributedDataParallel(Module, Joinable):
         self.forward_sync_buffers = value
 
     @staticmethod
-    def _set_params_and_buffers_to_ignore_for_model(module: Module, params_and_buffers_to_ignore: Sequence[str]) -> None:
+    def _set_params_and_buffers_to_ignore_for_model(
+        module: Module, params_and_buffers_to_ignore: Sequence[str]
+    ) -> None:
         """Leave parameters and buffers of these names alone, in each process; call it before the module is wrapped."""
         module._ddp_params_and_buffers_to_ignore = list(params_and_buffers_to_ignore)
 
@@ -271,7 +273,12 @@ class DistributedDataParallel(Module, Joinable):
             raise TypeError(f"a communication hook must be callable, got {kind_of(hook)}")
         given = signature(hook)
         bucket = given.parameters.get("bucket")
-        if bucket is not None and bucket.annotation not in (Signature.empty, dist.GradBucket, "dist.GradBucket"):
+        if bucket is not None and bucket.annotation not in (
+            Signature.empty,
+            dist.GradBucket,
+            "dist.GradBucket",
+            Bucket,
+        ):
             raise ValueError("Communication hook: bucket annotation should be dist.GradBucket.")
         futures = (Signature.empty, torch.futures.Future[torch.Tensor], "torch.futures.Future[torch.Tensor]")
         if given.return_annotation not in futures:
@@ -297,7 +304,9 @@ class DistributedDataParallel(Module, Joinable):
             enable: False for a context that does nothing, where inputs are known to be even.
             throw_on_early_termination: raise in all processes when the first has no more batches.
         """
-        return Join([self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size)
+        return Join(
+            [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
+        )
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
         """What a process does that has no more batches: ``torch.distributed.algorithms.Join`` asks for it."""
@@ -425,7 +434,9 @@ def _group(given: Any) -> Any:
         )
     group = given if given is not None else dist.group.WORLD
     if dist.get_rank(group) < 0:
-        raise RuntimeError("DistributedDataParallel: this process is not in process_group: wrap the module in those only")
+        raise RuntimeError(
+            "DistributedDataParallel: this process is not in process_group: wrap the module in those only"
+        )
     return group
 
 

@@ -6,7 +6,7 @@ from weakref import ref
 
 import torch
 
-from nbgrad.core.engine.backward import Walk, reachable
+from nbgrad.core.engine.backward import Walk
 from nbgrad.core.engine.node import Reducer
 from nbgrad.core.engine.tensor_data import dtype_name, owned
 from nbgrad.core.tensor.tensor import Tensor
@@ -33,8 +33,19 @@ class BucketReducer(Reducer):
     """
 
     __slots__ = (
-        *("__weakref__", "_absent", "_arrived", "_as_view", "_begun", "_buckets", "_caps", "_complete", "_delayed"),
-        *("_finds_unused", "_flags", "_known_absent", "_next", "_order", "_owner", "_places", "_rebuilds", "_scale", "_static"),
+        *("_absent", "_arrived", "_as_view", "_begun", "_buckets", "_caps", "_complete", "_delayed"),
+        *(
+            "_finds_unused",
+            "_flags",
+            "_known_absent",
+            "_next",
+            "_order",
+            "_owner",
+            "_places",
+            "_rebuilds",
+            "_scale",
+            "_static",
+        ),
         *("_syncing", "_used", "_walk", "active", "armed", "ended", "follows", "hook", "names", "parameters", "peers"),
     )
 
@@ -50,6 +61,7 @@ class BucketReducer(Reducer):
         as_view: bool,
         delayed: bool,
     ) -> None:
+        super().__init__()
         self._owner = ref(owner)
         self.names = [name for name, _ in named]
         self.parameters = [parameter for _, parameter in named]
@@ -108,6 +120,11 @@ class BucketReducer(Reducer):
 
     # One backward: what the engine calls.
 
+    def hurries(self) -> bool:
+        """Whether there is something to gain: a bucket that travels while others wait, or leaves to be found."""
+        several = len(self._buckets) > 1 and not self._delayed
+        return self._averages() and (several or self._finds_unused or (self._static and self._known_absent is None))
+
     def take(self, number: int, gradient: torch.Tensor, walk: Walk) -> None:
         """Copy the gradient of a parameter to its bucket, and send what is complete."""
         if walk is not self._walk:
@@ -117,7 +134,9 @@ class BucketReducer(Reducer):
             return
         bucket, view = self._places[number]
         if number in self._absent:
-            raise RuntimeError(self._told(f"static_graph=True, but a gradient arrived for {self._named([number])}, {_CHANGED}"))
+            raise RuntimeError(
+                self._told(f"static_graph=True, but a gradient arrived for {self._named([number])}, {_CHANGED}")
+            )
         if gradient.shape != view.shape or gradient.dtype is not view.dtype:
             raise RuntimeError(
                 self._told(
@@ -126,6 +145,8 @@ class BucketReducer(Reducer):
                     f"{dtype_name(view.dtype)} when the module was wrapped: change the module before it is wrapped"
                 )
             )
+        if number in self._arrived:
+            raise RuntimeError(self._told(f"a gradient arrived twice for {self._named([number])}, after it was sent"))
         self._put_in(number, view, gradient)
         self._arrived.add(number)
         if self._rebuilds is None:
@@ -194,10 +215,7 @@ class BucketReducer(Reducer):
                 )
             )
         self._walk = walk
-        owner = self._owner()
-        if owner is None:
-            return
-        self._syncing = self.armed or (self.follows and owner.require_backward_grad_sync)
+        self._syncing = self._averages()
         if not self._syncing:
             return
         self.check_ended()
@@ -219,6 +237,11 @@ class BucketReducer(Reducer):
         elif self._finds_unused or self._static:
             self._leave_out(self._unreached(walk))
 
+    def _averages(self) -> bool:
+        """Whether a backward that begins now averages."""
+        owner = self._owner()
+        return owner is not None and (self.armed or (self.follows and bool(owner.require_backward_grad_sync)))
+
     def check_ended(self) -> None:
         """Raise where an earlier backward has failed."""
         if self.ended is not None:
@@ -231,9 +254,7 @@ class BucketReducer(Reducer):
 
     def _unreached(self, walk: Walk) -> set[int]:
         """The parameters that no path leads to in this backward."""
-        reached = set(reachable([origin for origin, _ in walk.roots]))
-        if walk.useful is not None:
-            reached &= walk.useful
+        reached = {leaf for leaves in walk.last_uses.values() for leaf in leaves}
         return {number for number, one in enumerate(self.parameters) if one.origin not in reached}
 
     def _leave_out(self, numbers: "set[int] | frozenset[int]") -> None:
@@ -277,7 +298,7 @@ class BucketReducer(Reducer):
             return
         state, hook = self.hook
         bucket.work = hook(state, bucket)
-        if not isinstance(bucket.work, torch.futures.Future):
+        if not isinstance(bucket.work, torch._C.Future):
             raise TypeError(
                 f"a communication hook returns a torch.futures.Future of the bucket's average, not "
                 f"{type(bucket.work).__name__}"
@@ -384,4 +405,3 @@ class BucketReducer(Reducer):
 
 _COMPARING = "comparing which parameters were used"
 _CHANGED = "unlike in the first backward: pass find_unused_parameters=True instead where the graph changes"
-
