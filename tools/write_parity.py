@@ -29,7 +29,7 @@ MODULES: dict[ModuleType, ModuleType] = {
 
 MISSING = {
     "Container": "torch has deprecated it: `Module` does the same",
-    "DataParallel": "for several devices in one process: torch advises `DistributedDataParallel` instead, which is here",
+    "DataParallel": "for several devices in one process: use `DistributedDataParallel`, as torch advises",
     "LinearCrossEntropyOptions": "says in which pieces torch computes one of its losses",
     "NLLLoss2d": "torch has deprecated it: `NLLLoss` does the same",
     "SparseAdam": "takes nothing but sparse gradients; nbgrad's are dense",

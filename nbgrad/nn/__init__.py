@@ -193,8 +193,8 @@ from nbgrad.nn.recurrent import (
     RNNCell as RNNCell,
     RNNCellBase as RNNCellBase,
 )
-from nbgrad.nn.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from nbgrad.nn.summary import Summary as Summary, summary as summary
+from nbgrad.nn.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from nbgrad.nn.transformer import (
     Transformer as Transformer,
     TransformerDecoder as TransformerDecoder,

@@ -51,7 +51,8 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
     taken = {memory_of(seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
     wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
     walk = Walk(wanted, retain_graph=retain_graph, create_graph=create_graph)
-    walk.reducers = reducers = []
+    reducers: list[Reducer] = []
+    walk.reducers = reducers
     walk.hurried = bool(REDUCERS) and in_a_hurry()
     with Switch(grad_enabled=create_graph, walking=walk), switched_off():
         try:

@@ -120,7 +120,8 @@ class Reducer:
     __slots__ = ("__weakref__",)
 
     def __init__(self) -> None:
-        REDUCERS[id(self)] = ref(self, lambda _, number=id(self): REDUCERS.pop(number, None))  # type: ignore[misc]
+        number = id(self)
+        REDUCERS[number] = ref(self, lambda _: REDUCERS.pop(number, None))
 
     def hurries(self) -> bool:
         """Whether the next backward is to bring each gradient when it is complete, not when all rules have run."""

@@ -30,7 +30,7 @@ class Bucket:
         sizes = [one.data.numel() for one in self._parameters]
         self.flat = torch.zeros(sum(sizes), dtype=first.dtype, device=first.device)
         self.views = [
-            _laid_out(part, one.data) for part, one in zip(self.flat.split(sizes), self._parameters, strict=True)
+            _laid_out(part, one.data) for part, one in zip(torch.split(self.flat, sizes), self._parameters, strict=True)
         ]
         self.missing = 0
         self.work: Any = None

@@ -38,10 +38,10 @@ class DistributedDataParallel(Module, Joinable):
     """A module that is trained in several processes, each on its own part of the batch.
 
     Every process of a ``torch.distributed`` group wraps its copy of the module. They begin with the parameters and
-    buffers of rank 0, and each backward leaves the average of the processes' gradients in ``.grad``. Gradients travel in
-    buckets while the backward still computes others, and ``backward()`` returns when all have arrived. So parameters
-    stay equal in all processes to the last bit. If losses are means and all parts of the batch have one size, training is
-    that of one process with the whole batch.
+    buffers of rank 0, and each backward leaves the average of the processes' gradients in ``.grad``. Gradients travel
+    in buckets while the backward still computes others, and ``backward()`` returns when all have arrived. So parameters
+    stay equal in all processes to the last bit. If losses are means and all parts of the batch have one size, training
+    is that of one process with the whole batch.
 
     Args:
         module: the module to train; it stays there as ``net.module``.
@@ -55,8 +55,8 @@ class DistributedDataParallel(Module, Joinable):
         find_unused_parameters: whether a backward may leave parameters out, other ones in each process. It costs a walk
             over the graph and one more message.
         check_reduction: torch has deprecated it; it does nothing.
-        gradient_as_bucket_view: whether each ``.grad`` is a part of its bucket, which saves memory and a copy. What held
-            an earlier ``.grad`` then sees it change.
+        gradient_as_bucket_view: whether each ``.grad`` is a part of its bucket, which saves memory and a copy. What
+            held an earlier ``.grad`` then sees it change.
         static_graph: whether all backwards reach the same parameters as the first. It finds unused ones once.
         delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision, device_mesh: not here.
         skip_all_reduce_unused_params, batched_grad_copy: not here.
@@ -191,8 +191,8 @@ class DistributedDataParallel(Module, Joinable):
         for rank, theirs in enumerate(every):
             if theirs != every[0]:
                 raise RuntimeError(
-                    f"DistributedDataParallel: the modules of the processes differ: {_difference(rank, theirs, every[0])}"
-                    ". Make the same module in each process before it is wrapped"
+                    "DistributedDataParallel: the modules of the processes differ: "
+                    f"{_difference(rank, theirs, every[0])}. Make the same module in each process before it is wrapped"
                 )
 
     # The call.
@@ -273,12 +273,8 @@ class DistributedDataParallel(Module, Joinable):
             raise TypeError(f"a communication hook must be callable, got {kind_of(hook)}")
         given = signature(hook)
         bucket = given.parameters.get("bucket")
-        if bucket is not None and bucket.annotation not in (
-            Signature.empty,
-            dist.GradBucket,
-            "dist.GradBucket",
-            Bucket,
-        ):
+        buckets = (Signature.empty, vars(dist)["GradBucket"], "dist.GradBucket", Bucket)
+        if bucket is not None and bucket.annotation not in buckets:
             raise ValueError("Communication hook: bucket annotation should be dist.GradBucket.")
         futures = (Signature.empty, torch.futures.Future[torch.Tensor], "torch.futures.Future[torch.Tensor]")
         if given.return_annotation not in futures:
@@ -393,12 +389,13 @@ class _Joined(JoinHook):
 
 def check_module(module: Any) -> None:
     """Raise for what cannot be wrapped."""
-    if isinstance(module, torch.nn.Module):
-        raise TypeError(
-            f"nbgrad.nn.parallel.DistributedDataParallel takes a module of nbgrad's, got {torch.typename(module)}: "
-            "wrap nbgrad.from_torch(net), or use torch.nn.parallel.DistributedDataParallel"
-        )
     if not isinstance(module, Module):
+        if isinstance(module, torch.nn.Module):
+            raise TypeError(
+                "nbgrad.nn.parallel.DistributedDataParallel takes a module of nbgrad's, got "
+                f"{torch.typename(module)}: wrap nbgrad.from_torch(net), or use "
+                "torch.nn.parallel.DistributedDataParallel"
+            )
         raise TypeError(f"DistributedDataParallel takes an nbgrad.nn.Module, got {kind_of(module)}")
     for name, part in module.named_modules():
         if isinstance(part, DistributedDataParallel):

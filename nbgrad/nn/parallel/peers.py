@@ -60,7 +60,7 @@ class Peers:
             flat = alike[0] if lone else torch.cat([one.reshape(-1) for one in alike])
             self.wait(dist.broadcast(flat, sent, group=self.group, async_op=True), doing)
             if not lone and source != self.rank:
-                for one, part in zip(alike, flat.split([one.numel() for one in alike]), strict=True):
+                for one, part in zip(alike, torch.split(flat, [one.numel() for one in alike]), strict=True):
                     one.copy_(part.view(one.shape))
 
     def wait(self, work: Any, doing: str) -> None:
@@ -153,18 +153,12 @@ class Peers:
     def _roll_call(self) -> list[str]:
         """A text on each rank that has raised, has ended or does not answer."""
         answers: dict[int, str] = {}
-        places: dict[int, str | None] = {}
         until = monotonic() + ROLL_CALL
         try:
             while len(answers) < self.size and monotonic() < until:
                 for rank in range(self.size):
-                    if rank not in answers:
-                        places[rank] = self._get(f"place/{rank}")
-                        answer = self._get(f"end/{rank}")
-                        if answer is None and _has_ended(places[rank]):
-                            answer = self._get(f"end/{rank}") or "ended"
-                        if answer is not None:
-                            answers[rank] = answer
+                    if rank not in answers and (answer := self._answer(rank)) is not None:
+                        answers[rank] = answer
                 sleep(0.05)
         except RuntimeError:
             if answers.get(0) != "waited":
@@ -172,11 +166,20 @@ class Peers:
         else:
             if self.rank == 0:
                 sleep(2 * SLICE)  # the others read the store, which may end with this process
+        silent = [rank for rank in range(self.size) if rank not in answers]
         reasons = [f"rank {rank} {text}" for rank, text in sorted(answers.items()) if text != "waited"]
-        if reasons:
-            return reasons
-        silent = [rank for rank in range(self.size) if rank not in answers and places.get(rank)]
-        return [f"rank {rank} does not answer: it has ended, or is busy with something else" for rank in silent]
+        return reasons or [f"rank {rank} does not answer: it has ended, or does something else" for rank in silent]
+
+    def _answer(self, rank: int) -> str | None:
+        """The note of ``rank`` about its end; None while there is none, and it may still run.
+
+        Raises:
+            RuntimeError: the store is gone.
+        """
+        answer = self._get(f"end/{rank}")
+        if answer is None and _has_ended(self._get(f"place/{rank}")):
+            answer = self._get(f"end/{rank}") or "ended"
+        return answer
 
 
 def _by_kind(tensors: list[torch.Tensor]) -> list[list[torch.Tensor]]:

@@ -306,7 +306,8 @@ class BucketReducer(Reducer):
 
     def _returned(self, value: Any) -> torch.Tensor:
         """The tensor in what the future of a hook holds."""
-        return value[0] if isinstance(value, list | tuple) else value
+        found: torch.Tensor = value[0] if isinstance(value, list | tuple) else value
+        return found
 
     def _check_complete(self) -> None:
         """Leave out what was expected and did not come, or raise if everything has to come."""

@@ -106,6 +106,12 @@ def test_clipping_scaling_averages_and_checkpoints():
         assert torch.equal(mine, other)
 
 
+def test_modules_of_torch():
+    first, second = values(workers.converted, 2)
+    for mine, other in zip(first, second, strict=True):
+        assert torch.equal(mine, other)
+
+
 def test_buffers():
     first, second = values(workers.buffers, 2)
     mean = workers.X.float().mean(0)

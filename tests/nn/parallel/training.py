@@ -8,7 +8,6 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.nn import functional as F
 from nbgrad.nn.parallel import DistributedDataParallel
 
 STEPS = 50
@@ -29,7 +28,7 @@ class Attention(nn.Module):
         n, length, width = x.shape
         parts = self.qkv(self.before(x)).reshape(n, length, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(n, length, width))
         return x + self.mlp(self.after(x))
 
@@ -52,22 +51,23 @@ class GPT(nn.Module):
 def mlp() -> tuple[nn.Module, Callable[..., Any], Any, Any]:
     """A network, its loss and a whole batch."""
     net = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3))
-    return net, F.mse_loss, torch.randn(16, 5, dtype=DTYPE), torch.randn(16, 3, dtype=DTYPE)
+    return net, nn.functional.mse_loss, torch.randn(16, 5, dtype=DTYPE), torch.randn(16, 3, dtype=DTYPE)
 
 
 def cnn() -> tuple[nn.Module, Callable[..., Any], Any, Any]:
     """One with batch normalization."""
     net = nn.Sequential(
-        nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(),
+        nn.Conv2d(4, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
         nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(24, 3),
     )  # fmt: skip
-    return net, F.cross_entropy, torch.randn(16, 1, 8, 8, dtype=DTYPE), torch.randint(0, 3, (16,))
+    return net, nn.functional.cross_entropy, torch.randn(16, 1, 8, 8, dtype=DTYPE), torch.randint(0, 3, (16,))
 
 
 def gpt() -> tuple[nn.Module, Callable[..., Any], Any, Any]:
     """One with a parameter under two names."""
     tokens = torch.randint(0, 11, (16, 7))
-    loss = lambda out, y: F.cross_entropy(out.reshape(-1, 11), y.reshape(-1))  # noqa: E731
+    loss = lambda out, y: nn.functional.cross_entropy(out.reshape(-1, 11), y.reshape(-1))  # noqa: E731
     return GPT(), loss, tokens[:, :-1], tokens[:, 1:]
 
 
