@@ -75,7 +75,7 @@ class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # as many as a tensor
             input,
             self.weight,
             self.bias,
-            _Settings(self.eps, group, share, *(None if one is None else one.data for one in (mean, var))),
+            _Exchange(self.eps, group, share, *(None if one is None else one.data for one in (mean, var))),
         )
 
     def _group(self) -> Any:
@@ -120,7 +120,7 @@ class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # as many as a tensor
         return made
 
 
-class _Settings:
+class _Exchange:
     """What a ``SynchronizedNorm`` takes besides tensors that get gradients."""
 
     def __init__(
@@ -150,7 +150,7 @@ class SynchronizedNorm(Function):
     """Normalizes each channel over the batches of all processes."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, settings: _Settings) -> Any:
+    def forward(ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, settings: _Exchange) -> Any:
         x = input.data
         mean, var, count = _statistics(x, settings)
         if count < 2:
@@ -169,7 +169,7 @@ class SynchronizedNorm(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         input, weight, bias = ctx.saved_tensors
-        settings: _Settings = ctx.settings
+        settings: _Exchange = ctx.settings
         if is_grad_enabled():  # a gradient that is itself differentiated
             wanted = [one for one, needed in zip((input, weight, bias), ctx.needs_input_grad, strict=False) if needed]
             found = iter(grad(composed(input, weight, bias, settings), wanted, g, create_graph=True))
@@ -201,7 +201,7 @@ class SynchronizedNorm(Function):
         return Tensor(passed) if ctx.needs_input_grad[0] else None, *others, None
 
 
-def _statistics(x: torch.Tensor, settings: _Settings) -> tuple[torch.Tensor, torch.Tensor, float]:
+def _statistics(x: torch.Tensor, settings: _Exchange) -> tuple[torch.Tensor, torch.Tensor, float]:
     """Mean and variance of each channel over all processes, and how many values a channel has there."""
     from nbgrad.nn.parallel.peers import peers_of
 
@@ -224,7 +224,7 @@ class SummedOverProcesses(Function):
     """The sum over all processes; its gradient is the sum of their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, settings: _Settings) -> Any:
+    def forward(ctx: Any, input: Tensor, settings: _Exchange) -> Any:
         ctx.settings = settings
         return Tensor(settings.sum(input.data.clone(memory_format=torch.contiguous_format)))
 
@@ -233,7 +233,7 @@ class SummedOverProcesses(Function):
         return SummedOverProcesses.apply(g, ctx.settings), None
 
 
-def composed(input: Tensor, weight: Tensor | None, bias: Tensor | None, settings: _Settings) -> Any:
+def composed(input: Tensor, weight: Tensor | None, bias: Tensor | None, settings: _Exchange) -> Any:
     """What ``SynchronizedNorm`` computes, of ops that can be differentiated any number of times."""
     dims = [dim for dim in range(input.ndim) if dim != 1]
     shape = (1, input.shape[1]) + (1,) * (input.ndim - 2)
