@@ -135,7 +135,7 @@ class _Exchange:
         """The sum of ``data`` over the processes, in its memory."""
         from nbgrad.nn.parallel.peers import peers_of
 
-        peers = peers_of(self.group)
+        peers = peers_of(self.group, data.device)
         peers.wait(peers.all_reduce(data), "summing the statistics of a SyncBatchNorm")
         return data
 
@@ -206,7 +206,7 @@ def _statistics(x: torch.Tensor, settings: _Exchange) -> tuple[torch.Tensor, tor
     from nbgrad.nn.parallel.peers import peers_of
 
     kind = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
-    peers, channels = peers_of(settings.group), x.shape[1]
+    peers, channels = peers_of(settings.group, x.device), x.shape[1]
     every = torch.zeros(peers.size, 2 * channels + 1, dtype=kind, device=x.device)
     if x.numel():
         dims = [dim for dim in range(x.ndim) if dim != 1]

@@ -119,7 +119,7 @@ class DistributedDataParallel(Module, Joinable):
         self.require_forward_param_sync = True
         self._caps = _caps(bucket_cap_mb, bucket_cap_mb_list)
         self._divides_by_all = True
-        self._peers = renewed_peers(self.process_group)
+        self._peers = renewed_peers(self.process_group, self.device)
         if init_sync:
             self._check_same(self._named(every=True))
             buffers = self._buffers_of() if self.forward_sync_buffers or forward_sync_buffers is not None else []
@@ -354,7 +354,7 @@ class DistributedDataParallel(Module, Joinable):
         """Become a copy, in the default process group."""
         super().__setstate__(state)
         self.__dict__["process_group"] = _group(None)
-        self.__dict__["_peers"] = peers_of(self.process_group)
+        self.__dict__["_peers"] = peers_of(self.process_group, self.device)
         self.__dict__["require_backward_grad_sync"] = self.__dict__["require_forward_param_sync"] = True
         self.__dict__["_reducer"] = self._made_reducer()
 

@@ -5,6 +5,7 @@ import os
 import socket
 from datetime import timedelta
 from pathlib import Path
+from secrets import randbits
 from threading import Event
 from time import monotonic, sleep
 from typing import Any
@@ -17,9 +18,6 @@ SLICE = 0.5
 
 ROLL_CALL = 3.0
 """Seconds that the processes of a group have to answer when one of them finds that another is lost."""
-
-_made: dict[str, int] = {}
-"""How many times peers were made in this process, by the name of the group: all processes make them in one order."""
 
 
 class Peers:
@@ -34,13 +32,14 @@ class Peers:
         size: how many processes it has.
     """
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, device: torch.device) -> None:
         self.group = group
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self._store: Any = dist.distributed_c10d._get_process_group_store(group)
-        name = str(group.group_name)
-        _made[name] = number = _made.get(name, 0) + 1
-        self._prefix = f"nbgrad/{number}"
+        # A store may outlive the processes, as that of torchrun does: what those before have told is not for these.
+        mark = torch.tensor([randbits(62)], device=device)
+        dist.broadcast(mark, dist.get_global_rank(group, 0), group=group)
+        self._prefix = f"nbgrad/{mark.item():x}"
         self._told = False
         self._set(f"place/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
 
@@ -208,13 +207,18 @@ def _has_ended(place: str | None) -> bool:
 _latest: dict[str, Peers] = {}
 
 
-def peers_of(group: Any) -> Peers:
+def peers_of(group: Any, device: torch.device) -> Peers:
     """The processes of ``group``, as ``renewed_peers`` or the first call has made them."""
     found = _latest.get(str(group.group_name))
-    return found if found is not None and found.group is group else renewed_peers(group)
+    return found if found is not None and found.group is group else renewed_peers(group, device)
 
 
-def renewed_peers(group: Any) -> Peers:
-    """The processes of ``group``, which have told one another nothing yet; every process has to make them."""
-    _latest[str(group.group_name)] = made = Peers(group)
+def renewed_peers(group: Any, device: torch.device) -> Peers:
+    """The processes of ``group``, which have told one another nothing yet; every process has to make them.
+
+    Args:
+        group: the process group.
+        device: where tensors are that the group can send.
+    """
+    _latest[str(group.group_name)] = made = Peers(group, device)
     return made
