@@ -20,6 +20,7 @@ PAGE = ROOT / "docs" / "parity.md"
 MODULES: dict[ModuleType, ModuleType] = {
     torch.nn: nn,
     torch.nn.init: nn.init,
+    torch.nn.parallel: nn.parallel,
     torch.optim: optim,
     torch.optim.lr_scheduler: optim.lr_scheduler,
     torch.optim.swa_utils: optim.swa_utils,
@@ -28,12 +29,16 @@ MODULES: dict[ModuleType, ModuleType] = {
 
 MISSING = {
     "Container": "torch has deprecated it: `Module` does the same",
-    "DataParallel": "for several devices",
+    "DataParallel": "for several devices in one process: use `DistributedDataParallel`, as torch advises",
     "LinearCrossEntropyOptions": "says in which pieces torch computes one of its losses",
     "NLLLoss2d": "torch has deprecated it: `NLLLoss` does the same",
     "SparseAdam": "takes nothing but sparse gradients; nbgrad's are dense",
-    "SyncBatchNorm": "for several processes",
+    "data_parallel": "for several devices in one process, as `DataParallel`",
     "factory_kwargs": "how torch's own constructors share arguments",
+    "gather": "a part of `DataParallel`",
+    "parallel_apply": "a part of `DataParallel`",
+    "replicate": "a part of `DataParallel`",
+    "scatter": "a part of `DataParallel`",
     "swap_in_optimizer_params_and_state": "for optimizers whose step torch differentiates or compiles",
 }
 """The names that are not here, and why."""
@@ -45,7 +50,7 @@ HEAD = """# What of torch is here
 **{share} of the public names** of torch {version}, {here} of {count}, in
 {modules}.
 What is here has torch's arguments, defaults, errors and `state_dict` keys, and computes torch's numbers: the tests
-compare them. Quantized and distributed modules are in other modules of torch's, and not counted. For functions see
+compare them. Quantized modules are in other modules of torch's, and not counted. For functions see
 [every op](ops.md).
 
 Blocks that torch leaves to its users, and that are here too:

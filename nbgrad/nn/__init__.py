@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from nbgrad.core.suggestions import suggesting
-from nbgrad.nn import functional as functional, init as init, utils as utils
+from nbgrad.nn import functional as functional, init as init, parallel as parallel, utils as utils
 from nbgrad.nn.activation import (
     CELU as CELU,
     ELU as ELU,
@@ -194,6 +194,7 @@ from nbgrad.nn.recurrent import (
     RNNCellBase as RNNCellBase,
 )
 from nbgrad.nn.summary import Summary as Summary, summary as summary
+from nbgrad.nn.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from nbgrad.nn.transformer import (
     Transformer as Transformer,
     TransformerDecoder as TransformerDecoder,

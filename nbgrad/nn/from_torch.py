@@ -198,9 +198,11 @@ def _check_place(theirs: torch.nn.Module, name: str) -> None:
     """Raise for the wrappers that spread a module over devices or processes, and for quantized blocks."""
     kinds = _names(theirs)
     for kind in _SPREAD & kinds:
+        what = kind.rpartition(".")[2]
+        wrapped = "wrap it in nbgrad.nn.parallel.DistributedDataParallel, " if what == "DistributedDataParallel" else ""
         raise NotImplementedError(
-            f"from_torch(): a {kind.rpartition('.')[2]} of torch's spreads a module over devices or processes, which "
-            f"nbgrad does not: convert the module that it was made of, or {UNMODIFIED}"
+            f"from_torch(): a {what} of torch's spreads a module over devices or processes, and nbgrad cannot take it "
+            f"apart: convert the module that it was made of, {wrapped}or {UNMODIFIED}"
         )
     if any(".quantized" in kind and kind.startswith("torch.ao.") for kind in kinds):
         raise NotImplementedError(

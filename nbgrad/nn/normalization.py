@@ -128,7 +128,9 @@ class _Norm(_Affine):
         )
 
 
-class _BatchNorm(_Norm):
+class BatchNorm(_Norm):
+    """Base of the blocks that normalize channels over a batch."""
+
     def forward(self, input: Tensor) -> Any:
         self._check_rank(input)
         if (self.affine or self.track_running_stats) and input.shape[1] != self.num_features:
@@ -139,12 +141,15 @@ class _BatchNorm(_Norm):
             if self.momentum is None:
                 share = 1.0 / float(self.num_batches_tracked)
         uses_kept = not self.training or self.track_running_stats
-        mean, var = (self.running_mean, self.running_var) if uses_kept else (None, None)
+        return self._normalized(input, *(self.running_mean, self.running_var) if uses_kept else (None, None), share)
+
+    def _normalized(self, input: Tensor, mean: Tensor | None, var: Tensor | None, share: float) -> Any:
+        """The input with the statistics of the batch, of which the running ones take a ``share``, or with those."""
         of_batch = self.training or (self.running_mean is None and self.running_var is None)
         return ops.batch_norm(input, mean, var, self.weight, self.bias, of_batch, share, self.eps)
 
 
-class BatchNorm1d(_BatchNorm, dims=(2, 3)):
+class BatchNorm1d(BatchNorm, dims=(2, 3)):
     """Normalizes each channel over the batch, which lets deep networks train faster (Ioffe and Szegedy 2015).
 
     In training the mean and the variance are those of the batch, in evaluation the running ones that training kept.
@@ -167,14 +172,14 @@ class BatchNorm1d(_BatchNorm, dims=(2, 3)):
     """
 
 
-class BatchNorm2d(_BatchNorm, dims=(4,)):
+class BatchNorm2d(BatchNorm, dims=(4,)):
     """Normalizes each channel of images over the batch. The arguments are those of ``BatchNorm1d``.
 
     Shapes: input and output (N, C, H, W); weight, bias and statistics (C,).
     """
 
 
-class BatchNorm3d(_BatchNorm, dims=(5,)):
+class BatchNorm3d(BatchNorm, dims=(5,)):
     """Normalizes each channel of volumes over the batch. The arguments are those of ``BatchNorm1d``.
 
     Shapes: input and output (N, C, D, H, W); weight, bias and statistics (C,).

@@ -12,6 +12,8 @@ TWINS = {
     "torch.amp.grad_scaler": "amp",
     "torch.autograd": "autograd",  # the backward of torch 2.6, which iterates over what is no tensor of its own
     "torch.autograd.gradcheck": "autograd",
+    "torch.nn.modules.batchnorm": "nn",  # SyncBatchNorm converts modules
+    "torch.nn.parallel.distributed": "nn.parallel",
     "torch.nn.utils._named_member_accessor": "func",
     "torch.nn.utils.clip_grad": "nn.utils",
     "torch.nn.utils.parametrizations": "nn.utils.parametrizations",

@@ -5,6 +5,9 @@ from nbgrad.core.engine.observer cimport Observer
 @cython.final
 cdef class Walk:
     cdef public bint create_graph
+    cdef public bint hurried
+    cdef public dict last_uses
+    cdef public object reducers
     cdef public bint retain_graph
     cdef public list roots
     cdef public dict found

@@ -18,6 +18,7 @@ from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import (
+    REDUCERS,
     Deferred,
     Freed,
     Hooks,
@@ -25,8 +26,10 @@ from nbgrad.core.engine.node import (
     Node,
     Origin,
     Output,
+    Reducer,
     Table,
     TensorBase,
+    in_a_hurry,
     run_accumulated,
     run_after,
     run_before,
@@ -48,19 +51,40 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
     taken = {memory_of(seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
     wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
     walk = Walk(wanted, retain_graph=retain_graph, create_graph=create_graph)
+    reducers: list[Reducer] = []
+    walk.reducers = reducers
+    walk.hurried = bool(REDUCERS) and in_a_hurry()
     with Switch(grad_enabled=create_graph, walking=walk), switched_off():
-        walk.run(roots)
-        taken |= walk.shown
-        for leaf, gradient in walk.leaves:
-            tensor = leaf.ref()
-            if tensor is not None and tensor._needs_grad:
-                if leaf.shape != (now := tensor._data.shape):
-                    raise backward_errors.replaced(leaf.shape, now)
-                tensor.accumulate(gradient, taken, create_graph=create_graph)
-                if leaf.hooks is not None:
-                    run_accumulated(leaf.hooks.accumulated, tensor)
+        try:
+            walk.run(roots)
+            for reducer in reducers:
+                reducer.wait()
+            taken |= walk.shown
+            for leaf, gradient in walk.leaves:
+                tensor = leaf.ref()
+                if tensor is not None and tensor._needs_grad:
+                    if leaf.shape != (now := tensor._data.shape):
+                        raise backward_errors.replaced(leaf.shape, now)
+                    if leaf.hooks is None:
+                        tensor.accumulate(gradient, taken, create_graph=create_graph)
+                    else:
+                        _accumulate(leaf.hooks, tensor, gradient, taken, create_graph)
+            for reducer in reducers:
+                reducer.end()
+        except BaseException as error:
+            for reducer in reducers:
+                reducer.abandon(error)
+            raise
     for observer in walk.observers:
         observer.on_backward_end()
+
+
+def _accumulate(hooks: Hooks, tensor: Any, gradient: Any, taken: set[int], create_graph: bool) -> None:
+    """Write the ``.grad`` of a leaf that has hooks: its reducer does, or the gradient is added as it is."""
+    reducer, number = hooks.reducer or (None, 0)
+    if reducer is None or not reducer.put(number, tensor, gradient, taken):
+        tensor.accumulate(gradient, taken, create_graph=create_graph)
+    run_accumulated(hooks.accumulated, tensor)
 
 
 @restoring
@@ -107,6 +131,36 @@ def parents(origin: Origin) -> list[Origin]:
     return [origin.node] if isinstance(origin, Output) else []
 
 
+def last_uses(roots: list[Origin], useful: set[Origin] | None) -> dict[Origin, list[Leaf]]:
+    """For the oldest node that uses a leaf with a reducer, where it is the last to be visited, all such leaves.
+
+    Args:
+        roots: where the walk begins.
+        useful: the origins that it visits; None: all below the roots.
+    """
+    first: dict[Leaf, Origin] = {}
+    stack, seen = list(roots), set(roots)
+    while stack:
+        origin = stack.pop()
+        if isinstance(origin, Leaf) and origin.hooks is not None and origin.hooks.reducer is not None:
+            first.setdefault(origin, origin)
+        for parent in parents(origin):
+            if useful is not None and parent not in useful:
+                continue
+            if isinstance(parent, Leaf):
+                if parent.hooks is not None and parent.hooks.reducer is not None:
+                    known = first.get(parent)
+                    if known is None or origin.seq < known.seq:
+                        first[parent] = origin
+            elif parent not in seen:
+                seen.add(parent)
+                stack.append(parent)
+    found: dict[Origin, list[Leaf]] = {}
+    for leaf, user in first.items():
+        found.setdefault(user, []).append(leaf)
+    return found
+
+
 _torch_detects = torch.is_anomaly_enabled
 
 
@@ -119,12 +173,16 @@ class Walk:
         leaves: the leaves and their gradients, after the run.
         roots: the origins where it begins, while it runs.
         shown: the addresses of gradients that the user's own code has seen or made, and may still hold.
+        reducers: those that have taken a gradient; None in a walk that writes no ``.grad``, and asks none.
+        hurried: whether leaves with a reducer are visited as soon as their gradients are complete. Other leaves are
+            older than all nodes, so they are visited last.
+        last_uses: where the walk is ``hurried``, for a node the leaves that get nothing more when its rules have run.
     """
 
     __slots__ = (
-        *("create_graph", "found", "freed", "leaves", "next", "observers", "pending", "retain_graph", "roots"),
+        *("create_graph", "found", "freed", "hurried", "last_uses", "leaves", "next", "observers", "pending"),
         "__weakref__",
-        *("seeded", "shown", "summed", "useful", "waiting", "wanted"),
+        *("reducers", "retain_graph", "roots", "seeded", "shown", "summed", "useful", "waiting", "wanted"),
     )
 
     def __init__(self, wanted: set[Origin] | None, *, retain_graph: bool, create_graph: bool) -> None:
@@ -144,6 +202,9 @@ class Walk:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.roots: Roots = []
+        self.reducers: list[Reducer] | None = None
+        self.hurried = False
+        self.last_uses: dict[Origin, list[Leaf]] = {}
 
     def run(self, roots: Roots) -> None:
         """Visit each origin that a gradient reaches once, the latest first, so after everything that uses it."""
@@ -165,6 +226,8 @@ class Walk:
                 self._add(origin, seed)
         origin = roots[0][0]
         try:
+            if self.hurried:
+                self._hurry()
             while pending:
                 origin = self._latest()
                 self._visit(origin, pending.pop(origin))
@@ -174,6 +237,19 @@ class Walk:
             raise
         finally:
             self.roots = []  # a state that a hook has copied may outlive the walk, and holds it
+
+    def _hurry(self) -> None:
+        """Visit all origins, and each leaf with a reducer right after the node that uses it first."""
+        self.last_uses = last_uses([origin for origin, _ in self.roots], self.useful)
+        pending = self.pending
+        while pending:
+            origin = self._latest()
+            if origin not in pending:
+                continue  # a leaf that has been visited before its turn
+            self._visit(origin, pending.pop(origin))
+            for leaf in self.last_uses.get(origin, ()):
+                if leaf in pending:
+                    self._visit(leaf, pending.pop(leaf))
 
     def _counted(self) -> tuple[int, str] | None:
         """The number that a graph gives this backward, and the name of the graph."""
@@ -334,6 +410,11 @@ class Walk:
         tensor = hooks.retained() if hooks.retained is not None else None
         if tensor is not None and not isinstance(origin, Leaf):
             tensor.accumulate(gradient, None, create_graph=self.create_graph)
+        if hooks.reducer is not None and self.reducers is not None:
+            reducer, number = hooks.reducer
+            if reducer not in self.reducers:
+                self.reducers.append(reducer)
+            reducer.take(number, gradient, self)
         return gradient
 
     def _prepared(self, node: Node, before: Table, gradient: Any) -> Any:

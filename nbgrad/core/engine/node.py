@@ -97,9 +97,10 @@ class Hooks:
         after: run on the gradients that the rules of a node gave, and those of its outputs.
         accumulated: run on a leaf after its ``.grad`` has been written.
         retained: the tensor that asked to keep this gradient as its ``.grad``, weakly.
+        reducer: what reduces the gradient of a leaf over several processes, and the number of the leaf there.
     """
 
-    __slots__ = ("accumulated", "after", "before", "gradient", "retained")
+    __slots__ = ("accumulated", "after", "before", "gradient", "reducer", "retained")
 
     def __init__(self, retained: Any = None) -> None:
         self.gradient: Table = OrderedDict()
@@ -107,6 +108,68 @@ class Hooks:
         self.after: Table = OrderedDict()
         self.accumulated: Table = OrderedDict()
         self.retained: ref[Any] | None = None if retained is None else ref(retained)
+        self.reducer: tuple[Reducer, int] | None = None
+
+
+class Reducer:
+    """Reduces the gradients of leaves over several processes, while the backward that computes them still runs.
+
+    The hooks of a leaf name it. A backward that only returns gradients, and writes no ``.grad``, does not ask it.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self) -> None:
+        number = id(self)
+        REDUCERS[number] = ref(self, lambda _: REDUCERS.pop(number, None))
+
+    def hurries(self) -> bool:
+        """Whether the next backward is to bring each gradient when it is complete, not when all rules have run."""
+        raise NotImplementedError
+
+    def take(self, number: int, gradient: Any, walk: Any) -> None:
+        """Take the complete gradient of leaf ``number``, after the hooks on it; called once per backward."""
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Return when all that was begun is done; called when the last rule has run, before any ``.grad`` is written.
+
+        Raises:
+            RuntimeError: the reduction failed. Every ``.grad`` stays as it was.
+        """
+        raise NotImplementedError
+
+    def put(self, number: int, tensor: Any, gradient: Any, taken: set[int]) -> bool:
+        """Write the reduced gradient of leaf ``number`` to the ``.grad`` of ``tensor``.
+
+        Args:
+            number: the number of the leaf.
+            tensor: the leaf's tensor.
+            gradient: what ``take`` got, whose memory may become that of ``.grad``.
+            taken: addresses of memory that may not.
+
+        Returns:
+            Whether it has; False where this backward accumulates as any other.
+        """
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Do what is left when every ``.grad`` has been written."""
+        raise NotImplementedError
+
+    def abandon(self, error: BaseException) -> None:
+        """Give up: ``error`` has ended the backward. It must raise nothing of its own."""
+        raise NotImplementedError
+
+
+REDUCERS: "dict[int, ref[Reducer]]" = {}
+"""Every reducer that there is, by its id."""
+
+
+def in_a_hurry() -> bool:
+    """Whether there is a reducer that wants gradients early."""
+    alive = [one() for one in list(REDUCERS.values())]
+    return any(one is not None and one.hurries() for one in alive)
 
 
 def add(table: Table, hook: Callable[..., Any]) -> RemovableHandle:
