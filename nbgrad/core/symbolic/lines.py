@@ -8,6 +8,7 @@ from typing import Any, Literal
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.symbolic.ir import Listing, Phase, ProgramStep, RowCall, Shown, Value
 from nbgrad.core.symbolic.structure import leaves
+from nbgrad.core.tensor.views import Path
 
 Level = Literal["ops", "torch"]
 
@@ -142,7 +143,8 @@ def _callable(  # noqa: PLR0911  # a reason each
     if (listed := OPS.get(row.op.name)) is None or listed.forward is not row.op.forward:
         return None
     taken = list(leaves((row.args, row.settings)))
-    if any(isinstance(one, Shown) or (isinstance(one, Value) and id(one) not in known) for one in taken):
+    # A path of views cannot be written as an argument, nor what a file has only the text of.
+    if any(isinstance(one, Shown | Path) or (isinstance(one, Value) and id(one) not in known) for one in taken):
         return None
     made = {id(value) for step in steps for value in step.results()}
     given = {id(one) for one in taken} | made

@@ -66,7 +66,6 @@ class _SavedListing:
         self._listing = listing
         self._values: dict[int, int] = {}
         self._rows: dict[int, int] = {}
-        self._whole = {id(row) for row in listing.rows()}
 
     def text(self) -> dict[str, Any]:
         """The program as what JSON can hold."""
@@ -128,12 +127,11 @@ class _SavedListing:
 
     def _row(self, row: RowCall) -> dict[str, Any]:
         at = f"{_ROW}{row.op.name}"
-        args, settings, results = (row.args, row.settings, row.results) if id(row) in self._whole else ((), {}, ())
         return {
             "op": row.op.name,
-            "args": self._part(args, at),
-            "settings": self._part(settings, at),
-            "results": self._part(results, at),
+            "args": self._part(row.args, at),
+            "settings": self._part(row.settings, at),
+            "results": self._part(row.results, at),
             "scope": [str(label) for label in row.scope],
             "place": _place(row.place),
             "steps": row.steps,
