@@ -53,9 +53,9 @@ class Folding:
             alone = replace(self, apart=self.apart | given, asked=given)
             # A call of one op is as large a box where it is open.
             ops = _ops(description)
-            opened = replace(alone, closed=alone.closed - {one for one in given if ops[one] == 1})
-            fits = _counting(description, graph.runs)(opened) <= limit
-            return _with_room(graph, opened if fits else alone, limit)
+            open_alone = replace(alone, closed=alone.closed - {one for one in given if ops[one] == 1})
+            fits = _counting(description, graph.runs)(open_alone) <= limit
+            return _with_room(graph, open_alone if fits else alone, limit)
         opened = self.closed & given
         if not opened:
             return replace(self, closed=self.closed | given, asked=self.asked - given)
