@@ -10,6 +10,7 @@ from nbgrad.core.files import replace_file
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.options import Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.description.text_metrics import clean, cleaned
@@ -108,7 +109,7 @@ def _dot(description: Description, direction: Direction) -> str:
         homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
     for node in description["nodes"]:
         style = _STYLES["root" if node["root"] else node["kind"]]
-        homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(map(clean, node["label"]))), **style)
+        homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(map(clean, lines_of(node)))), **style)
     for edge in description["edges"]:
         undone = [mark_text(edge)] if edge["reduction"] is not None else []
         top.edge(edge["source"], edge["target"], graphviz.escape("\n".join(map(clean, [edge["label"], *undone]))))

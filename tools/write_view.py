@@ -16,8 +16,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # this checkout, also where nbgrad is not installed
 
-from nbgrad.widgets.description import schema  # noqa: E402
-from nbgrad.widgets.layout import curves, positions  # noqa: E402
+from nbgrad.widgets.description import schema, tensor_summary  # noqa: E402
+from nbgrad.widgets.layout import card, curves  # noqa: E402
 from nbgrad.widgets.render import palette  # noqa: E402
 
 SOURCES = ROOT / "nbgrad" / "widgets" / "src"
@@ -79,7 +79,7 @@ def interfaces() -> str:
 
 def constants() -> str:
     """The words of the legend, and the sizes of what is drawn."""
-    lines = [f"// {_written('palette.py, curves.py', 'positions.py in nbgrad/widgets')}", ""]
+    lines = [f"// {_written('palette.py, curves.py, card.py', 'tensor_summary.py in nbgrad/widgets')}", ""]
     lines += ['import type { Kind } from "./description";', ""]
     lines += [
         "/** What each kind of node is, in the order of the legend. */",
@@ -90,7 +90,9 @@ def constants() -> str:
         "APART": (curves.APART, "So far each of the two wires of an edge is from the middle between them."),
         "TIP_LENGTH": (curves.TIP_LENGTH, "How long an arrow head is."),
         "TIP_SIDE": (curves.TIP_SIDE, "How wide it is to each side of its wire."),
-        "BEHIND": (positions.BEHIND, "So much is seen of the boxes behind a folded one."),
+        "BEHIND": (card.BEHIND, "So much is seen of the boxes behind a folded one."),
+        "TOGETHER": (card.TOGETHER, "A line and the gradient behind it have at most so many letters."),
+        "WIDE": (tensor_summary.WIDE, "A list of numbers is broken after so many letters."),
     }
     for name, (size, words) in sizes.items():
         lines += ["", f"/** {words} */", f"export const {name} = {size:g};"]

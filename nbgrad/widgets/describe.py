@@ -1,5 +1,6 @@
 """``describe``: from a recorded graph to the plain description that every rendering draws."""
 
+from collections import Counter
 from functools import cache
 from itertools import groupby, takewhile
 
@@ -16,8 +17,9 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
 from nbgrad.widgets.description.details import NodeRest
+from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
-from nbgrad.widgets.description.format import counted, scalar, shape_text
+from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
 from nbgrad.widgets.description.overlays import measured, overlays
 from nbgrad.widgets.description.saved_values import saved_by
@@ -34,7 +36,7 @@ from nbgrad.widgets.description.schema import (
     Verdict,
     kind_of,
 )
-from nbgrad.widgets.description.tensor_summary import FEW, amount
+from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.folding.outline import Outline
@@ -68,7 +70,9 @@ def outline(graph: AutogradGraph) -> Outline:
     scopes, inside = _Scopes(), _made_inside(records)
     saved = saved_by(records)
     shown, levels = overlays(graph, records, saved)
-    edges, sums = _edges(records, ids, _unkept(graph, records), survey.stretched)
+    usual = _usual_dtype(records)
+    edges, sums = _edges(records, ids, _unkept(graph, records), survey.stretched, usual)
+    shapes = {record.id: record.shape for record in records}
     walk = StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
     # What the op that raised has to say is put first where that is drawn.
@@ -82,7 +86,9 @@ def outline(graph: AutogradGraph) -> Outline:
             "id": id,
             "kind": kind_of(record.kind, record.name),
             "root": record.root,
-            "label": _label(record),
+            "label": _label(record, usual),
+            "about": distinction(record, shapes),
+            "row": None,
             "rule": None if record.gradient is None else _gradient(record, record.gradient),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
@@ -122,7 +128,7 @@ def outline(graph: AutogradGraph) -> Outline:
     )
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
-    described["summary"] = _summary(graph, records, described)
+    described["summary"] = _summary(graph, records, described, usual)
     return Outline(described, rests | sums, runs=runs(described))
 
 
@@ -224,15 +230,21 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
     return f"{counted(ops, 'op')}{weights}"
 
 
-def _label(record: Record) -> list[str]:
+def _usual_dtype(records: list[Record]) -> torch.dtype | None:
+    """The element type of most ops, or of most tensors where there is none: it is told once. Of equals the first."""
+    kinds = Counter([record.dtype for record in records if record.op is not None] or [one.dtype for one in records])
+    return kinds.most_common(1)[0][0] if kinds else None
+
+
+def _label(record: Record, usual: torch.dtype | None) -> list[str]:
     title = record.name or record.kind
     if record.op is not None:
         names = f"{record.name}, …" if record.several else record.name
         title = f"{names} = {record.op.name}" if record.name else record.op.name
-    lines = [title, _kind_text(record.shape, record.dtype)]
-    if record.shape == () and record.value is not None and record.value.raw is not None:
+    lines = [title, _kind_text(record.shape, record.dtype, usual)]
+    if (value := record.value) is not None and value.array is not None and 0 < value.array.size <= WRITTEN_IN_BOX:
         after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
-        lines.append(f"value {scalar(record.value.values)}{after}")
+        lines += broken(f"value {in_box(value)}{after}")
     return lines
 
 
@@ -240,12 +252,16 @@ def _gradient(record: Record, gradient: Stats) -> str:
     """The line of the backward: the number or the norm, and that of a ``.grad`` that is not the same."""
     held = None if record.since is None else record.since.grad
     whose = " of all results" if record.several else ""
-    return f"∇ {amount(gradient)}{whose}" + ("" if held is None else f", .grad {amount(held)}")
+    values = gradient.array
+    few = held is None and values is not None and 1 < values.size <= WRITTEN_IN_BOX and values.dtype.kind in "fiubc"
+    told = in_box(gradient) if few else amount(gradient)  # two lists would be too long for a line
+    return f"∇ {told}{whose}" + ("" if held is None else f", .grad {amount(held)}")
 
 
 @cache
-def _kind_text(shape: tuple[int, ...], dtype: torch.dtype) -> str:
-    return f"{shape_text(shape)} {dtype_name(dtype)}"
+def _kind_text(shape: tuple[int, ...], dtype: torch.dtype, usual: torch.dtype | None) -> str:
+    """The shape, and the element type if it is not the one that the header tells."""
+    return shape_text(shape) if dtype is usual else f"{shape_text(shape)} {dtype_name(dtype)}"
 
 
 def _unkept(graph: AutogradGraph, records: list[Record]) -> set[int]:
@@ -258,7 +274,11 @@ def _unkept(graph: AutogradGraph, records: list[Record]) -> set[int]:
 
 
 def _edges(
-    records: list[Record], ids: dict[int, str], unkept: set[int], stretched: dict[tuple[int, int], Suspicion]
+    records: list[Record],
+    ids: dict[int, str],
+    unkept: set[int],
+    stretched: dict[tuple[int, int], Suspicion],
+    usual: torch.dtype | None,
 ) -> tuple[list[Edge], dict[str, ReductionRest]]:
     """The edges, in the order of the ops and of the inputs of each, and by their ids the rests of the reductions."""
     made = {record.id: record for record in records}
@@ -280,7 +300,7 @@ def _edges(
                 "source": ids[source.id],
                 "target": ids[record.id],
                 "input": taken.name,
-                "label": _kind_text(shape, source.dtype),
+                "label": _kind_text(shape, source.dtype, usual),
                 "back": back,
                 "gradient": told,
                 "mismatch": None
@@ -316,12 +336,15 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
             by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
 
 
-def _summary(graph: AutogradGraph, records: list[Record], described: Description) -> str:
+def _summary(graph: AutogradGraph, records: list[Record], described: Description, usual: torch.dtype | None) -> str:
     """What is drawn, also of an op that raised, and where the last backward began."""
     ops = sum(node["kind"] in ("op", "failed") for node in described["nodes"])
     reductions = sum(edge["reduction"] is not None for edge in described["edges"])
     tensors = len(described["nodes"]) - ops
     parts = [counted(ops, "op"), counted(tensors, "tensor"), counted(reductions, "broadcast reduction")]
+    if usual is not None:
+        alone = all(record.dtype is usual for record in records)
+        parts.append(f"all {dtype_name(usual)}" if alone else f"{dtype_name(usual)} where nothing else is said")
     roots = [
         record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
     ]

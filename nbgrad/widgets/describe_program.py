@@ -150,6 +150,8 @@ class _Drawing:
             kind=kind,
             root=False,
             label=label,
+            about="",
+            row=None,
             rule=None,
             scope=scope,
             op=op,

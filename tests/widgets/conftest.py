@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from nbgrad.widgets.description.schema import Description, Edge, Given, Kind, Look, Node, OpText, Reduction, Scope, Step
+from nbgrad.widgets.layout import positions
 
 Build = Callable[..., Description]
 
@@ -34,6 +35,8 @@ class Sketch:
             "kind": kind,
             "root": root,
             "label": list(label),
+            "about": "",
+            "row": None,
             "rule": None if kind in ("constant", "input") else "∇ 0.2",
             "scope": scope,
             "op": None,
@@ -274,6 +277,12 @@ def flat() -> Build:
 @pytest.fixture
 def tangle() -> Build:
     return tangle_description
+
+
+@pytest.fixture
+def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is cut into columns."""
+    monkeypatch.setattr(positions, "in_columns", lambda _description, layout: layout)
 
 
 # --- a page in a browser -------------------------------------------------------------------------------------------

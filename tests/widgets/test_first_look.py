@@ -17,9 +17,9 @@ from nbgrad.widgets.folding.apply import drawable
 from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.repeats import kind as kind_of, runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
-from nbgrad.widgets.layout.positions import LINE_SIZE, NODES, WHOLE, lay_out, whole
+from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
+from nbgrad.widgets.layout.positions import NODES, WHOLE, lay_out, whole
 from tests.widgets import graphs
-from tests.widgets.test_positions import apart
 
 
 def trained(net: Callable[[nbgrad.Tensor], nbgrad.Tensor], *shape: int, tokens: bool = False) -> Description:
@@ -144,8 +144,8 @@ def test_the_first_picture_of_a_large_graph_can_be_read(name: str) -> None:
     assert len(described["nodes"]) > LOOK
     picture = lay_out(described)
     drawn, layout = picture["description"], picture["layout"]
-    assert LINE_SIZE * min(1.0, 900 / layout["width"]) >= 9.9, "pixels, in a notebook"
-    assert layout["height"] <= 2000, "two screens and a bit"
+    assert layout["width"] <= WIDTH * LETTERS / READ, "letters of ten pixels"
+    assert layout["height"] <= 2 * HEIGHT, "two screens"
     assert sum(node["kind"] not in ("constant", "input") for node in drawn["nodes"]) >= 8, "something to see"
     hidden = len(described["nodes"]) - len(drawn["nodes"]) + len(folded(drawn))
     (note,) = drawn["notes"]
@@ -175,39 +175,67 @@ def test_blocks_that_would_leave_nothing_to_see_are_one_box_but_for_the_first() 
 
 
 def test_modules_are_folded_that_are_no_repetition() -> None:
-    described = mlp(30)
+    described = trained(nn.Sequential(*[Block(40 - at) for at in range(20)]), 2, 40)
     drawn = drawable(described, NODES)
-    assert [node["label"][0] for node in folded(drawn)] == [f"{2 * layer} (Linear)" for layer in range(30)]
+    assert [node["label"][0] for node in folded(drawn)] == [f"{at} (Block)" for at in range(20)]
+
+
+class Block(nn.Module):
+    """Two layers, of a width of their own."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(width, width), nn.Linear(width, width - 1)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        return self.outer(self.inner(x).tanh()).tanh()
+
+
+def test_a_module_of_one_op_is_open() -> None:
+    drawn = drawable(mlp(30), NODES)
+    assert not folded(drawn), "its box would hide its parameters, and be as large"
+    linears = [node for node in drawn["nodes"] if node["op"] == "linear"]
+    assert [node["about"] for node in linears] == [f"· {2 * layer} (Linear)" for layer in range(30)]
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*SMALL, *LARGE])
-def test_how_large_a_picture_will_be_is_known_before(name: str) -> None:
+def test_how_large_a_picture_will_be_is_known_before(name: str, in_one_column: None) -> None:
     described = {**SMALL, **LARGE}[name]()
     for folding in (Folding(), first_folding(described, NODES)):
         layout = lay_out(described, limit=WHOLE, folding=folding)["layout"]
         size = extent(described, homes({one["id"]: one for one in described["scopes"]}, folding, runs(described)))
-        assert 85 <= layout["height"] / size.rows <= 165, "points a row"
-        assert layout["width"] / size.columns <= 400 or not folding.closed, "points a column"
+        assert 85 <= layout["height"] / size.rows <= 210, "points a row"
+        assert layout["width"] / size.columns <= 360 or not folding.closed, "points a column"
 
 
 @pytest.mark.parametrize("direction", ["TB", "LR"])
-def test_edges_from_one_module_to_another_run_beside_each_other(direction: Any) -> None:
-    picture = lay_out(cells(8, nn.LSTMCell), direction=direction)
+def test_edges_from_one_module_to_another_run_beside_each_other(direction: Any, in_one_column: None) -> None:
+    picture = lay_out(cells(8, Scaled), direction=direction)
     layout, edges = picture["layout"], picture["description"]["edges"]
     steps: list[Any] = list(layout["scopes"].values())
     along, size, across = ("y", "height", "width") if direction == "TB" else ("x", "width", "height")
     assert len(steps) == 8
     assert all(one[along] + one[size] <= other[along] for one, other in pairwise(steps))
     assert (layout["width"] if direction == "TB" else layout["height"]) < 4 * steps[0][across], "no staircase"
-    marked = sorted(edges, key=lambda edge: edge["reduction"] is not None)  # those with a mark are drawn last
-    assert list(layout["labels"]) == list(layout["edges"]) == [edge["id"] for edge in marked]
+    assert list(layout["edges"]) == [edge["id"] for edge in edges]
+    assert not layout["labels"], "the boxes say the shapes"
     pairs = [pair for pair in combinations(edges, 2) if ends(pair[0]) == ends(pair[1])]
     assert len(pairs) == 8, "hx and cx of each step"
     for one, other in pairs:
         (here, *_), (there, *_) = (layout["edges"][edge["id"]][0] for edge in (one, other))
         assert 10 < dist(here, there) < 20
-        assert apart(layout["labels"][one["id"]], layout["labels"][other["id"]])
+
+
+class Scaled(nn.Module):
+    """An LSTM cell on twice its input: two ops, so that there is a frame around them."""
+
+    def __init__(self, taken: int, width: int) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(taken, width)
+
+    def forward(self, x: nbgrad.Tensor, state: Any) -> Any:
+        return self.cell(x * 2.0, state)
 
 
 def ends(edge: Edge) -> tuple[str, str]:

@@ -51,8 +51,8 @@ def transform(tab: Page) -> str | None:
 
 @pytest.mark.browser
 @pytest.mark.rotated(2)
-def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, mlp: Description) -> None:
-    tab = opened(page(lay_out(mlp), "mlp"))
+def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, stack: Any) -> None:
+    tab = opened(page(lay_out(stack(80, blocks=4), folding=Folding()), "stack"))
     expect(tab.locator(".nbg-status")).to_be_visible()
     seen = tab.evaluate(
         """async () => {

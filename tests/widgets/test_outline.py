@@ -151,9 +151,9 @@ def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
     values = {
         tuple(node["label"][:2]): kept.rests.get(node["id"]).told()["value"] for node in kept.description["nodes"]
     }
-    assert isinstance(values["small", "(4, 3) float32"], tensor_summary.Stats)
-    assert isinstance(values["large", "(16, 20) float32"], dict)
-    assert isinstance(values["huge", "(40, 40) float32"], tensor_summary.Stats), "a histogram already"
+    assert isinstance(values["small", "(4, 3)"], tensor_summary.Stats)
+    assert isinstance(values["large", "(16, 20)"], dict)
+    assert isinstance(values["huge", "(40, 40)"], tensor_summary.Stats), "a histogram already"
 
 
 @pytest.mark.parametrize(

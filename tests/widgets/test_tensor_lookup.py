@@ -133,7 +133,7 @@ def test_a_map_that_the_picture_had_no_room_for_is_shown_when_asked_for(away: bo
     drawn = unpacked(widget.picture)["description"]["nodes"]
     without = next(node["id"] for node in drawn if node["kind"] == "leaf" and not node["value"]["columns"])
     widget.request = {"node": without, "of": "value"}
-    assert widget.numbers["said"] == "(32, 32) float32: a cell a number"
+    assert widget.numbers["said"] == "(32, 32): a cell a number"
     assert widget.numbers["look"]["columns"] == 32
     assert set(widget.numbers["look"]["levels"]) == {"Y"}
     widget.request = {"node": "n99", "of": "value"}

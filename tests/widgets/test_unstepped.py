@@ -48,7 +48,7 @@ def test_a_step_that_is_forgotten_is_a_finding_at_the_first_parameter() -> None:
     (problem,) = described["problems"]
     assert problem["text"] == FORGOTTEN
     (node,) = [node for node in described["nodes"] if node["id"] == problem["node"]]
-    assert node["label"][:2] == ["weight", "(8, 2) float32"]
+    assert node["label"][:2] == ["weight", "(8, 2)"]
 
 
 def test_a_live_view_of_a_long_loop_does_not_wait_for_its_end() -> None:

@@ -62,7 +62,7 @@ def details(record: Record, saved: Saved | None) -> list[Detail]:
         ("results", _RESULTS if record.several else None),
         ("shape", shape_text(record.shape)),
         ("dtype", _dtype(record.dtype, record.device)),
-        *[(name, _setting(setting)) for name, setting in record.settings.items() if setting is not None],
+        *[(name, setting_text(setting)) for name, setting in record.settings.items() if setting is not None],
         *[(taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None],
         ("source", _source_line(record)),
         ("saved for the backward", None if saved is None else str(saved)),
@@ -71,13 +71,13 @@ def details(record: Record, saved: Saved | None) -> list[Detail]:
     return [Detail(term=term, text=text) for term, text in rows if text]
 
 
-def _setting(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """A setting as the user wrote it: a slice with colons."""
     if isinstance(value, slice):
         start, stop, step = ["" if part is None else text_of(part) for part in (value.start, value.stop, value.step)]
         return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
     if isinstance(value, tuple) and any(isinstance(part, slice) for part in value):
-        return ", ".join(map(_setting, value))
+        return ", ".join(map(setting_text, value))
     return "..." if value is Ellipsis else text_of(value)
 
 

@@ -110,8 +110,8 @@ def _operand_label(operand: Operand) -> list[str]:
 
 def _node(id: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
     return Node(
-        id=id, kind=kind, root=False, label=label, rule=None, scope=None, op=None, details=details, value=None,
-        gradient=None, badges=[], levels={}, holds=[], norms=[], past="",
+        id=id, kind=kind, root=False, label=label, about="", row=None, rule=None, scope=None, op=None,
+        details=details, value=None, gradient=None, badges=[], levels={}, holds=[], norms=[], past="",
     )  # fmt: skip
 
 

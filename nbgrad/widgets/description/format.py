@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from nbgrad.widgets.description.schema import Node
+
 
 def duration(seconds: float) -> str:
     """A time as people say it: "12.3 µs"."""
@@ -33,6 +35,12 @@ def byte_text(size: int) -> str:
             return f"{size:.4g} {unit}"
         size /= 1024  # type: ignore[assignment]  # a fraction from here on
     return f"{size:.4g} GiB"
+
+
+def lines_of(node: Node) -> list[str]:
+    """The lines of a node in words: what tells it from others stands behind its name."""
+    head, *lines = node["label"]
+    return [f"{head} {node['about']}" if node["about"] else head, *lines]
 
 
 def scalar(value: object) -> str:

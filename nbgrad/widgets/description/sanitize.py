@@ -95,6 +95,7 @@ def _node(node: Node, scopes: set[str]) -> Node:
         **node,
         "scope": node["scope"] if node["scope"] in scopes else None,
         "label": label or [node["id"]],
+        "about": clip(node["about"], LINE),
         "op": None if node["op"] is None else clip(node["op"], _TERM),
         "badges": [{**badge, "text": clip(badge["text"], _WORDS)} for badge in node["badges"]],
     }

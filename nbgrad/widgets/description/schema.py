@@ -93,6 +93,8 @@ class Node(TypedDict):
     kind: Kind
     root: bool  # a backward started here
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
+    about: str  # after the first line: settings, such as "× 2.5", and the module call that this op alone is
+    row: str | None  # id of the op in whose box the tensor is a row; None until it is drawn, and for most nodes
     rule: str | None  # the last line, of the backward: "∇ -0.25", "∇ norm 3"; None if no gradient came
     scope: str | None  # id of the innermost module scope
     op: str | None  # key of the description's ops
@@ -292,10 +294,10 @@ class Layout(TypedDict):
     nodes: dict[str, Box]
     edges: dict[
         str, list[list[list[float]]]
-    ]  # cubic Bezier runs of 3k+1 points each; two runs when a mark cuts the edge
-    labels: dict[str, Box]  # by edge id: room for two lines, the value's and the gradient's
-    marks: dict[str, Box]  # by edge id: the box with the reduction's text
-    scopes: dict[str, Box]
+    ]  # cubic Bezier runs of 3k+1 points each; two runs when a mark cuts the edge, none when the source is a row
+    labels: dict[str, Box]  # by edge id: room for the lines that say what no box says
+    marks: dict[str, Box]  # by edge id: the box with the reduction's text; in a row that has one
+    scopes: dict[str, Box]  # without those that are one op, which says so itself
     # By id: how wide the label of a scope is, and the line of a node's or an edge's gradient after its sign.
     texts: Annotated[dict[str, float], PYTHON_ONLY]
 

@@ -1,5 +1,6 @@
 """The numbers of a tensor as a reader sees them, made of its statistics: text, a heat map, a histogram."""
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -12,8 +13,14 @@ from nbgrad.widgets.description.schema import Look
 WRITTEN = 64
 """Values of tensors with at most this many elements are written out."""
 
+WRITTEN_IN_BOX = 9
+"""Values and gradients of tensors with at most this many elements stand in their boxes, instead of norms."""
+
 FEW = 4
 """With at most so many elements a gradient is written out within a line."""
+
+WIDE = 42
+"""A list of numbers is broken after so many letters."""
 
 _LEVELS = 12
 """Steps of the heat map on each side of zero."""
@@ -68,6 +75,44 @@ def amount(stats: Stats, most: int = 1) -> str:
         return f"norm {number(stats.norm)}"
     numbers = ", ".join(map(scalar, values.ravel().tolist()))
     return numbers if values.size == 1 else f"[{numbers}]"
+
+
+def numbers_text(stats: Stats) -> str:
+    """All numbers of a small tensor in their rows, as Python writes lists."""
+    values = stats.array
+    assert values is not None
+    return _nested(values.tolist(), scalar)
+
+
+def in_box(stats: Stats) -> str:
+    """The same for a box: of more than FEW numbers three digits each, for the panel of the box has them all."""
+    values = stats.array
+    assert values is not None
+    return _nested(values.tolist(), scalar if values.size <= FEW else _brief)
+
+
+def _brief(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float | complex) else str(value)
+
+
+def _nested(values: Any, written: Callable[[Any], str]) -> str:
+    """A number, or lists of numbers."""
+    if isinstance(values, list):
+        return f"[{', '.join([_nested(one, written) for one in values])}]"
+    return written(values)
+
+
+def broken(text: str) -> list[str]:
+    """A list of numbers in as many lines as it takes, broken after a comma."""
+    lines = [""]
+    for part in text.split(", "):
+        longer = f"{lines[-1]}, {part}" if lines[-1] else part
+        if len(longer) > WIDE and lines[-1]:
+            lines[-1] += ","
+            longer = part
+            lines.append("")
+        lines[-1] = longer
+    return lines
 
 
 def facts(stats: Stats) -> str:

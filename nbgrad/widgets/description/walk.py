@@ -15,9 +15,9 @@ import torch
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.broadcast_sums import whose_name
-from nbgrad.widgets.description.format import scalar, shape_text
+from nbgrad.widgets.description.format import shape_text
 from nbgrad.widgets.description.schema import Edge, Given, Node, Step
-from nbgrad.widgets.description.tensor_summary import FEW, amount
+from nbgrad.widgets.description.tensor_summary import FEW, amount, numbers_text
 
 _MOST = 12
 """With at most so many elements a gradient is written out in a step, where there is room for it."""
@@ -218,11 +218,7 @@ def _amount(gradient: Stats) -> str:
     values = gradient.array
     if values is None or values.ndim < 2 or not 1 < values.size <= _MOST:
         return amount(gradient, _MOST)
-    return _rows(values.tolist())
-
-
-def _rows(values: Any) -> str:
-    return f"[{', '.join(map(_rows, values))}]" if isinstance(values, list) else scalar(values)
+    return numbers_text(gradient)
 
 
 _eps = cache(lambda dtype: torch.finfo(dtype).eps)

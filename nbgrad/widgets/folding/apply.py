@@ -16,6 +16,7 @@ from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_deta
 from nbgrad.widgets.description.schema import Description, Detail, Edge, Given, History, Node, Reduction, Scope
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import Stop
+from nbgrad.widgets.folding.cards import carded
 from nbgrad.widgets.folding.choose import Folding, first_folding, homes
 from nbgrad.widgets.folding.folded import hidden_by
 from nbgrad.widgets.folding.outline import Outline
@@ -52,7 +53,7 @@ def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: in
     most = max(limit, asked) if folding.asked else limit
     if len(drawn.description["nodes"]) > most:
         drawn = keep_nearest(drawn, most, folding.asked)
-    return drawn.changed(without_empty_scopes(split_hubs(clipped(drawn.description))))
+    return drawn.changed(carded(without_empty_scopes(split_hubs(clipped(drawn.description)))))
 
 
 def detailed(shape: Outline) -> Description:
@@ -80,7 +81,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
         if id in hidden and scope["parent"] not in hidden:
             held[hidden[id]].append(scope)
     cycles = {calls[0]: run for run in same for calls in run.cycles}
-    nodes = _stand_ins(description, members, where, held, cycles)
+    nodes = [_with_result(node, description, where) for node in _stand_ins(description, members, where, held, cycles)]
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
     drawn: Description = {
@@ -129,6 +130,20 @@ def _stand_ins(
     return nodes
 
 
+def _with_result(node: Node, description: Description, where: dict[str, str]) -> Node:
+    """A folded node with the shape and the gradient of its result, where all that leaves it is one tensor."""
+    if node["kind"] != "folded":
+        return node
+    leaving = {
+        edge["source"]
+        for edge in description["edges"]
+        if where.get(edge["source"]) == node["id"] != where.get(edge["target"])
+    }
+    for result in [one for one in description["nodes"] if one["id"] in leaving and len(leaving) == 1]:
+        return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"]}
+    return node
+
+
 def _folded_id(scope: str) -> str:
     return f"f-{scope}"
 
@@ -170,6 +185,8 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "kind": "folded",
         "root": any(node["root"] for node in inside),
         "label": label,
+        "about": "",
+        "row": None,
         "rule": None,
         "scope": scopes[0]["parent"],
         "op": None,
@@ -201,6 +218,7 @@ def _merged(edges: list[Edge], where: dict[str, str]) -> tuple[list[Edge], dict[
         The edges, and for each edge that is still drawn the id of the one that it is part of.
     """
     merged: dict[tuple[str, str, str], list[Edge]] = {}
+    origins: dict[str, str] = {edge["id"]: edge["source"] for edge in edges}
     for edge in edges:
         source, target = where.get(edge["source"], edge["source"]), where.get(edge["target"], edge["target"])
         if source == target:
@@ -210,21 +228,23 @@ def _merged(edges: list[Edge], where: dict[str, str]) -> tuple[list[Edge], dict[
         key = (source, target, reduction if touched else edge["id"])
         merged.setdefault(key, []).append({**edge, "source": source, "target": target})
     renamed = {edge["id"]: group[0]["id"] for group in merged.values() for edge in group}
-    return [_merged_edge(group) for group in merged.values()], renamed
+    return [_merged_edge(group, len({origins[edge["id"]] for edge in group})) for group in merged.values()], renamed
 
 
-def _merged_edge(group: list[Edge]) -> Edge:
+def _merged_edge(group: list[Edge], tensors: int) -> Edge:
+    """One edge for several, of so many ``tensors``."""
     first = group[0]
     if len(group) == 1:
         return first
     gradients = [edge for edge in group if edge["gradient"] is not None]
     several = f"{len(gradients)} gradients"
+    back = gradients[0]["back"] if tensors == 1 and gradients else several
     alone = gradients[0] if len(gradients) == 1 else None
     return {
         **first,
         "input": "",
-        "label": f"{first['label']} and {len(group) - 1} more",
-        "back": None if not gradients else alone["back"] if alone else several,
+        "label": first["label"] if tensors == 1 else f"{first['label']} and {tensors - 1} more",
+        "back": None if not gradients else alone["back"] if alone else back,
         "gradient": None if not gradients else alone["gradient"] if alone else several,
     }
 

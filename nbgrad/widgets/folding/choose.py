@@ -50,7 +50,12 @@ class Folding:
         known = {scope["id"] for scope in description["scopes"]}
         given = frozenset(scope for scope in holds if scope in known)
         if len(given) > 1:
-            return _with_room(graph, replace(self, apart=self.apart | given, asked=given), limit)
+            alone = replace(self, apart=self.apart | given, asked=given)
+            # A call of one op is as large a box where it is open.
+            ops = _ops(description)
+            open_alone = replace(alone, closed=alone.closed - {one for one in given if ops[one] == 1})
+            fits = _counting(description, graph.runs)(open_alone) <= limit
+            return _with_room(graph, open_alone if fits else alone, limit)
         opened = self.closed & given
         if not opened:
             return replace(self, closed=self.closed | given, asked=self.asked - given)
@@ -130,7 +135,9 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run
     """Those that come into question, the first ones first: runs as one, but for their first one or two, each alone."""
     nesting = Nesting(description["scopes"])
     inside = nesting.sums(Counter([node["scope"] for node in description["nodes"]]))
-    depths = {scope: depth for scope, depth in nesting.depths.items() if inside[scope] > 1}
+    ops = _ops(description)
+    # A call of one op is a box as it is, and says more than a folded one.
+    depths = {scope: depth for scope, depth in nesting.depths.items() if inside[scope] > 1 and ops[scope] > 1}
     holding = {scope["parent"] for scope in scopes.values()}
     yield Folding()
     repeated = [
@@ -144,6 +151,12 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run
             small = level.union(scope for scope, at in depths.items() if at < depth and scope not in holding)
             for closed in dict.fromkeys((level, small)):
                 yield Folding(closed, apart=frozenset() if kept else closed)
+
+
+def _ops(description: Description) -> Counter[str]:
+    """How many ops ran in each module call."""
+    ran = Counter([node["scope"] for node in description["nodes"] if node["kind"] in ("op", "failed")])
+    return Nesting(description["scopes"]).sums(ran)
 
 
 def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:

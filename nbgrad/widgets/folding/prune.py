@@ -95,7 +95,7 @@ def split_hubs(description: Description) -> Description:
                 "rule": whole["rule"] and f"{whole['rule']} in all",
             }
             if number > 1:
-                node = {**node, "details": [], "value": None, "gradient": None, "badges": []}
+                node = {**_without_numbers(node), "details": [], "value": None, "gradient": None, "badges": []}
             copies[source].append(node)
             edge = {**edge, "source": node["id"]}
         edges.append(edge)
@@ -107,14 +107,30 @@ def split_hubs(description: Description) -> Description:
     return {**description, "nodes": nodes, "edges": edges, "problems": problems}
 
 
+def _without_numbers(node: Node) -> Node:
+    """Without the lists of numbers that the first copy shows."""
+    first = next((at for at, line in enumerate(node["label"]) if at and line.startswith("value ")), None)
+    label = node["label"] if first is None else [*node["label"][:first], node["label"][-1]]
+    return {**node, "label": label, "rule": None if node["rule"] is not None and "[" in node["rule"] else node["rule"]}
+
+
 def hubs(description: Description) -> dict[str, int]:
     """How often each tensor is used that is drawn once per use."""
     uses = Counter([edge["source"] for edge in description["edges"]])
-    return {node["id"]: uses[node["id"]] for node in description["nodes"] if _splits(node, uses[node["id"]])}
+    folded = {node["id"] for node in description["nodes"] if node["kind"] == "folded"}
+    repeated = {edge["source"] for edge in description["edges"] if edge["target"] in folded}
+    return {
+        node["id"]: uses[node["id"]]
+        for node in description["nodes"]
+        if _splits(node, uses[node["id"]], node["id"] in repeated)
+    }
 
 
-def _splits(node: Node, uses: int) -> bool:
-    return node["kind"] not in ("op", "folded", "failed") and not node["root"] and uses > HUB
+def _splits(node: Node, uses: int, repeated: bool) -> bool:
+    """Whether a tensor is drawn once per use: it has many, or a folded module repeats the call that it is in."""
+    if node["kind"] in ("op", "folded", "failed") or node["root"]:
+        return False
+    return uses > HUB or (repeated and node["kind"] == "parameter" and uses > 1)
 
 
 def lighter(description: Description, cells: int = CELLS) -> Description:

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from nbgrad.widgets.description.schema import Description, Edge, Node
+from nbgrad.widgets.folding.cards import rows_in
 
 ROWS, COLUMNS = 13, 8
 """What is seen at once, or almost: two screens of boxes with their lines, in a notebook's width."""
@@ -15,7 +16,7 @@ class Extent(NamedTuple):
     """How large a picture will be.
 
     Attributes:
-        told: how many boxes say what the graph does: all but the tensors that it is given.
+        told: how many boxes, and parameters in them, say what the graph does: all but the tensors that it is given.
         rows: how many boxes and marks stand below each other, from top to bottom.
         columns: how many stand beside each other in the widest row.
     """
@@ -36,10 +37,11 @@ class Extent(NamedTuple):
 def extent(description: Description, homes: Mapping[str, str]) -> Extent:
     """The size of the picture where ``homes`` says of each hidden scope, or node, which one's box stands for it.
 
-    A tensor stands in the row above its reader. That of an open module is below what the module takes, as the layout
-    wants it, so it is a row more, and the mark of a reduction is another one. A line takes a place in each row that it
-    passes.
+    A tensor that one op takes stands in its box; another one stands in the row above its reader. That of an open
+    module is below what the module takes, as the layout wants it, so it is a row more, and the mark of a reduction is
+    another one. A line takes a place in each row that it passes.
     """
+    rows_of = rows_in(description)
     hidden = [homes.get(node["scope"] or "", homes.get(node["id"], "")) for node in description["nodes"]]
     inside = Counter(hidden)
     inside[""] = 0
@@ -47,10 +49,15 @@ def extent(description: Description, homes: Mapping[str, str]) -> Extent:
     tensors: dict[str, Node] = {}
     for node, home in zip(description["nodes"], hidden, strict=True):
         drawn[node["id"]] = f"in {home}" if inside[home] > 1 else node["id"]
-        if inside[home] <= 1 and node["kind"] not in ("op", "failed"):
+        if inside[home] <= 1 and node["kind"] not in ("op", "failed") and node["id"] not in rows_of:
             tensors[node["id"]] = node
+    drawn.update({row: drawn[op] for row, op in rows_of.items()})
     boxes = {*drawn.values()}
     told = boxes.difference(id for id, node in tensors.items() if node["kind"] in ("constant", "input"))
+    parameters = [
+        node for node in description["nodes"] if node["id"] in rows_of and node["kind"] in ("parameter", "leaf")
+    ]
+    inner = sum(drawn[node["id"]] in (node["id"], rows_of[node["id"]]) for node in parameters)
     rows = _Rows(description["edges"], drawn, tensors)
     begin: Counter[int] = Counter([rows.of(box) for box in boxes.difference(tensors)])
     end = Counter(begin)
@@ -59,7 +66,7 @@ def extent(description: Description, homes: Mapping[str, str]) -> Extent:
         end[rows.of(target) - 1] += 1
     last = max(begin, default=0)
     across = accumulate(begin[row] - end[row - 1] for row in range(last + 1))
-    return Extent(len(told), last, max(across, default=0))
+    return Extent(len(told) + inner, last, max(across, default=0))
 
 
 class _Rows:

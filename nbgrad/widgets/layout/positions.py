@@ -15,11 +15,14 @@ from itertools import chain, zip_longest
 from typing import Any, Literal, NamedTuple, Self
 
 from nbgrad.widgets.description.nesting import Nesting
-from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Node, Opens, Picture
+from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Opens, Picture
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
 from nbgrad.widgets.folding.apply import ASKED, detailed, shaped
+from nbgrad.widgets.folding.cards import single
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
 from nbgrad.widgets.folding.outline import Outline
+from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, measured
+from nbgrad.widgets.layout.columns import in_columns
 from nbgrad.widgets.layout.curves import beside
 from nbgrad.widgets.layout.graphviz_wasm import (
     SECONDS,
@@ -36,11 +39,9 @@ NODES = 300
 WHOLE = 1200
 """The same in a file that has no kernel to ask: its front end folds by itself."""
 
-HEAD_SIZE, LINE_SIZE, MARK_SIZE, SCOPE_SIZE, LABEL_SIZE = 13.0, 11.0, 11.0, 11.0, 10.0
-HEAD_HEIGHT, LINE_HEIGHT, RULE_HEIGHT, LABEL_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 18.0, 12.0, 20.0
-_PAD_X, _PAD_Y, _EDGE = 14.0, 8.0, 10.0
-BEHIND = 5.0
-"""So much of the boxes behind a folded one is seen: they are a part of it, or they would cover the arrows to it."""
+MARK_SIZE, SCOPE_SIZE, LABEL_SIZE = 11.0, 11.0, 11.0
+LABEL_HEIGHT = 13.0
+_EDGE = 8.0
 
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
 _ASIDE = 14.0  # from one edge to another that runs beside it: each has two wires
@@ -180,10 +181,11 @@ def _answer(question: str, seconds: float) -> str:
 
 def dot_source(description: Description, direction: Direction, sizes: "Sizes") -> str:
     """Write a drawable description in the DOT language: sizes and structure, no text of the reader's."""
+    description = skeleton(description)
     nesting = Nesting(description["scopes"])
     graphviz = language()
     homes: defaultdict[str | None, Any] = defaultdict(graphviz.Digraph)
-    space = {"nodesep": "0.28", "ranksep": "0.3" if direction == "TB" else "0.5"}
+    space = {"nodesep": "0.25", "ranksep": "0.34" if direction == "TB" else "0.45"}
     top = homes[None] = graphviz.Digraph(
         graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},
@@ -192,7 +194,7 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
     for scope in description["scopes"]:
         # Letters of a known width, as many as the label will need; the label itself is drawn by the renderers.
         letters = int(sizes.texts[scope["id"]] / (12 * _COURIER)) + 2
-        attributes = {"label": "x" * letters, "labeljust": "l", "labelloc": "t", "margin": "12"}
+        attributes = {"label": "x" * letters, "labeljust": "l", "labelloc": "t", "margin": "9"}
         homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
     scope_of: dict[str, str | None] = {}
     for node in description["nodes"]:
@@ -202,7 +204,8 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
     bundles = {bundle[0]["id"]: bundle for bundle in _bundles(description)}
     for edge in description["edges"]:
         if (bundle := bundles.get(edge["id"])) is not None:
-            room = {"label": _letters(bundle, direction, sizes)} if labelled else {}
+            told = [one for one in bundle if one["id"] in sizes.labels]
+            room = {"label": _letters(told, direction, sizes)} if labelled and told else {}
             top.edge(edge["source"], edge["target"], id=edge["id"], **room)
         if edge["reduction"] is None:
             continue
@@ -234,9 +237,34 @@ def nested(top: Any, homes: Mapping[str | None, Any], nesting: Nesting) -> str:
     return "".join(lines)
 
 
+def skeleton(description: Description) -> Description:
+    """What graphviz finds a place for: boxes without their rows, and frames around more than one of them."""
+    alone = single(description)
+    parents = {scope["id"]: scope["parent"] for scope in description["scopes"]}
+    rows = {node["id"] for node in description["nodes"] if node["row"] is not None}
+    return {
+        **description,
+        "nodes": [
+            {**node, "scope": parents[node["scope"]] if node["scope"] in alone else node["scope"]}
+            for node in description["nodes"]
+            if node["id"] not in rows
+        ],
+        "edges": [edge for edge in description["edges"] if edge["source"] not in rows],
+        "scopes": [scope for scope in description["scopes"] if scope["id"] not in alone],
+    }
+
+
 def label_lines(edge: Edge) -> list[str]:
-    """What stands on an edge: the value's shape and dtype, and below it the shape of the gradient that came back."""
-    return [edge["label"], *([f"{NABLA}{edge['back']}"] if edge["back"] is not None else [])]
+    """What may stand on an edge: the value's shape, and below it that of the gradient that came back, if it differs."""
+    back = edge["back"]
+    differs = back is not None and (edge["mismatch"] is not None or not edge["label"].startswith(back))
+    return [edge["label"], *([f"{NABLA}{back}"] if differs else [])]
+
+
+def _telling(description: Description) -> list[Edge]:
+    """The edges whose label says what the box that they come from does not."""
+    said = {node["id"]: {"()", *node["label"][1:]} for node in description["nodes"]}
+    return [edge for edge in description["edges"] if edge["mismatch"] or edge["label"] not in said[edge["source"]]]
 
 
 def _bundles(description: Description) -> list[list[Edge]]:
@@ -394,13 +422,15 @@ class Sizes:
     """What was measured of the texts of a drawable description, once: its boxes and its drawing are made of it.
 
     Attributes:
-        nodes: by id, the width and height of a node's box, in pixels.
-        marks: by the id of an edge with a reduction, those of what stands on it.
-        labels: by the id of another edge, the width of its label.
+        nodes: by id, the width and height of a node's box, in pixels, its rows included.
+        below: how far below the top of its op's box a row begins.
+        marks: by the id of an edge with a reduction, the size of its mark.
+        labels: by the id of an edge that has one, the width of its label.
         texts: those of a ``Layout``.
     """
 
     nodes: dict[str, tuple[float, float]]
+    below: dict[str, float]
     marks: dict[str, tuple[float, float]]
     labels: dict[str, float]
     texts: dict[str, float]
@@ -408,52 +438,60 @@ class Sizes:
     @classmethod
     def of(cls, description: Description) -> Self:
         """Measure all of ``description``."""
-        texts = {scope["id"]: text_width(scope["label"], SCOPE_SIZE, bold=True) for scope in description["scopes"]}
+        alone = single(description)
+        texts = {
+            scope["id"]: text_width(scope["label"], SCOPE_SIZE, bold=True)
+            for scope in description["scopes"]
+            if scope["id"] not in alone
+        }
+        marks = {edge["id"]: mark_size(edge) for edge in description["edges"] if edge["reduction"] is not None}
+        first = {edge["source"]: edge["id"] for edge in description["edges"]}  # of a row its only one
         nodes: dict[str, tuple[float, float]] = {}
+        rows: defaultdict[str, list[str]] = defaultdict(list)
         for node in description["nodes"]:
-            if node["rule"] is None:
-                nodes[node["id"]] = node_size(node, 0.0)
-            else:
-                whole, texts[node["id"]] = gradient_width(node["rule"], LINE_SIZE, bold=True)
-                nodes[node["id"]] = node_size(node, whole)
-        marks: dict[str, tuple[float, float]] = {}
+            width, height, after = measured(node)
+            if node["rule"] is not None:
+                texts[node["id"]] = after
+            if node["row"] is not None:
+                rows[node["row"]].append(node["id"])
+                if (mark := marks.get(first[node["id"]])) is not None:
+                    width, height = max(width, mark[0] + 2 * INSET), height + mark[1] + 2
+            nodes[node["id"]] = width, height
+        below = _stacked(nodes, rows)
+        for node in description["nodes"]:
+            if node["kind"] == "folded":
+                width, height = nodes[node["id"]]
+                nodes[node["id"]] = width + BEHIND, height + BEHIND
         labels: dict[str, float] = {}
-        for edge in description["edges"]:
-            value = text_width(edge["label"], LABEL_SIZE)
-            if edge["reduction"] is not None:
-                marks[edge["id"]] = mark_size(edge, value)
-            elif edge["back"] is None:
-                labels[edge["id"]] = value
-            else:
-                whole, texts[edge["id"]] = gradient_width(label_lines(edge)[1], LABEL_SIZE)
-                labels[edge["id"]] = max(value, whole)
-        return cls(nodes, marks, labels, texts)
+        for edge in [one for one in _telling(description) if one["source"] not in below]:
+            value, *back = label_lines(edge)
+            labels[edge["id"]] = text_width(value, LABEL_SIZE)
+            if back:
+                whole, texts[edge["id"]] = gradient_width(back[0], LABEL_SIZE)
+                labels[edge["id"]] = max(labels[edge["id"]], whole)
+            if edge["id"] in marks:
+                width, height = marks[edge["id"]]
+                marks[edge["id"]] = max(width, round(labels[edge["id"]]) + 10), height + LABEL_HEIGHT + 2
+        return cls(nodes, below, marks, labels, texts)
 
 
-def node_size(node: Node, rule: float) -> tuple[float, float]:
-    """Return the width and height of a node's box, in pixels; its last line, if it has one, is ``rule`` pixels wide."""
-    head, *lines = node["label"]
-    widest = max([text_width(head, HEAD_SIZE, bold=True), *(text_width(line, LINE_SIZE) for line in lines)])
-    if node["root"]:
-        widest += 14  # its marker
-    if node["kind"] == "leaf":
-        widest += 10  # its round ends
-    height = HEAD_HEIGHT + LINE_HEIGHT * len(lines) + 2 * _PAD_Y
-    behind = BEHIND if node["kind"] == "folded" else 0.0
-    if node["rule"] is not None:
-        height += RULE_HEIGHT
-        earlier = f"{NABLA}norm {max(node['norms'], key=len, default='')}"  # an earlier frame stands in the same box
-        widest = max(widest, rule, text_width(earlier, LINE_SIZE, bold=True))
-    return max(56.0, round(max(widest + 2 * _PAD_X, widest * WIDER + _PAD_X))) + behind, height + behind
+def _stacked(nodes: dict[str, tuple[float, float]], rows: Mapping[str, list[str]]) -> dict[str, float]:
+    """Give each op the size that it has with its rows, and these its width; how far below its top each begins."""
+    below: dict[str, float] = {}
+    for op, inside in rows.items():
+        width, height = nodes[op]
+        width = max([width, *(nodes[row][0] + 2 * INSET for row in inside)])
+        for row in inside:
+            below[row] = height
+            height += nodes[row][1] + 3
+            nodes[row] = width - 2 * INSET, nodes[row][1]
+        nodes[op] = width, height + 2
+    return below
 
 
-def mark_size(edge: Edge, label: float) -> tuple[float, float]:
-    """Return the width and height of what stands on an edge with a reduction, in pixels: its label and the mark.
-
-    The label is ``label`` pixels wide.
-    """
-    text = text_width(mark_text(edge), MARK_SIZE) * WIDER
-    return round(max(label + 10, text + _PAD_X)), LABEL_HEIGHT + 2 + MARK_HEIGHT
+def mark_size(edge: Edge) -> tuple[float, float]:
+    """Return the width and height of the mark of a reduction, in pixels."""
+    return round(text_width(mark_text(edge), MARK_SIZE) * WIDER + PAD_X), MARK_HEIGHT
 
 
 def mark_text(edge: Edge) -> str:
@@ -466,62 +504,101 @@ def mark_text(edge: Edge) -> str:
 
 
 def _read(description: Description, direction: Direction, answer: str, sizes: Sizes) -> Layout:
+    drawn, description = description, skeleton(description)
     if not answer:
         size, none = 2 * _EDGE, dict[str, Any]
         return Layout(
             width=size, height=size, nodes=none(), edges=none(), labels=none(), marks=none(), scopes=none(),
             texts=none(),
         )  # fmt: skip
-    placed: dict[str, Any] = json.loads(answer)
-    left, bottom, right, top = map(float, placed["bb"].split(","))
+    answered: dict[str, Any] = json.loads(answer)
+    left, bottom, right, top = map(float, answered["bb"].split(","))
 
     def point(text: str) -> list[float]:
         x, y = text.split(",")
         return [round(float(x) - left + _EDGE, 1), round(top - float(y) + _EDGE, 1)]
 
-    objects = {thing["name"]: thing for thing in placed.get("objects", [])}
+    objects = {thing["name"]: thing for thing in answered.get("objects", [])}
     runs = {
         edge["id"]: [point(pair) for pair in edge["pos"].split(";")[0].split()]
-        for edge in placed.get("edges", [])
+        for edge in answered.get("edges", [])
         if "id" in edge  # an invisible edge has none
     }
-    places = {edge["id"]: point(edge["lp"]) for edge in placed.get("edges", []) if "id" in edge and "lp" in edge}
+    places = {edge["id"]: point(edge["lp"]) for edge in answered.get("edges", []) if "id" in edge and "lp" in edge}
 
     def node_box(name: str, size: tuple[float, float]) -> Box:
         return _box(point(objects[name]["pos"]), *size)
 
-    edges: dict[str, list[list[list[float]]]] = {}
-    labels: dict[str, Box] = {}
+    edges, labels = _wires(description, direction, runs, places, sizes)
     marks: dict[str, Box] = {}
-    for bundle in _bundles(description):
-        first = bundle[0]["id"]
-        for at, edge in enumerate(bundle):
-            aside = _ASIDE * (at - (len(bundle) - 1) / 2)
-            edges[edge["id"]] = [[[round(x, 1), round(y, 1)] for x, y in beside(runs[first], aside)]]
-        if first in places:
-            labels |= _labels(bundle, places[first], direction, sizes)
     for edge in description["edges"]:
         id = edge["id"]
         if edge["reduction"] is None:
             continue
         edges[id] = [runs[f"{id}/0"], runs[f"{id}/1"]]
         whole = node_box(f"mark-{id}", sizes.marks[id])
-        labels[id] = {**whole, "height": LABEL_HEIGHT}
-        marks[id] = {**whole, "y": round(whole["y"] + LABEL_HEIGHT + 2, 1), "height": MARK_HEIGHT}
+        above = LABEL_HEIGHT + 2 if id in sizes.labels else 0.0
+        if above:
+            labels[id] = {**whole, "height": LABEL_HEIGHT}
+        marks[id] = {**whole, "y": round(whole["y"] + above, 1), "height": MARK_HEIGHT}
     scopes: dict[str, Box] = {}
     for scope in description["scopes"]:
         x0, y0, x1, y1 = objects[f"cluster_{scope['id']}"]["bb"].split(",")
         (x, y), (x_end, y_end) = point(f"{x0},{y1}"), point(f"{x1},{y0}")
         scopes[scope["id"]] = {"x": x, "y": y, "width": round(x_end - x, 1), "height": round(y_end - y, 1)}
-    return {
+    placed: Layout = {
         "width": round(right - left + 2 * _EDGE, 1),
         "height": round(top - bottom + 2 * _EDGE, 1),
-        "nodes": {id: node_box(id, size) for id, size in sizes.nodes.items()},
+        "nodes": {node["id"]: node_box(node["id"], sizes.nodes[node["id"]]) for node in description["nodes"]},
         "edges": edges,
         "labels": labels,
         "marks": marks,
         "scopes": scopes,
         "texts": sizes.texts,
+    }
+    return _with_rows(drawn, in_columns(description, placed) if direction == "TB" else placed, sizes)
+
+
+def _wires(
+    description: Description,
+    direction: Direction,
+    runs: Mapping[str, list[list[float]]],
+    places: Mapping[str, list[float]],
+    sizes: Sizes,
+) -> tuple[dict[str, list[list[list[float]]]], dict[str, Box]]:
+    """The wires without a mark, those of a bundle beside each other, and the labels that they have."""
+    edges: dict[str, list[list[list[float]]]] = {}
+    labels: dict[str, Box] = {}
+    for bundle in _bundles(description):
+        first = bundle[0]["id"]
+        for at, edge in enumerate(bundle):
+            aside = _ASIDE * (at - (len(bundle) - 1) / 2)
+            edges[edge["id"]] = [[[round(x, 1), round(y, 1)] for x, y in beside(runs[first], aside)]]
+        if first in places:
+            told = [edge for edge in bundle if edge["id"] in sizes.labels]
+            labels |= _labels(told, places[first], direction, sizes)
+    return edges, labels
+
+
+def _with_rows(description: Description, placed: Layout, sizes: Sizes) -> Layout:
+    """With the rows in their boxes, and the marks in these."""
+    boxes, edges, marks = placed["nodes"], placed["edges"], placed["marks"]
+    for edge in description["edges"]:
+        if (id := edge["source"]) not in sizes.below:
+            continue
+        box = boxes[edge["target"]]
+        width, height = sizes.nodes[id]
+        x, y = round(box["x"] + INSET, 1), round(box["y"] + sizes.below[id], 1)
+        boxes[id] = {"x": x, "y": y, "width": width, "height": height}
+        edges[edge["id"]] = []
+        if edge["id"] in sizes.marks:
+            wide, high = sizes.marks[edge["id"]]
+            x, y = round(x + width - wide - INSET, 1), round(y + height - high - 2, 1)
+            marks[edge["id"]] = {"x": x, "y": y, "width": wide, "height": high}
+    return {
+        **placed,
+        "nodes": {node["id"]: boxes[node["id"]] for node in description["nodes"]},
+        "edges": {edge["id"]: edges[edge["id"]] for edge in description["edges"]},
     }
 
 

@@ -8,21 +8,22 @@ import re
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
+from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.schema import Box, Edge, Node, Picture, Scope
-from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, gradient_width, text_width, wrap
-from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, tip, tip_points
-from nbgrad.widgets.layout.positions import (
+from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
+from nbgrad.widgets.layout.card import (
     BEHIND,
     HEAD_HEIGHT,
     HEAD_SIZE,
-    LABEL_SIZE,
     LINE_HEIGHT,
     LINE_SIZE,
-    MARK_SIZE,
-    SCOPE_SIZE,
-    label_lines,
-    mark_text,
+    PAD_X,
+    PAD_Y,
+    ROW_HEIGHT,
+    Card,
 )
+from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, tip, tip_points
+from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import loading, needs
 from nbgrad.widgets.render.palette import INKS, MEANING, PAINTS, SIGNS, WIRES
 from nbgrad.widgets.render.png import smaller
@@ -30,6 +31,9 @@ from nbgrad.widgets.render.png import smaller
 PNG_WIDTH = 1200
 _PNG_HEIGHT = 4000  # rendering time grows with the area
 _LEGIBLE = 3.5  # pixels
+
+_SIGN, _SIGN_GAP = 0.66, 0.3
+"""How wide the sign of a gradient is, and what is between it and the number, in font sizes."""
 
 _MARGIN, _TITLE, _ROW, _MIN_WIDTH = 16.0, 15.0, 16.0, 460.0
 
@@ -120,7 +124,7 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     present: set[str] = {node["kind"] for node in picture["description"]["nodes"]}
     present |= {"root"} if any(node["root"] for node in picture["description"]["nodes"]) else set()
     present |= {"mark"} if picture["layout"]["marks"] else set()
-    for edge in edges:
+    for edge in [one for one in edges if picture["layout"]["edges"][one["id"]]]:
         present |= {"faint"} if edge["gradient"] is None else {"wire", "back"}
     x = _MARGIN
     y += 10
@@ -153,24 +157,25 @@ def _sample(key: str, x: float, y: float) -> list[str]:
 
 def _graph(picture: Picture) -> Iterator[str]:
     description, layout = picture["description"], picture["layout"]
-    for scope in description["scopes"]:
+    framed = [scope for scope in description["scopes"] if scope["id"] in layout["scopes"]]
+    for scope in framed:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
-    for edge in description["edges"]:
+    for edge in [one for one in description["edges"] if layout["edges"][one["id"]]]:
         yield f"<g>{_title(edge_title(edge))}"
         yield from _wires(edge, layout["edges"][edge["id"]])
         if edge["id"] in layout["labels"]:
             yield from _labels(edge, layout["labels"][edge["id"]], layout["texts"])
         yield "</g>"
+    for scope in framed:
+        yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
+    for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):  # over the box that they are in
+        yield from _node(node, layout["nodes"][node["id"]], layout["texts"].get(node["id"]))
     for edge in description["edges"]:
         if edge["reduction"] is not None:
             box = layout["marks"][edge["id"]]
             yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
-            yield _text(mark_text(edge), (_middle(box), box["y"] + 14), MARK_SIZE, "ink", anchor="middle")
+            yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
             yield "</g>"
-    for scope in description["scopes"]:
-        yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
-    for node in description["nodes"]:
-        yield from _node(node, layout["nodes"][node["id"]], layout["texts"].get(node["id"]))
 
 
 def edge_title(edge: Edge) -> str:
@@ -191,34 +196,53 @@ def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
 def _node(node: Node, box: Box, rule: float | None) -> Iterator[str]:
     """A node; the line of its gradient is ``rule`` pixels wide after its sign."""
     kind = node["kind"]
-    title = f"{node['label'][0]} ({LEGEND[kind]})"
+    title = f"{lines_of(node)[0]} ({LEGEND[kind]})"
     yield f"<g>{_title(title)}"
     if kind == "folded":
         box = {**box, "width": box["width"] - BEHIND, "height": box["height"] - BEHIND}
     if node["root"]:
         yield _rect(box, 4, "root", 2.5)
-        yield _marker(box["x"] + 15, box["y"] + 17)
+        yield _marker(box["x"] + 15, box["y"] + 14)
     else:
-        yield from _shape(kind, box)
-    middle = _middle(box)
-    y = box["y"] + 8 + HEAD_SIZE
-    for index, line in enumerate(node["label"]):
-        if index == 0:
-            aside = 7 if node["root"] else 0  # room for the marker
-            yield _text(line, (middle + aside, y), HEAD_SIZE, "ink", anchor="middle", bold=kind in ("op", "folded"))
-            y += HEAD_HEIGHT - 1
-        else:
-            yield _text(line, (middle, y), LINE_SIZE, "muted", anchor="middle")
-            y += LINE_HEIGHT
-    if node["rule"] is not None:
-        at = (middle, box["y"] + box["height"] - 8)
-        yield _gradient(node["rule"], at, LINE_SIZE, "rule", rule, bold=True)
+        dashed = ' stroke-dasharray="5 3"' if kind == "constant" else ""
+        yield from [_rect(box, 4, kind, 1, dashed)] if node["row"] is not None else _shape(kind, box)
+    yield from _card(node, box, rule)
     for position, badge in enumerate(node["badges"][:3]):
         x = box["x"] + box["width"] - 4 - 17 * position
         yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
         yield f'fill="{PAINTS["failed"].fill}" stroke="{PAINTS["failed"].stroke}"/>'
         yield _text("!", (x, box["y"] + 4), 11, "alarm", anchor="middle", bold=True)
     yield "</g>"
+
+
+def _card(node: Node, box: Box, rule: float | None) -> Iterator[str]:
+    """The texts of a node: from the left side on, the gradient at the right side."""
+    card, row = Card.of(node), node["row"] is not None
+    round_ends = node["kind"] in ("leaf", "input") and not row
+    left, right = box["x"] + PAD_X + 4 * round_ends, box["x"] + box["width"] - PAD_X - 4 * round_ends
+    y = box["y"] + (12 if row else PAD_Y + HEAD_SIZE)
+    tail = (
+        f'<tspan dx="6" class="nbgs-muted" fill="{INKS["muted"][0]}" font-size="{_n(LINE_SIZE)}" '
+        f'font-weight="normal">{escape(card.tail)}</tspan>'
+        if card.tail
+        else ""
+    )
+    bold = node["kind"] in ("op", "folded", "failed")
+    head = _text(card.head, (left + 16 * node["root"], y), LINE_SIZE if row else HEAD_SIZE, "ink", bold=bold)
+    yield head.removesuffix("</text>") + f"{tail}</text>"
+    y += (ROW_HEIGHT if row else HEAD_HEIGHT) - 1
+    for line in card.lines:
+        yield _text(line, (left, y), LINE_SIZE, "muted")
+        y += LINE_HEIGHT
+    if card.rule:
+        first, *rest = card.rule
+        y -= (LINE_HEIGHT if card.lines else ROW_HEIGHT - 1) * card.beside
+        # Beside the last line it ends at the right side, in the widest of the fonts.
+        x = right - (_SIGN + _SIGN_GAP) * LINE_SIZE - (rule or 0.0) * WIDER if card.beside else left
+        yield _gradient(first, (x, y), LINE_SIZE, "rule", None, bold=True)
+        for line in rest:
+            y += LINE_HEIGHT
+            yield _text(line, (left, y), LINE_SIZE, "rule", bold=True)
 
 
 def _shape(kind: str, box: Box) -> list[str]:
@@ -277,7 +301,7 @@ def _labels(edge: Edge, box: Box, texts: dict[str, float]) -> Iterator[str]:
     lines = label_lines(edge) if edge["reduction"] is None else [edge["label"]]
     for index, line in enumerate(lines):
         role = "muted" if index == 0 else "rule" if edge["mismatch"] is None else "alarm"
-        at = (_middle(box), box["y"] + 9 + 12 * index)
+        at = (_middle(box), box["y"] + 10 + LABEL_HEIGHT * index)
         yield _label(line, at, role, texts.get(edge["id"]) if index else None)
 
 
@@ -327,7 +351,13 @@ def _text(text: str, at: tuple[float, float], size: float, role: str, *, anchor:
 
 
 def _gradient(
-    text: str, at: tuple[float, float], size: float, role: str, wide: float | None, *, bold: bool = False
+    text: str,
+    at: tuple[float, float],
+    size: float,
+    role: str,
+    wide: float | None,
+    *,
+    bold: bool = False,
 ) -> str:
     """A text that begins with the sign of a gradient. It is drawn: many fonts lack it, and then lend their looks to it.
 
@@ -339,7 +369,7 @@ def _gradient(
         wide: how wide the line is after the sign, where ``at`` is its middle; None where it is its beginning.
         bold: whether the font is.
     """
-    sign, gap = 0.66 * size, 0.3 * size
+    sign, gap = _SIGN * size, _SIGN_GAP * size
     x, y = at
     if wide is not None:
         x -= (sign + gap + wide) / 2

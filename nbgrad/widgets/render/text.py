@@ -3,6 +3,7 @@
 import unicodedata
 from collections import defaultdict
 
+from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Node
 from nbgrad.widgets.description.text_metrics import clip
@@ -75,7 +76,7 @@ def _kind(node: Node) -> str:
 
 
 def _label(node: Node) -> str:
-    return clip("  ".join([*node["label"], *([node["rule"]] if node["rule"] else [])]), 2 * _COLUMN)
+    return clip("  ".join([*lines_of(node), *([node["rule"]] if node["rule"] else [])]), 2 * _COLUMN)
 
 
 def _take(edge: Edge) -> str:

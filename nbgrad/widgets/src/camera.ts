@@ -6,7 +6,7 @@ import { FAR } from "./cull";
 import type { Box } from "./description";
 import { flag } from "./dom";
 
-const READABLE = 0.9; // at this scale the lines of a box, and all but the labels of wires, are 10 pixels high
+const READABLE = 0.9; // at this scale the smallest letters are 10 pixels high
 
 interface Zoomed {
   transform: ZoomTransform;

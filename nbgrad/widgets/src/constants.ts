@@ -1,4 +1,4 @@
-// Written by tools/write_view.py from palette.py, curves.py and positions.py in nbgrad/widgets: run make write.
+// Written by tools/write_view.py from palette.py, curves.py, card.py and tensor_summary.py in nbgrad/widgets: run make write.
 
 import type { Kind } from "./description";
 
@@ -34,3 +34,9 @@ export const TIP_SIDE = 3.2;
 
 /** So much is seen of the boxes behind a folded one. */
 export const BEHIND = 5;
+
+/** A line and the gradient behind it have at most so many letters. */
+export const TOGETHER = 36;
+
+/** A list of numbers is broken after so many letters. */
+export const WIDE = 42;

@@ -49,6 +49,8 @@ export interface Node {
   kind: Kind;
   root: boolean;
   label: string[];
+  about: string;
+  row: string | null;
   rule: string | null;
   scope: string | null;
   op: string | null;

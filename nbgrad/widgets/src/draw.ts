@@ -1,9 +1,10 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
-import { APART, BEHIND, MEANING } from "./constants";
+import { APART, BEHIND, MEANING, TOGETHER, WIDE } from "./constants";
 import type { Box, Edge, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
 import { beside, path, tip } from "./geometry";
+import { lines as linesOf } from "./model";
 
 /** The elements that can be selected, by the id of their node, edge or scope. */
 export interface Drawing {
@@ -25,7 +26,7 @@ export function draw(picture: Picture): Drawing {
   }
   for (const edge of description.edges) {
     const runs = layout.edges[edge.id];
-    if (!runs) continue;
+    if (!runs?.length) continue;
     const classes = `${edge.gradient === null ? "nbg-none" : ""} ${edge.mismatch ? "nbg-mismatch" : ""}`;
     const group = svg("g", { class: `nbg-edge ${classes}`, "data-edge-id": edge.id, testid: "edge" });
     group.append(svg("title", {}, edgeTitle(edge)), svg("path", { class: "nbg-hit", d: path(runs) }), ...wires(edge, runs));
@@ -52,7 +53,8 @@ export function draw(picture: Picture): Drawing {
     const box = layout.nodes[node.id];
     if (box) drawing.nodes.set(node.id, nodeGroup(node, box));
   }
-  drawing.layer.append(...drawing.marks.values(), ...drawing.nodes.values());
+  const [boxes, rows] = [false, true].map((row) => description.nodes.filter((node) => (node.row !== null) === row).flatMap((node) => drawing.nodes.get(node.id) ?? []));
+  drawing.layer.append(...boxes!, ...rows!, ...drawing.marks.values()); // rows and their marks over the box that they are in
   return drawing;
 }
 
@@ -80,9 +82,9 @@ function wires(edge: Edge, runs: number[][][]): SVGElement[] {
 
 function labels(edge: Edge, box: Box, marked: boolean): SVGElement[] {
   const x = box.x + box.width / 2;
-  const value = text(edge.label, x, box.y + 9, "nbg-label");
-  if (edge.back === null || marked) return [value];
-  return [value, text(`∇ ${edge.back}${edge.mismatch ? " ≠" : ""}`, x, box.y + 21, "nbg-label nbg-back-label")];
+  const value = text(edge.label, x, box.y + 10, "nbg-label");
+  if (edge.back === null || marked || (!edge.mismatch && edge.label.startsWith(edge.back))) return [value];
+  return [value, text(`∇ ${edge.back}${edge.mismatch ? " ≠" : ""}`, x, box.y + 23, "nbg-label nbg-back-label")];
 }
 
 function mark(edge: Edge, box: Box): SVGGElement {
@@ -95,7 +97,7 @@ function mark(edge: Edge, box: Box): SVGGElement {
   group.append(
     svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
     rect(box, box.height / 2, "nbg-shape"),
-    text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 14, "nbg-mark-text"),
+    text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
   );
   return group;
 }
@@ -104,34 +106,22 @@ const meaning = (node: GraphNode): string => MEANING[node.kind] + (node.root ? "
 
 /** What is read aloud of a box. */
 export const spoken = (node: GraphNode): string =>
-  `${[...node.label, ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
+  `${[...linesOf(node), ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
 
 function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
   const behind = node.kind === "folded" ? BEHIND : 0;
   const box = { ...whole, width: whole.width - behind, height: whole.height - behind };
   const group = svg("g", {
-    class: `nbg-node nbg-${node.kind} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
+    class: `nbg-node nbg-${node.kind} ${node.row === null ? "" : "nbg-row"} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
     role: "button", tabindex: -1, label: spoken(node), testid: "node", "data-node-id": node.id,
   });
   if (node.kind === "folded") attribute(group, "aria-expanded", "false");
-  group.append(svg("title", {}, `${node.label[0] ?? node.id} (${meaning(node)})`), ...shape(node, box));
-  const middle = box.x + box.width / 2;
+  group.append(svg("title", {}, `${linesOf(node)[0]} (${meaning(node)})`), ...shape(node, box));
   if (node.root) {
-    const [x, y] = [box.x + 15, box.y + 17];
+    const [x, y] = [box.x + 15, box.y + 14];
     group.append(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));
   }
-  node.label.forEach((line, index) => {
-    const y = box.y + (index === 0 ? 21 : 23 + 14 * index);
-    group.append(text(line, node.root && index === 0 ? middle + 7 : middle, y, index === 0 ? "nbg-head" : "nbg-line"));
-  });
-  if (node.rule !== null) {
-    const y = box.y + box.height - 19;
-    const inset = node.kind === "leaf" || node.kind === "parameter" ? 16 : 6;
-    group.append(
-      svg("line", { class: "nbg-seam", x1: box.x + inset, x2: box.x + box.width - inset, y1: y, y2: y }),
-      text(node.rule, middle, y + 11, "nbg-rule"),
-    );
-  }
+  group.append(...card(node, box));
   node.badges.slice(0, 3).forEach((badge, at) => {
     const [x, y] = [box.x + box.width - 4 - 17 * at, box.y];
     group.append(svg("g", { class: `nbg-badge nbg-badge-${badge.kind}` }, svg("title", {}, badge.text),
@@ -140,8 +130,50 @@ function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
   return group;
 }
 
+/** The texts of a box or a row, from its left side on, as nbgrad/widgets/layout/card.py breaks them. */
+function card(node: GraphNode, box: Box): SVGElement[] {
+  const row = node.row !== null;
+  const inset = 10 + (!row && (node.kind === "leaf" || node.kind === "input") ? 4 : 0);
+  const [left, right] = [box.x + inset, box.x + box.width - inset];
+  const numbers = node.label.findIndex((line, at) => at > 0 && line.startsWith("value "));
+  const from = row ? (numbers < 0 ? node.label.length : numbers) : 1; // a row has its shape behind its name
+  const tail = [node.about, ...node.label.slice(1, from)].filter(Boolean).join(" ");
+  let y = box.y + (row ? 12 : 18);
+  const head = text(node.label[0] ?? "", left + (node.root ? 16 : 0), y, "nbg-head");
+  if (tail) head.append(svg("tspan", { class: "nbg-tail", dx: 6 }, tail));
+  const parts = [head];
+  y += row ? 14 : 16;
+  for (let at = from; at < node.label.length; at++, y += 14) parts.push(svg("text", { class: "nbg-line", x: left, y, "data-line": at }, node.label[at] ?? ""));
+  if (node.rule === null) return parts;
+  const last = node.label.length > from ? node.label[node.label.length - 1] : row ? `${node.label[0]} ${tail}` : undefined;
+  const lines = broken(node.rule);
+  const beside = lines.length === 1 && last !== undefined && last.length + node.rule.length <= TOGETHER;
+  if (beside) y -= 14;
+  for (const line of lines) {
+    parts.push(text(line, beside ? right : left, y, `nbg-rule ${beside ? "nbg-end" : ""}`));
+    y += 14;
+  }
+  return parts;
+}
+
+/** A list of numbers in as many lines as it takes, broken after a comma. */
+export function broken(list: string): string[] {
+  const lines = [""];
+  for (const part of list.split(", ")) {
+    const last = lines[lines.length - 1]!;
+    const longer = last ? `${last}, ${part}` : part;
+    if (longer.length <= WIDE || !last) lines[lines.length - 1] = longer;
+    else {
+      lines[lines.length - 1] += ",";
+      lines.push(part);
+    }
+  }
+  return lines;
+}
+
 function shape(node: GraphNode, box: Box): SVGElement[] {
   const { x, y, width, height } = box;
+  if (node.row !== null) return [rect(box, 4, "nbg-shape")];
   if (node.kind === "parameter" && !node.root)
     return [rect(box, 8, "nbg-shape"), rect({ x: x + 3, y: y + 3, width: width - 6, height: height - 6 }, 5, "nbg-shape nbg-inner")];
   if (node.kind === "folded")

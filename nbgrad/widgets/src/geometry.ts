@@ -46,8 +46,9 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   }
   if (!home.size) return base;
   const where = new Map<string, string>();
+  const scopeOf = new Map(description.nodes.map(({ id, scope }) => [id, scope]));
   for (const node of description.nodes) {
-    const found = home.get(node.scope ?? "");
+    const found = home.get((node.row === null ? node.scope : scopeOf.get(node.row)) ?? ""); // a row goes with its op
     if (found) where.set(node.id, `f-${found}`);
   }
   const nodes: GraphNode[] = [];
@@ -63,8 +64,12 @@ export function folded(base: Picture, closed: Set<string>): Picture {
       const around = layout.scopes[stand.slice(2)];
       if (!scope || !around) continue;
       const inside = description.nodes.filter((other) => where.get(other.id) === stand);
-      nodes.push(standIn(stand, scope, inside));
-      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * scope.folds.length) + 33), 52];
+      const one = standIn(stand, scope, inside);
+      const leaving = new Set(description.edges.flatMap((edge) => (where.get(edge.source) === stand && where.get(edge.target) !== stand ? [edge.source] : [])));
+      const result = leaving.size === 1 ? inside.find(({ id }) => leaving.has(id)) : undefined; // all that leaves it is one tensor
+      if (result) [one.label, one.rule] = [[...one.label, ...result.label.slice(1, 2)], result.rule];
+      nodes.push(one);
+      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * scope.folds.length) + 33), 18 + 14 * one.label.length];
       const [x, y] = [around.x + (around.width - width) / 2, around.y + (around.height - height) / 2];
       boxes[stand] = { x, y, width, height };
     }
@@ -103,8 +108,8 @@ function hiddenBy(description: Description, where: Map<string, string>, renamed:
 }
 
 /** What a node is called and found by where it is inside a folded one, whose ops have no norms of their own to show. */
-export const told = (description: Description, { id, scope, label, op, kind, norms }: GraphNode): HiddenNode => ({
-  node: id, label: [scopePath(description, scope), label[0]].filter(Boolean).join(" › "), words: `${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`,
+export const told = (description: Description, { id, scope, label, about, op, kind, norms }: GraphNode): HiddenNode => ({
+  node: id, label: [scopePath(description, scope), label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`,
   norms: kind === "parameter" || kind === "leaf" ? norms : [], many: 1,
 });
 
@@ -112,7 +117,7 @@ function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
   const levels: Record<string, number> = {};
   for (const key of ["gradient", "saved", "time"]) levels[key] = Math.max(0, ...inside.map((node) => node.levels[key] ?? 0));
   return {
-    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], rule: null,
+    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], about: "", row: null, rule: null,
     scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
     badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], norms: [], past: most(inside.map((node) => node.past)),
   };

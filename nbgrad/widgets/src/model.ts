@@ -11,6 +11,10 @@ export function name(description: Description, id: string): string {
   return nodeOf(description, id)?.label[0] ?? id;
 }
 
+/** A node in words: what tells it from others stands behind its name; numbers in several lines are one list. */
+export const lines = ({ label: [head = "", ...rest], about }: GraphNode): string[] =>
+  [about ? `${head} ${about}` : head, ...rest.join("\n").replaceAll(",\n", ", ").split("\n").filter(Boolean)];
+
 /** A scope and those around it, the outermost first. */
 export const within = (scopes: Map<string, Scope>, scope: string | null): string[] => {
   const chain: string[] = [];

@@ -2,7 +2,7 @@
 
 import type { Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag } from "./dom";
-import { type Drawing, spoken } from "./draw";
+import { broken, type Drawing, spoken } from "./draw";
 import { original } from "./model";
 
 export class Paint {
@@ -69,9 +69,9 @@ export class Paint {
       element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
       const then = at === null || at === frames.length - 1 ? node : past(node, at, frames[at]);
       attribute(element, "aria-label", spoken(then));
-      element?.querySelectorAll(".nbg-line").forEach((line, index) => (line.textContent = then.label[index + 1] ?? ""));
-      const rule = element?.querySelector(".nbg-rule");
-      if (rule) rule.textContent = then.rule;
+      element?.querySelectorAll<SVGTextElement>(".nbg-line").forEach((line) => (line.textContent = then.label[Number(line.dataset["line"])] ?? ""));
+      const lines = then === node ? broken(then.rule ?? "") : [then.rule];
+      element?.querySelectorAll(".nbg-rule").forEach((line, index) => (line.textContent = lines[index] ?? ""));
     }
   }
 
@@ -97,6 +97,8 @@ export class Paint {
 
 /** A node as one frame had it: of values only that of the root is remembered. */
 function past(node: GraphNode, at: number, frame: Frame | undefined): GraphNode {
-  const label = node.label.map((line, index) => (index < 2 || !line.startsWith("value ") ? line : node.root ? (frame?.value ?? "") : ""));
+  const first = node.label.findIndex((line, at) => at > 0 && line.startsWith("value "));
+  const numbers = (line: string, at: number) => first > 0 && at >= first && (at === first || !line.startsWith("use "));
+  const label = node.label.map((line, at) => (!numbers(line, at) ? line : node.root && at === first ? (frame?.value ?? "") : ""));
   return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ? `norm ${node.norms[at]}` : ""}${node.id.includes(".") ? " in all" : ""}` };
 }

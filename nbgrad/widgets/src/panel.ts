@@ -4,7 +4,7 @@ import { MEANING } from "./constants";
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { button, html, listen, prose } from "./dom";
 import { formula } from "./formula";
-import { name, nodeOf, original, scopePath, wrong } from "./model";
+import { lines, name, nodeOf, original, scopePath, wrong } from "./model";
 import type { Inquiry } from "./numbers";
 import { lookOf } from "./tensor_plot";
 
@@ -21,7 +21,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   const told = node.details.length
     ? node
     : (description.nodes.find((other) => original(other.id) === original(node.id) && other.details.length) ?? node);
-  const parts: Node[] = [title(node.label[0] ?? node.id)];
+  const parts: Node[] = [title(lines(node)[0] ?? node.id)];
   const where = scopePath(description, node.scope);
   parts.push(quiet(MEANING[node.kind] + (node.root ? "; the backward starts here" : "")));
   if (where) parts.push(quiet(where));

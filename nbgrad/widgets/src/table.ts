@@ -3,7 +3,7 @@
 import { MEANING } from "./constants";
 import type { Description } from "./description";
 import { html, listen } from "./dom";
-import { name, scopePath } from "./model";
+import { lines, name, scopePath } from "./model";
 
 export function tableOf(description: Description, choose: (id: string) => void): HTMLElement {
   const head = html("tr");
@@ -11,7 +11,7 @@ export function tableOf(description: Description, choose: (id: string) => void):
   const body = html("tbody");
   for (const node of description.nodes) {
     const takes = description.edges.filter((edge) => edge.target === node.id);
-    const go = html("button", { type: "button" }, node.label.join(", "));
+    const go = html("button", { type: "button" }, lines(node).join(", "));
     listen(go, "click", () => choose(node.id));
     const list = takes.map((edge) => {
       const reduction = edge.reduction ? `; gradient summed ${edge.reduction.text}` : "";

@@ -1,0 +1,91 @@
+"""What is drawn in the box of an op: the tensors that it alone takes, and the module call that it alone is."""
+
+from collections import Counter, defaultdict
+
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Description, Node
+from nbgrad.widgets.description.text_metrics import clip
+
+_ROWS = 10
+"""An op with more tensors than this has them beside it: its box would be taller than what is around it."""
+
+_TITLE = 36
+"""With more letters than this the first line of a box is two."""
+
+_ABOUT = 44
+
+_BESIDE = ("leaf", "input", "constant")
+"""These are rows of an op that also takes what others made of data: else the op would stand without its inputs."""
+
+
+def carded(description: Description) -> Description:
+    """Say of each tensor that one op alone takes in whose box it is a row, and of each op which module call it is.
+
+    So a parameter stands in its op, with its gradient and its reduction, and there is no frame around a single op. A
+    number does not say that its shape is ().
+    """
+    rows = rows_in(description)
+    labels = {scope["id"]: scope["label"] for scope in description["scopes"]}
+    nodes: list[Node] = [{**node, "row": rows.get(node["id"])} for node in description["nodes"]]
+    alone = {op: labels[scope] for scope, op in single({**description, "nodes": nodes}).items()}
+    return {**description, "nodes": [_titled(node, alone.get(node["id"])) for node in nodes]}
+
+
+def single(description: Description) -> dict[str, str]:
+    """The module calls in which one op is all that has a box, and this op: it says what they are."""
+    inside: defaultdict[str, list[Node]] = defaultdict(list)
+    for node in description["nodes"]:
+        if node["scope"] is not None and node["row"] is None:
+            inside[node["scope"]].append(node)
+    around = {scope["parent"] for scope in description["scopes"]}
+    return {
+        scope: nodes[0]["id"]
+        for scope, nodes in inside.items()
+        if scope not in around and len(nodes) == 1 and nodes[0]["kind"] == "op"
+    }
+
+
+def _titled(node: Node, module: str | None) -> Node:
+    """With the settings and the module behind the first line, or below it where that would be long."""
+    head, *lines = node["label"]
+    if lines[:1] == ["()"] and lines[1:] and lines[1].startswith("value "):
+        del lines[0]
+    about = clip(" · ".join(filter(None, [node["about"], module])), _ABOUT)
+    if about and len(head) + len(about) > _TITLE:
+        return {**node, "label": [head, about, *lines], "about": ""}
+    return {**node, "label": [head, *lines], "about": f"· {about}" if module and not node["about"] else about}
+
+
+def rows_in(description: Description) -> dict[str, str]:
+    """The tensors that stand in the box of an op, and this op."""
+    nodes = {node["id"]: node for node in description["nodes"]}
+    nesting = Nesting(description["scopes"])
+    uses = Counter([edge["source"] for edge in description["edges"]])
+    made = {edge["target"] for edge in description["edges"]}
+    fed = _fed(description, nodes)
+    found: dict[str, str] = {}
+    for edge in description["edges"]:
+        source, target = nodes[edge["source"]], nodes[edge["target"]]
+        if (
+            (source["kind"] == "parameter" or (source["kind"] in _BESIDE and target["id"] in fed))
+            and not source["root"]
+            and source["id"] not in made
+            and uses[source["id"]] == 1
+            and target["kind"] in ("op", "folded")
+            and nesting.around(source["scope"], target["scope"])
+            and edge["mismatch"] is None
+        ):
+            found[source["id"]] = target["id"]
+    many = Counter(found.values())
+    return {row: op for row, op in found.items() if many[op] <= _ROWS}
+
+
+def _fed(description: Description, nodes: dict[str, Node]) -> set[str]:
+    """The ops that take a result which others made, and not of parameters alone."""
+    fed, streams = set[str](), {id for id, node in nodes.items() if node["kind"] in (*_BESIDE, "outside")}
+    for edge in description["edges"]:  # those into an op come before those from it
+        if edge["source"] in streams:
+            streams.add(edge["target"])
+            if nodes[edge["source"]]["kind"] not in _BESIDE:
+                fed.add(edge["target"])
+    return fed

@@ -1,0 +1,100 @@
+"""The lines of a box and of the rows in it, and how large they make it.
+
+``src/draw.ts`` breaks lines in the same way, by their letters: it knows no font. A test in a browser compares both.
+"""
+
+from typing import NamedTuple, Self
+
+from nbgrad.widgets.description.schema import Node
+from nbgrad.widgets.description.tensor_summary import broken
+from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
+
+HEAD_SIZE, LINE_SIZE = 13.0, 11.0
+HEAD_HEIGHT, LINE_HEIGHT, ROW_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 15.0, 17.0
+PAD_X, PAD_Y, INSET = 10.0, 5.0, 5.0
+BEHIND = 5.0
+"""So much of the boxes behind a folded one is seen: they are a part of it, or they would cover the arrows to it."""
+
+TOGETHER = 36
+"""The last line of a box and its gradient stand beside each other if they have no more letters than this."""
+
+_GAP = 10.0
+
+
+class Card(NamedTuple):
+    """The texts of a box or of a row.
+
+    Attributes:
+        head: the first line: a name.
+        tail: after it, paler: what tells an op from others; the shape of a row.
+        lines: below it.
+        rule: the lines of the gradient.
+        beside: whether that is one line, which stands at the right end of the last one.
+    """
+
+    head: str
+    tail: str
+    lines: list[str]
+    rule: list[str]
+    beside: bool
+
+    @classmethod
+    def of(cls, node: Node) -> Self:
+        """The texts of a node of a description that is drawn."""
+        head, *lines = node["label"]
+        row = node["row"] is not None
+        tail = node["about"]
+        if row:
+            numbers = next((at for at, line in enumerate(lines) if line.startswith("value ")), len(lines))
+            tail, lines = " ".join(filter(None, [tail, *lines[:numbers]])), lines[numbers:]
+        rule = [] if node["rule"] is None else broken(node["rule"])
+        last = lines[-1] if lines else f"{head} {tail}" if row else None
+        beside = len(rule) == 1 and last is not None and len(last) + len(rule[0]) <= TOGETHER
+        return cls(head, tail, lines, rule, beside)
+
+    @property
+    def below(self) -> int:
+        """How many lines stand below the first one."""
+        return len(self.lines) + (0 if self.beside else len(self.rule))
+
+
+class Measured(NamedTuple):
+    """How large a card is without its rows.
+
+    Attributes:
+        width, height: in pixels.
+        rule: how wide the first line of its gradient is after its sign.
+    """
+
+    width: float
+    height: float
+    rule: float
+
+
+def measured(node: Node) -> Measured:
+    """The size of what stands in the box of ``node``, without the rows."""
+    card, row = Card.of(node), node["row"] is not None
+    bold = node["kind"] in ("op", "folded", "failed")
+    head = text_width(card.head, LINE_SIZE if row else HEAD_SIZE, bold=bold)
+    if card.tail:
+        head += 6 + text_width(card.tail, LINE_SIZE)
+    if node["root"]:
+        head += 16  # its marker
+    widths = [head, *(text_width(line, LINE_SIZE) for line in card.lines)]
+    after = 0.0
+    if card.rule:
+        whole, after = gradient_width(card.rule[0], LINE_SIZE, bold=True)
+        earlier = max(node["norms"], key=len, default="")  # an earlier frame stands in the same box
+        if earlier:
+            whole = max(whole, text_width(f"{NABLA}norm {earlier}", LINE_SIZE, bold=True))
+        rest = [text_width(line, LINE_SIZE, bold=True) for line in card.rule[1:]]
+        if card.beside:
+            widths[-1] += _GAP + whole
+        else:
+            widths += [whole, *rest]
+    widest = max(widths)
+    pad = 2 * PAD_X + (8 if node["kind"] in ("leaf", "input") and not row else 0)  # round ends, and cut corners
+    width = max(56.0, round(max(widest + pad, widest * WIDER + pad - PAD_X + 4)))
+    if row:
+        return Measured(width, ROW_HEIGHT + LINE_HEIGHT * card.below + 2, after)
+    return Measured(width, HEAD_HEIGHT + LINE_HEIGHT * card.below + 2 * PAD_Y, after)

@@ -1,0 +1,396 @@
+"""A tall layout in columns: the rows below a cut stand beside those above it, as text does in a newspaper.
+
+A cut runs between two rows of boxes. The wires that it cuts are led from the foot of one column to the head of the
+next. A frame around boxes of several columns is drawn around these columns; so a cut is made only where nothing that
+is outside of a frame stands beside what is in it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.schema import Box, Description, Layout
+from nbgrad.widgets.layout.curves import Run
+
+WIDTH, HEIGHT = 1220.0, 600.0
+"""What a notebook has room for beside the tools of a view, in pixels."""
+
+LETTERS = 11.0
+"""How high the smallest letters of a picture are."""
+
+READ = 10.0
+"""How high they have to be on the screen, to be read."""
+
+_MOST = 6  # columns
+_WIRES = 4  # so many may be cut at one place
+_GAP = 30.0  # between two columns
+_LANE = 11.0  # from one wire to the next that is led to the next column
+_TURN = 7.0  # the radius of its corners
+_FREE = 14.0  # from a box to the first of them: there is room for an arrow head and a corner
+_LABEL = 22.0  # what a frame has above its boxes
+_MARGIN = 9.0  # and on its other sides
+_EDGE = 8.0
+_AGAIN = 25.0  # so much lower the tallest column has to be for it to be worth to cut one more wire or frame
+
+
+def scale(layout: Layout) -> float:
+    """The scale at which a layout is seen whole; 1 where it is smaller than the room."""
+    return min(1.0, WIDTH / layout["width"], HEIGHT / layout["height"])
+
+
+def fits(layout: Layout) -> bool:
+    """Whether a layout is seen whole with letters that can be read."""
+    return scale(layout) >= READ / LETTERS
+
+
+def in_columns(description: Description, layout: Layout) -> Layout:
+    """A layout in the fewest columns with which it is seen whole, or in as many as there is width for.
+
+    Args:
+        description: what is drawn, without rows and with the frames that are drawn.
+        layout: its boxes, wires and frames.
+
+    Returns:
+        The same where it fits already, or where it cannot be cut.
+    """
+    if fits(layout) or not layout["nodes"]:
+        return layout
+    cutter = _Cutter(description, layout)
+    best = layout
+    for many in range(2, _MOST + 1):
+        found = cutter.cut(many)
+        if found is None or found["width"] > WIDTH * LETTERS / READ:
+            continue
+        if scale(found) > scale(best) * 1.05:
+            best = found
+        if fits(best):
+            break
+    return best
+
+
+class _Cut(NamedTuple):
+    """A place between two rows.
+
+    Attributes:
+        at: how far from the top.
+        wires: the ids of the edges that it cuts.
+        frames: the ids of the scopes, outer before inner.
+    """
+
+    at: float
+    wires: tuple[str, ...]
+    frames: tuple[str, ...]
+
+
+class _Cutter:
+    def __init__(self, description: Description, layout: Layout) -> None:
+        self.description, self.layout = description, layout
+        self.nesting = Nesting(description["scopes"])
+        self.scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
+        self.ends = {edge["id"]: (edge["source"], edge["target"]) for edge in description["edges"]}
+        self.taken = [*layout["nodes"].values(), *layout["marks"].values(), *layout["labels"].values()]
+        self.cuts = list(self._cuts())
+
+    def _cuts(self) -> Iterator[_Cut]:
+        """Every place where a cut may be."""
+        frames = self.layout["scopes"]
+        spans = sorted((box["y"], box["y"] + box["height"]) for box in self.taken)
+        bounds = sorted(at for box in frames.values() for at in (box["y"], box["y"] + box["height"]))
+        tails = {id: (run[0][0][1], run[-1][-1][1]) for id, run in self.layout["edges"].items() if run}
+        mixed = {id for id in frames if self._strangers(id)}
+        end = 0.0
+        for top, bottom in spans:
+            if top > end + 4 and end:
+                inside = [at for at in bounds if end < at < top]
+                places = [(a + b) / 2 for a, b in pairwise([end, *inside, top]) if b - a > 3]
+                found = [self._cut(at, tails, frames) for at in places]
+                good = [
+                    one
+                    for one in found
+                    if len({self.ends[wire][0] for wire in one.wires}) <= _WIRES and not mixed.intersection(one.frames)
+                ]
+                if good:
+                    yield min(good, key=lambda one: len(one.frames))
+            end = max(end, bottom)
+
+    def _cut(self, at: float, tails: Mapping[str, tuple[float, float]], frames: Mapping[str, Box]) -> _Cut:
+        wires = [id for id, ends in tails.items() if min(ends) < at < max(ends)]
+        around = [id for id, box in frames.items() if box["y"] < at < box["y"] + box["height"]]
+        return _Cut(at, tuple(wires), tuple(sorted(around, key=self.nesting.depths.__getitem__)))
+
+    def _strangers(self, frame: str) -> bool:
+        """Whether something stands beside a frame, outside of it."""
+        box = self.layout["scopes"][frame]
+        top, bottom = box["y"], box["y"] + box["height"]
+        return any(
+            not self.nesting.around(frame, self.scope_of[id])
+            for id, other in self.layout["nodes"].items()
+            if other["y"] < bottom and other["y"] + other["height"] > top
+        )
+
+    def cut(self, many: int) -> Layout | None:
+        """The layout in so many columns; None where there are too few places for cuts."""
+        chosen = self._chosen(many)
+        if chosen is None:
+            return None
+        found = _Columns(self, chosen).layout()
+        return found if self._sound(found, {frame for cut in chosen for frame in cut.frames}) else None
+
+    def _sound(self, found: Layout, frames: set[str]) -> bool:
+        """Whether each frame that was cut is around what it holds, and around nothing else."""
+        for frame in frames:
+            outer = found["scopes"][frame]
+            for id, box in found["nodes"].items():
+                if self.nesting.around(frame, self.scope_of[id]) != _overlap(box, outer):
+                    return False
+        return True
+
+    def _chosen(self, many: int) -> list[_Cut] | None:
+        """The cuts that make the tallest column as low as can be, with few wires and frames cut."""
+        if len(self.cuts) < many - 1:
+            return None
+        last = self.layout["height"]
+        ends = [cut.at for cut in self.cuts] + [last]
+        price = [_AGAIN * (len(cut.wires) - 1 + max(0, len(cut.frames) - 1)) for cut in self.cuts] + [0.0]
+        # best[at]: the tallest column, what was paid, and the cuts so far, with a column that ends at ends[at]
+        best = {at: (end, price[at], [at]) for at, end in enumerate(ends)}
+        for _ in range(many - 1):
+            best = {
+                at: min(
+                    (
+                        (max(tall, end - ends[before]), paid + price[at], [*cuts, at])
+                        for before, (tall, paid, cuts) in best.items()
+                        if before < at
+                    ),
+                    key=lambda one: one[0] + one[1],
+                )
+                for at, end in enumerate(ends)
+                if any(before < at for before in best)
+            }
+        found = best.get(len(ends) - 1)
+        return None if found is None else [self.cuts[at] for at in found[2][:-1]]
+
+
+class _Columns:
+    """The columns that some cuts make, and where everything is then."""
+
+    def __init__(self, cutter: _Cutter, cuts: list[_Cut]) -> None:
+        self.cutter, self.cuts, self.old = cutter, cuts, cutter.layout
+        self.tops = [0.0, *(cut.at for cut in cuts)]
+        self.ends = [*(cut.at for cut in cuts), self.old["height"] + 1]
+        self.many = len(self.tops)
+        self.shift = [(0.0, 0.0)] * self.many
+        self.frames: dict[str, Box] = {}
+
+    def column(self, y: float) -> int:
+        """In which column is what stood so far from the top."""
+        return next(at for at, end in enumerate(self.ends) if y < end)
+
+    def layout(self) -> Layout:
+        """Everything in its place."""
+        old = self.old
+        of_cut = [list(cut.wires) for cut in self.cuts]
+        lanes = [_FREE + _LANE * (len(wires) - 1) for wires in of_cut]
+        split = {frame for cut in self.cuts for frame in cut.frames}
+        extents = [self._extent(at, split) for at in range(self.many)]
+        self.shift = []
+        heads: dict[str, float] = {}  # where the frames begin that are cut
+        x = _EDGE
+        deepest = max((len(cut.frames) for cut in self.cuts), default=0)
+        x += _MARGIN * deepest
+        begins: list[float] = []
+        for at, (left, right, top, _) in enumerate(extents):
+            if at:
+                frames = self.cuts[at - 1].frames
+                begin = (heads[frames[-1]] + _LABEL if frames else _EDGE) + lanes[at - 1]
+                x += _GAP + _LANE * len(of_cut[at - 1])
+            else:
+                begin = min(top, _EDGE) if top < _EDGE else top
+            begins.append(begin)
+            self.shift.append((x - left, begin - top))
+            for frame in split:
+                box = old["scopes"][frame]
+                if frame not in heads and self.column(box["y"]) == at:
+                    heads[frame] = box["y"] + begin - top
+            x += right - left
+        width = x + _MARGIN * deepest + _EDGE
+        self._frames(split, heads, extents, lanes)
+        moved = self._moved(split)
+        edges = self._wires(of_cut, extents, begins)
+        feet = [
+            *(box["y"] + box["height"] for group in (moved["nodes"], moved["scopes"]) for box in group.values()),
+            *(y for runs in edges.values() for run in runs for _, y in run),
+        ]
+        return {**moved, "edges": edges, "width": round(width, 1), "height": round(max(feet) + _EDGE, 1)}
+
+    def _extent(self, at: int, split: set[str]) -> tuple[float, float, float, float]:
+        """The left, right, upper and lower end of a column."""
+        old = self.old
+        inside = [box for box in self.cutter.taken if self.column(box["y"]) == at]
+        inside += [box for id, box in old["scopes"].items() if id not in split and self.column(box["y"]) == at]
+        # The head of a frame that is cut later belongs to its first column.
+        heads = [old["scopes"][id]["y"] for id in split if self.column(old["scopes"][id]["y"]) == at]
+        points = [
+            point for runs in old["edges"].values() for run in runs for point in run if self.column(point[1]) == at
+        ]
+        xs = [*(box["x"] for box in inside), *(box["x"] + box["width"] for box in inside), *(x for x, _ in points)]
+        ys = [*(box["y"] for box in inside), *heads]
+        return min(xs), max(xs), min(ys), max(box["y"] + box["height"] for box in inside)
+
+    def _frames(
+        self, split: set[str], heads: dict[str, float], extents: list[tuple[float, float, float, float]],
+        lanes: list[float],
+    ) -> None:  # fmt: skip
+        """Draw each frame that is cut around all its columns, the inner ones first, and push down what is below."""
+        nesting, old = self.cutter.nesting, self.old
+        self.down: dict[str, float] = {}
+        for frame in sorted(split, key=nesting.depths.__getitem__, reverse=True):
+            box = old["scopes"][frame]
+            first, last = self.column(box["y"]), self.column(box["y"] + box["height"])
+            lefts, rights, feet = list[float](), list[float](), list[float]()
+            for at in range(first, last + 1):
+                left, right, _, bottom = extents[at]
+                dx, dy = self.shift[at]
+                lefts.append(left + dx)
+                rights.append(right + dx)
+                if at < last:
+                    feet.append(bottom + dy + lanes[at] - _MARGIN / 2)
+                else:
+                    feet.append(self._place(0.0, box["y"] + box["height"], last)[1] - _MARGIN)
+            inner = [self.frames[one] for one in self.frames if nesting.around(frame, one)]
+            lefts += [one["x"] for one in inner]
+            rights += [one["x"] + one["width"] for one in inner]
+            feet += [one["y"] + one["height"] for one in inner]
+            x, y, foot = min(lefts) - _MARGIN, heads[frame], max(feet) + _MARGIN
+            self.frames[frame] = {
+                "x": round(x, 1), "y": round(y, 1), "width": round(max(rights) + _MARGIN - x, 1),
+                "height": round(foot - y, 1),
+            }  # fmt: skip
+            self.down[frame] = foot - (box["y"] + box["height"] + self.shift[last][1])
+
+    def _place(self, x: float, y: float, at: int) -> list[float]:
+        """Where a point of a column is now; below a frame that has become longer it is as much lower."""
+        dx, dy = self.shift[at]
+        more = 0.0
+        for frame, down in self.down.items():
+            box = self.old["scopes"][frame]
+            end = box["y"] + box["height"]
+            if y >= end - 0.1 and self.column(end) == at:
+                more = max(more, down)
+        return [round(x + dx, 1), round(y + dy + more, 1)]
+
+    def _box(self, box: Box) -> Box:
+        x, y = self._place(box["x"], box["y"], self.column(box["y"]))
+        return {**box, "x": x, "y": y}
+
+    def _moved(self, split: set[str]) -> Layout:
+        old = self.old
+        frames = {id: self.frames[id] if id in split else self._box(box) for id, box in old["scopes"].items()}
+        return {
+            **old,
+            "nodes": {id: self._box(box) for id, box in old["nodes"].items()},
+            "marks": {id: self._box(box) for id, box in old["marks"].items()},
+            "labels": {id: self._box(box) for id, box in old["labels"].items()},
+            "scopes": frames,
+        }
+
+    def _wires(
+        self, of_cut: list[list[str]], extents: list[tuple[float, float, float, float]], begins: list[float]
+    ) -> dict[str, list[Run]]:
+        lane: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        for at, wires in enumerate(of_cut):
+            for place, wire in enumerate(wires):
+                lane[at][wire] = place
+        found: dict[str, list[Run]] = {}
+        for id, runs in self.old["edges"].items():
+            found[id] = [self._led(run, id, lane, of_cut, extents, begins) for run in runs]
+        return found
+
+    def _led(
+        self, run: Run, id: str, lane: dict[int, dict[str, int]], of_cut: list[list[str]],
+        extents: list[tuple[float, float, float, float]], begins: list[float],
+    ) -> Run:  # fmt: skip
+        """A wire in its column, or from the foot of one to the head of another."""
+        first, last = self.column(run[0][1]), self.column(run[-1][1])
+        if first == last:
+            return [self._place(x, y, first) for x, y in run]
+        if first > last:  # it runs upwards
+            return self._led(run[::-1], id, lane, of_cut, extents, begins)[::-1]
+        upper, rest = _parted(run, extents[first][3] + 1)
+        _, lower = _parted(rest, extents[last][2] - 1)
+        start = [self._place(x, y, first) for x, y in upper]
+        end = [self._place(x, y, last) for x, y in lower]
+        place, others = lane[first].get(id, 0), len(of_cut[first])
+        behind = lane[last - 1].get(id, 0)
+        foot = extents[first][3] + self.shift[first][1] + _FREE + _LANE * place
+        head = begins[last] - _FREE - _LANE * (len(of_cut[last - 1]) - 1 - behind)
+        aside = extents[last][0] + self.shift[last][0] - _GAP / 2 - _LANE * (len(of_cut[last - 1]) - 1 - behind)
+        if last > first + 1:  # over what is between
+            aside = extents[first][1] + self.shift[first][0] + _GAP / 2 + _LANE * (others - 1 - place)
+        (x0, _), (x1, _) = start[-1], end[0]
+        way = [start[-1], [x0, foot], [aside, foot], [aside, head], [x1, head], end[0]]
+        return [*start, *_rounded(way)[1:], *end[1:]]
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return (
+        one["x"] < other["x"] + other["width"]
+        and other["x"] < one["x"] + one["width"]
+        and one["y"] < other["y"] + other["height"]
+        and other["y"] < one["y"] + one["height"]
+    )
+
+
+def _parted(run: Run, y: float) -> tuple[Run, Run]:
+    """The parts of a run above and below a line."""
+    for at in range(0, len(run) - 3, 3):
+        piece = run[at : at + 4]
+        if piece[0][1] < y <= piece[3][1] or (at + 4 >= len(run)):
+            low, high = 0.0, 1.0
+            for _ in range(24):
+                middle = (low + high) / 2
+                if _split(piece, middle)[0][3][1] < y:
+                    low = middle
+                else:
+                    high = middle
+            above, below = _split(piece, (low + high) / 2)
+            return [*run[:at], *above], [*below, *run[at + 4 :]]
+    return run, run[-1:] * 4
+
+
+def _split(piece: Run, t: float) -> tuple[Run, Run]:
+    """A cubic in two."""
+
+    def between(a: list[float], b: list[float]) -> list[float]:
+        return [a[0] + (b[0] - a[0]) * t, a[1] + (b[1] - a[1]) * t]
+
+    a, b, c, d = piece
+    ab, bc, cd = between(a, b), between(b, c), between(c, d)
+    abc, bcd = between(ab, bc), between(bc, cd)
+    middle = between(abc, bcd)
+    return [a, ab, abc, middle], [middle, bcd, cd, d]
+
+
+def _rounded(way: Run) -> Run:
+    """A way of straight lines with round corners, as cubics."""
+    run = [way[0]]
+    for before, (x, y), after in zip(way, way[1:], way[2:], strict=False):
+        legs = [((before[0] - x), (before[1] - y)), ((after[0] - x), (after[1] - y))]
+        lengths = [max(abs(dx), abs(dy)) for dx, dy in legs]
+        radius = min(_TURN, *(length / 2 for length in lengths))
+        if radius < 0.1:
+            continue
+        (ax, ay), (bx, by) = (
+            [round(x + dx * radius / length, 1), round(y + dy * radius / length, 1)]
+            for (dx, dy), length in zip(legs, lengths, strict=True)
+        )
+        bend = [[round(x + 0.45 * (px - x), 1), round(y + 0.45 * (py - y), 1)] for px, py in ((ax, ay), (bx, by))]
+        run += [*_straight(run[-1], [ax, ay]), *bend, [bx, by]]
+    return [*run, *_straight(run[-1], way[-1])]
+
+
+def _straight(start: list[float], end: list[float]) -> Run:
+    thirds = [[round(a + (b - a) * part / 3, 1) for a, b in zip(start, end, strict=True)] for part in (1, 2)]
+    return [*thirds, end]

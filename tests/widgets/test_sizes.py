@@ -1,0 +1,153 @@
+"""The first picture of common networks is seen whole, with letters that can be read; and columns lose nothing."""
+
+import re
+from itertools import pairwise
+from math import dist
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.schema import Description, Node, Picture
+from nbgrad.widgets.folding.cards import single
+from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.layout.card import LINE_SIZE
+from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH, fits, in_columns
+from nbgrad.widgets.layout.positions import LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, lay_out, skeleton
+from nbgrad.widgets.render.svg import _graph, svg
+from tests.widgets import graphs
+from tests.widgets.networks import NETWORKS
+from tests.widgets.test_positions import assert_sound
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_is_seen_whole_with_letters_of_ten_pixels(name: str) -> None:
+    picture = lay_out(NETWORKS[name]())
+    layout = picture["layout"]
+    scale = min(1.0, 1220 / layout["width"], 600 / layout["height"])
+    smallest = min(float(size) for size in re.findall(r'font-size="([\d.]+)"', "".join(_graph(picture))))
+    assert smallest == LETTERS == min(LINE_SIZE, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE)
+    assert smallest * scale >= 10
+    assert_sound(picture)
+    told = picture["description"]["nodes"]
+    assert sum(node["root"] for node in told) == 1, "the loss is in sight"
+    assert any(node["kind"] in ("parameter", "folded") for node in told), "and so are parameters"
+
+
+def test_the_room_is_that_of_a_notebook() -> None:
+    assert (WIDTH, HEIGHT, READ) == (1220, 600, 10)
+
+
+def node(description: Description, name: str) -> Node:
+    return next(one for one in description["nodes"] if one["label"][0] == name)
+
+
+def test_a_parameter_is_a_row_in_its_op_with_its_gradient_and_its_reduction() -> None:
+    picture = lay_out(NETWORKS["MLP of 2"]())
+    drawn, layout = picture["description"], picture["layout"]
+    linear, bias = node(drawn, "linear"), node(drawn, "bias")
+    assert (linear["about"], bias["row"]) == ("· 0 (Linear)", linear["id"])
+    assert bias["rule"] is not None
+    assert "norm" in bias["rule"]
+    (edge,) = [one for one in drawn["edges"] if one["source"] == bias["id"]]
+    assert layout["edges"][edge["id"]] == []
+    assert edge["id"] in layout["marks"]
+    assert "Σ (32, 48) -&gt; (48,): sum dim 0" in svg(picture)
+    assert not layout["labels"], "each box says its shape"
+    assert [scope["label"] for scope in drawn["scopes"] if scope["id"] in layout["scopes"]] == ["Sequential"]
+    assert len(single(drawn)) == 3
+
+
+def test_what_tells_an_op_from_others_stands_in_its_box() -> None:
+    x = nbgrad.tensor(torch.rand(2, 3, 8, 8), requires_grad=True)
+    w = nbgrad.tensor(torch.rand(4, 3, 3, 3), requires_grad=True)
+    with nbgrad.AutogradGraph("distinct") as graph:
+        y = nbgrad.nn.functional.conv2d((1 - (x * 2.5) ** 3) / 4 - 1, w, stride=2, padding=1)
+        y = nbgrad.nn.functional.max_pool2d(y, 2)[:, -1]
+        y = nbgrad.nn.functional.avg_pool2d(y, (2, 1), stride=1).softmax(-1)
+        y.transpose(0, 1).sum(0).clamp(min=0.5).mean((0, 1), keepdim=True).sum().backward()
+    told = [(one["op"], one["about"]) for one in describe(graph)["nodes"] if one["op"]]
+    assert told == [
+        ("mul", "× 2.5"),
+        ("pow", "3"),
+        ("sub", "1 − x"),
+        ("div", "÷ 4"),
+        ("sub", "− 1"),
+        ("conv2d", "3×3 s2 p1"),
+        ("max_pool2d_with_indices", "2×2"),
+        ("getitem", "[:, -1]"),
+        ("avg_pool2d", "2×1 s1"),
+        ("softmax", "dim -1"),
+        ("transpose", "0 1"),
+        ("sum", "dim 0"),
+        ("clamp", "min 0.5"),
+        ("mean", "dims 0, 1 keepdim"),
+        ("sum", ""),
+    ]
+
+
+def test_few_numbers_are_written_out_and_an_element_type_is_told_once() -> None:
+    w = nbgrad.tensor([[1.5, -2.0, 0.25]], requires_grad=True)
+    many = nbgrad.tensor(torch.arange(10.0), requires_grad=True)
+    with nbgrad.AutogradGraph("few") as graph:
+        index = nbgrad.tensor(torch.tensor([0, 1]))
+        ((w * 2.0)[0].index_select(0, index).sum() * many).sum().backward()
+    described = describe(graph)
+    assert described["summary"].count("float32 where nothing else is said") == 1
+    assert node(described, "w")["label"] == ["w", "(1, 3)", "value [[1.5, -2, 0.25]]"]
+    assert node(described, "w")["rule"] == "∇ [[90, 90, 0]]"
+    assert node(described, "many")["label"] == ["many", "(10,)"], "more than nine"
+    assert node(described, "index")["label"] == ["index", "(2,) int64", "value [0, 1]"]
+
+
+def chain(layers: int) -> Description:
+    """Ops without a module, each wire from one to the next and one around two of them."""
+    x = nbgrad.tensor(torch.rand(20, 20), requires_grad=True)
+    with nbgrad.AutogradGraph("chain") as graph:
+        y = x
+        for _ in range(layers):
+            y = y + (y.tanh().exp()).sin()
+        y.sum().backward()
+    return describe(graph)
+
+
+def one_column(description: Description, monkeypatch: Any) -> Picture:
+    with monkeypatch.context() as patched:
+        patched.setattr("nbgrad.widgets.layout.positions.in_columns", lambda _description, layout: layout)
+        return lay_out(description, folding=Folding())
+
+
+@pytest.mark.parametrize("layers", [3, 6, 12])
+def test_a_chain_that_is_too_long_is_cut_into_columns(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = chain(layers)
+    long, picture = one_column(described, monkeypatch), lay_out(described, folding=Folding())
+    assert_sound(long)
+    assert_sound(picture)
+    assert picture["layout"]["height"] < long["layout"]["height"] / 1.4
+    assert picture["layout"]["width"] <= WIDTH * LETTERS / READ
+    assert fits(picture["layout"]) or layers > 6
+
+
+@pytest.mark.parametrize("make", [lambda: chain(6), graphs.trained, *NETWORKS.values()])
+def test_wires_in_columns_lead_from_box_to_box(make: Any) -> None:
+    picture = lay_out(make())
+    layout = picture["layout"]
+    for edge in picture["description"]["edges"]:
+        runs = layout["edges"][edge["id"]]
+        if not runs:
+            continue
+        for at, end in ((runs[0][0], edge["source"]), (runs[-1][-1], edge["target"])):
+            box = layout["nodes"][end]
+            assert box["x"] - 2 <= at[0] <= box["x"] + box["width"] + 2, edge["id"]
+            assert box["y"] - 2 <= at[1] <= box["y"] + box["height"] + 2, edge["id"]
+        for one, other in pairwise(runs):
+            assert dist(one[-1], other[0]) < 60, "the mark is between"
+        assert all(0 <= x <= layout["width"] and 0 <= y <= layout["height"] for run in runs for x, y in run)
+
+
+def test_what_fits_is_not_cut() -> None:
+    picture = lay_out(NETWORKS["MLP of 2"]())
+    shape = skeleton(picture["description"])
+    assert in_columns(shape, picture["layout"]) is picture["layout"]
