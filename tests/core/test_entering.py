@@ -140,10 +140,62 @@ def an_unused_leaf(theirs: Leaf, ours: Leaf) -> list[Any]:
     return [found[0] is None, found[1]]
 
 
+def in_place(theirs: Leaf, ours: Leaf) -> list[Any]:
+    x, w = theirs(1.0, 2.0), ours(3.0, 4.0)
+    y = w * 1
+    y.add_(x * 2).mul_(x)
+    y[0] = x[1] * 3
+    z = w * 2
+    z.copy_(x)
+    (y * y + z).sum().backward()
+    return [y, x.grad, w.grad]
+
+
+def where_a_backward_starts(theirs: Leaf, ours: Leaf) -> list[Any]:
+    x, v, w = theirs(1.0, 2.0), theirs(0.5, 3.0), ours(3.0, 4.0)
+    (first,) = torch.autograd.grad(w * w, w, grad_outputs=x, create_graph=True)
+    (first * first).sum().backward()
+    (w * w).backward(v, retain_graph=True)
+    return [first, x.grad, v.grad is None, w.grad]
+
+
+def inside_a_checkpoint(theirs: Leaf, ours: Leaf) -> list[Any]:
+    x, w = theirs(1.0, 2.0), ours(3.0, 4.0)
+    y = x * 2
+
+    def part(given: Any) -> Any:
+        return (given * w).sin() * x
+
+    once = torch.utils.checkpoint.checkpoint(part, y, use_reentrant=False)
+    own = nbgrad.checkpoint if isinstance(w, nbgrad.Tensor) else lambda run, given: run(given)
+    (once + own(part, y)).sum().backward()
+    return [x.grad, w.grad]
+
+
+def a_function_of_ours(theirs: Leaf, ours: Leaf) -> list[Any]:
+    x, w = theirs(1.0, 2.0), ours(3.0, 4.0)
+    base: Any = nbgrad.Function if isinstance(w, nbgrad.Tensor) else torch.autograd.Function
+
+    class Product(base):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            a, b = ctx.saved_tensors
+            return g * b, g * a
+
+    Product.apply(x, w).sum().backward()
+    return [x.grad, w.grad]
+
+
 @pytest.mark.parametrize(
     "program",
     [
         *(a_leaf, a_result, several_results, again_and_again, gradients_of_gradients, of_a_result, some_inputs),
+        *(in_place, where_a_backward_starts, inside_a_checkpoint, a_function_of_ours),
         *(changed_in_place, a_new_memory, unrecorded, a_module_of_torchs, functions, an_unused_leaf),
     ],
 )
@@ -161,7 +213,11 @@ def test_what_would_be_another_gradient_is_refused() -> None:
         out.backward(inputs=[y], retain_graph=True)
     x.register_hook(lambda gradient: gradient * 2)
     with pytest.raises(RuntimeError, match="has hooks of torch's engine"):
-        out.backward()
+        out.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="has hooks of torch's engine"):
+        torch.autograd.grad(out, x)
+    with pytest.raises(RuntimeError, match=r"torch.func's transforms.*use nbgrad.func"):
+        torch.func.grad(lambda one: (one * w).sum())(torch.ones(2))
     with pytest.raises(RuntimeError, match=r"mul\(\) got a torch tensor that requires grad.*a program"):
         nbgrad.trace(lambda t: t * y, w)
 

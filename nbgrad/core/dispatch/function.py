@@ -16,6 +16,7 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Rule, next_seq
 from nbgrad.core.engine.state import current, no_grad, recording, restoring, tell_changed
 from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.core.tensor.views import View
 
@@ -117,6 +118,7 @@ class Function:
             What ``forward`` returned: a tensor, or a tuple of tensors and other values.
         """
         context = Context()
+        args = tuple([entered(arg) if isinstance(arg, torch.Tensor) else arg for arg in args])
         needs = tuple(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
         context.needs_input_grad = needs
         given = [arg.detach() if isinstance(arg, Tensor) else arg for arg in args]

@@ -18,7 +18,7 @@ from nbgrad.core.engine.node import Hooks, Node, OpInfo, Origin
 from nbgrad.core.engine.state import Switch, current, recording, restoring, tell_changed
 from nbgrad.core.engine.tensor_data import overlaps
 from nbgrad.core.tensor.call_errors import explained, told_of
-from nbgrad.core.tensor.filled import counterparts
+from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.core.tensor.views import Path, View, exchange, hand_over, outdate, stand_in
 
@@ -104,8 +104,8 @@ class InPlace:
         edges: list[Any] = [None] * len(args)
         enabled = recording(state)
         needs = row._unwrap(args, values, edges if enabled else None)
-        if needs < 0:  # a torch tensor that was filled
-            return self._run(counterparts(args), settings)
+        if needs < 0:  # something of ours stands for a torch tensor
+            return self._run(entered(args), settings)
         plan = None
         if needs and not enabled:
             check_cut(row.name, state.grad_enabled and row.differentiable)

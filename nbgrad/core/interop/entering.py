@@ -42,12 +42,16 @@ class SharedLeaf(SharedGradient, Tensor):
         return theirs
 
     def _check_shared(self, theirs: torch.Tensor) -> None:
-        if theirs._backward_hooks or getattr(theirs, "_post_accumulate_grad_hooks", None):
-            raise RuntimeError(
-                f"a torch tensor of shape {tuple(theirs.shape)} has hooks of torch's engine on its gradient, which "
-                "nbgrad's backward would not run: give nbgrad a tensor of its own, nbgrad.tensor(t, "
-                "requires_grad=True), and register the hooks on that"
-            )
+        _check_hooks(theirs)
+
+
+def _check_hooks(theirs: torch.Tensor) -> None:
+    if theirs._backward_hooks or getattr(theirs, "_post_accumulate_grad_hooks", None):
+        raise RuntimeError(
+            f"a torch tensor of shape {tuple(theirs.shape)} has hooks of torch's engine on its gradient, which "
+            "nbgrad's backward would not run: give nbgrad a tensor of its own, nbgrad.tensor(t, "
+            "requires_grad=True), and register the hooks on that"
+        )
 
 
 def _history() -> None:
@@ -59,6 +63,11 @@ _DESCRIBED = kind_of(_history, (), "torch_history", _history.__doc__, (Parameter
 
 def enter(theirs: torch.Tensor) -> Tensor:
     """What stands for a torch tensor that needs a gradient; the same for each call, until it is changed in place."""
+    if torch._C._functorch.maybe_current_level() is not None:
+        raise RuntimeError(
+            "a torch tensor of torch.func's transforms, which needs a gradient, met one of nbgrad's, of which they "
+            "know nothing: use nbgrad.func, or keep the function in torch"
+        )
     known, facts = _entered.get(theirs), _facts(theirs)
     if known is not None and known[1] == facts:
         found: Tensor = known[0]
@@ -77,10 +86,11 @@ def _facts(theirs: torch.Tensor) -> tuple[Any, ...]:
 
 
 def enters_whole(theirs: torch.Tensor) -> None:
-    """Raise if a result of torch's has not entered, or another one has that was computed from it.
+    """Raise if a result of torch's has not entered, or another one has that was computed from it, or it has hooks.
 
     Then its gradient is not the one that arrives at what stands for it.
     """
+    _check_hooks(theirs)
     if theirs.is_leaf:
         return
     known = _entered.get(theirs)
@@ -98,7 +108,8 @@ _PASSED = "nbgrad passed"
 
 def _result(theirs: torch.Tensor) -> Tensor:
     leaves, data = _leaves_of(theirs), theirs.detach()
-    node = node_of(_DESCRIBED, [enter(one) for one in leaves], [*leaves], TorchGraph([*leaves], [theirs]), data)
+    graph = TorchGraph([*leaves], [theirs])  # it is torch's to keep: the second run of a checkpoint makes no other
+    node = node_of(_DESCRIBED, [enter(one) for one in leaves], [*leaves], graph, data, keeps_values=False)
     return Tensor(data, True, node)
 
 

@@ -179,8 +179,19 @@ def _settled(kind: Kind, args: list[Any], leaves: list[Any], values: list[Any], 
     return settled(kind, context, tuple(args), given, results, made, recorded=bool(live))
 
 
-def node_of(kind: Kind, args: list[Any], leaves: list[Any], graph: TorchGraph, first: torch.Tensor) -> Node:
-    """The node of a call whose first output with a gradient is ``first``."""
+def node_of(
+    kind: Kind,
+    args: list[Any],
+    leaves: list[Any],
+    graph: TorchGraph,
+    first: torch.Tensor,
+    *,
+    keeps_values: bool = True,
+) -> Node:
+    """The node of a call whose first output with a gradient is ``first``.
+
+    ``keeps_values``: whether a backward and a checkpoint let go of the graph.
+    """
     node = Node()
     node.op = row_of(kind, len(args))
     node.settings = {}
@@ -190,6 +201,7 @@ def node_of(kind: Kind, args: list[Any], leaves: list[Any], graph: TorchGraph, f
     node.shape, node.dtype, node.device = first.shape, first.dtype, first.device
     node.outputs, node.hooks = (len(graph.ends) if len(graph.ends) > 1 else 0), None
     node.plan = TorchGraphPlan(kind)
+    node.plan.keeps_values = keeps_values
     for observer in current().observers:
         observer.on_record(node, tuple(args), first)
     return node
@@ -276,7 +288,7 @@ def _run_function(function: Any, args: tuple[Any, ...], settings: dict[str, Any]
             f"{function.__name__}.apply() got an nbgrad tensor that requires grad inside a list, tuple or dict, where "
             "its gradient would be lost: pass each tensor as an argument of its own, or t.detach()"
         )
-    args = entered(args)
+    args = tuple([entered(arg) if isinstance(arg, torch.Tensor) else arg for arg in args])
     kind = kind_of(function, (), function.__name__, function.__doc__, _parameters(function))
     if _is_once(function.backward):
         _once.add(kind)

@@ -24,7 +24,7 @@ from nbgrad.core.engine.tensor_data import Contents, check_device, check_differe
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.broadcast_check import warn_copied
 from nbgrad.core.tensor.construct import raw_from
-from nbgrad.core.tensor.filled import counterparts, entered_leaves, fillings
+from nbgrad.core.tensor.filled import counterparts, entered, entered_leaves, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.processes import refused
 from nbgrad.core.tensor.torch_class import LikeTorchs
@@ -436,7 +436,7 @@ def seed(output: Tensor, gradient: "Tensor | torch.Tensor | None", *, create_gra
             )
         gradient = Tensor(torch.ones_like(output._data))
     elif isinstance(gradient, torch.Tensor):
-        gradient = Tensor(gradient.detach())
+        gradient = entered(gradient) if create_graph and gradient.requires_grad else Tensor(gradient.detach())
     elif not isinstance(gradient, Tensor):
         raise TypeError(f"gradient= must be a tensor of shape {tuple(output.shape)}, not {kind_of(gradient)}")
     if gradient.shape != output.shape:
