@@ -237,7 +237,15 @@ def all(input: Array, dim: int | Sequence[int] | None = None, keepdim: bool = Fa
     """
 
 def allclose(input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether every number of two tensors is close to its partner, as a Python bool; see isclose."""
+    """Whether every number of two tensors is close to its partner, as a Python bool; see isclose.
+
+    Each may also be an array, a number or a list, and their types may differ: they are compared in the wider one.
+    nbgrad.testing.assert_close says by how much they differ.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast.
+        TypeError: one of them holds no numbers.
+    """
 
 def alpha_dropout(
     input: Array, p: float = 0.5, training: bool = False, inplace: bool = False, train: bool | None = None
