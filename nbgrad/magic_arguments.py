@@ -50,6 +50,8 @@ def _form(one: Field[Any]) -> dict[str, Any]:
     if "choices" in one.metadata:  # options.check refuses other values
         return {"metavar": f"{{{','.join(one.metadata['choices'])}}}"}
     read = partial(_read, one)
+    if "bare" in one.metadata:
+        return {"type": read, "metavar": "NAMES", "nargs": "?", "const": one.metadata["bare"]}
     return {"type": read, "metavar": "N" if "least" in one.metadata else one.name.upper()}
 
 

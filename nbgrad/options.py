@@ -5,7 +5,7 @@ settings, the completions and the signature of ``record`` are all derived from t
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from nbgrad.core.engine.tensor_data import check_device
+from nbgrad.core.graph.answers import ALL, names_of
 from nbgrad.core.graph.history import FRAMES, HistoryRecorder
 from nbgrad.core.suggestions import nearest
 
@@ -87,7 +88,8 @@ def option(default: Any, help: str, example: str, **facts: Any) -> Any:
         example: the option as it is written in a cell.
         facts: ``choices``: all allowed values; ``suggestions``: some allowed values, for completion; ``least``: the
             smallest allowed number; ``check``: a function that raises for a value that is not allowed; ``every=False``:
-            the option belongs to one graph, so it has no default for every cell.
+            the option belongs to one graph, so it has no default for every cell; ``bare``: the value in a cell that
+            gives the option without one.
     """
     return field(default=_CONFIGURED, metadata={"default": default, "help": help, "example": example, **facts})
 
@@ -138,6 +140,14 @@ class Options:
         "--budget 64",
         least=0,
         suggestions=("64", "256", "1024"),
+    )
+    ask: str | Sequence[str] | bool | None = option(
+        None,
+        "ask for the gradients of these tensors, or of all, and hide them in the picture until they are answered",
+        "--ask 'w, b'",
+        every=False,
+        bare=ALL,
+        check=names_of,
     )
     time: bool = option(False, "measure how long each op and its rules take, and show it", "--time")
     anomaly: bool = option(False, "stop at the first op that makes a NaN or an Inf, and say why", "--anomaly")

@@ -57,7 +57,12 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
     def __post_init__(self) -> None:
         super().__post_init__()
         self.graph = (TimedGraph if self.time else AutogradGraph)(
-            self.name, device=self.device, watch=self.watch, budget=self.budget << 20, history=self.history
+            self.name,
+            device=self.device,
+            watch=self.watch,
+            budget=self.budget << 20,
+            history=self.history,
+            ask=self.ask,
         )
 
     def _begin(self) -> None:

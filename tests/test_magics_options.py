@@ -152,6 +152,16 @@ def test_time(shell: InteractiveShell) -> None:
             assert not re.search(r"\d [µm]?s\b", still["image/svg+xml"] + still["text/plain"]), "it would never repeat"
 
 
+def test_ask(shell: InteractiveShell) -> None:
+    for option, missing in (("--ask loss", ["loss"]), ("--ask weight", [])):
+        for _, captured, graph in both(shell, option):
+            assert graph.questions.unknown(graph.records) == missing, "the backward begins at the loss"
+            assert ("∇ ?" in shown(captured)[0]) == (not missing)
+    for line in ("--ask", "--ask --view graph"):
+        _, captured = run(shell, f"%%autograd {line}\n{NET}")
+        assert "∇ ?" in shown(captured)[0]
+
+
 def test_anomaly(shell: InteractiveShell) -> None:
     for option, message in (("--anomaly", "log made nan"), ("--no-anomaly", None)):
         cells = [f"%%autograd {option} --view none\nimport nbgrad\ny = nbgrad.tensor([-1.0], requires_grad=True).log()"]
@@ -254,7 +264,7 @@ def test_a_record_is_entered_once() -> None:
 def test_config_sets_the_defaults_of_cells_and_of_record(shell: InteractiveShell) -> None:
     told = run(shell, "%config Autograd")[1].stdout
     for field in fields(Options):
-        if field.name not in ("name", "save"):
+        if field.metadata.get("every", True):
             assert f"Autograd.{field.name}=" in told
     run(shell, "%config Autograd.view = 'text'")
     run(shell, "%autograd config --history 8 --no-watch")

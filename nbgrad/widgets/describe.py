@@ -14,7 +14,7 @@ from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.record import Record
-from nbgrad.core.graph.stats import Stats
+from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
@@ -39,6 +39,7 @@ from nbgrad.widgets.description.schema import (
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
+from nbgrad.widgets.folding.concealed import concealed
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
@@ -129,7 +130,19 @@ def outline(graph: AutogradGraph) -> Outline:
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
     described["summary"] = _summary(graph, records, described, usual)
-    return Outline(described, rests | sums, runs=runs(described))
+    whole = Outline(described, rests | sums, runs=runs(described))
+    if missing := graph.questions.unknown(records) if graph.backwards else []:
+        whole = whole.noted(
+            f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers to ask for."
+        )
+    hidden = {ids[id] for id in graph.questions.hidden(records)}
+    return concealed(whole, hidden, _asked(graph, records)) if hidden else whole
+
+
+def _asked(graph: AutogradGraph, records: list[Record]) -> str:
+    """Which gradients the reader is still asked for, and how to answer."""
+    left = [name for name, answer in graph.questions.answers(records).items() if not answer]
+    return f"Asked for: the gradients of {', '.join(left)}. Answer with graph.answer({left[0]!r}, ...)."
 
 
 def _made_inside(records: list[Record]) -> dict[int, CoreScope]:

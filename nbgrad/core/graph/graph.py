@@ -4,6 +4,7 @@ It keeps facts of each op, and makes a ``Record`` of them on request. It owns no
 small values and the gradients of the last backward, both within a budget. It is copied into rustworkx on request.
 """
 
+from collections.abc import Iterable
 from itertools import count
 from os import PathLike
 from types import TracebackType
@@ -14,6 +15,7 @@ import torch
 from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
+from nbgrad.core.graph.answers import Answer, Questions, names_of
 from nbgrad.core.graph.changes import Since, since
 from nbgrad.core.graph.facts import Notes, Outer, Passed
 from nbgrad.core.graph.failure import Ending
@@ -50,13 +52,17 @@ class AutogradGraph(Queries):
         budget: how many bytes of gradients of the last backward it may keep; beyond it only their norms are kept. Of
             values of at most 1,024 elements it keeps the newest two megabytes.
         history: of how many backwards it keeps the norms of the gradients, at most; 0 for none.
+        ask: the names of the tensors whose gradients the reader is asked for, as "w, b" or a list; True for all. The
+            picture hides them until ``answer`` got them right.
 
     Raises:
         RuntimeError: a CUDA device is asked for where there is none; or the graph is opened twice.
-        ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward.
+        ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward; or ``ask`` is
+            no names.
 
     Attributes:
         ending: what was raised, where that ended the block or the cell.
+        questions: what the reader is asked for; ``answers`` and ``answer`` are about them.
         listener: what the engine tells. It is an object of its own, for its class is compiled: from CPython 3.12 on a
             call of a method that a class written in Python might override takes as long as the shortest of them.
     """
@@ -71,7 +77,9 @@ class AutogradGraph(Queries):
         watch: bool = True,
         budget: int = 256 << 20,
         history: int = FRAMES,
+        ask: "str | Iterable[str] | bool | None" = None,
     ) -> None:
+        self.questions = Questions(names_of(ask))
         self.name = name or f"graph {_next_number()}"
         self.listener = self._listens(self.name, watch=watch, budget=budget, history=history)
         self.device = None if device is None else check_device(device)
@@ -297,6 +305,33 @@ class AutogradGraph(Queries):
         if self.ending is not None and self.ending.failure is not None and self.ending.failure.frame is not None:
             self._notes.frame = self._complete
         self.ending = self._complete = None
+
+    # What the reader is asked.
+
+    @property
+    def answers(self) -> dict[str, Answer | None]:
+        """The last answer to each gradient that is asked for, by the name of its tensor; None before the first.
+
+        For a grade cell: ``assert all(graph.answers.values()), graph.answers``.
+        """
+        return self.questions.answers(self.records)
+
+    def answer(self, name: str, value: Any) -> Answer:
+        """Say whether ``value`` is the gradient that the last backward gave ``name``, or how it is wrong.
+
+        The next picture of the graph shows what was answered right. A gradient that was not asked for is judged too.
+
+        Args:
+            name: of the tensor.
+            value: a tensor of nbgrad's or torch's, an array, a number, a list, or a text that Python reads as one.
+
+        Returns:
+            An ``Answer``, true where it is right; as the last line of a cell it is shown.
+
+        Raises:
+            KeyError: no tensor of this name got a gradient, or several did; or it is too large to be asked for.
+        """
+        return self.questions.answer(self.records, name, value)
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong in the graph, or probably not meant: what the list of findings in its picture says.

@@ -1,0 +1,93 @@
+"""An outline whose gradients the reader is asked for: they are not written, drawn or stepped through."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from nbgrad.widgets.description.schema import Description, Detail, Edge, History, Node
+from nbgrad.widgets.folding.outline import Outline, Rests
+
+UNKNOWN = "?"
+"""What stands for a gradient that is asked for."""
+
+_TELLING = ("gradient", "ratio", "update")
+"""The overlays that say how large a gradient is."""
+
+_TELLING_TERMS = ("gradient", ".grad", "step")
+"""The details that do."""
+
+
+def concealed(outline: Outline, nodes: Collection[str], note: str) -> Outline:
+    """The same outline without the gradients of ``nodes``, and without what tells how large any gradient is.
+
+    Args:
+        outline: of the whole graph; nothing is folded yet.
+        nodes: the ids of those whose gradient is not to be seen.
+        note: says what is asked.
+    """
+    known = outline.description
+    edges = {edge["id"] for edge in known["edges"] if edge["source"] in nodes}
+    described: Description = {
+        **known,
+        "notes": [note, *known["notes"]],
+        "nodes": [_node(node, hidden=node["id"] in nodes) for node in known["nodes"]],
+        "edges": [_edge(edge) if edge["id"] in edges else edge for edge in known["edges"]],
+        "overlays": [one for one in known["overlays"] if one["key"] not in _TELLING],
+        "verdicts": [],
+        "history": History(frames=[], charts=[], differences=[]),
+    }
+    return Outline(
+        described, _ConcealedRests(outline.rests, frozenset(nodes), frozenset(edges)), outline.walk, outline.runs
+    )
+
+
+def _node(node: Node, *, hidden: bool) -> Node:
+    levels = {key: level for key, level in node["levels"].items() if key not in _TELLING}
+    rule = f"∇ {UNKNOWN}" if hidden else node["rule"]
+    return {**node, "rule": rule, "levels": levels, "norms": [], "past": ""}
+
+
+def _edge(edge: Edge) -> Edge:
+    """The edge with a question where its gradient is; its reduction is the answer to another one."""
+    return {**edge, "gradient": None if edge["gradient"] is None else UNKNOWN, "mismatch": None, "reduction": None}
+
+
+class _ConcealedRests(NamedTuple):
+    """The rests of what is shown, and of what is hidden those parts that tell no gradient."""
+
+    rests: Rests
+    nodes: frozenset[str]
+    edges: frozenset[str]
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.rests
+
+    def get(self, id: str) -> "_ConcealedRest | None":
+        """As ``Rests`` says."""
+        rest = self.rests.get(id)
+        return None if rest is None else _ConcealedRest(rest, id in self.nodes, self.edges)
+
+
+class _ConcealedRest(NamedTuple):
+    """What is still to be written of a node or a reduction, without the gradients that are hidden."""
+
+    rest: Any
+    hidden: bool
+    edges: frozenset[str]
+
+    def told(self) -> dict[str, Any]:
+        """What the node or the reduction says."""
+        said: dict[str, Any] = self.rest.told()
+        if not self.hidden:
+            return said
+        rows: list[Detail] = [one for one in said["details"] if one["term"] not in _TELLING_TERMS]
+        return {**said, "details": rows, "gradient": None}
+
+    def step(self) -> dict[str, Any]:
+        """What the step of the node says."""
+        said: dict[str, Any] = self.rest.step()
+        given = {id: self._unsaid(one) if id in self.edges else one for id, one in said["given"].items()}
+        return {**said, "incoming": UNKNOWN if self.hidden else said["incoming"], "given": given}
+
+    def _unsaid(self, given: dict[str, Any]) -> dict[str, Any]:
+        whose = str(given["text"]).partition(": ")[0]
+        return {**given, "text": f"{whose}: {UNKNOWN}", "reduction": None, "sum": None}
