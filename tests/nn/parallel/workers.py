@@ -11,6 +11,7 @@ import torch
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 import nbgrad
+from benchmarks import distributed
 from nbgrad import nn
 from nbgrad.nn.parallel import DistributedDataParallel as Parallel
 
@@ -349,6 +350,13 @@ def overlapping(rank: int) -> tuple[int, list[int]]:
         on_their_way.clear()
         net(nbgrad.randn(2, 16)).sum().backward()
     return len(net._reducer.buckets), on_their_way
+
+
+def measured(rank: int, name: str) -> tuple[list[list[float]], Any]:
+    """The losses of both libraries in a benchmark, and a trace."""
+    steps = [distributed.wrapped(distributed.STEPS[name][0], library) for library in (torch, nbgrad)]
+    losses = [[float(step().detach()) for _ in range(4)] for step in steps]
+    return losses, distributed.traced(steps[1])
 
 
 class Backwards(nn.Module):
