@@ -47,8 +47,10 @@ def test_hooks_on_a_parameter():
 
 
 def test_a_wrapper_that_is_gone():
-    first, second = values(workers.wrapped_again, 2)
+    (first, average), (second, same) = values(workers.wrapped_again, 2)
     torch.testing.assert_close(second, 2 * first)
+    torch.testing.assert_close(average, 1.5 * first)
+    assert torch.equal(average, same)
 
 
 REFUSED = [

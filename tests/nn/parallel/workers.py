@@ -181,7 +181,7 @@ def attempts(net: Parallel, x: Any) -> tuple[Any, ...]:
     )
 
 
-def wrapped_again(rank: int) -> torch.Tensor:
+def wrapped_again(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A module whose wrapper is gone."""
     inner = nn.Linear(4, 1).double()
     net = Parallel(inner)
@@ -191,8 +191,8 @@ def wrapped_again(rank: int) -> torch.Tensor:
     inner(nbgrad.tensor(X * (rank + 1))).sum().backward()
     alone = inner.weight.grad.data.clone()
     inner.zero_grad()
-    Parallel(inner)(nbgrad.tensor(X * (rank + 1))).sum().backward()
-    return alone
+    Parallel(inner)(nbgrad.tensor(X * (rank + 1))).sum().backward()  # it is gone before the backward begins
+    return alone, inner.weight.grad.data
 
 
 # Communication hooks.
