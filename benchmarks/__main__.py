@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import chains, imports, kernels, memory, mlp, networks, programs, view, watching  # noqa: F401  # they add cases
+from benchmarks import chains, distributed, imports, kernels, memory, mlp, networks, programs, view, watching  # noqa: F401  # they add cases
 from benchmarks.case import CASES, Case
 from benchmarks.report import Report, device_name
 
@@ -82,6 +82,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "memory": memory.TITLE,
         "kernels": kernels.TITLE,
         "view": view.TITLE,
+        "distributed": distributed.TITLE,
     }
     listed = "; ".join(f"{name}: {title}" for name, title in tables.items())
     parser.add_argument(
@@ -122,7 +123,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def _is_usual(table: str, case: Case | None, device: str) -> bool:
     """Whether a table is made where nobody names any."""
     if device == "cuda":
-        return table not in ("start", "view")  # neither runs a kernel
+        return table not in ("start", "view", "distributed")  # none runs a kernel there
     return table != "kernels" if case is None else not case.large
 
 
@@ -142,6 +143,7 @@ def main(arguments: list[str]) -> int:
         peaks=memory.peaks(device) if "memory" in tables else {},
         profiles=kernels.profiles(options.profiled, device) if "kernels" in tables else {},
         pictures=view.all_sent(rounds) if "view" in tables else {},
+        together=distributed.steps(rounds) if "distributed" in tables else {},
         device=device_name(device),
     )
     text = report.markdown()

@@ -2,12 +2,12 @@
 
 import importlib.metadata
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from benchmarks import imports, kernels, memory, view
+from benchmarks import distributed, imports, kernels, memory, view
 from benchmarks.case import Case
 from benchmarks.timing import Spread, ratios, time_of
 
@@ -98,6 +98,7 @@ class Report:
         peaks: the memory of a step.
         profiles: what a call asks of the device.
         pictures: of each graph what it takes to show it.
+        together: the steps of two processes, and what their backwards hide.
         device: the name of that; None for the processor.
     """
 
@@ -108,6 +109,7 @@ class Report:
     peaks: memory.Peaks
     profiles: kernels.Profiles
     pictures: view.Pictures
+    together: dict[str, distributed.Measured] = field(default_factory=dict)
     device: str | None = None
 
     def markdown(self) -> str:
@@ -134,6 +136,8 @@ class Report:
             parts.append(kernels.markdown(self.profiles))
         if self.pictures:
             parts.append(view.markdown(self.pictures))
+        if self.together:
+            parts.append(distributed.markdown(self.together))
         if self.starting:
             parts += ["## Start", section(imports.TITLE, "", imports.REFERENCE, self.starting, {})]
         return "\n\n".join(parts) + "\n"
@@ -146,6 +150,10 @@ class Report:
             "device": self.device,
             "memory": {name: {who: one._asdict() for who, one in by.items()} for name, by in self.peaks.items()},
             "kernels": {name: {who: one.kernels for who, one in by.items()} for name, by in self.profiles.items()},
+            "distributed": {
+                name: {**compared("torch", one.times)["nbgrad"], "hidden": round(one.trace.hidden, 3)}
+                for name, one in self.together.items()
+            },
             "view": {
                 name: {"ops": one.ops, "payload": one.payload, "output": one.output, "kept": one.kept}
                 for name, one in self.pictures.items()

@@ -347,7 +347,7 @@ def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_is_measured_where(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     usual = command.parse([])
-    assert {"start", "view", "memory", "cnn"} <= set(usual.tables)
+    assert {"start", "view", "memory", "cnn", "distributed"} <= set(usual.tables)
     assert not {"gpt2", "kernels"} & set(usual.tables)
     assert usual.threads == [1, 2]
     with pytest.raises(SystemExit):
@@ -360,6 +360,6 @@ def test_what_is_measured_where(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     there = command.parse(["--device", "cuda"])
     assert {"gpt2", "kernels", "memory", "training"} <= set(there.tables)
-    assert not {"start", "view"} & set(there.tables)
+    assert not {"start", "view", "distributed"} & set(there.tables)
     assert there.threads == [1]
     assert "gpt2" in [case.name for case in there.profiled]

@@ -240,7 +240,8 @@ class BucketReducer(Reducer):
     def _averages(self) -> bool:
         """Whether a backward that begins now averages."""
         owner = self._owner()
-        return owner is not None and (self.armed or (self.follows and bool(owner.require_backward_grad_sync)))
+        # A forward of a wrapper that is gone since, as in DistributedDataParallel(net)(x), still counts.
+        return self.armed or (owner is not None and self.follows and bool(owner.require_backward_grad_sync))
 
     def check_ended(self) -> None:
         """Raise where an earlier backward has failed."""

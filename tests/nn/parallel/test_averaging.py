@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from benchmarks import distributed
 from tests.nn.parallel import workers
 from tests.nn.parallel.processes import errors, values
 
@@ -46,8 +47,10 @@ def test_hooks_on_a_parameter():
 
 
 def test_a_wrapper_that_is_gone():
-    first, second = values(workers.wrapped_again, 2)
+    (first, average), (second, same) = values(workers.wrapped_again, 2)
     torch.testing.assert_close(second, 2 * first)
+    torch.testing.assert_close(average, 1.5 * first)
+    assert torch.equal(average, same)
 
 
 REFUSED = [
@@ -132,6 +135,24 @@ def test_buckets_travel_while_the_backward_computes():
     for count, on_their_way in values(workers.overlapping, 2):
         assert count == 6
         assert on_their_way == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("name", distributed.STEPS)
+def test_the_contenders_of_the_benchmark(name):
+    for (theirs, ours), trace in values(workers.measured, 2, name):
+        assert ours == pytest.approx(theirs, rel=1e-3)
+        assert 0 < trace.computed < trace.ended
+        assert all(0 < one.sent < one.arrived for one in trace.journeys)
+        assert 0 < trace.hidden <= 1
+
+
+def test_the_share_that_a_backward_hides():
+    trace = distributed.Trace(2.0, 4.0, [distributed.Journey(1.0, 3.0), distributed.Journey(2.5, 4.0)])
+    assert trace.hidden == pytest.approx(1 / 3)
+    lines = distributed.drawn_trace(trace).splitlines()
+    assert [line.index(sign) - lines[0].index("|") - 1 for line, sign in zip(lines, "=--", strict=True)] == [0, 15, 38]
+    found = {"wide": distributed.Measured({"torch": [1.0, 1.0], "nbgrad": [1.5, 1.5]}, trace)}
+    assert "| wide | 1 s | 1.5 s | **1.50** | 1.50 to 1.50 | 33% |" in distributed.markdown(found)
 
 
 def test_buckets_follow_the_order_of_the_backward():

@@ -11,6 +11,7 @@ import torch
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 import nbgrad
+from benchmarks import distributed
 from nbgrad import nn
 from nbgrad.nn.parallel import DistributedDataParallel as Parallel
 
@@ -180,7 +181,7 @@ def attempts(net: Parallel, x: Any) -> tuple[Any, ...]:
     )
 
 
-def wrapped_again(rank: int) -> torch.Tensor:
+def wrapped_again(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A module whose wrapper is gone."""
     inner = nn.Linear(4, 1).double()
     net = Parallel(inner)
@@ -190,8 +191,8 @@ def wrapped_again(rank: int) -> torch.Tensor:
     inner(nbgrad.tensor(X * (rank + 1))).sum().backward()
     alone = inner.weight.grad.data.clone()
     inner.zero_grad()
-    Parallel(inner)(nbgrad.tensor(X * (rank + 1))).sum().backward()
-    return alone
+    Parallel(inner)(nbgrad.tensor(X * (rank + 1))).sum().backward()  # it is gone before the backward begins
+    return alone, inner.weight.grad.data
 
 
 # Communication hooks.
@@ -349,6 +350,13 @@ def overlapping(rank: int) -> tuple[int, list[int]]:
         on_their_way.clear()
         net(nbgrad.randn(2, 16)).sum().backward()
     return len(net._reducer.buckets), on_their_way
+
+
+def measured(rank: int, name: str) -> tuple[list[list[float]], Any]:
+    """The losses of both libraries in a benchmark, and a trace."""
+    steps = [distributed.wrapped(distributed.STEPS[name][0], library) for library in (torch, nbgrad)]
+    losses = [[float(step().detach()) for _ in range(4)] for step in steps]
+    return losses, distributed.traced(steps[1])
 
 
 class Backwards(nn.Module):
