@@ -1,6 +1,7 @@
 """The first picture of common networks is seen whole, with letters that can be read; and columns lose nothing."""
 
 import re
+from functools import partial
 from itertools import pairwise
 from math import dist
 from typing import Any
@@ -145,6 +146,50 @@ def test_wires_in_columns_lead_from_box_to_box(make: Any) -> None:
         for one, other in pairwise(runs):
             assert dist(one[-1], other[0]) < 60, "the mark is between"
         assert all(0 <= x <= layout["width"] and 0 <= y <= layout["height"] for run in runs for x, y in run)
+
+
+def skipping() -> Description:
+    """A way around many ops, which stand in columns between its ends."""
+    x = nbgrad.tensor(torch.rand(20, 16), requires_grad=True)
+    with nbgrad.AutogradGraph("skipping") as graph:
+        h = x.sin()
+        for _ in range(4):
+            h = h.exp().log()
+        y = h
+        for at in range(12):
+            y = y.tanh() * (at + 2.0)
+        for _ in range(4):
+            y = y.exp().log()
+        (y + h).sum().backward()
+    return describe(graph)
+
+
+MADE: list[Any] = [lambda: chain(6), skipping, *(partial(graphs.trained, 12, blocks) for blocks in (1, 2, 3))]
+
+
+@pytest.mark.parametrize("make", [*MADE, *NETWORKS.values()])
+def test_no_wire_runs_through_a_box(make: Any) -> None:
+    picture = lay_out(make())
+    layout = picture["layout"]
+    boxes = {one["id"]: layout["nodes"][one["id"]] for one in picture["description"]["nodes"] if one["row"] is None}
+    for edge in picture["description"]["edges"]:
+        for run in layout["edges"][edge["id"]]:
+            for x, y in points(run):
+                for name, box in boxes.items():
+                    inside = box["x"] < x < box["x"] + box["width"] and box["y"] < y < box["y"] + box["height"]
+                    assert not inside or name in (edge["source"], edge["target"]), (edge["id"], name)
+
+
+def points(run: list[list[float]]) -> list[tuple[float, float]]:
+    """Points along a curve."""
+    found = []
+    for at in range(0, len(run) - 3, 3):
+        for step in range(21):
+            t = step / 20
+            weights = [(1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t**2, t**3]
+            x, y = (sum(w * p[axis] for w, p in zip(weights, run[at : at + 4], strict=True)) for axis in (0, 1))
+            found.append((x, y))
+    return found
 
 
 def test_what_fits_is_not_cut() -> None:

@@ -327,10 +327,15 @@ class _Columns:
         foot = extents[first][3] + self.shift[first][1] + _FREE + _LANE * place
         head = begins[last] - _FREE - _LANE * (len(of_cut[last - 1]) - 1 - behind)
         aside = extents[last][0] + self.shift[last][0] - _GAP / 2 - _LANE * (len(of_cut[last - 1]) - 1 - behind)
-        if last > first + 1:  # over what is between
-            aside = extents[first][1] + self.shift[first][0] + _GAP / 2 + _LANE * (others - 1 - place)
         (x0, _), (x1, _) = start[-1], end[0]
         way = [start[-1], [x0, foot], [aside, foot], [aside, head], [x1, head], end[0]]
+        if last > first + 1:  # over the heads of the columns between
+            near = extents[first + 1][0] + self.shift[first + 1][0] - _GAP / 2 - _LANE * (others - 1 - place)
+            over = min(
+                begins[at] - _FREE - _LANE * (len(of_cut[at - 1]) - 1 - lane[at - 1].get(id, 0))
+                for at in range(first + 1, last)
+            )
+            way[2:4] = [[near, foot], [near, over], [aside, over], [aside, head]]
         return [*start, *_rounded(way)[1:], *end[1:]]
 
 
