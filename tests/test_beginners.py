@@ -151,6 +151,20 @@ def test_the_warning_of_a_gradient_that_is_not_kept_names_the_line_that_made_a_n
         assert w.grad is None
 
 
+def test_an_update_inside_no_grad_that_makes_a_new_tensor_is_to_change_the_old_one() -> None:
+    w = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+    with nbgrad.AutogradGraph():
+        (w * w).sum().backward()
+        with nbgrad.no_grad():
+            w = w - 0.1 * w.grad
+        with pytest.raises(RuntimeError) as raised:
+            (w * w).sum().backward()
+    assert str(raised.value).endswith(
+        "That line makes a new tensor, which needs no gradient. Change the old one, also inside no_grad(): "
+        "w -= 0.1 * w.grad"
+    )
+
+
 def test_what_a_script_raises_in_a_recorded_block_has_the_advice_too() -> None:
     w = nbgrad.tensor([1.0, 2.0], requires_grad=True)
     with pytest.raises(AttributeError) as raised, nbgrad.record(view="none"):

@@ -6,7 +6,9 @@ import torch
 
 from nbgrad.core.engine.call_site import user_place, variable_name
 from nbgrad.core.engine.node import Freed, Leaf, Node, Origin, Output, raw_of
+from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.source_text import change_in_place
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
 from nbgrad.core.engine.torch_origins import known_origin
@@ -36,8 +38,16 @@ def path_ends(data: torch.Tensor) -> str:
     cuts = [cut for observer in current().observers for cut in observer.path_ends(data)]
     if not cuts:
         return ""
-    ends, remedies = dict.fromkeys(cut.end for cut in cuts), dict.fromkeys(cut.remedy for cut in cuts)
+    ends, remedies = dict.fromkeys(cut.end for cut in cuts), dict.fromkeys(map(_remedy, cuts))
     return f"the path to what it was computed from ends at {', and at '.join(ends)}. {' '.join(remedies)}"
+
+
+def _remedy(cut: Cut) -> str:
+    """What to do where a path ends; an update of a parameter belongs inside of ``no_grad()``, and changes it there."""
+    step = change_in_place(cut.place.file, cut.place.line) if cut.kind == "no_grad" else None
+    if step is None:
+        return cut.remedy
+    return f"That line makes a new tensor, which needs no gradient. Change the old one, also inside no_grad(): {step}"
 
 
 def without_gradient(data: torch.Tensor) -> RuntimeError:

@@ -54,13 +54,39 @@ def replacement(frame: FrameType, name: str) -> ast.Assign | None:
     for node in assignments(code.co_filename, name):
         if not code.co_firstlineno <= node.lineno <= last:
             continue  # a variable of another function
-        read = node.value is not None and any(
-            isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load)
-            for part in ast.walk(node.value)
-        )
-        if isinstance(node, ast.Assign) and read and "grad" in ast.dump(node.value):
+        if isinstance(node, ast.Assign) and _updates(node, name):
             return node
     return None
+
+
+def _updates(node: ast.Assign, name: str) -> bool:
+    """Whether a statement computes the new value of the variable ``name`` from its old one and a gradient."""
+    parts = list(ast.walk(node.value))
+    read = any(isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load) for part in parts)
+    return read and any(isinstance(part, ast.Attribute) and part.attr == "grad" for part in parts)
+
+
+def change_in_place(file: str, line: int) -> str | None:
+    """How the update of a parameter is written that the ``line`` writes as a new tensor; None where it does not."""
+    tree = program(file)
+    for node in [] if tree is None else ast.walk(tree):
+        if isinstance(node, ast.Assign) and node.lineno == line and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if _updates(node, name):
+                return _step(node.value, name)
+    return None
+
+
+def _step(value: ast.expr, name: str) -> str:
+    """The update of ``name`` to ``value`` in place, as it is written."""
+    if (
+        isinstance(value, ast.BinOp)
+        and isinstance(value.op, ast.Add | ast.Sub)
+        and isinstance(value.left, ast.Name)
+        and value.left.id == name
+    ):
+        return f"{name} {'-=' if isinstance(value.op, ast.Sub) else '+='} {ast.unparse(value.right)}"
+    return f"{name} -= ..."
 
 
 _CALLED = ("backward", "step", "zero_grad", "retain_grad", "requires_grad_", "detach_")
@@ -88,15 +114,7 @@ def replaced_text(file: str, replaced: ast.Assign, name: str, library: str) -> s
         name: the variable.
         library: "nbgrad" or "torch".
     """
-    step = f"{name} -= ..."
-    value = replaced.value
-    if (
-        isinstance(value, ast.BinOp)
-        and isinstance(value.op, ast.Add | ast.Sub)
-        and isinstance(value.left, ast.Name)
-        and value.left.id == name
-    ):
-        step = f"{name} {'-=' if isinstance(value.op, ast.Sub) else '+='} {ast.unparse(value.right)}"
+    step = _step(replaced.value, name)
     return (
         f"{name} is the result of an op, which keeps no gradient, since {line_of(file, replaced.lineno)}, made a new "
         f"tensor of it. Change the values of {name} itself: with {library}.no_grad(): {step}, and then {name}.grad = "
