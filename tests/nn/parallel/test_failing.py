@@ -8,6 +8,8 @@ import pytest
 from tests.nn.parallel import workers
 from tests.nn.parallel.processes import TIMEOUT, errors, free_port, run, values
 
+pytestmark = pytest.mark.once
+
 DIFFERENT = {
     "shape": r"rank 1 has parameter 'weight' of shape \(3, 4\).*, and rank 0 parameter 'weight' of shape \(2, 4\)",
     "count": r"rank 1 has 1 parameters, and rank 0 2; only rank 0 has parameter 'bias' of shape \(2,\)",

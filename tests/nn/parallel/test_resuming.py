@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.nn.parallel.processes import LIMIT, ROOT, values
 from tests.nn.parallel.resuming import STEPS, train
+
+pytestmark = pytest.mark.once
 
 SETTINGS = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "2", "--monitor-interval", "0.1"]
 
