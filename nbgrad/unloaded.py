@@ -6,8 +6,9 @@ from typing import Any
 
 def announce() -> None:
     """Have the running notebook, if there is one, answer ``%%autograd`` until the extension is loaded."""
-    if "IPython" in sys.modules:
-        answer(sys.modules["IPython"].get_ipython())
+    running = getattr(sys.modules.get("IPython"), "get_ipython", None)  # None too while IPython itself is imported
+    if running is not None:
+        answer(running())
 
 
 def answer(shell: Any) -> None:
