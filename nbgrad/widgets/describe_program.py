@@ -1,11 +1,10 @@
 """From a program to the plain description that every rendering draws."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
-from nbgrad.core.symbolic.structure import leaves
 from nbgrad.widgets.describe import op_text
 from nbgrad.widgets.description.format import byte_text, counted, shape_text
 from nbgrad.widgets.description.history import NONE
@@ -224,7 +223,7 @@ def _told(value: Value) -> list[Detail]:
 
 def _details(box: Drawn) -> list[Detail]:
     step = box.steps[0]
-    told = [("computes", "\n".join(_call(one) for one in box.steps))]
+    told = [("computes", "\n".join(map(str, box.steps)))]
     if step.place is not None:
         told.append(("line", str(step.place)))
     told.append(("memory", byte_text(sum(value.nbytes for value in box.results()))))
@@ -233,14 +232,3 @@ def _details(box: Drawn) -> list[Detail]:
     if any(one.random for one in box.steps):
         told.append(("random", "draws random numbers"))
     return [Detail(term=term, text=text) for term, text in told]
-
-
-def _call(step: ProgramStep) -> str:
-    made = ", ".join(value.name for value in step.results())
-    args = [_argument(one) for one in step.args] + [f"{key}={_argument(one)}" for key, one in step.kwargs.items()]
-    return f"{made} = {step.name}({', '.join(args)})" if made else f"{step.name}({', '.join(args)})"
-
-
-def _argument(given: Any) -> str:
-    values = [one for one in leaves(given) if isinstance(one, Value)]
-    return f"[{', '.join(value.name for value in values)}]" if len(values) > 1 else repr(given)

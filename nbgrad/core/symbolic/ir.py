@@ -133,6 +133,13 @@ class ProgramStep:
     _name: str | None = field(default=None, init=False, repr=False)
     _family: int | None = field(default=None, init=False, repr=False)
 
+    def __str__(self) -> str:
+        """The call with what it makes, or with what it changes."""
+        made = ", ".join(map(repr, self.results())) or ", ".join(map(repr, self.writes))
+        settings = "".join(f", {key}={value!r}" for key, value in self.kwargs.items())
+        call = f"{self.name}({', '.join(map(repr, self.args))}{settings})"
+        return f"{made} = {call}" if made else call
+
     @property
     def name(self) -> str:
         """The name of the function."""
@@ -305,11 +312,6 @@ class Listing:
 
     def __str__(self) -> str:
         lines = [f"program {self.name}: {len(self.inputs)} inputs, {len(self.captured)} captured, {len(self)} steps"]
-        for step in self.steps:
-            made = ", ".join(f"{one!r}: {list(one.shape)}" for one in step.results()) or ", ".join(
-                map(repr, step.writes)
-            )
-            settings = "".join(f", {key}={value!r}" for key, value in step.kwargs.items())
-            lines.append(f"  {made} = {step.name}({', '.join(map(repr, step.args))}{settings})")
+        lines += [f"  {step}" for step in self.steps]
         lines.append(f"  return {self.outputs!r}")
         return "\n".join(lines)

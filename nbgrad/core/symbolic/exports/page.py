@@ -23,7 +23,6 @@ from nbgrad.core.symbolic.exports.lowering import (
     untranslated,
 )
 from nbgrad.core.symbolic.ir import Listing, ProgramStep
-from nbgrad.core.symbolic.passes.rewrite import described
 
 _NAMES = """
 abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor isinf isnan log log10 log1p log2
@@ -149,7 +148,7 @@ def _outputs(form: Lowered, nodes: Any, places: dict[fx.Node, int]) -> dict[str,
     steps = []
     for step in form.listing.steps:
         made = [{"name": value.name, **next(rest)} for value in step.results()]
-        steps.append({"code": described(step), "line": _line(step), "made": made})
+        steps.append({"code": str(step), "line": _line(step), "made": made})
     return {"results": results, "steps": steps}
 
 

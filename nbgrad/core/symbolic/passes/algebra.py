@@ -11,7 +11,7 @@ from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.constants import number_of
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, ROUNDED, canonical, form_of, is_elementwise
-from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, described, note, storages
+from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, note, storages
 
 _BINARY = 2
 
@@ -89,7 +89,7 @@ class _Algebra:
                 continue
             shorter = self._shorter(step)
             if shorter is not None:
-                self._notes.append(note("algebra", given, described(shorter), 0))
+                self._notes.append(note("algebra", given, str(shorter), 0))
                 step = shorter
             steps.append(step)
             for value in step.results():

@@ -8,7 +8,7 @@ import torch
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ROUNDED, canonical, form_of, is_elementwise
-from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, described, note
+from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, note
 
 _OPERANDS = 2
 
@@ -48,7 +48,7 @@ class _Contraction:
                 continue
             dropped.add(id(product))
             steps += made
-            notes.append(note("product and sum in one", step, "; ".join(map(described, made)), 0))
+            notes.append(note("product and sum in one", step, "; ".join(map(str, made)), 0))
         if not notes:
             return Passed(self._listing, [])
         return Passed(self._listing.with_steps([one for one in steps if id(one) not in dropped]), notes)

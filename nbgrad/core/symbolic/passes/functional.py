@@ -8,7 +8,7 @@ import torch
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import COMPARISONS, ELEMENTWISE, canonical, form_of, is_elementwise
-from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, described, note, storages
+from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, note, storages
 
 _IN_PLACE: dict[str, Callable[..., Any]] = {
     name: getattr(torch.Tensor, f"{name}_")
@@ -72,7 +72,7 @@ def undo_in_place(listing: L) -> Passed[L]:
         )
         stands.add(target, made.result)
         steps.append(made)
-        notes.append(note("value in place of a change", given, described(made), 0))
+        notes.append(note("value in place of a change", given, str(made), 0))
     if not notes:
         return Passed(listing, [])
     return Passed(listing.with_steps(steps, stands), notes)
@@ -106,7 +106,7 @@ def work_in_place(listing: L) -> Passed[L]:
         stands.add(step.result, operand)
         memory.move(step.result, operand)
         steps.append(made)
-        notes.append(note("in place", given, described(made), 0))
+        notes.append(note("in place", given, str(made), 0))
     if not notes:
         return Passed(listing, [])
     return Passed(listing.with_steps(steps, stands), notes)

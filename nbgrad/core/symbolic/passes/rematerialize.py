@@ -11,7 +11,7 @@ from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, is_elementwise
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.passes.peak import Life, lives, profile
-from nbgrad.core.symbolic.passes.rewrite import L, Passed, Replacement, described, note, storages
+from nbgrad.core.symbolic.passes.rewrite import L, Passed, Replacement, note, storages
 from nbgrad.core.symbolic.structure import mapped
 
 _CHEAP = frozenset(
@@ -173,7 +173,7 @@ class _State(Generic[L]):
         only.add(value, stands(value))
         rest = [_without_row(step, step.replaced(only)) for step in listing.steps[position:]]
         steps = [*listing.steps[:position], *again, *rest]
-        text = "; ".join(map(described, again))
+        text = "; ".join(map(str, again))
         made_by = listing.steps[self._made[id(value)]]
         told = note("rematerialize", made_by, text, -len(again))
         return Passed(listing.with_steps(steps), [told])

@@ -44,17 +44,10 @@ class Passed(Generic[L]):
     notes: list[Note]
 
 
-def described(step: ProgramStep) -> str:
-    """A step as text, for a note."""
-    made = ", ".join(map(repr, step.results())) or ", ".join(map(repr, step.writes))
-    settings = "".join(f", {key}={value!r}" for key, value in step.kwargs.items())
-    return f"{made} = {step.name}({', '.join(map(repr, step.args))}{settings})"
-
-
 def note(rule: str, step: ProgramStep, after: str, nodes: int = 1) -> Note:
     """The note of a rewrite of ``step``."""
     nbytes = sum(value.nbytes for value in step.results())
-    return Note(rule, described(step), after, str(step.place) if step.place else "", nodes, nbytes)
+    return Note(rule, str(step), after, str(step.place) if step.place else "", nodes, nbytes)
 
 
 class Memory:
