@@ -27,6 +27,8 @@ def first(graph: Any) -> Any:
 
 
 QUESTIONS: dict[str, Question] = {
+    "answer": lambda graph: bool(graph.answer("weight", graph.net.weight)),
+    "answers": lambda graph: graph.answers,
     "ancestors": lambda graph: graph.ancestors(graph.records[-1]),
     "backwards": lambda graph: graph.backwards,
     "began_at_leaf": lambda graph: graph.began_at_leaf(),
@@ -42,6 +44,7 @@ QUESTIONS: dict[str, Question] = {
     "left_out": lambda graph: graph.left_out(),
     "nothing_ran": lambda graph: graph.nothing_ran(),
     "path": lambda graph: graph.path(first(graph), graph.records[-1]),
+    "questions": lambda graph: graph.questions.unknown(graph.records),
     "rate": lambda graph: graph.rate(),
     "record": lambda graph: graph.record(graph.w),
     "records": lambda graph: [(one, one.name, one.inputs, one.value, one.gradient) for one in graph.records],

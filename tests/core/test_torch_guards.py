@@ -234,6 +234,8 @@ def test_a_volatile_variable_is_an_ordinary_one() -> None:
 def test_the_gradient_of_a_tensor_of_torchs_is_an_error_that_says_so() -> None:
     t = x(1.0)
     with pytest.raises(TypeError, match=r"input 0 is a torch\.FloatTensor, .* nbgrad\.tensor\(t, requires_grad=True\)"):
+        nbgrad.grad(t * 2, torch.ones(2))
+    with pytest.raises(RuntimeError, match="no output depends on input 0"):
         nbgrad.grad(t * 2, torch.ones(2, requires_grad=True))
 
 
