@@ -9,6 +9,8 @@ from benchmarks import distributed
 from tests.nn.parallel import workers
 from tests.nn.parallel.processes import errors, values
 
+pytestmark = [pytest.mark.once, pytest.mark.rotated(3)]
+
 
 @pytest.mark.parametrize(
     "settings",

@@ -6,6 +6,8 @@ import torch
 from tests.nn.parallel.processes import values
 from tests.nn.parallel.training import alone, together
 
+pytestmark = [pytest.mark.once, pytest.mark.rotated(3)]
+
 CASES = {
     "mlp": ("mlp", 2, {}),
     "mlp of 4": ("mlp", 4, {"bucket_cap_mb": 0.0005}),
