@@ -81,7 +81,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
         if id in hidden and scope["parent"] not in hidden:
             held[hidden[id]].append(scope)
     cycles = {calls[0]: run for run in same for calls in run.cycles}
-    nodes = [_with_result(node, description, where) for node in _stand_ins(description, members, where, held, cycles)]
+    nodes = _stand_ins(description, members, where, held, cycles)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note(sum(len(held[home]) for home in members), len(where))
     drawn: Description = {
@@ -117,31 +117,39 @@ def _stand_ins(
 ) -> list[Node]:
     """The nodes that stay, and the folded ones, each where its last op stood: after all that it takes."""
     inner: defaultdict[str, list[Reduction]] = defaultdict(list)
+    leaving: defaultdict[str, set[str]] = defaultdict(set)
     for edge in description["edges"]:
-        if edge["reduction"] is not None and where.get(edge["source"], "") == where.get(edge["target"]):
-            inner[where[edge["source"]]].append(edge["reduction"])
+        source = where.get(edge["source"])
+        if source is None:
+            continue
+        if source != where.get(edge["target"]):
+            leaving[source].add(edge["source"])
+        elif edge["reduction"] is not None:
+            inner[source].append(edge["reduction"])
     last = {inside[-1]["id"]: home for home, inside in members.items()}
     nodes: list[Node] = []
     for node in description["nodes"]:
         if node["id"] not in where:
             nodes.append(node)
         elif (home := last.get(node["id"])) is not None:
-            nodes.append(_folded_node(held[home], members[home], inner[_folded_id(home)], cycles.get(home)))
+            id = _folded_id(home)
+            folded = _folded_node(held[home], members[home], inner[id], cycles.get(home))
+            nodes.append(_with_result(folded, members[home], leaving[id]))
     return nodes
 
 
-def _with_result(node: Node, description: Description, where: dict[str, str]) -> Node:
-    """A folded node with the shape and the gradient of its result, where all that leaves it is one tensor."""
-    if node["kind"] != "folded":
+def _with_result(node: Node, inside: list[Node], leaving: set[str]) -> Node:
+    """A folded node with the shape and the gradient of its result, where all that leaves it is one tensor.
+
+    Args:
+        node: what is drawn for the nodes ``inside``.
+        inside: those nodes.
+        leaving: the ids of those that a node outside reads.
+    """
+    if node["kind"] != "folded" or len(leaving) != 1:
         return node
-    leaving = {
-        edge["source"]
-        for edge in description["edges"]
-        if where.get(edge["source"]) == node["id"] != where.get(edge["target"])
-    }
-    for result in [one for one in description["nodes"] if one["id"] in leaving and len(leaving) == 1]:
-        return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"]}
-    return node
+    (result,) = (one for one in inside if one["id"] in leaving)
+    return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"]}
 
 
 def _folded_id(scope: str) -> str:
