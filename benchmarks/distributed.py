@@ -154,7 +154,7 @@ def child(rank: int, place: str, rounds: int) -> None:
 
 
 class Measured(NamedTuple):
-    """What was measured of one network: the seconds of each library's steps, and a trace of nbgrad's backward."""
+    """The measurements of one network: the seconds of each library's steps, and a trace of nbgrad's backward."""
 
     times: dict[str, list[float]]
     trace: Trace

@@ -58,7 +58,7 @@ class ValuesJudge:
         return Deviation(found.kind, f"the {self.what} of {name}: {found}{more}")
 
     def _whole(self, given: Mapping[str, Any], right: Mapping[str, Any]) -> Deviation | None:
-        """What is wrong with all of them in one way: the sign, a factor, their order."""
+        """The fault that all of them share: the sign, a factor, their order."""
         try:
             values = [[float(numbers_of(one[name])) for name in right] for one in (given, right)]
         except (TypeError, ValueError, RuntimeError):

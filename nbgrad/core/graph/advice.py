@@ -1,6 +1,6 @@
 """What to do about an error that Python raised in the user's own code, where the mistake is a common one with tensors.
 
-``'float' object has no attribute 'backward'`` is true and helps nobody: the advice says which call made the number, on
+``'float' object has no attribute 'backward'`` is true and does not help: the advice says which call made the number, on
 which line, and what to write instead. It is worked out when such an error ends a cell or a block, never before.
 """
 

@@ -52,7 +52,7 @@ def names_of(asked: "str | Iterable[str] | bool | None") -> tuple[str, ...]:
 
 
 class Questions:
-    """What is asked of a graph, and what was answered.
+    """The gradients that a graph asks for, and the answers that were given.
 
     Args:
         asked: the names, as ``names_of`` gives them.

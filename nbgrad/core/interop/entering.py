@@ -35,7 +35,7 @@ class SharedLeaf(SharedGradient, Tensor):
         self._theirs: Any = None
         self._gradient: Any = None
         super().__init__(theirs.detach(), True)
-        self._theirs = ref(theirs)  # which may go before: then nobody asks for its gradient
+        self._theirs = ref(theirs)  # it may be gone first: then its gradient is not needed
 
     def _shared_with(self) -> torch.Tensor | None:
         theirs: torch.Tensor | None = None if self._theirs is None else self._theirs()

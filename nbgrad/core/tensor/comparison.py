@@ -23,7 +23,7 @@ RTOL, ATOL = 1e-3, 1e-4
 
 
 class Deviation(NamedTuple):
-    """What is wrong with an answer.
+    """The way in which an answer is wrong.
 
     Attributes:
         kind: "type", "dtype", "shape", "not finite", "zero", "sign", "factor", "transposed", "shifted", "order",

@@ -118,7 +118,7 @@ class Peers:
             self._store.set(f"{self._prefix}/{key}", value)
 
     def _get(self, key: str) -> str | None:
-        """What is written under ``key``; None where nothing is.
+        """The text written under ``key``; None if there is none.
 
         Raises:
             RuntimeError: the store is gone.

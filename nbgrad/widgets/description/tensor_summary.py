@@ -20,7 +20,7 @@ FEW = 4
 """With at most so many elements a gradient is written out within a line."""
 
 WIDE = 42
-"""A list of numbers is broken after so many letters."""
+"""A list of numbers is broken after this many letters."""
 
 _LEVELS = 12
 """Steps of the heat map on each side of zero."""
