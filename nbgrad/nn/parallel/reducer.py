@@ -160,9 +160,7 @@ class BucketReducer(Reducer):
         if not self._syncing:
             return
         self._check_complete()
-        self._delayed, delayed = False, self._delayed
-        self._send()
-        self._delayed = delayed
+        self._send(ended=True)
         used = self._send_used()
         for bucket in self._buckets:
             doing = f"averaging gradients, bucket {bucket.index() + 1} of {len(self._buckets)}"
@@ -170,9 +168,7 @@ class BucketReducer(Reducer):
                 self.peers.wait(bucket.work, doing)
             else:
                 bucket.flat.copy_(self._returned(self.peers.wait_future(bucket.work, doing)))
-        if used is not None:
-            self.peers.wait(used[1], _COMPARING)
-            self._flags = used[0].tolist()
+        self._read_used(used)
         self._complete = True
 
     def put(self, number: int, tensor: Tensor, gradient: torch.Tensor, taken: set[int]) -> bool:
@@ -286,9 +282,11 @@ class BucketReducer(Reducer):
         if self._scale != 1.0:
             view.mul_(self._scale)
 
-    def _send(self) -> None:
-        """Begin the journey of each bucket that is complete and whose turn it is."""
-        while self._next < len(self._buckets) and not self._buckets[self._next].missing and not self._delayed:
+    def _send(self, *, ended: bool = False) -> None:
+        """Begin the journey of each bucket that is complete and whose turn it is; if delayed, when all rules ran."""
+        if self._delayed and not ended:
+            return
+        while self._next < len(self._buckets) and not self._buckets[self._next].missing:
             self.send(self._buckets[self._next])
             self._next += 1
 
@@ -341,6 +339,13 @@ class BucketReducer(Reducer):
         flags = torch.tensor([int(one) for one in self._used], dtype=torch.int32, device=device)
         return flags, self.peers.all_reduce(flags)
 
+    def _read_used(self, sent: tuple[torch.Tensor, Any] | None) -> None:
+        """Wait for what ``_send_used`` began, and keep it."""
+        if sent is not None:
+            flags, work = sent
+            self.peers.wait(work, _COMPARING)
+            self._flags = flags.tolist()
+
     def _write(self, number: int, tensor: Tensor, gradient: torch.Tensor | None, taken: set[int]) -> None:
         """Make the average the ``.grad`` of ``tensor``, in the memory of ``gradient`` if that is free."""
         view, held = self._places[number][1], tensor._grad
@@ -366,7 +371,8 @@ class BucketReducer(Reducer):
         if len(self._buckets) == 1:
             return
         now = [number for bucket in self._buckets for number in bucket.numbers]
-        order = [*self._order, *[number for number in now if number not in set(self._order)]]
+        arrived = set(self._order)
+        order = [*self._order, *[number for number in now if number not in arrived]]
         told = torch.tensor(order, device=self._buckets[0].flat.device)
         self.peers.broadcast([told], 0, "comparing the order of gradients")
         self._order = []
@@ -387,9 +393,7 @@ class BucketReducer(Reducer):
             else:
                 self.peers.wait_future(bucket.work, doing)
             bucket.work = None
-        if used is not None:
-            self.peers.wait(used[1], _COMPARING)
-            self._flags = used[0].tolist()
+        self._read_used(used)
         if self._rebuilds is None:
             self._rebuilds = True
 
