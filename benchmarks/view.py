@@ -13,7 +13,7 @@ import nbgrad
 from benchmarks.timing import Spread
 from nbgrad import nn
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.no_gc import uncollected
 from nbgrad.nn import functional
 from nbgrad.widgets import notebook_output, view
 from nbgrad.widgets.describe import outline

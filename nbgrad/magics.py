@@ -23,7 +23,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from nbgrad import executions, magic_arguments
 from nbgrad.core.engine.source_text import uncalled
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.no_gc import uncollected
 from nbgrad.core.suggestions import nearest
 from nbgrad.export import UNSAVED, save, unsaved
 from nbgrad.magic_arguments import COMMANDS, MAGIC, Autograd, asks_for_help, parsed, takes_options, uncommented

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nbgrad.core.diagnose.anomaly import detect_anomaly
 from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.graph.graph import AutogradGraph, RecordingBlock
-from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.core.no_gc import uncollected
 from nbgrad.core.tensor.broadcast_check import strict_broadcast, warn_here
 from nbgrad.options import TABLE, Options, check_known
 

@@ -1,4 +1,4 @@
-"""Importing nbgrad computes nothing: no kernel of torch runs, and the allocator of the process stays as it is."""
+"""Importing nbgrad computes nothing: no kernel of torch runs, and allocator and collector stay as they are."""
 
 import subprocess
 import sys
@@ -55,3 +55,12 @@ def test_importing_every_module_runs_no_kernel() -> None:
 @pytest.mark.once
 def test_a_kernel_would_be_seen() -> None:
     assert "aten.exp.default" in seen("torch.exp(torch.empty(3))")
+
+
+@pytest.mark.rotated(2)
+@pytest.mark.once
+@pytest.mark.parametrize(("before", "after"), [("", True), ("gc.disable()", False)])
+def test_importing_leaves_the_garbage_collector_as_it_was(before: str, after: bool) -> None:
+    program = f"import gc\nimport torch\n{before}\nimport nbgrad\nprint(gc.isenabled())"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{after}\n"

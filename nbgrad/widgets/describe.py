@@ -12,9 +12,9 @@ from nbgrad.core.engine.state import Scope as CoreScope, outwards
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
+from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction

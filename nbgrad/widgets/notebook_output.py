@@ -10,7 +10,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
-from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.schema import Description, Opens, Picture
 from nbgrad.widgets.folding.choose import Folding, folded_below
 from nbgrad.widgets.folding.outline import Outline

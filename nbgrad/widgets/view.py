@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nbgrad.core.graph.no_gc import uncollected
+from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
 from nbgrad.widgets.folding.choose import Folding, first_folding
 from nbgrad.widgets.folding.outline import Outline

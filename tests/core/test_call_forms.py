@@ -1,6 +1,8 @@
 """Every function and method takes the names of arguments that torch takes: its own, and numpy's."""
 
 import pickle
+from functools import partial, wraps
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.dispatch.arguments import parameter_names
 from nbgrad.core.dispatch.table import OPS
 from tests.core import call_forms, opdb
 from tests.core.call_forms import Call
@@ -132,3 +135,16 @@ def test_a_gradient_that_gets_lost_is_caught():
 
     found = [call_forms.difference((theirs, cut), *pair) for pair in with_numpys_names(entry)]
     assert any(found)
+
+
+def test_names_of_parameters_are_those_of_the_signature() -> None:
+    def settled(g: Any, a: Any, /, b: Any = 1, *, c: Any = None) -> Any:
+        return g, a, b, c
+
+    def listed(g: Any, *tensors: Any, dim: int = 0, **rest: Any) -> Any:
+        return g, tensors, dim, rest
+
+    rules = [rule.function for row in OPS.values() for rule in row.rules.values()]
+    assert len(rules) > 400
+    for function in (*rules, settled, listed, wraps(settled)(listed), partial(settled, 1), OPS["mul"], torch.nn.Linear):
+        assert parameter_names(function) == list(signature(function).parameters)

@@ -12,7 +12,7 @@ FORKS = 4
 PROGRAM = """
     import gc, os, signal, sys, threading, time
     import nbgrad
-    from nbgrad.core.graph.no_gc import uncollected
+    from nbgrad.core.no_gc import uncollected
     from nbgrad.widgets.describe import describe
     from nbgrad.widgets.layout.positions import lay_out
 

@@ -1,8 +1,8 @@
 """The binding of a call's arguments to the inputs and settings of a row."""
 
 import warnings
-from collections.abc import Iterable
-from inspect import Parameter
+from collections.abc import Callable, Iterable
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, isfunction, signature
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,17 @@ TORCHS = {
 
 NUMPYS = {"dim": ("axis",), "input": ("x", "a", "x1"), "keepdim": ("keepdims",), "other": ("x2",)}
 """What numpy calls an argument of torch's: torch's own parser takes these names in all functions that it reads for."""
+
+
+def parameter_names(function: Callable[..., Any]) -> list[str]:
+    """The names of the parameters, as ``signature`` gives them.
+
+    ``signature`` reads defaults and annotations too. For the 500 rules of the table that takes 15 ms at each import.
+    """
+    if isfunction(function) and not vars(function) and not function.__code__.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
+        code = function.__code__
+        return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    return list(signature(function).parameters)
 
 
 def other_names(parameters: Iterable[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ They are found at run time. tools/write.py writes them into stub files, for type
 
 from collections.abc import Iterable
 from importlib import import_module
-from inspect import isbuiltin, isfunction, signature
+from inspect import isbuiltin, isfunction
 from pkgutil import walk_packages
 from sys import modules
 from types import ModuleType
@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.dispatch.arguments import parameter_names
 from nbgrad.core.dispatch.inplace import InPlace
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.dispatch.torch_parser import as_parsed
+from nbgrad.core.no_gc import uncollected
 
 _FUNCTIONS = (torch, torch.nn.functional)
 """Where torch keeps functions under the names of their rows."""
@@ -24,6 +26,7 @@ PLACES: dict[str, Any] = {"fft": torch.fft, "linalg": torch.linalg, "special": t
 """Where torch keeps a function whose row carries the place in its name, as linalg_det."""
 
 
+@uncollected
 def found(package: str, path: Iterable[str], without: str, decided: dict[str, Any]) -> dict[str, Any]:
     """The functions of all modules of a package, ``without`` one of them.
 
@@ -67,7 +70,7 @@ def _parsed(name: str, function: Any) -> Any:
     place, _, rest = name.partition("_")
     theirs = [getattr(one, name, None) for one in _FUNCTIONS] + [getattr(PLACES.get(place), rest, None)]
     numpys = any(map(isbuiltin, theirs))
-    out = numpys or any("out" in signature(one).parameters for one in theirs if isfunction(one))
+    out = numpys or any("out" in parameter_names(one) for one in theirs if isfunction(one))
     parsed = as_parsed(function, numpys=numpys, out=out)
     there = vars(modules[function.__module__])  # pickle looks for it in its module
     there.update({known: parsed for known, value in there.items() if value is function})

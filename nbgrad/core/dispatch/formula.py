@@ -221,6 +221,8 @@ def check_symbols(row: OpInfo, said: Mapping[str, str]) -> None:
         ValueError: the row has no argument or result of that name, or two have one symbol, or its formula does not
             have the symbol of an input or a setting. The symbol of a result may stand in a rule's formula alone.
     """
+    if not said:
+        return
     known = [*arguments(row), *(f"g_{name}" for name in results(row))]
     held: dict[tuple[str, ...], str] = {}
     for name, symbol in said.items():

@@ -20,7 +20,7 @@ from nbgrad.core.backend.autocast import any_enabled, cast, may_cast
 from nbgrad.core.backend.below_autograd import inferring
 from nbgrad.core.backend.function_mode import lift, put_back
 from nbgrad.core.backend.torch_guards import check_cut
-from nbgrad.core.dispatch.arguments import bind, bound, other_names
+from nbgrad.core.dispatch.arguments import bind, bound, other_names, parameter_names
 from nbgrad.core.dispatch.declaration import Declaration
 from nbgrad.core.dispatch.plan import JointPlan, Plan
 from nbgrad.core.engine.node import INFO, Node, OpInfo, Output, Rule, TensorBase, next_seq, raw_of
@@ -188,7 +188,7 @@ class Op(OpInfo):
                 raise ValueError(f"op {self.name!r} has no input {input!r}: its inputs are {', '.join(takes)}")
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            gradients, needs = self._gradients(list(signature(function).parameters))
+            gradients, needs = self._gradients(parameter_names(function))
             if joint and needs[:1] != ["needed"]:
                 raise ValueError(f"the joint rule of {self.name!r} must take 'needed' after the gradients")
             needs = needs[joint:]

@@ -23,13 +23,13 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.history import FRAMES, History
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
 from nbgrad.core.graph.listener import Listener
-from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.unreached import Paths, Unreached, Unstepped, named_tensors
+from nbgrad.core.no_gc import uncollected
 from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
 
 _next_number = count(1).__next__

@@ -7,8 +7,8 @@ import torch
 from rustworkx.visit import BFSVisitor
 
 from nbgrad.core.engine.torch_origins import TENSORS, known_id
-from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.record import Record
+from nbgrad.core.no_gc import uncollected
 from nbgrad.core.tensor.tensor import Tensor
 
 Subject = Tensor | torch.Tensor | Record | int

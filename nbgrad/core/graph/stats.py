@@ -3,16 +3,12 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from nbgrad.core.backend.chunks import PIECE, piece_of, pieces
-
-if TYPE_CHECKING:
-    import torch
-
 
 SMALL = 1024
 """Tensors with at most this many elements are kept to be shown; of larger ones the statistics are."""

@@ -11,6 +11,7 @@ from torch.nn._reduction import legacy_get_string
 from torch.nn.functional import _get_softmax_dim  # type: ignore[attr-defined]  # its choice, and its words
 
 from nbgrad.core import ops
+from nbgrad.core.dispatch.arguments import parameter_names
 from nbgrad.core.dispatch.op import named
 from nbgrad.core.ops.elementwise import arithmetic
 from nbgrad.core.ops.loss import binary, classification, margin as margins, regression
@@ -165,5 +166,5 @@ def _of_before(function, name):
 
 
 for _name, _torchs in vars(torch.nn.functional).items():
-    if isfunction(_torchs) and "size_average" in signature(_torchs).parameters:
+    if isfunction(_torchs) and "size_average" in parameter_names(_torchs):
         globals()[_name] = _of_before(globals().get(_name) or getattr(ops, _name), _name)

@@ -13,10 +13,10 @@ from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
-from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.graph.unreached import Unreached
+from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import Suspicion, suspicions, whose_name
 from nbgrad.widgets.description.failure import ended
 from nbgrad.widgets.description.format import counted, number

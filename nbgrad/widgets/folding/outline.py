@@ -10,8 +10,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Protocol, Self
 
-from nbgrad.core.graph.no_gc import uncollected
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.schema import Description, Edge, Node, Reduction
 from nbgrad.widgets.description.tensor_summary import seen, smaller
 from nbgrad.widgets.description.walk import Stop, handed_on, ran
