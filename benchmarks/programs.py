@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import nbgrad
-from benchmarks import libraries, mlp, networks
+from benchmarks import jax_networks, libraries, mlp, networks
 from benchmarks.case import PEERS, Case
 from benchmarks.chains import drawn, outer_sums, summed_arithmetic
 from benchmarks.timing import Contender
@@ -26,10 +26,10 @@ def gradient_of(library: Any, loss: Callable[..., Any], count: int) -> Callable[
     return with_gradients
 
 
-def as_program(loss: Callable[..., Any], arrays: list[Any], backend: str) -> Contender:
+def as_program(loss: Callable[..., Any], arrays: list[Any], backend: str, level: str = "exact") -> Contender:
     """Loss and gradients, compiled by nbgrad."""
     leaves = [nbgrad.tensor(array, requires_grad=True) for array in arrays]
-    run = nbgrad.compile(gradient_of(nbgrad, loss, len(arrays)), backend=backend)
+    run = nbgrad.compile(gradient_of(nbgrad, loss, len(arrays)), backend=backend, level=level)
     run(*leaves)
     return Contender(lambda _: run(*leaves)[1:])
 
@@ -60,6 +60,10 @@ SMALL = {
 BACKENDS = ("replay", "fused", "c", "inductor", *(["cudagraph"] if torch.cuda.is_available() else []))
 
 
+REORDERED = ("fused", "c")
+"""The backends that are measured at the level "reassociate" too, which changes the order of sums."""
+
+
 def backends() -> list[str]:
     """The backends that there are."""
     from nbgrad.symbolic import BACKENDS as KNOWN
@@ -75,6 +79,8 @@ for name, (title, loss, arrays) in SMALL.items():
     case.contenders["nbgrad"] = partial(libraries.whole, libraries.nbgrad, loss, arrays)
     for backend in backends():
         case.contenders[f"nbgrad {backend}"] = partial(as_program, loss, arrays, backend)
+    for backend in REORDERED:
+        case.contenders[f"nbgrad {backend}, reassociate"] = partial(as_program, loss, arrays, backend, "reassociate")
     case.absent |= {peer: "measured in the case without programs" for peer in PEERS if peer != "jax.jit"}
 
 
@@ -110,10 +116,10 @@ STEPS: dict[str, tuple[Callable[[Any], networks.Step], str]] = {
 }
 
 
-def step_as_program(make: Callable[[Any], networks.Step], backend: str) -> Contender:
+def step_as_program(make: Callable[[Any], networks.Step], backend: str, level: str = "exact") -> Contender:
     """A training step compiled by nbgrad, with its optimizer."""
     step = make(nbgrad)
-    run = nbgrad.compile(step.cleared_after, backend=backend)
+    run = nbgrad.compile(step.cleared_after, backend=backend, level=level)
     run()
     return Contender(lambda _: run())
 
@@ -130,10 +136,13 @@ for name, (make, title) in STEPS.items():
     case = Case(name, f"{title}: a whole step as a program", tolerance=5e-2, first=COMPILERS)
     case.contenders["torch"] = partial(networks.stepping, make, torch)
     case.contenders["torch.compile"] = partial(torch_step_compiled, make)
+    case.contenders["jax.jit"] = partial(jax_networks.contender, name, make)
     case.contenders["nbgrad"] = partial(networks.stepping, make, nbgrad)
     for backend in backends():
         case.contenders[f"nbgrad {backend}"] = partial(step_as_program, make, backend)
-    case.absent |= dict.fromkeys(PEERS, "measured in the case without programs, or written in other words")
+    for backend in REORDERED:
+        case.contenders[f"nbgrad {backend}, reassociate"] = partial(step_as_program, make, backend, "reassociate")
+    case.absent |= {peer: "measured in the case without programs" for peer in PEERS if peer != "jax.jit"}
 
 COLD = Case(
     "program-start", "MLP 784-256-128-10: trace, passes and the first step", reference="nbgrad", first=COMPILERS

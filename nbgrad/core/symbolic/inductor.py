@@ -4,7 +4,7 @@
 needs of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -17,6 +17,14 @@ from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.structure import leaves
 
+_UNABLE = {
+    torch.ops.aten.mkldnn_rnn_layer,
+    torch.ops.aten.mkldnn_rnn_layer_backward,
+    torch.ops.aten.mkldnn_rnn_layer.default,
+    torch.ops.aten.mkldnn_rnn_layer_backward.default,
+}
+"""Steps whose compiled code raises a TypeError when it runs: the workspace of oneDNN's recurrent layer is opaque."""
+
 _SETTINGS = {"fallback_random": True}
 """Random ops draw the numbers that they draw without a compiler."""
 
@@ -27,7 +35,7 @@ def inductor(listing: Listing) -> Run:
     The update itself is replayed: it reads its learning rate anew in each run.
 
     Raises:
-        RuntimeError: there is no C++ compiler.
+        RuntimeError: there is no C++ compiler, or inductor cannot run a step.
     """
     parts = divided(listing, _compilable)
     if not parts.first.steps:
@@ -55,6 +63,7 @@ def _compiled(listing: Listing) -> Callable[..., Any]:
     from torch._inductor.compile_fx import compile_fx
 
     values = [*listing.inputs, *listing.captured]
+    _check_steps(listing.steps)
     _check_compiler(values)
     graph = to_fx(listing, takes_captured=True)
     examples = [_example(value) for value in values]
@@ -67,6 +76,15 @@ def _compiled(listing: Listing) -> Callable[..., Any]:
         ) from None
     compiled: Callable[..., Any] = found
     return compiled
+
+
+def _check_steps(steps: Iterable[ProgramStep]) -> None:
+    for step in steps:
+        if step.function in _UNABLE:
+            raise RuntimeError(
+                f"backend 'inductor' cannot run {step.function}: inductor takes its workspace for an ordinary tensor. "
+                "Take backend='replay'"
+            )
 
 
 def _check_compiler(values: list[Value]) -> None:

@@ -84,3 +84,13 @@ def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cuda_graphs_are_refused_without_a_device() -> None:
     with pytest.raises(RuntimeError, match=r"there is no CUDA device\. Take backend='replay'"):
         nbgrad.compile(lambda x: x * 2 + 1, backend="cudagraph")(nbgrad.tensor(X))
+
+
+def test_a_step_that_inductor_cannot_run_is_refused_by_name() -> None:
+    lstm = nbgrad.nn.LSTM(4, 4)
+    x = nbgrad.tensor(torch.randn(3, 2, 4))
+    if not any("mkldnn" in str(step.function) for step in nbgrad.trace(lambda x: lstm(x)[0].sum(), x).grad().steps):
+        pytest.skip("this processor has no recurrent kernel of oneDNN")
+    run = nbgrad.compile(lambda x: nbgrad.grad(lstm(x)[0].sum(), list(lstm.parameters())), backend="inductor")
+    with pytest.raises(RuntimeError, match=r"cannot run aten\.mkldnn_rnn_layer.*Take backend='replay'"):
+        run(x)
