@@ -11,6 +11,7 @@ from benchmarks import jax_networks, libraries, mlp, networks
 from benchmarks.case import PEERS, Case
 from benchmarks.chains import drawn, outer_sums, summed_arithmetic
 from benchmarks.timing import Contender
+from nbgrad.core.symbolic.passes.optimize import Level
 
 COMPILERS = 300
 """The seconds that a compiler may take."""
@@ -26,7 +27,7 @@ def gradient_of(library: Any, loss: Callable[..., Any], count: int) -> Callable[
     return with_gradients
 
 
-def as_program(loss: Callable[..., Any], arrays: list[Any], backend: str, level: str = "exact") -> Contender:
+def as_program(loss: Callable[..., Any], arrays: list[Any], backend: str, level: Level = "exact") -> Contender:
     """Loss and gradients, compiled by nbgrad."""
     leaves = [nbgrad.tensor(array, requires_grad=True) for array in arrays]
     run = nbgrad.compile(gradient_of(nbgrad, loss, len(arrays)), backend=backend, level=level)
@@ -116,7 +117,7 @@ STEPS: dict[str, tuple[Callable[[Any], networks.Step], str]] = {
 }
 
 
-def step_as_program(make: Callable[[Any], networks.Step], backend: str, level: str = "exact") -> Contender:
+def step_as_program(make: Callable[[Any], networks.Step], backend: str, level: Level = "exact") -> Contender:
     """A training step compiled by nbgrad, with its optimizer."""
     step = make(nbgrad)
     run = nbgrad.compile(step.cleared_after, backend=backend, level=level)

@@ -129,6 +129,7 @@ def compile(  # torch's name
     *,
     backend: str = "auto",
     level: "Level" = "exact",
+    budget: float | None = None,
 ) -> Any:
     """Run a loss function or a training step as a program: see ``nbgrad.symbolic.compile``.
 
@@ -136,13 +137,14 @@ def compile(  # torch's name
         function: what is compiled; without it this is a decorator.
         backend: what runs the program.
         level: "exact" changes no digit of any result, "reassociate" may change the last ones.
+        budget: the bytes that the results of its steps may take together, or a part of what they take without it.
 
     Returns:
         A function with the same arguments.
     """
     from nbgrad.core.symbolic import compiled as compiling
 
-    return compiling.compile(function, backend=backend, level=level)
+    return compiling.compile(function, backend=backend, level=level, budget=budget)
 
 
 _register_renderer(_GraphRenderer())

@@ -172,7 +172,9 @@ def test_a_start_finds_what_python_has_compiled_before(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", [case.name for case in NETWORKS])
 def test_a_step_takes_no_more_memory_than_torchs(name: str) -> None:
     theirs, ours = memory.peak(torch, name), memory.peak(nbgrad, name)
+    assert ours.kept is not None
     assert 0 < ours.kept < ours.highest <= theirs.highest
+    assert 0 < memory.program_peak(name, None).highest <= theirs.highest
 
 
 def test_pictures_are_timed_and_weighed(monkeypatch: pytest.MonkeyPatch) -> None:

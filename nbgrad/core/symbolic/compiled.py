@@ -1,7 +1,7 @@
 """``compile``: a function that is traced at its first call, and runs as a program from then on."""
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from inspect import signature
 from time import perf_counter
 from typing import Any
@@ -21,6 +21,7 @@ from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.joint import partitioned, with_seeds
 from nbgrad.core.symbolic.nest import interpreter
 from nbgrad.core.symbolic.passes.optimize import LEVELS, Level
+from nbgrad.core.symbolic.passes.rematerialize import check_budget
 from nbgrad.core.symbolic.program import Program
 from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
@@ -28,7 +29,11 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 def compile(  # torch's name
-    function: Callable[..., Any] | None = None, *, backend: str = "auto", level: Level = "exact"
+    function: Callable[..., Any] | None = None,
+    *,
+    backend: str = "auto",
+    level: Level = "exact",
+    budget: float | None = None,
 ) -> Any:
     """Run ``function`` as a program: traced at its first call, and again where the program would no longer hold.
 
@@ -42,18 +47,20 @@ def compile(  # torch's name
         backend: what runs the program, a name in ``nbgrad.symbolic.BACKENDS``. "auto" is "replay", which calls torch's
             own kernels; at the level "reassociate" it is "fused" where the core is compiled.
         level: that of ``Program.optimize``: "exact" changes no digit, "reassociate" may change the last ones.
+        budget: that of ``Program.rematerialize``: the bytes that the results of the steps may take together, or up to
+            1.0 a part of what they take without it. Cheap values are computed again to stay below it.
 
     Returns:
         A function with the same arguments. Its ``reasons`` say why each trace was made.
 
     Raises:
-        ValueError: there is no such backend or level.
+        ValueError: there is no such backend or level, or the budget is not positive.
     """
     if function is None:
-        return lambda one: Compiled(one, backend, level)
+        return lambda one: Compiled(one, backend, level, budget)
     if not callable(function):
         raise TypeError(f"compile() takes a function, a module or a training step, got {type(function).__name__}")
-    return Compiled(function, backend, level)
+    return Compiled(function, backend, level, budget)
 
 
 class Compiled:
@@ -64,16 +71,19 @@ class Compiled:
         reasons: a line for each trace: why it was made, and how long it took.
     """
 
-    def __init__(self, function: Callable[..., Any], backend: str, level: Level) -> None:
+    def __init__(self, function: Callable[..., Any], backend: str, level: Level, budget: float | None = None) -> None:
         if level not in LEVELS:
             raise ValueError(f"compile(level={level!r}): there is no such level, only {', '.join(LEVELS)}")
         if backend not in BACKENDS:
             raise ValueError(f"compile(backend={backend!r}): there is no such backend, only {', '.join(BACKENDS)}")
+        if budget is not None:
+            check_budget(budget)
         self.function = function
         self.reasons: list[str] = []
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         fuses = backend == "auto" and level == "reassociate" and interpreter.available()
-        self._backend, self._level = BACKENDS["fused" if fuses else backend], level
+        self._backend = BACKENDS["fused" if fuses else backend]
+        self._passes = partial(_passed, level=level, budget=budget)
         self._variants: dict[Any, list[Variant]] = {}
         self._writes_inputs = False
         self._takes_names = _takes_names(function)
@@ -119,7 +129,7 @@ class Compiled:
         reason = why or ("first call" if not self._variants else f"arguments of another kind: {_told(args)}")
         begin = perf_counter()
         try:
-            variant = _variant(self.function, args, self._backend, self._level)
+            variant = _variant(self.function, args, self._backend, self._passes)
         except ColdOptimizer as cold:
             self.reasons.append(f"{reason}: ran without a program, because {str(cold).partition(',')[0]}")
             return self.function(*args)
@@ -283,12 +293,20 @@ class CompiledFunction(Function):
         return (None, None, *(None if one is None else Tensor(one) for one in found))
 
 
-def _variant(function: Callable[..., Any], args: tuple[Any, ...], backend: Backend, level: Level) -> Variant:
+def _passed(program: Program, level: Level, budget: float | None) -> Program:
+    """The program after the passes that were asked for."""
+    done = program.optimize(level)
+    return done if budget is None else done.rematerialize(budget)
+
+
+def _variant(
+    function: Callable[..., Any], args: tuple[Any, ...], backend: Backend, passes: Callable[[Program], Program]
+) -> Variant:
     """Trace a function for these arguments."""
     trace = traced(function, args)
     program = Program(**vars(trace.listing), function=function, examples=mapped(spec_of, args))
     if not any(trace.differentiable):
-        return _CompiledStep(program.optimize(level), trace, backend)
+        return _CompiledStep(passes(program), trace, backend)
     flat = [one for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
     places = [place for place, one in enumerate(flat) if isinstance(one, TensorBase)]
     owners = [owner for owner, _, needs_grad in trace.tensors if needs_grad]
@@ -306,7 +324,7 @@ def _variant(function: Callable[..., Any], args: tuple[Any, ...], backend: Backe
     by_place = dict(zip(wanted, gradients, strict=False))
     in_order = [by_place.get(place) for place in range(len(flat))] + list(gradients[len(wanted) :])
     joint.outputs = (found, in_order)
-    return _CompiledLoss(program, trace, _shaped(joint, program).optimize(level), owners, backend)
+    return _CompiledLoss(program, trace, passes(_shaped(joint, program)), owners, backend)
 
 
 def _shaped(listing: Listing, program: Program) -> Program:

@@ -20,7 +20,7 @@ from nbgrad.core.symbolic.lines import Level
 from nbgrad.core.symbolic.outline import outline
 from nbgrad.core.symbolic.passes.optimize import optimized
 from nbgrad.core.symbolic.passes.peak import peak_memory
-from nbgrad.core.symbolic.passes.rematerialize import rematerialize
+from nbgrad.core.symbolic.passes.rematerialize import check_budget, rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
@@ -197,8 +197,7 @@ class Program(Listing):
         Raises:
             ValueError: the budget is not positive.
         """
-        if budget <= 0:
-            raise ValueError(f"rematerialize(budget={budget}): expected bytes, or a part of the peak up to 1.0")
+        check_budget(budget)
         nbytes = int(budget * self.peak_memory()) if budget <= 1 else int(budget)
         passed = rematerialize(self, nbytes)
         return replace(passed.listing, notes=[*self.notes, *passed.notes])

@@ -443,6 +443,22 @@ def test_nothing_is_computed_again_that_is_random_or_was_changed() -> None:
 def test_a_budget_is_positive() -> None:
     with pytest.raises(ValueError, match="budget=0"):
         trace(deep, X).rematerialize(0)
+    with pytest.raises(ValueError, match="budget=-1"):
+        nbgrad.compile(deep, budget=-1)
+
+
+def test_a_compiled_function_stays_below_its_budget_and_computes_the_same() -> None:
+    x = nbgrad.tensor(torch.randn(100, 100), requires_grad=True)
+
+    def step() -> Any:
+        total = deep(x)
+        total.backward()
+        gradient, x.grad = x.grad, None
+        return total.detach(), gradient
+
+    whole, lower = nbgrad.compile(step), nbgrad.compile(step, budget=0.8)
+    assert all(same_bits(one.data, other.data) for one, other in zip(whole(), lower(), strict=True))
+    assert lower.program.peak_memory() <= 0.8 * whole.program.peak_memory()
 
 
 def test_notes_say_what_was_done_and_where() -> None:

@@ -23,6 +23,16 @@ LONGEST = 8
 """How many steps may be run again for one value."""
 
 
+def check_budget(budget: float) -> None:
+    """Check what a reader gives as budget: bytes, or up to 1.0 a part of the present peak.
+
+    Raises:
+        ValueError: it is not positive.
+    """
+    if budget <= 0:
+        raise ValueError(f"budget={budget}: expected bytes, or a part of the peak up to 1.0")
+
+
 def rematerialize(listing: L, budget: int) -> Passed[L]:
     """Compute cheap values again where they are read late, until the results take at most ``budget`` bytes together.
 
