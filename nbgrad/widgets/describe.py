@@ -39,7 +39,9 @@ from nbgrad.widgets.description.schema import (
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
+from nbgrad.widgets.folding.choose import LOOK
 from nbgrad.widgets.folding.concealed import concealed
+from nbgrad.widgets.folding.loops import Iteration, iterations
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
@@ -69,6 +71,8 @@ def outline(graph: AutogradGraph) -> Outline:
     ending, records, frames = graph.ending, survey.records, survey.frames
     ids = {record.id: f"n{at}" for at, record in enumerate(records)}
     scopes, inside = _Scopes(), _made_inside(records)
+    if len(records) > LOOK:  # fewer are seen at once
+        inside |= iterations(records, inside)
     saved = saved_by(records)
     shown, levels = overlays(graph, records, saved)
     usual = _usual_dtype(records)
@@ -114,7 +118,7 @@ def outline(graph: AutogradGraph) -> Outline:
         notes=[*_notes(graph, records), *survey.waits.notes],
         nodes=nodes,
         edges=edges,
-        scopes=scopes.described(records, raised),
+        scopes=scopes.described(records, inside, raised),
         ops={
             name: op_text(op)
             for name, op in {record.op.name: record.op for record in records if record.op is not None}.items()
@@ -181,13 +185,17 @@ class _Scopes:
             self._ids[one] = f"s{len(self._ids)}"
         return self._ids[scope]
 
-    def described(self, records: list[Record], raised: CoreScope | None) -> list[Scope]:
-        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no record."""
+    def described(self, records: list[Record], inside: dict[int, CoreScope], raised: CoreScope | None) -> list[Scope]:
+        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no record.
+
+        Those ``inside`` another scope than their own count there, if they are in an iteration.
+        """
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
         if raised is not None:
             ops[raised] += 1
         for record in records:
-            if (scope := record.scope) is not None:
+            home = inside.get(record.id)
+            if (scope := home if isinstance(home, Iteration) else record.scope) is not None:
                 ops[scope] += record.kind == "op"
                 parameters[scope] += record.kind == "parameter"
                 elements[scope] += _elements(record) if record.kind == "parameter" else 0
@@ -200,7 +208,9 @@ class _Scopes:
                 id=id,
                 label=scope.label,
                 parent=self.id(scope.parent),
-                folds=_folds(ops[scope], parameters[scope], elements[scope]),
+                folds=scope.body
+                if isinstance(scope, Iteration)
+                else _folds(ops[scope], parameters[scope], elements[scope]),
             )
             for scope, id in self._ids.items()
         ]

@@ -146,13 +146,13 @@ def whole(
         EngineError: as ``lay_out``.
     """
     graph = Outline.of(graph)
-    picture, sizes = _lay_out(graph, WHOLE, seconds, direction, necessary(graph, WHOLE))
+    folding = folding or first_folding(graph, NODES)
+    picture, sizes = _lay_out(graph, WHOLE, seconds, direction, necessary(graph, WHOLE).with_loops(graph, folding))
     drawn = picture["description"]
     try:
         turned: Layout | None = _placed(drawn, "LR" if direction == "TB" else "TB", seconds, sizes)
     except LayoutTimeout:
         turned = None
-    folding = folding or first_folding(graph, NODES)
     inside = Nesting(drawn["scopes"]).sums(Counter([node["scope"] for node in drawn["nodes"]]))
     # In a run there may be calls of one node, but the page folds each call alone.
     return {**picture, "turned": turned, "folded": sorted(scope for scope in folding.closed if inside[scope] > 1)}
