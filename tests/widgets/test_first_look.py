@@ -13,12 +13,12 @@ from nbgrad import nn
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Node
-from nbgrad.widgets.folding.apply import drawable
+from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.repeats import kind as kind_of, runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
-from nbgrad.widgets.layout.positions import NODES, WHOLE, lay_out, whole
+from nbgrad.widgets.layout.positions import WHOLE, lay_out, whole
 from tests.widgets import graphs
 
 

@@ -17,17 +17,33 @@ from nbgrad.widgets.description.schema import Description, Detail, Edge, Given, 
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.cards import carded
-from nbgrad.widgets.folding.choose import Folding, first_folding, homes
+from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.folded import hidden_by
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import keep_nearest, lighter, split_hubs, without_empty_scopes
 from nbgrad.widgets.folding.repeats import Run, iterates
 
-ASKED = 500
-"""How many nodes may be drawn where a reader has unfolded a module: all of it, as long as the page can draw it fast."""
+NODES = 300
+"""How many nodes are drawn at most where no reader has chosen what is folded."""
+
+ASKED = 1000
+"""The same where a reader has, or has unfolded a module: all of it, as long as the page can draw it fast."""
 
 _ENDS = 10
 """The first and the last ones of so many iterations are listed."""
+
+
+def asked(graph: Description | Outline, depth: int | None, nodes: int | None) -> tuple[Folding | None, int]:
+    """What a reader chose to be folded, and how many nodes may be drawn then.
+
+    Args:
+        graph: all of it.
+        depth: modules that are nested deeper are folded; None for those that have to be.
+        nodes: how many may be drawn, and so how much has to be folded; None for as many as a first look needs.
+    """
+    if depth is not None:
+        return folded_below(graph, depth), ASKED if nodes is None else nodes
+    return (None, NODES) if nodes is None else (necessary(graph, nodes), nodes)
 
 
 def drawable(graph: Description | Outline, limit: int, folding: Folding | None = None) -> Description:
