@@ -84,6 +84,7 @@ def outline(graph: AutogradGraph) -> Outline:
     said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]
     wrong = _problems(said, ids)
     history = past(frames, records, ids)
+    most = WRITTEN_IN_BOX if len(records) <= LOOK else FEW
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
@@ -91,10 +92,10 @@ def outline(graph: AutogradGraph) -> Outline:
             "id": id,
             "kind": kind_of(record.kind, record.name),
             "root": record.root,
-            "label": _label(record, usual),
+            "label": _label(record, usual, most),
             "about": distinction(record, shapes),
             "row": None,
-            "rule": None if record.gradient is None else _gradient(record, record.gradient),
+            "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
             "details": [],
@@ -259,24 +260,25 @@ def _usual_dtype(records: list[Record]) -> torch.dtype | None:
     return kinds.most_common(1)[0][0] if kinds else None
 
 
-def _label(record: Record, usual: torch.dtype | None) -> list[str]:
+def _label(record: Record, usual: torch.dtype | None, most: int) -> list[str]:
+    """The lines of a box: up to ``most`` numbers are written out."""
     title = record.name or record.kind
     if record.op is not None:
         names = f"{record.name}, …" if record.several else record.name
         title = f"{names} = {record.op.name}" if record.name else record.op.name
     lines = [title, _kind_text(record.shape, record.dtype, usual)]
-    if (value := record.value) is not None and value.array is not None and 0 < value.array.size <= WRITTEN_IN_BOX:
+    if (value := record.value) is not None and value.array is not None and 0 < value.array.size <= most:
         after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
         lines += broken(f"value {in_box(value)}{after}")
     return lines
 
 
-def _gradient(record: Record, gradient: Stats) -> str:
-    """The line of the backward: the number or the norm, and that of a ``.grad`` that is not the same."""
+def _gradient(record: Record, gradient: Stats, most: int) -> str:
+    """The line of the backward: up to ``most`` numbers or the norm, and that of a ``.grad`` that is not the same."""
     held = None if record.since is None else record.since.grad
     whose = " of all results" if record.several else ""
     values = gradient.array
-    few = held is None and values is not None and 1 < values.size <= WRITTEN_IN_BOX and values.dtype.kind in "fiubc"
+    few = held is None and values is not None and 1 < values.size <= most and values.dtype.kind in "fiubc"
     told = in_box(gradient) if few else amount(gradient)  # two lists would be too long for a line
     return f"∇ {told}{whose}" + ("" if held is None else f", .grad {amount(held)}")
 

@@ -163,6 +163,14 @@ def lstm_layer() -> Description:
     return _step("LSTM layer", lambda: functional.mse_loss(out(layer(series)[0][-1]), target))
 
 
+def encoder() -> Description:
+    """One step of a Transformer's encoder, so narrow that a bias has eight numbers."""
+    nbgrad.manual_seed(0)
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 4)
+    words = nbgrad.tensor(torch.randn(2, 5, 8))
+    return _step("encoder", lambda: (net(words) ** 2).mean())
+
+
 NETWORKS: dict[str, Callable[[], Description]] = {
     "MLP of 2": lambda: mlp(2),
     "MLP of 3": lambda: mlp(3),
@@ -173,6 +181,7 @@ NETWORKS: dict[str, Callable[[], Description]] = {
     "GPT of 12 blocks": lambda: gpt(12),
     "LSTM cell, 12 steps": lstm,
     "LSTM layer": lstm_layer,
+    "encoder of 4 layers": encoder,
 }
 
 

@@ -244,3 +244,20 @@ def test_a_thousand_nodes_are_drawn_if_they_are_asked_for() -> None:
     assert len(drawable(described, *asked(described, 9, None)[::-1])["nodes"]) == 992, "a depth asks for it too"
     assert len(drawable(described, NODES)["nodes"]) == NODES
     assert asked(described, None, 40)[1] == 40
+
+
+def test_of_many_boxes_each_writes_out_four_numbers_at_most() -> None:
+    x = nbgrad.tensor(torch.rand(5), requires_grad=True)
+    few = nbgrad.tensor(torch.rand(4), requires_grad=True)
+
+    def rules(ops: int) -> list[str | None]:
+        with nbgrad.AutogradGraph("many") as graph:
+            y = x
+            for at in range(ops):
+                y = y.sin() if at.bit_count() % 2 else y * 2.0
+            (y.sum() + few.sum()).backward()
+        drawn = describe(graph)["nodes"]
+        return [next(one["rule"] for one in drawn if one["label"][1] == shape) for shape in ("(5,)", "(4,)")]
+
+    assert [rule and rule[:3] for rule in rules(20)] == ["∇ [", "∇ ["]
+    assert [rule and rule[:3] for rule in rules(80)] == ["∇ n", "∇ ["]
