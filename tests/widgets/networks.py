@@ -168,7 +168,11 @@ def encoder() -> Description:
     nbgrad.manual_seed(0)
     net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 4)
     words = nbgrad.tensor(torch.randn(2, 5, 8))
-    return _step("encoder", lambda: (net(words) ** 2).mean())
+
+    def loss() -> nbgrad.Tensor:
+        return net(words).square().mean()
+
+    return _step("encoder", loss)
 
 
 NETWORKS: dict[str, Callable[[], Description]] = {

@@ -247,10 +247,8 @@ def test_a_thousand_nodes_are_drawn_if_they_are_asked_for() -> None:
 
 
 def test_of_many_boxes_each_writes_out_four_numbers_at_most() -> None:
-    x = nbgrad.tensor(torch.rand(5), requires_grad=True)
-    few = nbgrad.tensor(torch.rand(4), requires_grad=True)
-
     def rules(ops: int) -> list[str | None]:
+        x, few = (nbgrad.tensor(torch.rand(size), requires_grad=True) for size in (5, 4))
         with nbgrad.AutogradGraph("many") as graph:
             y = x
             for at in range(ops):
